@@ -1,0 +1,83 @@
+"""Checks of arguments, each ending in a message that names the argument, the value and the way out."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from simile._typing import FloatArray
+from simile.errors import ArgumentError, DataError
+
+
+def number(
+    value: Any,
+    name: str,
+    *,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    above: float = -math.inf,
+) -> float:
+    """Return `value` as a finite float inside the given range."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise ArgumentError(f"{name} must be a number; got {value!r}")
+    result = float(value)
+    limits = [
+        text
+        for text, given in (
+            (f">= {at_least:g}", at_least > -math.inf),
+            (f"> {above:g}", above > -math.inf),
+            (f"<= {at_most:g}", at_most < math.inf),
+        )
+        if given
+    ]
+    if not math.isfinite(result) or result < at_least or result > at_most or result <= above:
+        raise ArgumentError(f"{name} must be {' and '.join(limits) or 'finite'}; got {value!r}")
+    return result
+
+
+def whole_number(value: Any, name: str, *, at_least: int = 0) -> int:
+    """Return `value` as an int of at least `at_least`."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
+    if value < at_least:
+        raise ArgumentError(f"{name} must be >= {at_least}; got {value!r}")
+    return int(value)
+
+
+def instance(value: Any, name: str, *, needs: str) -> None:
+    """Refuse a class where an object is wanted, and an object without the method `needs`."""
+    if isinstance(value, type):
+        raise ArgumentError(
+            f"{name} must be an object, not a class; got the class {value.__name__}: "
+            f"write {value.__name__}(...) with parentheses"
+        )
+    if not callable(getattr(value, needs, None)):
+        wanted = "be callable" if needs == "__call__" else f"have a method {needs}()"
+        raise ArgumentError(f"{name} must {wanted}; got {value!r}")
+
+
+def table(values: Any, name: str, *, allow_nan: bool = False) -> FloatArray:
+    """Return `values` as a read-only (T, columns) float64 array; a flat one becomes one column."""
+    try:
+        array = np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be numbers of shape (T,) or (T, columns): {error}") from None
+    if array.ndim == 1:
+        array = array[:, np.newaxis]
+    if array.ndim != 2:
+        raise DataError(f"{name} must have shape (T,) or (T, columns); got {array.shape}")
+    if array.shape[0] == 0:
+        raise DataError(f"{name} must have at least one row; got shape {array.shape}")
+    bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        kinds = "finite or NaN (missing)" if allow_nan else "finite"
+        raise DataError(
+            f"{name} must be {kinds}; got {array[row, column]} at row {row}, column {column} "
+            f"({int(bad.sum())} such values): drop or repair those rows, or cut the sequence there"
+        )
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,12 @@
+"""The array types that the signatures speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+Trajectories = Sequence[FloatArray]  # one (T, k) array per sequence, never joined

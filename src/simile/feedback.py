@@ -1,0 +1,223 @@
+"""Line 6 of Algorithm 1: the targets a^ that the next policy is trained to reach, and the schedules of sigma."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from simile import _checks
+from simile._typing import FloatArray, Trajectories
+from simile.demonstrations import ActionSpace, Demonstrations, Units
+from simile.errors import ArgumentError
+from simile.policies import Policy, SmoothPolicy, collapse
+from simile.regularizers import Autoregressor
+from simile.rollout import rollout
+from simile.states import States
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The round so far, as a feedback sees it; actions are in standard units, which `units` maps to the user's."""
+
+    round: int
+    n_rounds: int
+    demos: Demonstrations
+    rolled: Trajectories
+    states: States
+    policy: Policy
+    units: Units
+
+
+@runtime_checkable
+class Feedback(Protocol):
+    """Gives the targets of a round."""
+
+    def __call__(self, seen: Seen) -> Trajectories:
+        """Return one (T, k) array of targets per sequence."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rule for sigma, the share of the rolled-out trajectory in the targets."""
+
+    text: str
+    rule: Callable[[Seen], float]
+
+    def __call__(self, seen: Seen) -> float:
+        """Return the sigma of this round."""
+        return _checks.number(self.rule(seen), f"sigma of {self.text}", at_least=0.0, at_most=1.0)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def constant(sigma: float) -> Schedule:
+    """Keep sigma as it is.
+
+    >>> SmoothFeedback(constant(0.5))
+    SmoothFeedback(schedule=constant(0.5))
+    """
+    sigma = _checks.number(sigma, "sigma", at_least=0.0, at_most=1.0)
+    return Schedule(f"constant({sigma:g})", lambda _: sigma)
+
+
+def geometric(start: float, decay: float) -> Schedule:
+    """Let sigma fall by a factor each round: start, start * decay, start * decay^2, ..."""
+    start = _checks.number(start, "start", at_least=0.0, at_most=1.0)
+    decay = _checks.number(decay, "decay", at_least=0.0, at_most=1.0)
+    return Schedule(f"geometric({start:g}, {decay:g})", lambda seen: start * decay ** (seen.round - 1))
+
+
+def exponential(first: float = 0.2, last: float = 1.6) -> Schedule:
+    """Let sigma fall as the authors' released script does: exp(-u), u evenly spaced from first to last."""
+    first = _checks.number(first, "first", at_least=0.0)
+    last = _checks.number(last, "last", at_least=first)
+
+    def rule(seen: Seen) -> float:
+        progress = (seen.round - 1) / max(seen.n_rounds - 1, 1)
+        return float(np.exp(-(first + (last - first) * progress)))
+
+    return Schedule(f"exponential({first:g}, {last:g})", rule)
+
+
+def by_distance(half: float = 1.0) -> Schedule:
+    """Let sigma follow the distance d between A and A*, as Appendix B says: sigma = d / (d + half).
+
+    d is the root mean squared distance in standard units, so sigma is 1/2 where the roll-out is `half`
+    standard deviations off, and falls to 0 as it improves.
+    """
+    half = _checks.number(half, "half", above=0.0)
+
+    def rule(seen: Seen) -> float:
+        gaps = [a - b for a, b in zip(seen.rolled, seen.demos.actions, strict=True)]
+        distance = float(np.sqrt(np.mean(np.concatenate(gaps) ** 2)))
+        return distance / (distance + half)
+
+    return Schedule(f"by_distance({half:g})", rule)
+
+
+@dataclass(frozen=True)
+class ExpertFeedback:
+    """Ask for what the expert did: a^ = a* (sigma = 0)."""
+
+    def __call__(self, seen: Seen) -> Trajectories:
+        """Return the expert's actions."""
+        return seen.demos.actions
+
+
+@dataclass(frozen=True)
+class SmoothFeedback:
+    """Ask for a smooth correction: a^ = sigma a + (1 - sigma) a* (Section 4; Proposition 5.8)."""
+
+    schedule: Schedule = field(default_factory=exponential)
+
+    def sigma(self, seen: Seen) -> float:
+        """Return the sigma of this round."""
+        return self.schedule(seen)
+
+    def __call__(self, seen: Seen) -> Trajectories:
+        """Return the targets between roll-out and expert."""
+        sigma = self.sigma(seen)
+        return [sigma * a + (1.0 - sigma) * b for a, b in zip(seen.rolled, seen.demos.actions, strict=True)]
+
+
+@dataclass(frozen=True)
+class OracleFeedback:
+    """Ask an expert who can be queried in any state, the dynamic oracle of SEARN and DAgger.
+
+    Parameters
+    ----------
+    oracle : callable
+        Maps `States` to the expert's actions (n, k) or (n,), in the user's units. `states.contexts` are the
+        present contexts and `states.history(order)` the past actions, the latest first.
+    """
+
+    oracle: Callable[[States], FloatArray]
+
+    def __post_init__(self) -> None:
+        _checks.instance(self.oracle, "oracle", needs="__call__")
+
+    def __call__(self, seen: Seen) -> Trajectories:
+        """Query the oracle in all states of the round at once."""
+        tape = seen.states.tape
+        states = replace(seen.states, tape=tape.with_actions(seen.units.restore(tape.actions)))
+        answer = np.asarray(self.oracle(states), dtype=np.float64)
+        if answer.size != tape.actions.size:
+            raise ArgumentError(f"oracle must return actions of shape {tape.actions.shape}; got shape {answer.shape}")
+        if not np.isfinite(answer).all():
+            raise ArgumentError("oracle must return finite actions; got NaN or infinity")
+        targets = seen.units.standardize(answer.reshape(tape.actions.shape))
+        return np.split(targets, np.cumsum([len(d) for d in seen.demos])[:-1])
+
+
+@dataclass(frozen=True)
+class CompensatedFeedback:
+    """Ask f for what makes the *policy* follow the expert, its own lag included (not in the paper).
+
+    With a linear h the roll-out is a = G z + i, where z are f's outputs, G is the filter of the closed loop and
+    i the roll-out with f = 0. The targets are z = argmin ||G z + i - a*||^2 + mu ||z - a*||^2.
+
+    Parameters
+    ----------
+    mu : float
+        How much z is held to a*; a small mu compensates more of the lag and makes wilder targets.
+    """
+
+    mu: float = 0.1
+
+    def __post_init__(self) -> None:
+        _checks.number(self.mu, "mu", above=0.0)
+
+    def __call__(self, seen: Seen) -> Trajectories:
+        """Solve for the targets of each sequence, after the frames that the expert starts."""
+        policy = collapse(seen.policy)
+        if not (isinstance(policy, SmoothPolicy) and isinstance(policy.h, Autoregressor)):
+            raise ArgumentError(
+                "feedback: CompensatedFeedback needs policies with one smoothness and a linear h: "
+                "use SmoothFeedback with other regularizers"
+            )
+        silent = replace(policy, f=_Silence(seen.demos.n_actions), space=ActionSpace())
+        unforced = rollout(silent, seen.demos)
+        targets = [a.copy() for a in seen.demos.actions]
+        for target, expert, free in zip(targets, seen.demos.actions, unforced, strict=True):
+            for j in range(target.shape[1]):
+                later = slice(policy.memory, None)
+                taps = np.concatenate([[1.0 + policy.smoothness], -policy.smoothness * policy.h.coefficients[:, j]])
+                target[later, j] = _compensated(taps, expert[later, j], free[later, j], self.mu)
+        return targets
+
+
+@dataclass(frozen=True)
+class _Silence:
+    """f = 0."""
+
+    n_actions: int
+
+    def predict(self, S: FloatArray) -> FloatArray:
+        return np.zeros((len(S), self.n_actions))
+
+
+def _compensated(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:
+    """Solve for z in one dimension of one sequence.
+
+    The inverse of G is the short filter A with the given taps. In y = G z the problem is
+    min ||y - (a* - i)||^2 + mu ||A y - a*||^2, whose normal equations are banded: solved exactly in O(T).
+    """
+    from scipy.linalg import solveh_banded
+
+    n, q = len(expert), len(taps) - 1
+    if n == 0:
+        return expert
+    # Column s of A holds the taps in rows s to min(s + q, n - 1): the last columns are cut short.
+    rest = np.minimum(q, n - 1 - np.arange(n))
+    bands = np.zeros((q + 1, n))
+    for d in range(min(q, n - 1) + 1):
+        products = np.concatenate([[0.0], np.cumsum(taps[d:] * taps[: q + 1 - d])])
+        bands[d] = mu * products[np.maximum(rest - d + 1, 0)]
+    bands[0] += 1.0
+    right = (expert - free) + mu * np.convolve(expert[::-1], taps)[:n][::-1]
+    y = solveh_banded(bands[: min(q, n - 1) + 1], right, lower=True)
+    return np.asarray(np.convolve(y, taps)[:n], dtype=np.float64)

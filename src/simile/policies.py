@@ -1,0 +1,256 @@
+"""Smooth policies pi = (f, h) of Definition 2.1 and Eq. 2, and the two ways to mix them (Section 5.2).
+
+Policies compute in standard units; `units` and `space` say how `rollout` brings their actions to the
+user's units and into the user's bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from simile import _checks
+from simile._typing import FloatArray
+from simile.demonstrations import ActionSpace, Units
+from simile.errors import ArgumentError
+from simile.models import Model, WeightedModel
+from simile.regularizers import Autoregressor, Regularizer
+from simile.states import Horizon, States
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Maps states to actions, in standard units."""
+
+    @property
+    def memory(self) -> int:
+        """How many past actions the policy reads."""
+
+    @property
+    def units(self) -> Units:
+        """What standard units mean to the user."""
+
+    @property
+    def space(self) -> ActionSpace:
+        """The user's bounds."""
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:
+        """Act in each state, (n, k); `chance` (n,) holds uniform numbers for policies that toss coins."""
+
+    def first_guess(self, states: States) -> FloatArray:
+        """Guess the actions (n, k) from the contexts alone, for a start without a past."""
+
+    def in_units(self, units: Units, space: ActionSpace) -> Self:
+        """Return the same policy for a user with these units and bounds."""
+
+
+Combine = Callable[[Policy, Policy, float], Policy]
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothPolicy:
+    """pi = (f, h): close to f(x, a) and, the more so the larger lambda, to h(a) (Eq. 2).
+
+    Parameters
+    ----------
+    f : Model
+        Predicts an action from a state.
+    h : Regularizer
+        Predicts an action from the past actions alone.
+    smoothness : float
+        lambda.
+    horizon : Horizon
+        What of the past a state holds for f.
+    naive : Model, optional
+        f_0, the "naive" learner on contexts alone (proof of Proposition 5.8); starts a roll-out without a past.
+    """
+
+    f: Model
+    h: Regularizer
+    smoothness: float
+    horizon: Horizon
+    naive: Model | None = None
+    units: Units = field(default_factory=Units.identity)
+    space: ActionSpace = field(default_factory=ActionSpace)
+
+    def __post_init__(self) -> None:
+        _checks.number(self.smoothness, "smoothness", at_least=0.0)
+
+    @property
+    def memory(self) -> int:
+        """How many past actions the policy reads."""
+        return max(self.horizon.memory, self.h.order)
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Act by Eq. 2, the minimiser of ||f - a||^2 + lambda ||h - a||^2."""
+        f = self.f.predict(states.seen_through(self.horizon).matrix())
+        h = self.h(states.history(self.h.order))
+        return (f + self.smoothness * h) / (1.0 + self.smoothness)
+
+    def first_guess(self, states: States) -> FloatArray:
+        """Guess the actions (n, k) from the contexts alone."""
+        if self.horizon.memory == 0:
+            return self.f.predict(states.seen_through(self.horizon).matrix())
+        if self.naive is None:
+            raise ArgumentError(
+                "start: this policy reads past actions and has no model of contexts alone (naive) to begin with: "
+                "give the first actions as start=..., or start from the expert"
+            )
+        return self.naive.predict(states.seen_through(self.horizon.without_actions()).matrix())
+
+    def radius(self) -> float | None:
+        """Return the spectral radius of the closed loop of h; None where h is not linear."""
+        return self.h.radius(self.smoothness) if isinstance(self.h, Autoregressor) else None
+
+    def in_units(self, units: Units, space: ActionSpace) -> Self:
+        """Return the same policy for a user with these units and bounds."""
+        return replace(self, units=units, space=space)
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighted:
+    """Policies and their weights: what both kinds of mixture have in common."""
+
+    components: tuple[Policy, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        weights = tuple(_checks.number(w, "weights", at_least=0.0, at_most=1.0) for w in self.weights)
+        if len(weights) != len(self.components) or abs(sum(weights) - 1.0) > 1e-9:
+            raise ArgumentError(f"weights must be one per component and sum to one; got {self.weights}")
+        first = self.components[0].units
+        for units in (c.units for c in self.components[1:]):
+            if not (np.array_equal(units.center, first.center) and np.array_equal(units.scale, first.scale)):
+                raise ArgumentError("components must share their units: learn them from the same demonstrations")
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def memory(self) -> int:
+        """How many past actions the mixture reads."""
+        return max(c.memory for c in self.components)
+
+    @property
+    def units(self) -> Units:
+        """What standard units mean to the user."""
+        return self.components[0].units
+
+    @property
+    def space(self) -> ActionSpace:
+        """The user's bounds."""
+        return self.components[0].space
+
+    def first_guess(self, states: States) -> FloatArray:
+        """Guess the actions (n, k) from the contexts alone, the mean over the components."""
+        return np.asarray(sum(w * c.first_guess(states) for w, c in zip(self.weights, self.components, strict=True)))
+
+    def in_units(self, units: Units, space: ActionSpace) -> Self:
+        """Return the same mixture for a user with these units and bounds."""
+        return replace(self, components=tuple(c.in_units(units, space) for c in self.components))
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(_Weighted):
+    """Deterministic interpolation: pi_det(s) = sum_i w_i pi_i(s)."""
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:
+        """Act by the weighted mean of what the components would do."""
+        total = self.weights[0] * self.components[0].act(states, chance)
+        for weight, component in zip(self.weights[1:], self.components[1:], strict=True):
+            total = total + weight * component.act(states, chance)
+        return total
+
+    def radius(self) -> float | None:
+        """Return the closed-loop radius of the collapsed mixture; None where it does not collapse."""
+        collapsed = collapse(self)
+        return collapsed.radius() if isinstance(collapsed, SmoothPolicy) else None
+
+
+@dataclass(frozen=True, eq=False)
+class StochasticMixture(_Weighted):
+    """Stochastic interpolation: pi_sto(s) = pi_i(s) with probability w_i, drawn anew in every state."""
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:
+        """Act, in each state, by the component that `chance` picks."""
+        chosen = np.searchsorted(np.cumsum(self.weights)[:-1], chance, side="right")
+        actions: dict[int, FloatArray] = {
+            int(i): self.components[i].act(states.where(chosen == i), chance[chosen == i]) for i in np.unique(chosen)
+        }
+        result = np.empty((len(states), next(iter(actions.values())).shape[1]))
+        for i, some in actions.items():
+            result[chosen == i] = some
+        return result
+
+    def radius(self) -> float | None:
+        """Return the largest closed-loop radius of the components; None where one has none."""
+        radii = [radius(c) for c in self.components]
+        return None if None in radii else max(r for r in radii if r is not None)
+
+
+def radius(policy: Policy) -> float | None:
+    """Return the closed-loop radius of a policy; None where its h is not linear."""
+    measure = getattr(policy, "radius", None)
+    return measure() if measure is not None else None
+
+
+def interpolate(trained: Policy, policy: Policy, beta: float) -> Policy:
+    """Mix deterministically: beta * trained + (1 - beta) * policy (Algorithm 1, line 10)."""
+    return _mix(Mixture, trained, policy, beta)
+
+
+def sample(trained: Policy, policy: Policy, beta: float) -> Policy:
+    """Mix stochastically, as SEARN and CPI do: trained with probability beta, else policy."""
+    return _mix(StochasticMixture, trained, policy, beta)
+
+
+def sample_geometric(trained: Policy, policy: Policy, beta: float) -> Policy:
+    """Mix stochastically, as SMILe does: trained takes over a share beta of what the *first* policy still has."""
+    components, weights = _parts(policy, StochasticMixture)
+    return StochasticMixture((*components, trained), ((1.0 - beta) * weights[0], *weights[1:], beta * weights[0]))
+
+
+def replace_policy(trained: Policy, policy: Policy, beta: float) -> Policy:  # noqa: ARG001
+    """Forget the old policy, as DAgger does."""
+    return trained
+
+
+def collapse(policy: Policy) -> Policy:
+    """Write a mixture with one lambda and linear h as one policy; return any other policy as it is.
+
+    sum_i w_i (f_i + lambda h_i) / (1 + lambda) = (sum_i w_i f_i + lambda sum_i w_i h_i) / (1 + lambda), and a
+    sum of linear h_i is linear.
+    """
+    parts = [c for c in policy.components if isinstance(c, SmoothPolicy)] if isinstance(policy, Mixture) else []
+    hs = [p.h for p in parts if isinstance(p.h, Autoregressor)]
+    if not isinstance(policy, Mixture) or len(hs) < len(policy.components):
+        return policy
+    first = parts[0]
+    if any((p.smoothness, p.horizon) != (first.smoothness, first.horizon) for p in parts):
+        return policy
+    coefficients = np.zeros((max(h.order for h in hs), hs[0].coefficients.shape[1]))
+    for weight, h in zip(policy.weights, hs, strict=True):
+        coefficients[: h.order] += weight * h.coefficients
+    naive = [p.naive for p in parts if p.naive is not None]
+    if len(naive) == len(parts) and any(n is not naive[0] for n in naive):
+        naive = [WeightedModel(tuple(naive), policy.weights)]
+    return replace(
+        first,
+        f=WeightedModel(tuple(p.f for p in parts), policy.weights),
+        h=Autoregressor(coefficients, damping=min(h.damping for h in hs)),
+        naive=naive[0] if naive else None,
+    )
+
+
+def _mix(kind: type[Mixture | StochasticMixture], trained: Policy, policy: Policy, beta: float) -> Policy:
+    beta = _checks.number(beta, "beta", at_least=0.0, at_most=1.0)
+    if beta in (0.0, 1.0):
+        return trained if beta == 1.0 else policy
+    components, weights = _parts(policy, kind)
+    return kind((*components, trained), (*((1.0 - beta) * w for w in weights), beta))
+
+
+def _parts(policy: Policy, kind: type[_Weighted]) -> tuple[tuple[Policy, ...], tuple[float, ...]]:
+    """Take a mixture of the same kind apart, so that mixtures stay flat."""
+    return (policy.components, policy.weights) if isinstance(policy, kind) else ((policy,), (1.0,))

@@ -1,0 +1,244 @@
+"""Algorithm 1: smooth imitation learning reduced to a sequence of regressions.
+
+`algorithm_1` is the loop as the paper prints it, with every open choice passed in. It yields a `Round` after
+each turn and never prints, saves or stops by itself: whoever consumes the rounds does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from simile import _checks, measures
+from simile._typing import FloatArray
+from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.errors import ArgumentError
+from simile.feedback import Feedback, Seen, SmoothFeedback
+from simile.models import default_forest
+from simile.policies import Combine, Policy, interpolate, radius
+from simile.regularizers import Regularizer, RegularizerClass, VelocityAutoregression
+from simile.states import Horizon
+from simile.step_sizes import Constant, ErrorRatio, Evidence, StepSize
+from simile.training import Dataset, JointRule, Memory, Rule, Train, fit_naive, latest
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One turn of Algorithm 1. Errors are in standard units (standard deviations of the expert's actions)."""
+
+    number: int
+    policy: Policy  # pi_n
+    trained: Policy  # pi^_n
+    h: Regularizer  # h_n
+    targets: list[FloatArray]  # A^_n, what `trained` learned from
+    rolled: list[FloatArray]  # the roll-out of `policy`, that is A_{n+1}
+    beta: float
+    sigma: float  # NaN where the feedback has none
+    error: float  # mean squared error of the roll-out of `policy`
+    roughness: float  # mean |second difference| of that roll-out over the expert's
+    radius: float  # of the closed loop; NaN where h is not linear
+    diverged: bool  # whether the step was refused because its roll-out diverged or its closed loop was unstable
+    validation_error: float = math.nan
+
+    def in_units(self, units: Units, space: ActionSpace) -> Round:
+        """Return the round with policies and trajectories in the user's units."""
+        return replace(
+            self,
+            policy=self.policy.in_units(units, space),
+            trained=self.trained.in_units(units, space),
+            targets=[units.restore(a) for a in self.targets],
+            rolled=[units.restore(a) for a in self.rolled],
+        )
+
+
+def algorithm_1(
+    demos: Demonstrations,
+    *,
+    model: Any,
+    regularizer: RegularizerClass,
+    smoothness: float,
+    horizon: Horizon,
+    feedback: Feedback,
+    rule: Rule,
+    memory: Memory,
+    step_size: StepSize,
+    combine: Combine,
+    n_rounds: int,
+    rng: np.random.Generator,
+    units: Units,
+    space: ActionSpace,
+) -> Iterator[Round]:
+    """Run Algorithm 1 on demonstrations in standard units."""
+    expert = demos.actions
+    states = horizon.states(demos, expert)  # line 1
+    h = regularizer.fit(expert, smoothness)
+    data = memory((), Dataset(states, np.concatenate(expert)))
+    naive = fit_naive(model, states, np.concatenate(expert), rng) if horizon.memory else None
+    train = Train(model, smoothness, horizon, rule, naive)
+    trained = train(data, h, rng).in_units(Units.identity(), space)  # line 2
+    policy: Policy = trained
+    outcome = measures.outcome(policy, demos)
+    yield _round(0, policy, trained, h, expert, outcome, demos, beta=1.0, sigma=0.0, refused=outcome.diverged)
+
+    for n in range(1, n_rounds + 1):  # line 3; its line 4 is the roll-out that ends the round before
+        states = horizon.states(demos, outcome.rolled)  # line 5
+        seen = Seen(n, n_rounds, demos, outcome.rolled, states, policy, units)
+        targets = list(feedback(seen))  # line 6
+        h = regularizer.fit(targets, smoothness)  # line 7
+        data = memory(data, Dataset(states, np.concatenate(targets)))
+        trained = train(data, h, rng).in_units(Units.identity(), space)  # line 8
+        beta = step_size(Evidence(demos, policy, trained, outcome, states, combine))  # line 9
+        proposed = combine(trained, policy, beta)  # line 10
+        attempt = measures.outcome(proposed, demos, seed=n)  # line 4 of the next round
+        refused = attempt.diverged or (radius(proposed) or 0.0) >= 1.0
+        if not refused:
+            policy, outcome = proposed, attempt
+        sigma = feedback.sigma(seen) if isinstance(feedback, SmoothFeedback) else math.nan
+        yield _round(n, policy, trained, h, targets, outcome, demos, beta=beta, sigma=sigma, refused=refused)
+
+
+def rounds(
+    demos: Demonstrations | Demonstration,
+    *,
+    model: Any = None,
+    regularizer: RegularizerClass | None = None,
+    smoothness: float = 30.0,
+    horizon: Horizon | None = None,
+    feedback: Feedback | None = None,
+    rule: Rule | None = None,
+    memory: Memory = latest,
+    step_size: StepSize | float | None = None,
+    combine: Combine = interpolate,
+    n_rounds: int = 10,
+    seed: int = 0,
+    space: ActionSpace | None = None,
+    validation: Demonstrations | Demonstration | None = None,
+) -> Iterator[Round]:
+    """Check the choices, bring the actions to standard units, and run Algorithm 1.
+
+    Parameters
+    ----------
+    demos : Demonstrations
+        What to learn from.
+    model : Regressor, optional
+        F: any scikit-learn regressor, or any object whose `fit(S, Y)` returns something that predicts. A small
+        random forest by default.
+    regularizer : RegularizerClass, optional
+        H; `VelocityAutoregression(order=10)` by default.
+    smoothness : float
+        lambda.
+    horizon : Horizon, optional
+        tau; ten context lags and ten action lags by default.
+    feedback : Feedback, optional
+        Line 6; `SmoothFeedback` with the authors' schedule by default.
+    rule : Rule, optional
+        The loss that f minimises; `JointRule()` by default.
+    memory : Memory
+        Which rounds' data to train on: `latest` or `everything`.
+    step_size : StepSize or float, optional
+        Line 9; `ErrorRatio()` (Eq. 8) by default.
+    combine : Combine
+        Line 10: `interpolate`, `sample`, `sample_geometric` or `replace_policy`.
+    n_rounds : int
+        N; round 0, plain supervised learning, comes before them.
+    seed : int
+        The same seed gives the same bits.
+    space : ActionSpace, optional
+        Bounds that every action is clipped to.
+    validation : Demonstrations, optional
+        Rolled out after each round for `Round.validation_error`.
+
+    Yields
+    ------
+    Round
+        n_rounds + 1 of them, in the user's units.
+    """
+    demos = Demonstrations.of(demos)
+    held_out = None if validation is None else Demonstrations.of(validation)
+    _check_alike(demos, held_out)
+    space = ActionSpace() if space is None else space
+    space.check(demos)
+    model = default_forest() if model is None else model
+    _checks.instance(model, "model", needs="fit_smooth" if hasattr(model, "fit_smooth") else "fit")
+    step_size = Constant(step_size) if isinstance(step_size, float | int) else step_size or ErrorRatio()
+    regularizer = VelocityAutoregression() if regularizer is None else regularizer
+    feedback = SmoothFeedback() if feedback is None else feedback
+    rule = JointRule() if rule is None else rule
+    horizon = Horizon() if horizon is None else horizon
+    for value, name, needs in (
+        (regularizer, "regularizer", "fit"),
+        (feedback, "feedback", "__call__"),
+        (step_size, "step_size", "__call__"),
+        (rule, "rule", "labels"),
+        (horizon, "horizon", "states"),
+    ):
+        _checks.instance(value, name, needs=needs)
+    units = Units.of(demos)
+    found = algorithm_1(
+        demos.with_actions([units.standardize(a) for a in demos.actions]),
+        model=model,
+        regularizer=regularizer,
+        smoothness=_checks.number(smoothness, "smoothness", at_least=0.0),
+        horizon=horizon,
+        feedback=feedback,
+        rule=rule,
+        memory=memory,
+        step_size=step_size,
+        combine=combine,
+        n_rounds=_checks.whole_number(n_rounds, "n_rounds"),
+        rng=np.random.default_rng(_checks.whole_number(seed, "seed")),
+        units=units,
+        space=ActionSpace(units.standardize(space.low), units.standardize(space.high)),
+    )
+    return (_validated(r.in_units(units, space), held_out) for r in found)
+
+
+def _round(
+    number: int,
+    policy: Policy,
+    trained: Policy,
+    h: Regularizer,
+    targets: list[FloatArray],
+    outcome: measures.Outcome,
+    demos: Demonstrations,
+    *,
+    beta: float,
+    sigma: float,
+    refused: bool,
+) -> Round:
+    closed_loop = radius(policy)
+    return Round(
+        number=number,
+        policy=policy,
+        trained=trained,
+        h=h,
+        targets=targets,
+        rolled=outcome.rolled,
+        beta=0.0 if refused and number else beta,
+        sigma=sigma,
+        error=outcome.error,
+        roughness=measures.roughness(outcome.rolled, demos),
+        radius=math.nan if closed_loop is None else closed_loop,
+        diverged=refused,
+    )
+
+
+def _validated(round_: Round, held_out: Demonstrations | None) -> Round:
+    if held_out is None:
+        return round_
+    return replace(round_, validation_error=measures.outcome(round_.policy, held_out).error)
+
+
+def _check_alike(demos: Demonstrations, held_out: Demonstrations | None) -> None:
+    if held_out is not None and (held_out.context_names, held_out.action_names) != (
+        demos.context_names,
+        demos.action_names,
+    ):
+        raise ArgumentError(
+            f"validation must have the columns of the demonstrations; got {held_out.context_names} -> "
+            f"{held_out.action_names} instead of {demos.context_names} -> {demos.action_names}"
+        )

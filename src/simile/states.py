@@ -1,0 +1,152 @@
+"""States s_t = [x_t, ..., x_{t-p}, a_{t-1}, ..., a_{t-q}] (Section 2; Algorithm 1, line 5).
+
+One layout serves batches and roll-outs alike: frames lie on a `Tape`, and `States` reads rows of it at
+lag offsets. A lag before a sequence's first frame repeats that frame's value, so no lag ever reaches
+into another sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from simile import _checks
+from simile._typing import FloatArray, IntArray, Trajectories
+from simile.demonstrations import Demonstrations
+from simile.errors import ArgumentError
+
+
+@dataclass(frozen=True, init=False)
+class Horizon:
+    """How far back a policy looks (tau in the paper).
+
+    Parameters
+    ----------
+    context_lags : int or sequence of int
+        A count p means x_t, ..., x_{t-p}; a list names the lags, for example (0, 1, 2, 4, 8).
+    action_lags : int or sequence of int
+        A count q means a_{t-1}, ..., a_{t-q}; a list names the lags, each at least 1; 0 or () means none.
+
+    Examples
+    --------
+    >>> Horizon(context_lags=2, action_lags=1)
+    Horizon(context_lags=(0, 1, 2), action_lags=(1,))
+    >>> Horizon(context_lags=(0, 8), action_lags=0).n_features(n_contexts=3, n_actions=1)
+    6
+    """
+
+    context_lags: tuple[int, ...]
+    action_lags: tuple[int, ...]
+
+    def __init__(self, context_lags: int | Sequence[int] = 10, action_lags: int | Sequence[int] = 10) -> None:
+        object.__setattr__(self, "context_lags", _lags(context_lags, "context_lags", first=0))
+        object.__setattr__(self, "action_lags", _lags(action_lags, "action_lags", first=1))
+        if not self.context_lags:
+            raise ArgumentError("context_lags must name at least one lag; 0 or (0,) means the present alone")
+
+    @property
+    def memory(self) -> int:
+        """How many past actions a state needs: the longest action lag."""
+        return max(self.action_lags, default=0)
+
+    def without_actions(self) -> Horizon:
+        """Return the same horizon over contexts alone."""
+        return Horizon(self.context_lags, ())
+
+    def n_features(self, n_contexts: int, n_actions: int) -> int:
+        """Length of a state."""
+        return len(self.context_lags) * n_contexts + len(self.action_lags) * n_actions
+
+    def feature_names(self, context_names: Sequence[str], action_names: Sequence[str]) -> list[str]:
+        """Name the entries of a state, in their order: lag by lag, contexts first."""
+        return [f"{n}[t-{lag}]" if lag else f"{n}[t]" for lag in self.context_lags for n in context_names] + [
+            f"{n}[t-{lag}]" for lag in self.action_lags for n in action_names
+        ]
+
+    def states(self, demos: Demonstrations, actions: Trajectories) -> States:
+        """Form the states met along `actions` (Algorithm 1, line 5), one per frame, in order."""
+        return Tape.of(demos.contexts, actions).states(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """The base columns of all sequences, one after the other, and where each sequence begins."""
+
+    contexts: FloatArray  # (rows, m)
+    actions: FloatArray  # (rows, k)
+    floor: IntArray = field(repr=False)  # (rows,) first row of the sequence that the row belongs to
+
+    @classmethod
+    def of(cls, contexts: Trajectories, actions: Trajectories) -> Tape:
+        """Lay sequences on a tape; `contexts` and `actions` list one array per sequence."""
+        lengths = np.array([len(x) for x in contexts])
+        begins = np.cumsum(lengths) - lengths
+        return cls(np.concatenate(contexts), np.concatenate(actions), np.repeat(begins, lengths))
+
+    def with_actions(self, actions: FloatArray) -> Tape:
+        """Return the tape with other actions (rows, k); the contexts are shared, not copied."""
+        return replace(self, actions=actions)
+
+    def states(self, horizon: Horizon, rows: IntArray | None = None) -> States:
+        """View the states at `rows` (all of them by default)."""
+        return States(self, np.arange(len(self.floor)) if rows is None else rows, horizon)
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """A lazy view of states: rows of a tape, read at the lags of a horizon."""
+
+    tape: Tape
+    rows: IntArray
+    horizon: Horizon
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def contexts(self) -> FloatArray:
+        """The present contexts x_t, (n, m)."""
+        return self.tape.contexts[self.rows]
+
+    def history(self, order: int) -> FloatArray:
+        """Return the past actions a_{t-1}, ..., a_{t-order}, the latest first, (n, order, k)."""
+        return self.tape.actions[self._at(range(1, order + 1))]
+
+    def matrix(self) -> FloatArray:
+        """Build the (n, features) matrix for models that need one: lag by lag, contexts first."""
+        n = len(self)
+        contexts = self.tape.contexts[self._at(self.horizon.context_lags)]
+        actions = self.tape.actions[self._at(self.horizon.action_lags)]
+        return np.concatenate([contexts.reshape(n, -1), actions.reshape(n, -1)], axis=1)
+
+    def seen_through(self, horizon: Horizon) -> States:
+        """View the same rows through another horizon."""
+        return self if horizon == self.horizon else replace(self, horizon=horizon)
+
+    def where(self, mask: FloatArray | IntArray) -> States:
+        """Keep some of the states, by mask or by index."""
+        return replace(self, rows=self.rows[mask])
+
+    def isolated(self, memory: int) -> States:
+        """Give each state a past of its own, `memory` actions long, so that it can be changed without the others."""
+        depth = max(memory, *self.horizon.context_lags) + 1
+        index = self._at(range(depth - 1, -1, -1)).ravel()
+        floor = np.repeat(np.arange(len(self)) * depth, depth)
+        tape = Tape(self.tape.contexts[index], self.tape.actions[index], floor)
+        return States(tape, floor[::depth] + depth - 1, self.horizon)
+
+    def _at(self, lags: Iterable[int]) -> IntArray:
+        offsets = self.rows[:, np.newaxis] - np.fromiter(lags, dtype=np.intp)
+        return np.maximum(offsets, self.tape.floor[self.rows][:, np.newaxis])
+
+
+def _lags(given: int | Sequence[int], name: str, *, first: int) -> tuple[int, ...]:
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        lags = sorted(_checks.whole_number(lag, name, at_least=first) for lag in given)
+    else:
+        lags = list(range(first, _checks.whole_number(given, name) + 1))
+    if len(set(lags)) != len(lags):
+        raise ArgumentError(f"{name} must be different lags; got {given!r}")
+    return tuple(lags)

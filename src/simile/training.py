@@ -1,0 +1,96 @@
+"""Line 8 of Algorithm 1: Train(S, A^ | h), for any regressor, and D_n, what there is to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from simile import models
+from simile._typing import FloatArray
+from simile.models import Model, SmoothRegressor
+from simile.policies import SmoothPolicy
+from simile.regularizers import Regularizer
+from simile.states import Horizon, States
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """D_n: the states of a round and their targets (n, k)."""
+
+    states: States
+    targets: FloatArray
+
+
+Memory = Callable[[tuple[Dataset, ...], Dataset], tuple[Dataset, ...]]
+
+
+def latest(past: tuple[Dataset, ...], new: Dataset) -> tuple[Dataset, ...]:  # noqa: ARG001
+    """Train on the latest round alone, as SIMILE and SEARN do."""
+    return (new,)
+
+
+def everything(past: tuple[Dataset, ...], new: Dataset) -> tuple[Dataset, ...]:
+    """Train on all rounds together, as DAgger does."""
+    return (*past, new)
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Which loss the leaf values of Appendix B minimise; both come down to least squares for any f."""
+
+    def labels(self, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:
+        """Return what f is fitted to, (n, k), given targets a^ and anchors h(s)."""
+
+
+@dataclass(frozen=True)
+class JointRule:
+    """Imitation and smoothness loss together: f is fitted to a^ (leaf rule of Eq. 25)."""
+
+    def labels(self, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:  # noqa: ARG002
+        """Return a^."""
+        return targets
+
+
+@dataclass(frozen=True)
+class ImitationRule:
+    """Imitation loss alone: f is fitted to (1 + lambda) a^ - lambda h(s) (leaf rule of Eq. 23).
+
+    It makes the policy, not f, hit the targets, and multiplies their noise by lambda.
+    """
+
+    def labels(self, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:
+        """Return (1 + lambda) a^ - lambda h(s)."""
+        return (1.0 + smoothness) * targets - smoothness * anchors
+
+
+@dataclass(frozen=True)
+class Train:
+    """The base routine: finds the best f in F for a fixed h."""
+
+    model: Any
+    smoothness: float
+    horizon: Horizon
+    rule: Rule
+    naive: Model | None
+
+    def __call__(self, data: Sequence[Dataset], h: Regularizer, rng: np.random.Generator) -> SmoothPolicy:
+        """Fit f to D_n and return pi^_n = (f, h)."""
+        anchors = np.concatenate([h(d.states.history(h.order)) for d in data])
+        targets = np.concatenate([d.targets for d in data])
+        labels = self.rule.labels(targets, anchors, self.smoothness)
+        if isinstance(self.model, SmoothRegressor):
+            f = self.model.fit_smooth([d.states for d in data], labels, anchors, self.smoothness, rng)
+        else:
+            f = models.fit(self.model, np.concatenate([d.states.matrix() for d in data]), labels, rng)
+        return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive)
+
+
+def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:
+    """Fit f_0, the "naive" learner on contexts alone (proof of Proposition 5.8): it starts cold roll-outs."""
+    contexts = states.seen_through(states.horizon.without_actions())
+    if isinstance(model, SmoothRegressor):
+        return model.fit_smooth([contexts], targets, targets, 0.0, rng)
+    return models.fit(model, contexts.matrix(), targets, rng)
