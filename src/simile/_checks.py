@@ -34,7 +34,8 @@ def number(
         if given
     ]
     if not math.isfinite(result) or result < at_least or result > at_most or result <= above:
-        raise ArgumentError(f"{name} must be {' and '.join(limits) or 'finite'}; got {value!r}")
+        wanted = limits if limits and not math.isinf(result) else ["finite", *limits]
+        raise ArgumentError(f"{name} must be {' and '.join(wanted)}; got {value!r}")
     return result
 
 
@@ -61,16 +62,20 @@ def instance(value: Any, name: str, *, needs: str) -> None:
 
 def table(values: Any, name: str, *, allow_nan: bool = False) -> FloatArray:
     """Return `values` as a read-only (T, columns) float64 array; a flat one becomes one column."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)  # masked means missing
     try:
+        if (given := np.asarray(values).dtype).kind in "cmMSU":  # numpy would read these as numbers
+            raise TypeError(f"got {given}")
         array = np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must be numbers of shape (T,) or (T, columns): {error}") from None
     if array.ndim == 1:
         array = array[:, np.newaxis]
     if array.ndim != 2:
         raise DataError(f"{name} must have shape (T,) or (T, columns); got {array.shape}")
-    if array.shape[0] == 0:
-        raise DataError(f"{name} must have at least one row; got shape {array.shape}")
+    if 0 in array.shape:
+        raise DataError(f"{name} must have at least one row and one column; got shape {array.shape}")
     bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])

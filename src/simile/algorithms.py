@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -13,28 +13,30 @@ from simile import _checks
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations
 from simile.errors import ArgumentError
 from simile.feedback import ExpertFeedback, Feedback, SmoothFeedback, exponential
-from simile.policies import Policy, interpolate, replace_policy, sample, sample_geometric
+from simile.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
 from simile.reduction import Round, rounds
 from simile.regularizers import RegularizerClass, VelocityAutoregression
 from simile.states import Horizon
 from simile.step_sizes import Constant, ErrorRatio, StepSize
-from simile.training import JointRule, Rule, everything, latest
+from simile.training import JointRule, Memory, Rule, everything, latest
+
+Validation = Demonstrations | Demonstration | float | None
 
 
 class Settings(TypedDict, total=False):
-    """What every algorithm takes besides its own choices; `simile.rounds` describes each."""
+    """What every algorithm takes; `simile.rounds` describes each. What is not given, the algorithm chooses."""
 
     model: Any
     regularizer: RegularizerClass
     smoothness: float
     horizon: Horizon
+    feedback: Feedback
     rule: Rule
+    step_size: StepSize | float
     n_rounds: int
     seed: int
     space: ActionSpace
-
-
-Validation = Demonstrations | Demonstration | float | None
+    validation: Validation
 
 
 def learn(
@@ -54,8 +56,8 @@ def learn(
 ) -> Run:
     """Learn a smooth policy: the recommended setting, with the round chosen on held-out roll-outs.
 
-    The same as `paper` but for `validation`, a share of the sequences (by default) or demonstrations of
-    your own; `simile.rounds` describes the other arguments.
+    The same as `paper` but for `validation`: a share of the sequences (the end of a single one), demonstrations
+    of your own, or None. `simile.rounds` describes the other arguments.
 
     Examples
     --------
@@ -65,125 +67,73 @@ def learn(
     >>> len(run.rounds)
     3
     """
-    return _run(
-        demos,
-        validation,
-        model=model,
-        regularizer=regularizer,
-        smoothness=smoothness,
-        horizon=horizon,
-        feedback=feedback,
-        rule=rule,
-        step_size=step_size,
-        n_rounds=n_rounds,
-        seed=seed,
-        space=space,
-    )
+    given = {
+        "model": model,
+        "regularizer": regularizer,
+        "smoothness": smoothness,
+        "horizon": horizon,
+        "feedback": feedback,
+        "rule": rule,
+        "step_size": step_size,
+        "n_rounds": n_rounds,
+        "seed": seed,
+        "space": space,
+        "validation": validation,
+    }
+    return _run(demos, given, memory=latest, combine=interpolate)
 
 
-def paper(demos: Demonstrations | Demonstration, *, validation: Validation = None, **settings: Unpack[Settings]) -> Run:
+def paper(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
     """SIMILE as printed: Algorithm 2 with Eq. 8, tau = 10, and the last policy as the result."""
-    return _run(
-        demos,
-        validation,
-        **_over(
-            settings,
-            regularizer=VelocityAutoregression(order=10),
-            horizon=Horizon(context_lags=10, action_lags=10),
-            rule=JointRule(),
-        ),
+    choices = Settings(
+        regularizer=VelocityAutoregression(order=10),
+        horizon=Horizon(context_lags=10, action_lags=10),
         feedback=SmoothFeedback(exponential()),
-        memory=latest,
+        rule=JointRule(),
         step_size=ErrorRatio(),
-        combine=interpolate,
     )
+    return _run(demos, {**choices, **settings}, memory=latest, combine=interpolate)
 
 
-def searn(
-    demos: Demonstrations | Demonstration,
-    *,
-    step_size: StepSize | float = 0.1,
-    validation: Validation = None,
-    **settings: Unpack[Settings],
-) -> Run:
-    """SEARN (Daume et al. 2009; CPI, Kakade and Langford 2002): expert feedback, stochastic mixing, a fixed small step.
+def searn(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+    """SEARN (Daume et al. 2009; CPI, Kakade and Langford 2002): expert feedback, stochastic mixing, small fixed steps.
 
     Its guarantee asks for `OneOverHorizon()`, which hardly moves on long sequences. It starts from the cloned
     policy, as the paper's comparison does.
     """
-    return _run(
-        demos,
-        validation,
-        **settings,
-        feedback=ExpertFeedback(),
-        memory=latest,
-        step_size=step_size,
-        combine=sample,
-    )
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1))
+    return _run(demos, {**choices, **settings}, memory=latest, combine=sample)
 
 
-def smile(
-    demos: Demonstrations | Demonstration,
-    *,
-    step_size: StepSize | float = 0.1,
-    validation: Validation = None,
-    **settings: Unpack[Settings],
-) -> Run:
+def smile(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
     """SMILe (Ross and Bagnell 2010): expert feedback, stochastic mixing with geometrically falling weights.
 
     Each new policy takes over a share of what the first still has. The first is the cloned policy, since the
     expert of the original cannot be asked to act in a recording.
     """
-    return _run(
-        demos,
-        validation,
-        **settings,
-        feedback=ExpertFeedback(),
-        memory=latest,
-        step_size=step_size,
-        combine=sample_geometric,
-    )
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1))
+    return _run(demos, {**choices, **settings}, memory=latest, combine=sample_geometric)
 
 
-def dagger(
-    demos: Demonstrations | Demonstration,
-    *,
-    feedback: Feedback | None = None,
-    validation: Validation = None,
-    **settings: Unpack[Settings],
-) -> Run:
-    """DAgger (Ross et al. 2011): expert feedback, all data together, the newest policy alone.
+def dagger(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+    """DAgger (Ross et al. 2011): expert feedback, the data of all rounds, the newest policy alone.
 
     Without an expert to query, the recorded action of the frame stands in for the answer; give
-    `OracleFeedback(...)` where there is one.
+    `feedback=OracleFeedback(...)` where there is one.
     """
-    return _run(
-        demos,
-        validation,
-        **settings,
-        feedback=feedback or ExpertFeedback(),
-        memory=everything,
-        step_size=Constant(1.0),
-        combine=replace_policy,
-    )
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(1.0))
+    return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
 
 
-def coach(demos: Demonstrations | Demonstration, *, validation: Validation = None, **settings: Unpack[Settings]) -> Run:
+def coach(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
     """Coaching (He et al. 2012): DAgger with smooth feedback, targets within the learner's reach."""
-    return _run(
-        demos,
-        validation,
-        **settings,
-        feedback=SmoothFeedback(exponential()),
-        memory=everything,
-        step_size=Constant(1.0),
-        combine=replace_policy,
-    )
+    choices = Settings(feedback=SmoothFeedback(exponential()), step_size=Constant(1.0))
+    return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
 
 
 def clone(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
     """Behavioural cloning: plain supervised learning on the expert's own states, round 0 of all the others."""
-    return _run(demos, None, **_over({"n_rounds": 0}, **settings))
+    return _run(demos, {**settings, "n_rounds": 0}, memory=latest, combine=replace_policy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,12 +189,15 @@ class Run:
         return "\n".join(lines)
 
 
-def _run(demos: Demonstrations | Demonstration, validation: Validation, **choices: Any) -> Run:
+def _run(
+    demos: Demonstrations | Demonstration, settings: Mapping[str, Any], *, memory: Memory, combine: Combine
+) -> Run:
     """Hold out the validation part, then collect the rounds."""
-    demos = Demonstrations.of(demos)
+    demos, choices = Demonstrations.of(demos), dict(settings)
+    validation = choices.pop("validation", None)
     if isinstance(validation, float | int):
         demos, validation = hold_out(demos, validation, seed=choices.get("seed", 0))
-    return Run.of(rounds(demos, validation=validation, **choices))
+    return Run.of(rounds(demos, validation=validation, memory=memory, combine=combine, **choices))
 
 
 def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]:
@@ -256,10 +209,6 @@ def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Dem
     if cut < 1:
         raise ArgumentError("validation: one frame cannot be split; give longer demonstrations or validation=None")
     return Demonstrations((demos[0].cut(0, cut),)), Demonstrations((demos[0].cut(cut),))
-
-
-def _over(settings: Any, **defaults: Any) -> dict[str, Any]:
-    return {**defaults, **settings}
 
 
 def _cell(value: float, width: int, digits: int) -> str:

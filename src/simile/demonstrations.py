@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simile import _checks
+from simile._frames import read_frame
 from simile._typing import FloatArray, Trajectories
 from simile.errors import ArgumentError, DataError
 
@@ -54,8 +55,6 @@ class Demonstration:
                 f"contexts and actions of {self.name!r} must have as many rows; got {len(contexts)} and "
                 f"{len(actions)}: cut both to the frames they share"
             )
-        if contexts.shape[1] == 0 or actions.shape[1] == 0:
-            raise DataError(f"contexts and actions of {self.name!r} must each have at least one column")
         if self.rate is not None:
             object.__setattr__(self, "rate", _checks.number(self.rate, "rate", above=0.0))
         object.__setattr__(self, "contexts", contexts)
@@ -64,11 +63,16 @@ class Demonstration:
             ("context_names", contexts.shape[1], "x"),
             ("action_names", actions.shape[1], "a"),
         ):
-            names = tuple(str(n) for n in getattr(self, attribute))
+            given = getattr(self, attribute)
+            names = tuple(str(n) for n in ((given,) if isinstance(given, str) else given))
             names = names or tuple(f"{letter}{i}" for i in range(width))
             if len(names) != width or len(set(names)) != width:
                 raise ArgumentError(f"{attribute} must be {width} different names; got {names!r}")
             object.__setattr__(self, attribute, names)
+        if shared := set(self.context_names) & set(self.action_names):
+            raise ArgumentError(
+                f"context_names and action_names must differ; got {sorted(shared)} in both: rename or drop one side"
+            )
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -76,10 +80,15 @@ class Demonstration:
     def __repr__(self) -> str:
         m, k = self.contexts.shape[1], self.actions.shape[1]
         rate = "" if self.rate is None else f", {self.rate:g} Hz"
-        return f"Demonstration({self.name!r}, {len(self)} frames, {_count(m, 'context')}, {_count(k, 'action')}{rate})"
+        size = f"{_count(len(self), 'frame')}, {_count(m, 'context')}, {_count(k, 'action')}"
+        return f"Demonstration({self.name!r}, {size}{rate})"
 
     def cut(self, start: int, stop: int | None = None) -> Demonstration:
         """Return frames `start` to `stop` as a demonstration of its own."""
+        if len(self.actions[start:stop]) == 0:
+            raise DataError(
+                f"cut({start}, {stop}) leaves nothing of {self.name!r}: it has {_count(len(self), 'frame')}"
+            )
         return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop])
 
 
@@ -97,6 +106,8 @@ class Demonstrations(Sequence[Demonstration]):
     items: tuple[Demonstration, ...]
 
     def __post_init__(self) -> None:
+        if isinstance(self.items, type) or not isinstance(self.items, Demonstration | Iterable):
+            raise ArgumentError(f"demos must be Demonstrations; got {self.items!r}: {_BUILD}")
         items = (self.items,) if isinstance(self.items, Demonstration) else tuple(self.items)
         if not items:
             raise DataError("demonstrations must hold at least one sequence; got none")
@@ -104,7 +115,7 @@ class Demonstrations(Sequence[Demonstration]):
             if not isinstance(item, Demonstration):
                 raise ArgumentError(
                     f"demonstrations must hold Demonstration objects; got {type(item).__name__} at position {i}: "
-                    "build them with Demonstration(contexts=..., actions=...) or Demonstrations.from_frame(...)"
+                    f"{_BUILD}"
                 )
             for what in ("context_names", "action_names", "rate"):
                 if getattr(item, what) != getattr(items[0], what):
@@ -117,13 +128,7 @@ class Demonstrations(Sequence[Demonstration]):
     @classmethod
     def of(cls, demos: Demonstration | Iterable[Demonstration]) -> Demonstrations:
         """Take one demonstration, an iterable of them, or demonstrations as they are."""
-        if isinstance(demos, Demonstrations):
-            return demos
-        if isinstance(demos, Demonstration):
-            return cls((demos,))
-        if isinstance(demos, type) or not isinstance(demos, Iterable):
-            raise ArgumentError(f"demos must be Demonstrations; got {demos!r}")
-        return cls(tuple(demos))
+        return demos if isinstance(demos, Demonstrations) else cls(demos)  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(
@@ -144,7 +149,7 @@ class Demonstrations(Sequence[Demonstration]):
             raise ArgumentError(f"names must name {len(contexts)} sequences; got {len(names)}")
         return cls(
             tuple(
-                Demonstration(x, a, rate, str(name), tuple(context_names), tuple(action_names))
+                Demonstration(x, a, rate, str(name), context_names, action_names)  # type: ignore[arg-type]
                 for x, a, name in zip(contexts, actions, names, strict=True)
             )
         )
@@ -170,43 +175,14 @@ class Demonstrations(Sequence[Demonstration]):
         sequence : str, optional
             Column that tells the sequences apart; without it the frame is one sequence.
         """
-        import narwhals.stable.v2 as nw
-
-        try:
-            data = nw.from_native(frame, eager_only=True)
-        except TypeError:
-            raise ArgumentError(
-                f"frame must be a pandas, polars or Arrow data frame; got {type(frame).__name__}"
-            ) from None
-        wanted = [actions] if isinstance(actions, str) else list(actions)
-        keys = [] if sequence is None else [sequence]
-        if contexts is None:
-            seen = [c for c in data.columns if c not in {*wanted, *keys}]
-        else:
-            seen = [contexts] if isinstance(contexts, str) else list(contexts)
-        for argument, names in (("actions", wanted), ("contexts", seen), ("sequence", keys)):
-            for name in names:
-                if name not in data.columns:
-                    raise DataError(f"{argument}: no column {name!r}; the frame has {', '.join(data.columns)}")
-                if argument != "sequence" and not (data[name].dtype.is_numeric() or data[name].dtype == nw.Boolean):
-                    raise DataError(
-                        f"{argument}: column {name!r} holds {data[name].dtype}, not numbers: convert it or leave it out"
-                    )
-        if data.is_empty():
-            raise DataError("frame must have at least one row; got none")
-        # Null and NaN both mean missing; one dtype for all lets every backend give a float array.
-        numbers = data.select(nw.col(*seen, *wanted).cast(nw.Float64)).to_numpy().astype(np.float64)
-        labels = data[sequence].to_list() if sequence is not None else ["frame"] * len(numbers)
-        rows: dict[Any, list[int]] = {}
-        for row, label in enumerate(labels):
-            rows.setdefault(label, []).append(row)
+        columns = read_frame(frame, actions=actions, contexts=contexts, sequence=sequence)
         return cls.from_arrays(
-            [numbers[index, : len(seen)] for index in rows.values()],
-            [numbers[index, len(seen) :] for index in rows.values()],
+            [columns.contexts[rows] for rows in columns.sequences.values()],
+            [columns.actions[rows] for rows in columns.sequences.values()],
             rate=rate,
-            names=[str(label) for label in rows],
-            context_names=seen,
-            action_names=wanted,
+            names=list(columns.sequences),
+            context_names=columns.context_names,
+            action_names=columns.action_names,
         )
 
     @overload
@@ -272,6 +248,8 @@ class Demonstrations(Sequence[Demonstration]):
 
     def with_actions(self, actions: Trajectories) -> Demonstrations:
         """Return the same contexts with other actions."""
+        if len(actions) != len(self):
+            raise DataError(f"actions must list {_count(len(self), 'sequence')}; got {len(actions)}")
         return Demonstrations(tuple(replace(d, actions=a) for d, a in zip(self.items, actions, strict=True)))
 
     def head(self, frames: int) -> Demonstrations:
@@ -302,7 +280,7 @@ class Demonstrations(Sequence[Demonstration]):
                 "cut a long recording with Demonstration.cut(start, stop) first"
             )
         n_test = min(max(1, round(test * len(unique))), len(unique) - 1)
-        order = np.random.default_rng(seed).permutation(len(unique))
+        order = np.random.default_rng(_checks.whole_number(seed, "seed")).permutation(len(unique))
         held_out = {unique[i] for i in order[:n_test]}
         return (
             Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g not in held_out)),
@@ -371,12 +349,16 @@ class ActionSpace:
 
     def __init__(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> None:
         for name, given, open_side in (("low", low, -np.inf), ("high", high, np.inf)):
-            bound = np.atleast_1d(np.asarray(open_side if given is None else given, dtype=np.float64))
-            if bound.ndim != 1 or np.isnan(bound).any():
+            try:
+                bound = np.atleast_1d(np.array(open_side if given is None else given, dtype=np.float64))
+            except (TypeError, ValueError):
+                bound = np.full(1, np.nan)
+            if bound.ndim != 1 or len(bound) == 0 or np.isnan(bound).any():
                 raise ArgumentError(f"{name} must be a number or one per action; got {given!r}")
+            bound.setflags(write=False)
             object.__setattr__(self, name, bound)
         if len(self.low) != len(self.high) and 1 not in (len(self.low), len(self.high)):
-            raise ArgumentError(f"low and high must fit together; got {low!r} and {high!r}")
+            raise ArgumentError(f"low and high must be as many, or one of them a number; got {low!r} and {high!r}")
         if (self.low >= self.high).any():
             raise ArgumentError(f"low must be below high; got low={low!r} and high={high!r}")
 
@@ -432,6 +414,9 @@ class Units:
     def restore(self, actions: FloatArray) -> FloatArray:
         """Map actions (..., k) from standard to the user's units."""
         return actions * self.scale + self.center
+
+
+_BUILD = "build them with Demonstration(contexts=..., actions=...) or Demonstrations.from_frame(...)"
 
 
 def _count(n: int, noun: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -61,26 +62,21 @@ def constant(sigma: float) -> Schedule:
     SmoothFeedback(schedule=constant(0.5))
     """
     sigma = _checks.number(sigma, "sigma", at_least=0.0, at_most=1.0)
-    return Schedule(f"constant({sigma:g})", lambda _: sigma)
+    return Schedule(f"constant({sigma:g})", partial(_geometric, start=sigma, decay=1.0))
 
 
 def geometric(start: float, decay: float) -> Schedule:
     """Let sigma fall by a factor each round: start, start * decay, start * decay^2, ..."""
     start = _checks.number(start, "start", at_least=0.0, at_most=1.0)
     decay = _checks.number(decay, "decay", at_least=0.0, at_most=1.0)
-    return Schedule(f"geometric({start:g}, {decay:g})", lambda seen: start * decay ** (seen.round - 1))
+    return Schedule(f"geometric({start:g}, {decay:g})", partial(_geometric, start=start, decay=decay))
 
 
 def exponential(first: float = 0.2, last: float = 1.6) -> Schedule:
     """Let sigma fall as the authors' released script does: exp(-u), u evenly spaced from first to last."""
     first = _checks.number(first, "first", at_least=0.0)
     last = _checks.number(last, "last", at_least=first)
-
-    def rule(seen: Seen) -> float:
-        progress = (seen.round - 1) / max(seen.n_rounds - 1, 1)
-        return float(np.exp(-(first + (last - first) * progress)))
-
-    return Schedule(f"exponential({first:g}, {last:g})", rule)
+    return Schedule(f"exponential({first:g}, {last:g})", partial(_exponential, first=first, last=last))
 
 
 def by_distance(half: float = 1.0) -> Schedule:
@@ -90,13 +86,25 @@ def by_distance(half: float = 1.0) -> Schedule:
     standard deviations off, and falls to 0 as it improves.
     """
     half = _checks.number(half, "half", above=0.0)
+    return Schedule(f"by_distance({half:g})", partial(_by_distance, half=half))
 
-    def rule(seen: Seen) -> float:
-        gaps = [a - b for a, b in zip(seen.rolled, seen.demos.actions, strict=True)]
-        distance = float(np.sqrt(np.mean(np.concatenate(gaps) ** 2)))
-        return distance / (distance + half)
 
-    return Schedule(f"by_distance({half:g})", rule)
+# The rules stand at the top level so that schedules can be sent to other processes.
+
+
+def _geometric(seen: Seen, *, start: float, decay: float) -> float:
+    return start * decay ** (seen.round - 1)
+
+
+def _exponential(seen: Seen, *, first: float, last: float) -> float:
+    progress = (seen.round - 1) / max(seen.n_rounds - 1, 1)
+    return float(np.exp(-(first + (last - first) * progress)))
+
+
+def _by_distance(seen: Seen, *, half: float) -> float:
+    gaps = [a - b for a, b in zip(seen.rolled, seen.demos.actions, strict=True)]
+    distance = float(np.sqrt(np.mean(np.concatenate(gaps) ** 2)))
+    return distance / (distance + half)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def imitation_error(policy: Policy, rolled: Trajectories, demos: Demonstrations)
     if len(gap) == 0:
         raise DataError(
             f"the policy remembers {policy.memory} actions and no sequence is longer (the longest has "
-            f"{max(len(d) for d in demos)} frames): choose fewer action lags or a smaller order, or give longer sequences"
+            f"{max(len(d) for d in demos)} frames): use fewer action lags or a smaller order, or longer sequences"
         )
     return float(np.mean(gap**2))
 
@@ -85,7 +85,7 @@ def gamma(policy: Policy, states: States, *, step: float = 0.1, most: int = 500,
     if memory == 0:
         return 0.0
     spread = np.unique(np.linspace(0, len(states) - 1, most).astype(int))
-    base = states.where(spread).isolated(memory)
+    base = states.where(spread).isolated(policy.reach)
     k = base.tape.actions.shape[1]
     latest = np.zeros((memory, k))
     latest[-1] = 1.0

@@ -30,6 +30,18 @@ class Policy(Protocol):
         """How many past actions the policy reads."""
 
     @property
+    def reach(self) -> int:
+        """How many frames back the policy looks, at contexts or actions."""
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+
+    @property
+    def n_contexts(self) -> int | None:
+        """Dimension m of a context; None where any will do."""
+
+    @property
     def units(self) -> Units:
         """What standard units mean to the user."""
 
@@ -66,6 +78,10 @@ class SmoothPolicy:
         What of the past a state holds for f.
     naive : Model, optional
         f_0, the "naive" learner on contexts alone (proof of Proposition 5.8); starts a roll-out without a past.
+    n_contexts : int, optional
+        Dimension m of the contexts that f was trained on; roll-outs over others are refused.
+    units, space
+        What standard units mean to the user, and the user's bounds.
     """
 
     f: Model
@@ -73,6 +89,7 @@ class SmoothPolicy:
     smoothness: float
     horizon: Horizon
     naive: Model | None = None
+    n_contexts: int | None = None
     units: Units = field(default_factory=Units.identity)
     space: ActionSpace = field(default_factory=ActionSpace)
 
@@ -83,6 +100,16 @@ class SmoothPolicy:
     def memory(self) -> int:
         """How many past actions the policy reads."""
         return max(self.horizon.memory, self.h.order)
+
+    @property
+    def reach(self) -> int:
+        """How many frames back the policy looks, at contexts or actions."""
+        return max(self.memory, *self.horizon.context_lags)
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return self.h.coefficients.shape[1] if isinstance(self.h, Autoregressor) else len(self.units.center)
 
     def act(self, states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG002
         """Act by Eq. 2, the minimiser of ||f - a||^2 + lambda ||h - a||^2."""
@@ -131,6 +158,21 @@ class _Weighted:
     def memory(self) -> int:
         """How many past actions the mixture reads."""
         return max(c.memory for c in self.components)
+
+    @property
+    def reach(self) -> int:
+        """How many frames back the mixture looks, at contexts or actions."""
+        return max(c.reach for c in self.components)
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return self.components[0].n_actions
+
+    @property
+    def n_contexts(self) -> int | None:
+        """Dimension m of a context; None where any will do."""
+        return self.components[0].n_contexts
 
     @property
     def units(self) -> Units:

@@ -95,9 +95,9 @@ def rollout(
     demos : Demonstrations, or a list of (T, m) context arrays
         The contexts; the expert's actions serve as the start alone.
     start : Start or array_like, optional
-        `ExpertStart()` (the default), `ColdStart()`, or the last known actions (the default for none is the expert).
+        `ExpertStart()` (the default), `ColdStart()`, or the last known actions.
     seed : int
-        For stochastic policies; the same seed gives the same bits whatever sequences go along.
+        For stochastic policies; what a sequence draws does not depend on the sequences beside it.
 
     Returns
     -------
@@ -112,7 +112,10 @@ def rollout(
     _checks.instance(policy, "policy", needs="act")
     expert, contexts = _contexts(demos)
     opener = ExpertStart() if start is None else start if callable(start) else GivenStart(start)
+    _check_dimensions(policy, contexts)
     opening = opener(policy, contexts, expert)
+    if any(p.shape[1] != policy.n_actions for p in opening.past):
+        raise ArgumentError(f"start must have the policy's {policy.n_actions} actions; got {opening.past[0].shape[1]}")
     return _roll(collapse(policy), contexts, opening, _limit(policy, expert), seed)
 
 
@@ -121,10 +124,9 @@ def _roll(policy: Policy, contexts: Trajectories, opening: Opening, limit: float
     run_in = np.array([len(p) for p in opening.past])
     given = np.array([len(g) for g in opening.given])
     lengths = np.array([len(x) for x in contexts])
-    n_actions = opening.past[0].shape[1]
     # Before frame 0 the first context is repeated, as lags before a sequence's start always are.
     padded = [np.concatenate([np.repeat(x[:1], r, axis=0), x]) for x, r in zip(contexts, run_in, strict=True)]
-    actions = [np.zeros((len(x), n_actions)) for x in padded]
+    actions = [np.zeros((len(x), policy.n_actions)) for x in padded]
     for a, past, known in zip(actions, opening.past, opening.given, strict=True):
         a[: len(past)] = policy.units.standardize(past)
         a[len(past) : len(past) + len(known)] = policy.units.standardize(known)
@@ -139,15 +141,13 @@ def _roll(policy: Policy, contexts: Trajectories, opening: Opening, limit: float
         if len(active) == 0:
             continue
         rows = first[active] + t
-        acted = policy.act(tape.states(Horizon(0, 0), rows), chance[active, t])
-        if acted.shape[1] != n_actions:
-            raise ArgumentError(f"start must have the policy's {acted.shape[1]} actions; got {n_actions}")
-        acted = np.clip(acted, low, high)
+        acted = np.clip(policy.act(tape.states(Horizon(0, 0), rows), chance[active, t]), low, high)
         lost = ~(np.abs(acted) <= limit).all(axis=1)  # catches NaN too
         if lost.any():
+            worst = int(np.argmax(lost))
             raise DivergedError(
-                f"the roll-out of sequence {int(active[np.argmax(lost)])} diverged at frame {t}: action "
-                f"{policy.units.restore(acted[np.argmax(lost)])}: try more smoothness, fewer action lags or an ActionSpace"
+                f"the roll-out of sequence {active[worst]} diverged at frame {t}, where the action is "
+                f"{policy.units.restore(acted[worst])}: try other smoothness, fewer action lags or an ActionSpace"
             )
         tape.actions[rows] = acted
     rolled = policy.space.clip(policy.units.restore(tape.actions))
@@ -168,6 +168,14 @@ def _contexts(demos: Any) -> tuple[Demonstrations | None, Trajectories]:
         return expert, expert.contexts
     many = demos if isinstance(demos, list | tuple) else [demos]
     return None, [_checks.table(x, "contexts", allow_nan=True) for x in many]
+
+
+def _check_dimensions(policy: Policy, contexts: Trajectories) -> None:
+    for x in contexts:
+        if policy.n_contexts not in (None, x.shape[1]):
+            raise ArgumentError(
+                f"contexts must have the {policy.n_contexts} columns that the policy was trained on; got {x.shape[1]}"
+            )
 
 
 def _limit(policy: Policy, expert: Demonstrations | None) -> float:

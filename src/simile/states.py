@@ -7,6 +7,7 @@ into another sequence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -67,7 +68,7 @@ class Horizon:
 
     def states(self, demos: Demonstrations, actions: Trajectories) -> States:
         """Form the states met along `actions` (Algorithm 1, line 5), one per frame, in order."""
-        return Tape.of(demos.contexts, actions).states(self)
+        return Tape.of(Demonstrations.of(demos).contexts, actions).states(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,11 @@ class Tape:
     @classmethod
     def of(cls, contexts: Trajectories, actions: Trajectories) -> Tape:
         """Lay sequences on a tape; `contexts` and `actions` list one array per sequence."""
+        if [len(x) for x in contexts] != [len(a) for a in actions]:
+            raise ArgumentError(
+                "actions must have as many frames as the contexts of each sequence; got "
+                f"{[len(a) for a in actions]} and {[len(x) for x in contexts]}"
+            )
         lengths = np.array([len(x) for x in contexts])
         begins = np.cumsum(lengths) - lengths
         return cls(np.concatenate(contexts), np.concatenate(actions), np.repeat(begins, lengths))
@@ -116,10 +122,11 @@ class States:
 
     def matrix(self) -> FloatArray:
         """Build the (n, features) matrix for models that need one: lag by lag, contexts first."""
-        n = len(self)
-        contexts = self.tape.contexts[self._at(self.horizon.context_lags)]
-        actions = self.tape.actions[self._at(self.horizon.action_lags)]
-        return np.concatenate([contexts.reshape(n, -1), actions.reshape(n, -1)], axis=1)
+        parts = (
+            self.tape.contexts[self._at(self.horizon.context_lags)],
+            self.tape.actions[self._at(self.horizon.action_lags)],
+        )
+        return np.concatenate([p.reshape(len(self), math.prod(p.shape[1:])) for p in parts], axis=1)
 
     def seen_through(self, horizon: Horizon) -> States:
         """View the same rows through another horizon."""
@@ -129,9 +136,9 @@ class States:
         """Keep some of the states, by mask or by index."""
         return replace(self, rows=self.rows[mask])
 
-    def isolated(self, memory: int) -> States:
-        """Give each state a past of its own, `memory` actions long, so that it can be changed without the others."""
-        depth = max(memory, *self.horizon.context_lags) + 1
+    def isolated(self, reach: int) -> States:
+        """Give each state a past of its own, `reach` frames long, so that it can be changed without the others."""
+        depth = max(reach, self.horizon.memory, *self.horizon.context_lags) + 1
         index = self._at(range(depth - 1, -1, -1)).ravel()
         floor = np.repeat(np.arange(len(self)) * depth, depth)
         tape = Tape(self.tape.contexts[index], self.tape.actions[index], floor)
@@ -143,7 +150,7 @@ class States:
 
 
 def _lags(given: int | Sequence[int], name: str, *, first: int) -> tuple[int, ...]:
-    if isinstance(given, Iterable) and not isinstance(given, str):
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes) and getattr(given, "ndim", 1) != 0:
         lags = sorted(_checks.whole_number(lag, name, at_least=first) for lag in given)
     else:
         lags = list(range(first, _checks.whole_number(given, name) + 1))

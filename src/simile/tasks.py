@@ -51,7 +51,10 @@ def pursuit(
         wander = np.cumsum(rng.normal(0.0, 2.0 * np.sqrt(step), (frames, n_players)), axis=0)
         wander -= wander.mean(axis=1, keepdims=True)
         noise = rng.normal(0.0, 1.0, (frames, n_players))
-        contexts.append((ground[:, np.newaxis] + places + wander * 0.5 + noise)[delay:])
+        detections = ground[:, np.newaxis] + places + wander * 0.5 + noise
+        false = rng.random(detections.shape) < 0.03
+        detections[false] = rng.uniform(-25.0, 25.0, int(false.sum()))
+        contexts.append(detections[delay:])
         pan, turn = np.degrees(np.arctan2(ground[0], 20.0)), 0.0
         panned = np.empty(length)
         for t in range(length):

@@ -85,7 +85,8 @@ class Train:
             f = self.model.fit_smooth([d.states for d in data], labels, anchors, self.smoothness, rng)
         else:
             f = models.fit(self.model, np.concatenate([d.states.matrix() for d in data]), labels, rng)
-        return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive)
+        n_contexts = data[0].states.tape.contexts.shape[1]
+        return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts)
 
 
 def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:

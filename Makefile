@@ -1,0 +1,48 @@
+# `make demo` and `make test` are all a fresh machine needs; both set up .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help install demo test check format bench docs clean
+help:
+	@echo "make demo    learn a built-in task, print a table, save out/demo.png"
+	@echo "make test    run the tests, doctests, README and docs"
+	@echo "make check   ruff, mypy --strict, import-linter"
+	@echo "make format  let ruff format and fix what it can"
+	@echo "make bench   measure speed against peers"
+	@echo "make docs    build the docs site into site/"
+	@echo "make install only set up .venv"
+
+install: $(STAMP)
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'simile needs Python 3.11 or newer; set PYTHON=')"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[frames,plot]" \
+		--group test --group check --group docs
+	touch $@
+
+demo: $(STAMP)
+	MPLBACKEND=agg $(BIN)/python -m simile.demo out/demo.png
+
+test: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses auto --quiet
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/reduction.py
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf .venv out site

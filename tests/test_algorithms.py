@@ -1,0 +1,185 @@
+"""Every reduction by its name, and the run it returns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import simile
+from conftest import demos_of
+from simile import (
+    Horizon,
+    Mixture,
+    OracleFeedback,
+    SimileError,
+    SmoothPolicy,
+    StochasticMixture,
+    VelocityAutoregression,
+)
+from simile.algorithms import Run, hold_out
+from simile.reduction import rounds
+
+SMALL = {"horizon": Horizon(2, 2), "regularizer": VelocityAutoregression(order=3), "n_rounds": 3}
+
+
+@pytest.fixture
+def settings(tree):
+    return {**SMALL, "model": tree}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [
+        (simile.learn, Mixture),
+        (simile.paper, Mixture),
+        (simile.searn, StochasticMixture),
+        (simile.smile, StochasticMixture),
+        (simile.dagger, SmoothPolicy),
+        (simile.coach, SmoothPolicy),
+        (simile.clone, SmoothPolicy),
+    ],
+)
+def test_every_algorithm_takes_the_same_settings_and_combines_in_its_own_way(algorithm, kind, settings):
+    run = algorithm(demos_of(60, 60, 60), **settings, smoothness=5.0, seed=1, validation=0.3)
+    assert isinstance(run.rounds[-1].policy, kind)
+    assert len(run.rounds) == (1 if algorithm is simile.clone else 4)
+    assert all(np.isfinite(r.validation_error) for r in run.rounds)
+
+
+def test_paper_is_algorithm_2_as_printed():
+    run = simile.paper(demos_of(60, 60), n_rounds=3)
+    assert run.chosen is run.rounds[-1]  # output: last policy
+    assert run.policy.components[0].horizon == Horizon(10, 10)
+    assert run.rounds[1].h.order == 10
+    assert [r.sigma for r in run.rounds[1:]] == pytest.approx(np.exp(-np.linspace(0.2, 1.6, 3)))
+    again = simile.learn(demos_of(60, 60), n_rounds=3, validation=None)
+    assert [r.error for r in again.rounds] == [r.error for r in run.rounds]
+
+
+def test_dagger_trains_on_all_rounds_and_simile_on_the_latest():
+    sizes = []
+
+    class Counting:
+        def fit(self, S, Y):
+            sizes.append(len(S))
+            return self
+
+        def predict(self, S):
+            return np.zeros(len(S))
+
+    settings = {**SMALL, "horizon": Horizon(1, 0), "model": Counting()}
+    simile.dagger(demos_of(50), **settings)
+    assert sizes == [50, 100, 150, 200]
+    sizes.clear()
+    simile.paper(demos_of(50), **settings)
+    assert sizes == [50, 50, 50, 50]
+
+
+def test_dagger_can_query_an_expert(settings):
+    demos = demos_of(80, 80)
+    run = simile.dagger(
+        demos, **settings, feedback=OracleFeedback(lambda s: 0.8 * s.history(1)[:, 0, 0] + 0.2 * s.contexts[:, 0])
+    )
+    assert run.rounds[-1].error < run.rounds[0].error
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_another_run():
+    demos = demos_of(120, 120)
+    first, again, other = (simile.learn(demos, **SMALL, seed=s).rounds[-1].error for s in (4, 4, 5))
+    assert first == again != other
+
+
+def test_validation_by_share_by_demonstrations_or_not_at_all(settings):
+    demos = demos_of(60, 60, 60)
+    assert np.isfinite(simile.learn(demos, **settings, validation=0.34).chosen.validation_error)
+    assert np.isfinite(simile.learn(demos[:2], **settings, validation=demos[2]).chosen.validation_error)
+    assert np.isnan(simile.learn(demos, **settings, validation=None).chosen.validation_error)
+
+
+def test_a_single_sequence_holds_out_its_end(settings):
+    demos = demos_of(100)
+    train, held = hold_out(demos, 0.2)
+    assert (train.n_frames, held.n_frames) == (80, 20)
+    np.testing.assert_array_equal(np.concatenate([train[0].actions, held[0].actions]), demos[0].actions)
+    assert np.isfinite(simile.learn(demos, **settings).chosen.validation_error)
+
+
+def test_the_round_is_chosen_by_validation(settings):
+    run = simile.learn(demos_of(60, 60, 60), **settings)
+    assert run.chosen.validation_error == min(r.validation_error for r in run.rounds)
+    assert run.policy is run.chosen.policy
+
+
+def test_a_run_prints_one_row_per_round(settings):
+    run = simile.learn(demos_of(60, 60, 60), **settings)
+    lines = str(run).splitlines()
+    assert lines[0].split() == ["round", "beta", "sigma", "error", "roughness", "radius", "validation"]
+    assert [line.split()[0] for line in lines[1:5]] == ["0", "1", "2", "3"]
+    assert sum("<- chosen" in line for line in lines) == 1
+    assert repr(run) == f"Run(4 rounds, round {run.chosen.number} chosen)"
+
+
+def test_ctrl_c_keeps_the_rounds_there_are(settings):
+    def stopping():
+        for r in rounds(demos_of(60, 60), **settings):
+            if r.number == 2:
+                raise KeyboardInterrupt
+            yield r
+
+    run = Run.of(stopping())
+    assert run.interrupted
+    assert len(run.rounds) == 2
+    assert "interrupted after round 1" in str(run)
+    with pytest.raises(KeyboardInterrupt):
+        Run.of(r for r in _interrupted_at_once())
+
+
+def _interrupted_at_once():
+    raise KeyboardInterrupt
+    yield
+
+
+DEMOS = demos_of(30, 30)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: simile.learn(DEMOS, smoothness=-3), r"smoothness must be >= 0; got -3"),
+        (lambda: simile.learn(DEMOS, smoothness="smooth"), "smoothness must be a number; got 'smooth'"),
+        (lambda: simile.learn(DEMOS, n_rounds=-1), "n_rounds must be >= 0; got -1"),
+        (lambda: simile.learn(DEMOS, seed=0.5), "seed must be a whole number; got 0.5"),
+        (
+            lambda: simile.learn(DEMOS, model=VelocityAutoregression),
+            r"model must be an object, not a class; .* with parentheses",
+        ),
+        (lambda: simile.learn(DEMOS, model="forest"), r"model must have a method fit\(\); got 'forest'"),
+        (lambda: simile.learn(DEMOS, regularizer=VelocityAutoregression), "regularizer must be an object, not a class"),
+        (lambda: simile.learn(DEMOS, feedback=simile.ExpertFeedback), "feedback must be an object, not a class"),
+        (lambda: simile.learn(DEMOS, step_size=simile.ErrorRatio), "step_size must be an object, not a class"),
+        (lambda: simile.learn(DEMOS, step_size=1.5), "beta must be >= 0 and <= 1; got 1.5"),
+        (lambda: simile.learn(DEMOS, horizon=Horizon), "horizon must be an object, not a class"),
+        (lambda: simile.learn(DEMOS, rule=simile.JointRule), "rule must be an object, not a class"),
+        (lambda: simile.learn(DEMOS, validation=1.5), "validation must be > 0 and <= 1; got 1.5"),
+        (lambda: simile.learn(demos_of(1)), "one frame cannot be split"),
+        (lambda: simile.learn(DEMOS, validation=demos_of(30, m=3)), "validation must have the columns"),
+        (
+            lambda: simile.learn(DEMOS, validation=None, regularizer=VelocityAutoregression(order=30)),
+            "order must be shorter than the longest sequence; got order=30",
+        ),
+        (
+            lambda: simile.learn(DEMOS, validation=None, horizon=Horizon(1, 40)),
+            "remembers 40 actions and no sequence is longer",
+        ),
+        (
+            lambda: simile.learn(DEMOS, space=simile.ActionSpace(0.0, 1e-9)),
+            r"space: action 'a0' of 'sequence \d' is .* outside the bounds",
+        ),
+        (lambda: simile.learn(3), "demos must be Demonstrations; got 3"),
+        (lambda: simile.learn([1, 2]), "demonstrations must hold Demonstration objects; got int at position 0"),
+        (lambda: simile.learn(simile.Demonstration), "demos must be Demonstrations"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_learned(call, message: str):
+    with pytest.raises(SimileError, match=message):
+        call()

@@ -1,0 +1,185 @@
+"""Line 6: targets and schedules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import simile
+from conftest import demos_of
+from simile import (
+    CompensatedFeedback,
+    ExpertFeedback,
+    Horizon,
+    OracleFeedback,
+    SimileError,
+    SmoothFeedback,
+    SmoothPolicy,
+    by_distance,
+    constant,
+    exponential,
+    geometric,
+    rollout,
+)
+from simile.demonstrations import Units
+from simile.feedback import Seen
+from simile.policies import StochasticMixture
+from simile.regularizers import CriticallyDamped
+from test_policies import Linear, affine
+
+
+def seen(policy=None, *, round_: int = 1, n_rounds: int = 10, lengths=(40, 9), k: int = 1, seed: int = 0) -> Seen:
+    demos = demos_of(*lengths, k=k, seed=seed)
+    policy = affine(0, k=k) if policy is None else policy
+    rolled = rollout(policy, demos)
+    return Seen(round_, n_rounds, demos, rolled, Horizon(1, 1).states(demos, rolled), policy, Units.identity())
+
+
+@given(st.floats(0.0, 1.0), st.integers(0, 5))
+def test_smooth_targets_lie_between_rolled_and_expert(sigma: float, seed: int):
+    now = seen(seed=seed)
+    for target, rolled, expert in zip(SmoothFeedback(constant(sigma))(now), now.rolled, now.demos.actions, strict=True):
+        slack = 1e-12 * (1.0 + np.abs(rolled))
+        assert (target >= np.minimum(rolled, expert) - slack).all()
+        assert (target <= np.maximum(rolled, expert) + slack).all()
+
+
+@given(st.floats(0.01, 0.99))
+def test_smooth_targets_point_against_the_gradient(sigma: float):
+    # Section 5.4: (a_t - a*_t)(a^_t - a_t) < 0 wherever the roll-out is off.
+    now = seen()
+    for target, rolled, expert in zip(SmoothFeedback(constant(sigma))(now), now.rolled, now.demos.actions, strict=True):
+        off = np.abs(rolled - expert) > 1e-9
+        assert ((rolled - expert) * (target - rolled))[off].max(initial=-1.0) < 0.0
+
+
+def test_expert_feedback_is_smooth_feedback_without_sigma():
+    now = seen()
+    for a, b in zip(ExpertFeedback()(now), SmoothFeedback(constant(0.0))(now), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def sigmas(schedule, n_rounds: int = 10) -> list[float]:
+    return [schedule(seen(round_=n, n_rounds=n_rounds)) for n in range(1, n_rounds + 1)]
+
+
+def test_schedules():
+    assert sigmas(constant(0.3), 3) == [0.3, 0.3, 0.3]
+    assert sigmas(geometric(0.8, 0.5), 3) == pytest.approx([0.8, 0.4, 0.2])
+    np.testing.assert_allclose(sigmas(exponential()), np.exp(-np.linspace(0.2, 1.6, 10)))
+    assert sigmas(exponential(), 1) == pytest.approx([np.exp(-0.2)])
+    assert repr(SmoothFeedback(geometric(0.7, 0.5))) == "SmoothFeedback(schedule=geometric(0.7, 0.5))"
+
+
+def test_sigma_by_distance_follows_the_distance_and_vanishes_with_it():
+    now = seen()
+    perfect = replace(now, rolled=now.demos.actions)
+    far = replace(now, rolled=[a + 1.0 for a in now.demos.actions])
+    farther = replace(now, rolled=[a + 9.0 for a in now.demos.actions])
+    schedule = by_distance(half=1.0)
+    assert schedule(perfect) == 0.0
+    assert schedule(far) == pytest.approx(0.5)
+    assert schedule(farther) == pytest.approx(0.9)
+
+
+def test_the_oracle_is_asked_in_the_users_units_at_every_state():
+    now = seen(k=2)
+    units = Units(np.array([10.0, -5.0]), np.array([2.0, 0.5]))
+    now = replace(now, units=units)
+    asked = []
+
+    def oracle(states):
+        asked.append((states.contexts.copy(), states.history(1)[:, 0].copy()))
+        return 2.0 * states.history(1)[:, 0]
+
+    targets = OracleFeedback(oracle)(now)
+    contexts, previous = asked[0]
+    np.testing.assert_array_equal(contexts, np.concatenate(now.demos.contexts))
+    np.testing.assert_allclose(previous[1:40], units.restore(now.rolled[0])[:-1])
+    np.testing.assert_allclose(units.restore(targets[0][1:]), 2.0 * units.restore(now.rolled[0])[:-1])
+    assert [len(t) for t in targets] == [40, 9]
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("lengths", [(60,), (5, 40), (1, 3, 4)])
+def test_compensated_targets_solve_their_least_squares_problem(lengths, k: int):
+    h = CriticallyDamped(order=3).fit([np.zeros((1, k))], 20.0)
+    policy = SmoothPolicy(Linear(np.zeros((2, k))), h, 20.0, Horizon(0, 0))
+    now = seen(policy, lengths=lengths, k=k)
+    mu = 0.1
+    for target, expert in zip(CompensatedFeedback(mu)(now), now.demos.actions, strict=True):
+        n = len(expert) - 3
+        if n <= 0:
+            np.testing.assert_array_equal(target, expert)
+            continue
+        for j in range(k):
+            # G column by column: the loop's answer to a unit of f at one frame, from rest.
+            loop = np.zeros((n + 3, n + 1))
+            loop[:3, n] = expert[:3, j]
+            for t in range(3, n + 3):
+                kick = np.zeros(n + 1)
+                kick[t - 3] = 1.0
+                loop[t] = (kick + 20.0 * (h.coefficients[:, j] @ loop[t - 3 : t][::-1])) / 21.0
+            G, free, a = loop[3:, :n], loop[3:, n], expert[3:, j]
+            z = np.linalg.solve(G.T @ G + mu * np.eye(n), G.T @ (a - free) + mu * a)
+            np.testing.assert_allclose(target[3:, j], z, rtol=1e-6, atol=1e-7)
+
+
+def test_following_compensated_targets_tracks_the_expert_better_than_following_the_expert():
+    policy = SmoothPolicy(
+        Linear(np.zeros((2, 1))), CriticallyDamped(3).fit([np.zeros((1, 1))], 50.0), 50.0, Horizon(0, 0)
+    )
+    demos = demos_of(200)
+    now = replace(seen(policy), demos=demos, rolled=rollout(policy, demos))
+
+    class Replay:
+        def __init__(self, outputs):
+            self.outputs, self.t = outputs, policy.memory
+
+        def predict(self, S):
+            self.t += 1
+            return self.outputs[self.t - 1 : self.t]
+
+    def error(outputs):
+        return np.mean((rollout(replace(policy, f=Replay(outputs)), demos)[0] - demos[0].actions) ** 2)
+
+    assert error(CompensatedFeedback(0.01)(now)[0]) < 0.2 * error(demos[0].actions)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: constant(1.5), "sigma must be >= 0 and <= 1; got 1.5"),
+        (lambda: geometric(0.5, -1.0), "decay must be >= 0 and <= 1; got -1.0"),
+        (lambda: by_distance(0.0), "half must be > 0; got 0.0"),
+        (lambda: CompensatedFeedback(mu=0.0), "mu must be > 0; got 0.0"),
+        (lambda: OracleFeedback(3), "oracle must be callable; got 3"),
+        (
+            lambda: OracleFeedback(lambda s: np.zeros(3))(seen()),
+            r"oracle must return actions of shape \(49, 1\); got shape \(3,\)",
+        ),
+        (lambda: OracleFeedback(lambda s: np.full(49, np.nan))(seen()), "oracle must return finite actions"),
+        (
+            lambda: CompensatedFeedback()(seen(StochasticMixture((affine(0), affine(1)), (0.5, 0.5)))),
+            "needs policies with one smoothness and a linear h",
+        ),
+    ],
+)
+def test_bad_feedback_is_refused(make, message: str):
+    with pytest.raises(SimileError, match=message):
+        make()
+
+
+def test_a_callable_of_ones_own_is_a_feedback(tree):
+    demos = demos_of(60, 60)
+    run = simile.learn(
+        demos,
+        model=tree,
+        feedback=lambda s: [0.5 * (a + b) for a, b in zip(s.rolled, s.demos.actions, strict=True)],
+        n_rounds=1,
+    )
+    assert np.isnan(run.rounds[1].sigma)

@@ -1,0 +1,152 @@
+"""Smooth policies (Eq. 2), the two mixtures of Section 5.2, and collapsing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import simile
+from conftest import demos_of
+from simile import Horizon, Mixture, SimileError, SmoothPolicy, StochasticMixture, collapse, interpolate, rollout
+from simile.demonstrations import Units
+from simile.policies import sample, sample_geometric
+from simile.regularizers import Autoregressor
+
+WEIGHTS = st.floats(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """f(s) = s W."""
+
+    weights: np.ndarray
+
+    def predict(self, S: np.ndarray) -> np.ndarray:
+        # Term by term, so that a row's bits do not depend on the rows beside it.
+        return sum(S[:, [j]] * self.weights[j] for j in range(len(self.weights)))
+
+
+def affine(seed: int, *, smoothness: float = 2.0, k: int = 1, m: int = 2, order: int = 2) -> SmoothPolicy:
+    """A random stable policy that is affine in everything."""
+    rng = np.random.default_rng(seed)
+    horizon = Horizon(1, 1)
+    h = Autoregressor(np.repeat(rng.dirichlet(np.ones(order))[:, np.newaxis], k, axis=1))
+    return SmoothPolicy(Linear(rng.normal(size=(horizon.n_features(m, k), k)) * 0.2), h, smoothness, horizon)
+
+
+def acted(policy, demos, seed: int = 0) -> np.ndarray:
+    states = Horizon(0, 0).states(demos, demos.actions)
+    return policy.act(states, np.random.default_rng(seed).random(len(states)))
+
+
+def test_equation_2_is_the_minimiser_it_claims_to_be():
+    demos = demos_of(20)
+    policy = affine(0, smoothness=3.0)
+    states = policy.horizon.states(demos, demos.actions)
+    f, h, a = policy.f.predict(states.matrix()), policy.h(states.history(2)), acted(policy, demos)
+
+    def cost(x):
+        return (f - x) ** 2 + 3.0 * (h - x) ** 2
+
+    assert (cost(a) <= cost(a + 1e-4)).all()
+    assert (cost(a) <= cost(a - 1e-4)).all()
+
+
+def test_without_smoothness_the_policy_is_f_and_with_much_it_follows_h():
+    demos = demos_of(30)
+    states = Horizon(1, 1).states(demos, demos.actions)
+    f_alone, h_alone = affine(1, smoothness=0.0), affine(1, smoothness=1e12)
+    np.testing.assert_array_equal(acted(f_alone, demos), f_alone.f.predict(states.matrix()))
+    np.testing.assert_allclose(acted(h_alone, demos), h_alone.h(states.history(2)), atol=1e-9)
+
+
+@given(st.lists(WEIGHTS, min_size=1, max_size=6))
+def test_mixture_weights_sum_to_one_whatever_the_steps(betas: list[float]):
+    for combine in (interpolate, sample, sample_geometric):
+        policy = affine(0)
+        for n, beta in enumerate(betas):
+            policy = combine(affine(n + 1), policy, beta)
+        weights = getattr(policy, "weights", (1.0,))
+        assert sum(weights) == pytest.approx(1.0)
+        assert all(0.0 <= w <= 1.0 for w in weights)
+
+
+def test_interpolation_is_flat_and_deterministic():
+    demos = demos_of(20)
+    a, b, c = affine(0), affine(1), affine(2)
+    mixed = interpolate(c, interpolate(b, a, 0.5), 0.2)
+    assert isinstance(mixed, Mixture)
+    assert mixed.weights == (0.4, 0.4, 0.2)
+    np.testing.assert_allclose(
+        acted(mixed, demos), 0.4 * acted(a, demos) + 0.4 * acted(b, demos) + 0.2 * acted(c, demos)
+    )
+    assert interpolate(b, a, 0.0) is a
+    assert interpolate(b, a, 1.0) is b
+
+
+def test_smile_takes_from_the_first_policy_alone():
+    policy = sample_geometric(affine(2), sample_geometric(affine(1), affine(0), 0.1), 0.1)
+    assert policy.weights == pytest.approx((0.81, 0.1, 0.09))
+
+
+def test_stochastic_mixture_acts_by_one_component_in_each_state_and_in_proportion():
+    demos = demos_of(4000)
+    a, b = affine(0), affine(1)
+    mixed = acted(StochasticMixture((a, b), (0.3, 0.7)), demos)
+    from_a, from_b = (np.isclose(mixed, acted(p, demos)) for p in (a, b))
+    assert (from_a | from_b).all()
+    assert from_b.mean() == pytest.approx(0.7, abs=0.03)
+
+
+@given(WEIGHTS, st.integers(1, 3), st.sampled_from([0.0, 1.0, 50.0]), st.integers(1, 4))
+def test_a_mixture_with_one_lambda_and_linear_h_collapses_exactly(beta: float, k: int, smoothness: float, order: int):
+    demos = demos_of(15, 3, k=k)
+    parts = (affine(0, k=k, smoothness=smoothness), affine(1, k=k, smoothness=smoothness, order=order))
+    mixed = Mixture(parts, (1.0 - beta, beta))
+    single = collapse(mixed)
+    assert isinstance(single, SmoothPolicy)
+    np.testing.assert_allclose(acted(single, demos), acted(mixed, demos), rtol=1e-12, atol=1e-12)
+
+
+def test_what_cannot_collapse_stays_as_it_is():
+    different_lambda = Mixture((affine(0, smoothness=1.0), affine(1, smoothness=2.0)), (0.5, 0.5))
+    different_horizon = Mixture(
+        (affine(0), SmoothPolicy(Linear(np.ones((2, 1))), affine(1).h, 2.0, Horizon(0, 0))), (0.5, 0.5)
+    )
+    stochastic = StochasticMixture((affine(0), affine(1)), (0.5, 0.5))
+    for policy in (different_lambda, different_horizon, stochastic, affine(0)):
+        assert collapse(policy) is policy
+    # ... and still rolls out, each component through its own horizon.
+    assert np.isfinite(rollout(different_horizon, demos_of(20))[0]).all()
+
+
+def test_mixtures_report_the_radius_of_their_closed_loop():
+    a, b = affine(0), affine(1, order=3)
+    mixed = Mixture((a, b), (0.5, 0.5))
+    assert mixed.radius() == pytest.approx(collapse(mixed).radius())
+    assert StochasticMixture((a, b), (0.5, 0.5)).radius() == max(a.radius(), b.radius())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: affine(0, smoothness=-3), r"smoothness must be >= 0; got -3"),
+        (lambda: affine(0, smoothness=float("nan")), "smoothness must be >= 0; got nan"),
+        (lambda: Mixture((affine(0), affine(1)), (0.5, 0.6)), r"weights must be one per component and sum to one"),
+        (lambda: Mixture((affine(0),), (0.5, 0.5)), "weights must be one per component"),
+        (lambda: interpolate(affine(0), affine(1), 1.5), "beta must be >= 0 and <= 1; got 1.5"),
+        (
+            lambda: Mixture(
+                (affine(0), affine(1).in_units(Units(np.ones(1), np.ones(1)), simile.ActionSpace())), (0.5, 0.5)
+            ),
+            "components must share their units",
+        ),
+    ],
+)
+def test_bad_policies_are_refused(make, message: str):
+    with pytest.raises(SimileError, match=message):
+        make()
