@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install demo test check format bench docs clean
+.PHONY: help install demo test check format bench claims docs clean
 help:
 	@echo "make demo    learn a built-in task, print a table, save out/demo.png"
 	@echo "make test    run the tests, doctests, README and docs"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make format  let ruff format and fix what it can"
 	@echo "make bench   measure speed against peers"
+	@echo "make claims  measure the claims of the paper (minutes)"
 	@echo "make docs    build the docs site into site/"
 	@echo "make install only set up .venv"
 
@@ -39,7 +40,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/reduction.py
+	$(BIN)/python benchmarks/speed.py
+
+claims: $(STAMP)
+	$(BIN)/python benchmarks/claims.py
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet

@@ -211,6 +211,21 @@ def test_no_number_of_threads_changes_a_bit():
     assert len(digests) == 1
 
 
+def test_an_h_of_ones_own_works_with_several_actions():
+    class Median:
+        order = 3
+
+        def fit(self, trajectories, smoothness):
+            return self
+
+        def __call__(self, history):
+            return np.median(history, axis=1)
+
+    run = simile.learn(demos_of(40, 40, k=2), **{**QUICK, "regularizer": Median()})
+    assert math.isnan(run.chosen.radius)
+    assert rollout(run.policy, demos_of(40, k=2))[0].shape == (40, 2)
+
+
 # Convergence on the built-in task
 
 

@@ -52,7 +52,9 @@ def test_without_smoothness_both_rules_fit_the_targets():
 
 
 def test_memories():
-    first, second = (Dataset(None, np.zeros((1, 1))) for _ in range(2))
+    demos = demos_of(5)
+    states = Horizon(0, 0).states(demos, demos.actions)
+    first, second = (Dataset(states, np.zeros((5, 1))) for _ in range(2))
     assert latest((first,), second) == (second,)
     assert everything((first,), second) == (first, second)
 
@@ -133,7 +135,7 @@ def test_a_smooth_regressor_is_given_lazy_states_and_h():
     horizon = Horizon(1, 1)
     data = (Dataset(horizon.states(demos, demos.actions), np.concatenate(demos.actions)),)
     h = PreviousAction().fit(demos.actions, 3.0)
-    Train(recipe, 3.0, horizon, JointRule(), None)(data, h, RNG(0))
+    Train(recipe, 3.0, horizon, JointRule(), None, simile.ActionSpace())(data, h, RNG(0))
     sizes, shape, anchors, smoothness = recipe.seen
     assert (sizes, shape, smoothness) == ([15], (15, 1), 3.0)
     np.testing.assert_array_equal(anchors, data[0].states.history(1)[:, 0])
@@ -158,3 +160,16 @@ def test_a_fit_that_returns_nothing_useful_is_refused():
 
     with pytest.raises(SimileError, match="model must return an object with predict"):
         models.fit(Silent(), np.zeros((3, 1)), np.zeros((3, 1)), RNG(0))
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (np.zeros((4, 1)), r"one \(T, k\) array per sequence and \(5, 1\) together; got \(4, 1\)"),
+        (np.full((5, 1), np.nan), r"got \(5, 1\) with NaN or infinity"),
+    ],
+)
+def test_a_feedback_with_unusable_targets_is_refused(targets, message: str):
+    demos = demos_of(5)
+    with pytest.raises(SimileError, match="feedback must return finite targets.*" + message):
+        Dataset(Horizon(0, 0).states(demos, demos.actions), targets)

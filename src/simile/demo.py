@@ -12,7 +12,11 @@ from simile._typing import FloatArray
 from simile.algorithms import Run, learn
 from simile.demonstrations import Demonstration
 from simile.evaluation import evaluate
+from simile.feedback import CompensatedFeedback
+from simile.regularizers import CriticallyDamped
+from simile.states import Horizon
 
+LOOK = Horizon(context_lags=(0, 1, 2, 4, 8, 12, 16, 24, 32), action_lags=0)
 BLACK, ORANGE, BLUE = "#000000", "#e69f00", "#0072b2"  # told apart by colour-blind eyes too
 
 
@@ -22,10 +26,17 @@ def main(picture: Path) -> None:
     print("The task: pan a camera after a game, from noisy positions of six players.\n")
     print(train.describe())
     print("\nLearning a smooth policy ...")
-    smooth = learn(train)
+    smooth = learn(
+        train,
+        smoothness=100.0,
+        horizon=LOOK,
+        regularizer=CriticallyDamped(order=3),
+        feedback=CompensatedFeedback(),
+        n_rounds=4,
+    )
     print(smooth)
     print("\nLearning without smoothness, for comparison ...")
-    rough = learn(train, smoothness=0.0)
+    rough = learn(train, smoothness=0.0, horizon=LOOK, n_rounds=4)
     judged = {name: evaluate(run.policy, test) for name, run in (("smooth", smooth), ("rough", rough))}
     print("\nOn held-out sequences, rolled out:\n")
     print(judged["smooth"])

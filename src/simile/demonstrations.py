@@ -403,9 +403,9 @@ class Units:
         return cls(np.where(constant, actions[0], center), np.where(constant, 1.0, scale))
 
     @classmethod
-    def identity(cls) -> Units:
+    def identity(cls, n_actions: int = 1) -> Units:
         """Return the units that change nothing."""
-        return cls(np.zeros(1), np.ones(1))
+        return cls(np.zeros(n_actions), np.ones(n_actions))
 
     def standardize(self, actions: FloatArray) -> FloatArray:
         """Map actions (..., k) from the user's to standard units."""

@@ -87,8 +87,8 @@ class Diagnosis:
         threshold = theory.feasible_gap(self.fit_error, self.roughness_budget, self.smoothness)
         if theory.needs_smooth_feedback(self.expert_gap, self.fit_error, self.roughness_budget, self.smoothness):
             return (
-                f"Proposition 5.8 applies (Omega = {self.expert_gap:.3g} >= {threshold:.3g}): the roll-out is so far off "
-                "that the expert's own actions as feedback would make a rough policy; use SmoothFeedback."
+                f"Proposition 5.8 applies (Omega = {self.expert_gap:.3g} >= {threshold:.3g}): the roll-out is so far "
+                "off that the expert's own actions as feedback would make a rough policy; use SmoothFeedback."
             )
         return f"Proposition 5.8 does not apply: Omega = {self.expert_gap:.3g} < {threshold:.3g}."
 

@@ -14,7 +14,7 @@ from simile._typing import FloatArray
 from simile.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError, DataError
 from simile.policies import Policy
-from simile.rollout import ExpertStart, Start, rollout
+from simile.rollout import Start, open_rollout, rollout
 
 Metric = Callable[[FloatArray, FloatArray, float], FloatArray]  # (rolled, expert, rate) -> one value per action
 
@@ -111,8 +111,8 @@ def evaluate(
 ) -> Evaluation:
     """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
 
-    The frames that the expert starts (`policy.memory` of them) are not scored. The baseline holds the last of
-    them; a policy that does not beat it has learned nothing.
+    The frames that the start gives (the expert's first, `policy.memory` of them) are not scored. The baseline holds
+    the last of them; a policy that does not beat it has learned nothing.
 
     Parameters
     ----------
@@ -129,11 +129,10 @@ def evaluate(
     """
     demos = Demonstrations.of(demos)
     rolled = rollout(policy, demos, start=start, seed=seed)
-    from_expert = start is None or isinstance(start, ExpertStart)
-    warm_up = policy.memory if from_expert else 0
+    given = [len(g) for g in open_rollout(policy, demos, start).given]
     metrics = {**ERRORS, **SMOOTHNESS, **(PER_SECOND if demos.rate else {})}
     rows: list[dict[str, Any]] = []
-    for number, (demo, actions) in enumerate(zip(demos, rolled, strict=True)):
+    for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True)):
         if len(demo) <= warm_up:
             continue
         expert = demo.actions[warm_up:]
@@ -157,7 +156,7 @@ def evaluate(
             )
     if not rows:
         raise DataError(
-            f"no sequence is longer than the {warm_up} frames that start the roll-out: "
+            f"no sequence is longer than the {max(given)} frames that start the roll-out: "
             "give longer sequences, or start=ColdStart()"
         )
     return Evaluation(tuple(rows), rolled)

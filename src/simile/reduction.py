@@ -78,8 +78,8 @@ def algorithm_1(
     h = regularizer.fit(expert, smoothness)
     data = memory((), Dataset(states, np.concatenate(expert)))
     naive = fit_naive(model, states, np.concatenate(expert), rng) if horizon.memory else None
-    train = Train(model, smoothness, horizon, rule, naive)
-    trained = train(data, h, rng).in_units(Units.identity(), space)  # line 2
+    train = Train(model, smoothness, horizon, rule, naive, space)
+    trained = train(data, h, rng)  # line 2
     policy: Policy = trained
     outcome = measures.outcome(policy, demos)
     yield _round(0, policy, trained, h, expert, outcome, demos, beta=1.0, sigma=0.0, refused=outcome.diverged)
@@ -90,7 +90,7 @@ def algorithm_1(
         targets = list(feedback(seen))  # line 6
         h = regularizer.fit(targets, smoothness)  # line 7
         data = memory(data, Dataset(states, np.concatenate(targets)))
-        trained = train(data, h, rng).in_units(Units.identity(), space)  # line 8
+        trained = train(data, h, rng)  # line 8
         beta = step_size(Evidence(demos, policy, trained, outcome, states, combine))  # line 9
         proposed = combine(trained, policy, beta)  # line 10
         attempt = measures.outcome(proposed, demos, seed=n)  # line 4 of the next round

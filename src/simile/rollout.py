@@ -75,7 +75,7 @@ class GivenStart:
             raise ArgumentError(
                 f"start must hold one history for each of {len(contexts)} sequences; got {len(histories)}"
             )
-        past = [_checks.table(np.atleast_2d(np.asarray(h, dtype=np.float64)), "start") for h in histories]
+        past = [_checks.table(np.atleast_2d(h), "start") for h in histories]
         return Opening(past, [p[:0] for p in past])
 
 
@@ -109,14 +109,21 @@ def rollout(
     DivergedError
         When an action leaves every reasonable range.
     """
+    expert, contexts = _contexts(demos)
+    opening = open_rollout(policy, demos, start)
+    return _roll(collapse(policy), contexts, opening, _limit(policy, expert), seed)
+
+
+def open_rollout(policy: Policy, demos: Any, start: Start | Any = None) -> Opening:
+    """Apply a start rule: what is known before the first frame, and which first frames are given."""
     _checks.instance(policy, "policy", needs="act")
     expert, contexts = _contexts(demos)
-    opener = ExpertStart() if start is None else start if callable(start) else GivenStart(start)
     _check_dimensions(policy, contexts)
+    opener = ExpertStart() if start is None else start if callable(start) else GivenStart(start)
     opening = opener(policy, contexts, expert)
     if any(p.shape[1] != policy.n_actions for p in opening.past):
         raise ArgumentError(f"start must have the policy's {policy.n_actions} actions; got {opening.past[0].shape[1]}")
-    return _roll(collapse(policy), contexts, opening, _limit(policy, expert), seed)
+    return opening
 
 
 def _roll(policy: Policy, contexts: Trajectories, opening: Opening, limit: float, seed: int) -> list[FloatArray]:

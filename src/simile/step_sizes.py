@@ -41,12 +41,12 @@ class Evidence:
 
     @cached_property
     def advantage(self) -> float:
-        """Delta of Corollary 5.7."""
+        """The advantage Delta of Corollary 5.7."""
         return measures.advantage(self.policy, self.trained, self.states, np.concatenate(self.demos.actions))
 
     @cached_property
     def drift(self) -> float:
-        """Delta of Corollary 5.7; infinite where the policies are no contraction (gamma >= 1)."""
+        """The drift delta of Corollary 5.7; infinite where the policies are no contraction (gamma >= 1)."""
         gamma = max(measures.gamma(p, self.states) for p in (self.policy, self.trained))
         expert = np.concatenate(self.demos.actions)
         acted = [measures.act(p, self.states) for p in (self.policy, self.trained)]

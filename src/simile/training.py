@@ -10,6 +10,8 @@ import numpy as np
 
 from simile import models
 from simile._typing import FloatArray
+from simile.demonstrations import ActionSpace, Units
+from simile.errors import ArgumentError
 from simile.models import Model, SmoothRegressor
 from simile.policies import SmoothPolicy
 from simile.regularizers import Regularizer
@@ -22,6 +24,14 @@ class Dataset:
 
     states: States
     targets: FloatArray
+
+    def __post_init__(self) -> None:
+        expected = (len(self.states), self.states.tape.actions.shape[1])
+        if self.targets.shape != expected or not np.isfinite(self.targets).all():
+            raise ArgumentError(
+                f"feedback must return finite targets, one (T, k) array per sequence and {expected} together; "
+                f"got {self.targets.shape}{'' if np.isfinite(self.targets).all() else ' with NaN or infinity'}"
+            )
 
 
 Memory = Callable[[tuple[Dataset, ...], Dataset], tuple[Dataset, ...]]
@@ -75,6 +85,7 @@ class Train:
     horizon: Horizon
     rule: Rule
     naive: Model | None
+    space: ActionSpace
 
     def __call__(self, data: Sequence[Dataset], h: Regularizer, rng: np.random.Generator) -> SmoothPolicy:
         """Fit f to D_n and return pi^_n = (f, h)."""
@@ -86,7 +97,8 @@ class Train:
         else:
             f = models.fit(self.model, np.concatenate([d.states.matrix() for d in data]), labels, rng)
         n_contexts = data[0].states.tape.contexts.shape[1]
-        return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts)
+        units = Units.identity(targets.shape[1])
+        return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts, units, self.space)
 
 
 def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:
