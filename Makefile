@@ -27,7 +27,7 @@ demo: $(STAMP)
 	MPLBACKEND=agg $(BIN)/python -m simile.demo out/demo.png
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto --quiet
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --quiet
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 import simile
-from simile import CompensatedFeedback, CriticallyDamped, Horizon, tasks
+from simile import CompensatedFeedback, Criterion, CriticallyDamped, Horizon, SmoothForest, tasks
 
 SEEDS = range(6)
 CONTEXTS = Horizon(context_lags=(0, 1, 2, 4, 8, 12, 16, 24, 32), action_lags=0)
@@ -66,6 +66,18 @@ def measure(seed: int) -> dict[str, float]:
         "cloning / hold last action: RMSE": judge(simile.clone(train)).mean("rmse")
         / plain.mean("rmse", of="hold_last"),
         "SIMILE (paper) / hold last action: RMSE": plain.mean("rmse") / plain.mean("rmse", of="hold_last"),
+        "impurity with h, children added / labels alone: RMSE": judge(
+            simile.paper(train, model=SmoothForest(criterion=Criterion.SMOOTH))
+        ).mean("rmse")
+        / plain.mean("rmse"),
+        "impurity with h, as printed / labels alone: RMSE": judge(
+            simile.paper(train, model=SmoothForest(criterion=Criterion.PRINTED))
+        ).mean("rmse")
+        / plain.mean("rmse"),
+        "a third of the features / their square root: RMSE": judge(
+            simile.paper(train, model=SmoothForest(max_features=1 / 3))
+        ).mean("rmse")
+        / plain.mean("rmse"),
         "DAgger / SIMILE (paper): RMSE": judge(simile.dagger(train)).mean("rmse") / plain.mean("rmse"),
     }
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass, replace
+
 import numpy as np
+
+from simile import Criterion, Mixture
+
+MISSING = 255  # the bin of a missing value
+TWO = np.float32(2.0)
 
 
 def naive_state(demos, actions, horizon, sequence, t):
@@ -35,4 +43,163 @@ def naive_rollout(policy, demos):
             h = sum(policy.h.coefficients[i] * actions[max(t - 1 - i, 0)] for i in range(policy.h.order))
             actions[t] = (f + policy.smoothness * h) / (1.0 + policy.smoothness)
         trajectories.append(actions)
+    return trajectories
+
+
+def naive_edges(column):
+    """At most 254 edges of a column: half-way between few distinct values, quantiles of many."""
+    values = sorted(np.float32(v) for v in column if not np.isnan(v))
+    distinct = sorted(set(values))
+    if len(distinct) <= MISSING:
+        middles = [(below, below / TWO + above / TWO, above) for below, above in itertools.pairwise(distinct)]
+        return [middle if middle < above else below for below, middle, above in middles]
+    quantiles = {values[i * len(values) // MISSING] for i in range(1, MISSING)}
+    return sorted(q for q in quantiles if q < distinct[-1])
+
+
+def naive_bin(value, edges):
+    """The number of edges below a value."""
+    return MISSING if np.isnan(value) else sum(edge < np.float32(value) for edge in edges)
+
+
+def naive_histogram(bins, payload):
+    """The sums of the payload of each bin, (256, channels)."""
+    return np.array(
+        [sum((p for b, p in zip(bins, payload, strict=True) if b == i), 0 * payload[0]) for i in range(256)]
+    )
+
+
+def naive_random(seed):
+    """Sebastiano Vigna's splitmix64, in whole numbers that do not wrap by themselves."""
+    while True:
+        seed = (seed + 0x9E3779B97F4A7C15) % 2**64
+        z = seed
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        yield z ^ (z >> 31)
+
+
+def naive_draw(lengths, by_sequence, seed):
+    """How often each row is in a bag of as many sequences (or rows) as there are."""
+    sequence_of_row = [i for i, length in enumerate(lengths) for _ in range(length)]
+    n = len(lengths) if by_sequence else len(sequence_of_row)
+    picks = [bits % n for bits in itertools.islice(naive_random(seed), n)]
+    return [picks.count(sequence if by_sequence else row) for row, sequence in enumerate(sequence_of_row)]
+
+
+@dataclass(frozen=True)
+class NaiveNode:
+    """Appendix B from the rows themselves: features (n, F), labels, targets a^ and anchors h(s) (n, k), weights."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    targets: np.ndarray
+    anchors: np.ndarray
+    weights: np.ndarray
+    smoothness: float
+    criterion: Criterion
+
+    def at(self, rows):
+        """The node of some of the rows."""
+        parts = ("features", "labels", "targets", "anchors", "weights")
+        return replace(self, **{part: getattr(self, part)[rows] for part in parts})
+
+    @property
+    def size(self):
+        return self.weights.sum()
+
+    @property
+    def value(self):
+        """The mean label: Eq. 23 or Eq. 25, depending on the labels."""
+        return np.sum(self.weights[:, np.newaxis] * self.labels, axis=0) / self.size
+
+    @property
+    def impurity(self):
+        """I = sum (v - a^)^2 + lambda (v - h)^2; for `Criterion.LABELS` the squared error of the labels."""
+        losses = (self.value - self.targets) ** 2 + self.smoothness * (self.value - self.anchors) ** 2
+        if self.criterion is Criterion.LABELS:
+            losses = (self.value - self.labels) ** 2
+        return np.sum(self.weights * losses.sum(axis=1))
+
+    def reduction(self, left):
+        """By how much a split lowers the impurity; `left` (n,) tells which rows go left."""
+        a, b = self.at(left), self.at(~left)
+        if self.criterion is Criterion.PRINTED:
+            return self.impurity - a.size / self.size * a.impurity - b.size / self.size * b.impurity
+        return self.impurity - a.impurity - b.impurity
+
+    def goes_left(self, feature, highest, missing_right):
+        """Which rows go left, (n,)."""
+        column = self.features[:, feature]
+        return (column <= highest) | (np.isnan(column) & (not missing_right))
+
+    def splits(self, min_leaf):
+        """All splits of this node: feature, highest value on the left, whether missing values go right."""
+        found = []
+        for feature, column in enumerate(self.features.T):
+            for highest in np.unique(column[~np.isnan(column)]):
+                for missing_right in (True, False):
+                    left = self.goes_left(feature, highest, missing_right)
+                    if self.weights[left].sum() >= min_leaf and self.weights[~left].sum() >= min_leaf:
+                        found.append((feature, highest, missing_right))
+        return found
+
+    def best_reduction(self, min_leaf):
+        """The largest reduction of any split; minus infinity where there is none."""
+        return max((self.reduction(self.goes_left(*split)) for split in self.splits(min_leaf)), default=-np.inf)
+
+
+def naive_grow(node, min_leaf, max_depth, rows=None):
+    """Grow a whole tree; returns its leaves as {rows: leaf value}."""
+    rows = np.arange(len(node.weights)) if rows is None else rows
+    here = node.at(rows)
+    splits = here.splits(min_leaf) if max_depth > 0 else []
+    reductions = [here.reduction(here.goes_left(*split)) for split in splits]
+    # The impurity of Appendix B may rise at every split, and the paper splits all the same; CART's cannot.
+    cart = node.criterion is Criterion.LABELS or (node.criterion is Criterion.SMOOTH and node.smoothness == 0.0)
+    if not splits or (cart and max(reductions) <= 1e-9):
+        return {tuple(rows): here.value}
+    left = here.goes_left(*splits[int(np.argmax(reductions))])
+    return naive_grow(node, min_leaf, max_depth - 1, rows[left]) | naive_grow(
+        node, min_leaf, max_depth - 1, rows[~left]
+    )
+
+
+def naive_leaf(forest, root, state):
+    """Walk one state down one tree, node by node."""
+    node = root
+    while forest.feature[node] >= 0:
+        value = np.float32(state[forest.feature[node]])
+        right = forest.missing_right[node] if np.isnan(value) else value > forest.threshold[node]
+        node = forest.child[node] + int(right)
+    return node
+
+
+def naive_predict(forest, S):
+    """The mean over the trees of the leaf each state (n, features) ends in."""
+    return np.array([np.mean([forest.value[naive_leaf(forest, r, s)] for r in forest.roots], axis=0) for s in S])
+
+
+def naive_roll(policy, contexts, past, given):
+    """Roll policies made of forests out one sequence, frame, policy, tree and node at a time, from any opening."""
+    parts = zip(policy.components, policy.weights, strict=True) if isinstance(policy, Mixture) else [(policy, 1.0)]
+    parts, trajectories = list(parts), []
+    low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
+    for x, before, known in zip(contexts, past, given, strict=True):
+        history = list(policy.units.standardize(np.concatenate([before, known])))
+        for t in range(len(known), len(x)):
+
+            def action(lag, history=history):
+                return history[max(len(history) - lag, 0)]
+
+            acted = 0.0
+            for one, weight in parts:
+                state = [x[max(t - lag, 0)] for lag in one.horizon.context_lags]
+                state += [action(lag) for lag in one.horizon.action_lags]
+                f = naive_predict(one.f, np.concatenate(state)[np.newaxis])[0]
+                h = sum(c * action(i + 1) for i, c in enumerate(one.h.coefficients))
+                acted += weight * (f + one.smoothness * h) / (1.0 + one.smoothness)
+            history.append(np.clip(acted, low, high))
+        chosen = np.reshape(history[len(before) + len(known) :], (-1, policy.n_actions))
+        trajectories.append(np.concatenate([known, policy.space.clip(policy.units.restore(chosen))]))
     return trajectories

@@ -150,3 +150,28 @@ def test_mixtures_report_the_radius_of_their_closed_loop():
 def test_bad_policies_are_refused(make, message: str):
     with pytest.raises(SimileError, match=message):
         make()
+
+
+def test_pruning_drops_light_components_and_bounds_what_that_changes():
+    demos = demos_of(60, 60, k=2)
+    run = simile.paper(demos, model=simile.SmoothForest(n_trees=3), horizon=Horizon(2, 0), n_rounds=3, step_size=0.5)
+    mixture = run.policy
+    light = Mixture(mixture.components, (0.5, 0.4999, 0.00005, 0.00005))
+    pruned = simile.prune(light, tolerance=1e-3)
+    assert pruned.dropped == 2
+    assert pruned.weight == pytest.approx(1e-4)
+    assert len(pruned.policy.components) == 2
+    # The bound holds for pasts within the leaf values, which the expert's standardised actions are close to.
+    standard = demos.with_actions([np.clip(light.units.standardize(a), -1.0, 1.0) for a in demos.actions])
+    changed = np.abs(acted(pruned.policy, standard) - acted(light, standard)).max()
+    assert 0.0 < changed <= pruned.bound < 0.01
+    assert "dropped 2 components" in str(pruned)
+
+
+def test_pruning_leaves_other_policies_alone():
+    mixture = Mixture((affine(0), affine(1)), (0.5, 0.5))
+    assert simile.prune(mixture).policy is mixture
+    assert simile.prune(affine(0)).dropped == 0
+    assert np.isnan(simile.prune(Mixture((affine(0), affine(1)), (1e-4, 1.0 - 1e-4)), 1e-3).bound)
+    with pytest.raises(SimileError, match=r"tolerance must be >= 0 and <= 0\.1; got 0\.5"):
+        simile.prune(mixture, 0.5)

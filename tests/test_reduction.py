@@ -238,12 +238,13 @@ def test_the_error_falls_over_the_rounds(pursuit):
     assert run.chosen.validation_error < 0.5 * run.rounds[0].validation_error
 
 
-def test_adaptive_beta_reaches_in_five_rounds_what_a_small_fixed_one_does_not(pursuit):
-    train, _ = pursuit
-    adaptive, fixed = (
-        simile.paper(train, n_rounds=5, step_size=s).rounds[-1].error for s in (simile.ErrorRatio(), Constant(0.1))
-    )
-    assert adaptive < 0.8 * fixed
+def test_adaptive_beta_reaches_in_five_rounds_what_a_small_fixed_one_does_not():
+    ratios = []
+    for seed in range(3):
+        train = tasks.pursuit(n_sequences=12, length=300, seed=seed)
+        adaptive, fixed = (simile.paper(train, n_rounds=5, step_size=s).rounds[-1].error for s in (None, Constant(0.1)))
+        ratios.append(adaptive / fixed)
+    assert np.exp(np.mean(np.log(ratios))) < 0.8
 
 
 @pytest.mark.slow

@@ -159,3 +159,32 @@ def test_large_units_are_not_mistaken_for_divergence():
 def test_bad_calls_are_refused(call, message: str):
     with pytest.raises(SimileError, match=message):
         call()
+
+
+def test_out_of_bag_roll_outs_are_those_of_trees_that_saw_nothing_of_the_sequence():
+    demos = demos_of(60, 50, 40, 30)
+    forest = simile.SmoothForest(n_trees=20, min_leaf=4, bagging=simile.Bagging.SEQUENCES)
+    policy = simile.paper(demos, model=forest, horizon=Horizon(1, 0), n_rounds=2).policy
+    rolled = simile.rollout_out_of_bag(policy, demos)
+    assert [len(r) for r in rolled] == [60, 50, 40, 30]
+
+    def error(trajectories):
+        return np.mean([np.mean((a - b) ** 2) for a, b in zip(trajectories, demos.actions, strict=True)])
+
+    assert error(rolled) > error(rollout(policy, demos))  # unseen sequences are harder
+
+
+@pytest.mark.parametrize(
+    ("bagging", "demos", "message"),
+    [
+        (simile.Bagging.ROWS, demos_of(60, 50), "out-of-bag roll-outs need SmoothForest.bagging=Bagging.SEQUENCES."),
+        (simile.Bagging.SEQUENCES, demos_of(60, 50, 40), "the 2 sequences the forest was grown on; got 3"),
+    ],
+)
+def test_what_cannot_be_rolled_out_of_bag_is_refused(bagging, demos, message: str):
+    forest = simile.SmoothForest(n_trees=9, bagging=bagging)
+    policy = simile.clone(demos_of(60, 50), model=forest, horizon=Horizon(1, 0)).policy
+    with pytest.raises(SimileError, match=message):
+        simile.rollout_out_of_bag(policy, demos)
+    with pytest.raises(SimileError, match="policy must be made of forests"):
+        simile.rollout_out_of_bag(affine(0), demos_of(5))

@@ -124,7 +124,8 @@ def test_a_model_of_ones_own_is_copied_before_it_is_fitted():
 
 def test_a_smooth_regressor_is_given_lazy_states_and_h():
     class Forest:
-        def fit_smooth(self, states, labels, anchors, smoothness, rng):
+        def fit_smooth(self, states, labels, targets, anchors, smoothness, rng):
+            assert labels is targets  # the joint rule
             self.seen = [len(s) for s in states], labels.shape, anchors, smoothness
             return self
 

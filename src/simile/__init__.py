@@ -18,7 +18,8 @@ from simile.feedback import (
     exponential,
     geometric,
 )
-from simile.policies import Mixture, SmoothPolicy, StochasticMixture, collapse, interpolate
+from simile.models import Bagging, Criterion, SmoothForest
+from simile.policies import Mixture, SmoothPolicy, StochasticMixture, collapse, interpolate, prune
 from simile.reduction import Round, rounds
 from simile.regularizers import (
     CriticallyDamped,
@@ -26,7 +27,7 @@ from simile.regularizers import (
     PreviousAction,
     VelocityAutoregression,
 )
-from simile.rollout import ColdStart, ExpertStart, GivenStart, rollout
+from simile.rollout import ColdStart, ExpertStart, GivenStart, rollout, rollout_out_of_bag
 from simile.states import Horizon
 from simile.step_sizes import BoundMinimizer, Constant, ErrorRatio, LineSearch, Monotonic, OneOverHorizon
 from simile.training import ImitationRule, JointRule
@@ -36,10 +37,12 @@ __version__ = "0.1.0"
 __all__ = [
     "ActionSpace",
     "ArgumentError",
+    "Bagging",
     "BoundMinimizer",
     "ColdStart",
     "CompensatedFeedback",
     "Constant",
+    "Criterion",
     "CriticallyDamped",
     "DataError",
     "Demonstration",
@@ -65,6 +68,7 @@ __all__ = [
     "Run",
     "SimileError",
     "SmoothFeedback",
+    "SmoothForest",
     "SmoothPolicy",
     "StochasticMixture",
     "VelocityAutoregression",
@@ -81,7 +85,9 @@ __all__ = [
     "interpolate",
     "learn",
     "paper",
+    "prune",
     "rollout",
+    "rollout_out_of_bag",
     "rounds",
     "searn",
     "smile",

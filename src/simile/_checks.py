@@ -67,7 +67,9 @@ def table(values: Any, name: str, *, allow_nan: bool = False) -> FloatArray:
     try:
         if (given := np.asarray(values).dtype).kind in "cmMSU":  # numpy would read these as numbers
             raise TypeError(f"got {given}")
-        array = np.array(values, dtype=np.float64, order="C")
+        # What nobody can write to need not be copied: demonstrations share contexts when only actions change.
+        frozen = isinstance(values, np.ndarray) and values.base is None and not values.flags.writeable
+        array = (np.asarray if frozen else np.array)(values, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must be numbers of shape (T,) or (T, columns): {error}") from None
     if array.ndim == 1:

@@ -6,6 +6,7 @@ user's units and into the user's bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, runtime_checkable
@@ -16,7 +17,7 @@ from simile import _checks
 from simile._typing import FloatArray
 from simile.demonstrations import ActionSpace, Units
 from simile.errors import ArgumentError
-from simile.models import Model, WeightedModel
+from simile.models import Forest, Model, WeightedModel
 from simile.regularizers import Autoregressor, Regularizer
 from simile.states import Horizon, States
 
@@ -283,6 +284,50 @@ def collapse(policy: Policy) -> Policy:
         h=Autoregressor(coefficients, damping=min(h.damping for h in hs)),
         naive=naive[0] if naive else None,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Pruned:
+    """A mixture without its lightest components, and how much that can matter."""
+
+    policy: Policy
+    dropped: int  # how many components
+    weight: float  # theirs together
+    bound: float  # largest change of one action from the same past, in standard units; NaN where f is no forest
+
+    def __str__(self) -> str:
+        return (
+            f"dropped {self.dropped} components of weight {self.weight:.2g} together; one action changes by at most "
+            f"{self.bound:.2g} standard deviations"
+        )
+
+
+def prune(policy: Policy, tolerance: float = 1e-6) -> Pruned:
+    """Drop the components of a deterministic mixture whose weight is below `tolerance`; the others make up for it.
+
+    If the dropped weight is w, f moves by at most w times the range of all leaf values, and h by at most w times
+    the largest distance between autoregressors times the largest past action, taken to be the largest leaf value.
+    """
+    tolerance = _checks.number(tolerance, "tolerance", at_least=0.0, at_most=0.1)
+    if not isinstance(policy, Mixture) or all(w >= tolerance for w in policy.weights):
+        return Pruned(policy, 0, 0.0, 0.0)
+    kept = [w >= tolerance for w in policy.weights]
+    weight = sum(w for w, keep in zip(policy.weights, kept, strict=True) if not keep)
+    smaller = Mixture(
+        tuple(c for c, keep in zip(policy.components, kept, strict=True) if keep),
+        tuple(w / (1.0 - weight) for w, keep in zip(policy.weights, kept, strict=True) if keep),
+    )
+    whole = collapse(policy)
+    parts = [c for c in policy.components if isinstance(c, SmoothPolicy)]
+    values = [c.f.value for c in parts if isinstance(c.f, Forest)]
+    if not isinstance(whole, SmoothPolicy) or len(values) < len(policy.components):
+        return Pruned(smaller, kept.count(False), weight, math.nan)
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+    order = max(c.h.order for c in parts)
+    rows = [np.pad(c.h.coefficients, ((0, order - c.h.order), (0, 0))) for c in parts if isinstance(c.h, Autoregressor)]
+    apart = max(float(np.abs(a - b).sum(axis=0).max()) for a in rows for b in rows)
+    change = (high - low) + whole.smoothness * apart * max(abs(low), abs(high))
+    return Pruned(smaller, kept.count(False), weight, weight * change / (1.0 + whole.smoothness))
 
 
 def _mix(kind: type[Mixture | StochasticMixture], trained: Policy, policy: Policy, beta: float) -> Policy:

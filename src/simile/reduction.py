@@ -18,10 +18,10 @@ from simile._typing import FloatArray
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.errors import ArgumentError
 from simile.feedback import Feedback, Seen, SmoothFeedback
-from simile.models import default_forest
+from simile.models import SmoothForest
 from simile.policies import Combine, Policy, interpolate, radius
 from simile.regularizers import Regularizer, RegularizerClass, VelocityAutoregression
-from simile.states import Horizon
+from simile.states import Horizon, Tape
 from simile.step_sizes import Constant, ErrorRatio, Evidence, StepSize
 from simile.training import Dataset, JointRule, Memory, Rule, Train, fit_naive, latest
 
@@ -74,7 +74,8 @@ def algorithm_1(
 ) -> Iterator[Round]:
     """Run Algorithm 1 on demonstrations in standard units."""
     expert = demos.actions
-    states = horizon.states(demos, expert)  # line 1
+    tape = Tape.of(demos.contexts, expert)
+    states = tape.states(horizon)  # line 1
     h = regularizer.fit(expert, smoothness)
     data = memory((), Dataset(states, np.concatenate(expert)))
     naive = fit_naive(model, states, np.concatenate(expert), rng) if horizon.memory else None
@@ -85,7 +86,7 @@ def algorithm_1(
     yield _round(0, policy, trained, h, expert, outcome, demos, beta=1.0, sigma=0.0, refused=outcome.diverged)
 
     for n in range(1, n_rounds + 1):  # line 3; its line 4 is the roll-out that ends the round before
-        states = horizon.states(demos, outcome.rolled)  # line 5
+        states = tape.along(outcome.rolled).states(horizon)  # line 5
         seen = Seen(n, n_rounds, demos, outcome.rolled, states, policy, units)
         targets = list(feedback(seen))  # line 6
         h = regularizer.fit(targets, smoothness)  # line 7
@@ -125,8 +126,8 @@ def rounds(
     demos : Demonstrations
         What to learn from.
     model : Regressor, optional
-        F: any scikit-learn regressor, or any object whose `fit(S, Y)` returns something that predicts. A small
-        random forest by default.
+        F: a `SmoothForest` (the default), any scikit-learn regressor, or any object whose `fit(S, Y)` returns
+        something that predicts.
     regularizer : RegularizerClass, optional
         H; `VelocityAutoregression(order=10)` by default.
     smoothness : float
@@ -162,7 +163,7 @@ def rounds(
     _check_alike(demos, held_out)
     space = ActionSpace() if space is None else space
     space.check(demos)
-    model = default_forest() if model is None else model
+    model = SmoothForest() if model is None else model
     _checks.instance(model, "model", needs="fit_smooth" if hasattr(model, "fit_smooth") else "fit")
     step_size = Constant(step_size) if isinstance(step_size, float | int) else step_size or ErrorRatio()
     regularizer = VelocityAutoregression() if regularizer is None else regularizer

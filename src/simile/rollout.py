@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,9 @@ from simile import _checks
 from simile._typing import FloatArray, Trajectories
 from simile.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError, DivergedError
-from simile.policies import Policy, collapse
+from simile.fused import FusedPolicy
+from simile.models import Forest, WeightedModel
+from simile.policies import Policy, SmoothPolicy, collapse, prune
 from simile.states import Horizon, Tape
 
 # Actions this many standard units out are no actions any more.
@@ -56,7 +58,7 @@ class ColdStart:
         """Guess from the first contexts."""
         first = np.concatenate([x[:1] for x in contexts])
         n = len(first)
-        tape = Tape(first, np.empty((n, 0)), np.arange(n))
+        tape = Tape([first], np.empty((n, 0)), np.arange(n))
         guess = policy.units.restore(policy.first_guess(tape.states(Horizon(0, 0))))
         return Opening([row[np.newaxis] for row in guess], [np.empty((0, guess.shape[1]))] * n)
 
@@ -111,7 +113,47 @@ def rollout(
     """
     expert, contexts = _contexts(demos)
     opening = open_rollout(policy, demos, start)
-    return _roll(collapse(policy), contexts, opening, _limit(policy, expert), seed)
+    policy = collapse(prune(policy).policy)
+    past, given = ([policy.units.standardize(a) for a in part] for part in (opening.past, opening.given))
+    low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
+    fused = FusedPolicy.of(policy)
+    if fused is not None:
+        actions, lost = fused.roll(contexts, past, given, low=low, high=high, limit=_limit(policy, expert))
+    else:
+        chance = [np.random.default_rng((seed, i)).random(len(x)) for i, x in enumerate(contexts)]
+        actions, lost = _roll(policy, contexts, past, given, chance, low, high, _limit(policy, expert))
+    if lost is not None:
+        sequence, frame = lost
+        raise DivergedError(
+            f"the roll-out of sequence {sequence} diverged at frame {frame}, at the action "
+            f"{policy.units.restore(actions[sequence][frame])}: try other smoothness, fewer action lags, an ActionSpace"
+        )
+    rolled = [policy.space.clip(policy.units.restore(a)) for a in actions]
+    for trajectory, known in zip(rolled, opening.given, strict=True):
+        trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
+    return rolled
+
+
+def rollout_out_of_bag(policy: Policy, demos: Demonstrations | Demonstration) -> list[FloatArray]:
+    """Roll a policy out over its training sequences, each by the trees that saw nothing of it.
+
+    Needs forests grown with `Bagging.SEQUENCES` on these very demonstrations; the errors are then those of unseen
+    sequences, without holding any out.
+    """
+    demos, whole = Demonstrations.of(demos), collapse(policy)
+    f = whole.f if isinstance(whole, SmoothPolicy) else None
+    weighted = f if isinstance(f, WeightedModel) else WeightedModel((f,), (1.0,)) if f is not None else None
+    if (
+        not isinstance(whole, SmoothPolicy)
+        or weighted is None
+        or not all(isinstance(g, Forest) for g in weighted.models)
+    ):
+        raise ArgumentError("policy must be made of forests with one smoothness and a linear h to be rolled out of bag")
+    rolled = []
+    for i in range(len(demos)):
+        unseen = tuple(g.out_of_bag(i, len(demos)) for g in weighted.models if isinstance(g, Forest))
+        rolled += rollout(replace(whole, f=WeightedModel(unseen, weighted.weights)), demos[i])
+    return rolled
 
 
 def open_rollout(policy: Policy, demos: Any, start: Start | Any = None) -> Opening:
@@ -126,42 +168,44 @@ def open_rollout(policy: Policy, demos: Any, start: Start | Any = None) -> Openi
     return opening
 
 
-def _roll(policy: Policy, contexts: Trajectories, opening: Opening, limit: float, seed: int) -> list[FloatArray]:
-    """Fill a tape with actions, frame by frame, for all sequences that are still running."""
-    run_in = np.array([len(p) for p in opening.past])
-    given = np.array([len(g) for g in opening.given])
+def _roll(
+    policy: Policy,
+    contexts: Trajectories,
+    past: Trajectories,
+    given: Trajectories,
+    chance: Trajectories,
+    low: FloatArray,
+    high: FloatArray,
+    limit: float,
+) -> tuple[list[FloatArray], tuple[int, int] | None]:
+    """Fill a tape with actions in standard units, frame by frame, for all sequences that are still running.
+
+    Returns the actions and, where one diverged, which sequence and when.
+    """
+    run_in = np.array([len(p) for p in past])
+    begin = np.array([len(g) for g in given])
     lengths = np.array([len(x) for x in contexts])
     # Before frame 0 the first context is repeated, as lags before a sequence's start always are.
     padded = [np.concatenate([np.repeat(x[:1], r, axis=0), x]) for x, r in zip(contexts, run_in, strict=True)]
     actions = [np.zeros((len(x), policy.n_actions)) for x in padded]
-    for a, past, known in zip(actions, opening.past, opening.given, strict=True):
-        a[: len(past)] = policy.units.standardize(past)
-        a[len(past) : len(past) + len(known)] = policy.units.standardize(known)
+    for a, before, known in zip(actions, past, given, strict=True):
+        a[: len(before)] = before
+        a[len(before) : len(before) + len(known)] = known
     tape = Tape.of(padded, actions)
     first = np.flatnonzero(np.diff(tape.floor, prepend=-1)) + run_in
-    chance = np.zeros((len(lengths), int(lengths.max())))
-    for i, length in enumerate(lengths):  # a generator per sequence: its numbers do not depend on its company
-        chance[i, :length] = np.random.default_rng((seed, i)).random(length)
-    low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
+    lost = None
     for t in range(int(lengths.max())):
-        active = np.flatnonzero((given <= t) & (t < lengths))
+        active = np.flatnonzero((begin <= t) & (t < lengths))
         if len(active) == 0:
             continue
         rows = first[active] + t
-        acted = np.clip(policy.act(tape.states(Horizon(0, 0), rows), chance[active, t]), low, high)
-        lost = ~(np.abs(acted) <= limit).all(axis=1)  # catches NaN too
-        if lost.any():
-            worst = int(np.argmax(lost))
-            raise DivergedError(
-                f"the roll-out of sequence {active[worst]} diverged at frame {t}, where the action is "
-                f"{policy.units.restore(acted[worst])}: try other smoothness, fewer action lags or an ActionSpace"
-            )
-        tape.actions[rows] = acted
-    rolled = policy.space.clip(policy.units.restore(tape.actions))
-    result = [rolled[f : f + t] for f, t in zip(first, lengths, strict=True)]
-    for trajectory, known in zip(result, opening.given, strict=True):
-        trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
-    return result
+        acted = policy.act(tape.states(Horizon(0, 0), rows), np.array([chance[int(i)][t] for i in active]))
+        tape.actions[rows] = acted = np.clip(acted, low, high)
+        wild = ~(np.abs(acted) <= limit).all(axis=1)  # catches NaN too
+        if wild.any():
+            lost = (int(active[np.argmax(wild)]), t)
+            break
+    return [tape.actions[f : f + t] for f, t in zip(first, lengths, strict=True)], lost
 
 
 def _contexts(demos: Any) -> tuple[Demonstrations | None, Trajectories]:

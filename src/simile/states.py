@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -75,9 +76,11 @@ class Horizon:
 class Tape:
     """The base columns of all sequences, one after the other, and where each sequence begins."""
 
-    contexts: FloatArray  # (rows, m)
+    parts: Trajectories  # contexts (T, m) of each sequence, as they were given
     actions: FloatArray  # (rows, k)
     floor: IntArray = field(repr=False)  # (rows,) first row of the sequence that the row belongs to
+    # What models derive from the contexts alone, to keep between rounds; shared by all tapes with these contexts.
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, contexts: Trajectories, actions: Trajectories) -> Tape:
@@ -89,11 +92,28 @@ class Tape:
             )
         lengths = np.array([len(x) for x in contexts])
         begins = np.cumsum(lengths) - lengths
-        return cls(np.concatenate(contexts), np.concatenate(actions), np.repeat(begins, lengths))
+        return cls(contexts, np.concatenate(actions), np.repeat(begins, lengths))
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context."""
+        return int(self.parts[0].shape[1])
+
+    @property
+    def contexts(self) -> FloatArray:
+        """The contexts (rows, m) in one array, made when somebody asks: our forest never does."""
+        if "contexts" not in self.memo:
+            self.memo["contexts"] = self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+        contexts: FloatArray = self.memo["contexts"]
+        return contexts
 
     def with_actions(self, actions: FloatArray) -> Tape:
         """Return the tape with other actions (rows, k); the contexts are shared, not copied."""
         return replace(self, actions=actions)
+
+    def along(self, trajectories: Trajectories) -> Tape:
+        """Return the tape with the actions of other trajectories, one (T, k) array per sequence."""
+        return self.with_actions(np.concatenate(trajectories))
 
     def states(self, horizon: Horizon, rows: IntArray | None = None) -> States:
         """View the states at `rows` (all of them by default)."""
@@ -141,7 +161,7 @@ class States:
         depth = max(reach, self.horizon.memory, *self.horizon.context_lags) + 1
         index = self._at(range(depth - 1, -1, -1)).ravel()
         floor = np.repeat(np.arange(len(self)) * depth, depth)
-        tape = Tape(self.tape.contexts[index], self.tape.actions[index], floor)
+        tape = Tape([self.tape.contexts[index]], self.tape.actions[index], floor)
         return States(tape, floor[::depth] + depth - 1, self.horizon)
 
     def _at(self, lags: Iterable[int]) -> IntArray:

@@ -93,10 +93,10 @@ class Train:
         targets = np.concatenate([d.targets for d in data])
         labels = self.rule.labels(targets, anchors, self.smoothness)
         if isinstance(self.model, SmoothRegressor):
-            f = self.model.fit_smooth([d.states for d in data], labels, anchors, self.smoothness, rng)
+            f = self.model.fit_smooth([d.states for d in data], labels, targets, anchors, self.smoothness, rng)
         else:
             f = models.fit(self.model, np.concatenate([d.states.matrix() for d in data]), labels, rng)
-        n_contexts = data[0].states.tape.contexts.shape[1]
+        n_contexts = data[0].states.tape.n_contexts
         units = Units.identity(targets.shape[1])
         return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts, units, self.space)
 
@@ -105,5 +105,5 @@ def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Ge
     """Fit f_0, the "naive" learner on contexts alone (proof of Proposition 5.8): it starts cold roll-outs."""
     contexts = states.seen_through(states.horizon.without_actions())
     if isinstance(model, SmoothRegressor):
-        return model.fit_smooth([contexts], targets, targets, 0.0, rng)
+        return model.fit_smooth([contexts], targets, targets, targets, 0.0, rng)
     return models.fit(model, contexts.matrix(), targets, rng)

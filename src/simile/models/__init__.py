@@ -1,5 +1,16 @@
 """f in F: the complex model class, any regressor."""
 
-from simile.models.adapters import Model, Regressor, SmoothRegressor, WeightedModel, default_forest, fit
+from simile.models.adapters import Model, Regressor, SmoothRegressor, WeightedModel, fit
+from simile.models.forest import Bagging, Criterion, Forest, SmoothForest
 
-__all__ = ["Model", "Regressor", "SmoothRegressor", "WeightedModel", "default_forest", "fit"]
+__all__ = [
+    "Bagging",
+    "Criterion",
+    "Forest",
+    "Model",
+    "Regressor",
+    "SmoothForest",
+    "SmoothRegressor",
+    "WeightedModel",
+    "fit",
+]

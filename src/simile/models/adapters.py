@@ -38,11 +38,12 @@ class SmoothRegressor(Protocol):
         self,
         states: Sequence[States],
         labels: FloatArray,
+        targets: FloatArray,
         anchors: FloatArray,
         smoothness: float,
         rng: np.random.Generator,
     ) -> Model:
-        """Fit to lazy states and their labels (n, k), knowing h(s) = `anchors` (n, k) and lambda."""
+        """Fit to lazy states and their labels, knowing the targets a^, `anchors` h(s) (each (n, k)) and lambda."""
 
 
 def fit(model: Regressor, S: FloatArray, Y: FloatArray, rng: np.random.Generator) -> Model:
@@ -63,13 +64,6 @@ def fit(model: Regressor, S: FloatArray, Y: FloatArray, rng: np.random.Generator
         )
     trees = _trees(fitted)
     return TreeMean(tuple(trees)) if trees else FittedRegressor(fitted)
-
-
-def default_forest() -> Any:
-    """Return the forest used when no model is named: ten of scikit-learn's trees with leaves of 32 frames or more."""
-    from sklearn.ensemble import RandomForestRegressor
-
-    return RandomForestRegressor(n_estimators=10, min_samples_leaf=32, max_features=1 / 3)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""SIMILE as a scikit-learn regressor, for its pipelines, searches and cross-validation."""
+"""SIMILE as a scikit-learn regressor: rows in order of time, predicted by rolling out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simile.algorithms import Validation, learn
 from simile.demonstrations import ActionSpace, Demonstrations
 from simile.errors import DataError
 from simile.feedback import Feedback
-from simile.models import default_forest
+from simile.models import SmoothForest
 from simile.regularizers import RegularizerClass
 from simile.rollout import ColdStart, rollout
 from simile.states import Horizon
@@ -57,7 +57,9 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> import numpy as np
     >>> from simile import tasks
+    >>> from simile.sklearn import SimileRegressor
     >>> demos = tasks.pursuit(n_sequences=4, length=150)
     >>> X, y = np.concatenate(demos.contexts), np.concatenate(demos.actions)[:, 0]
     >>> play = np.repeat(demos.names, 150)
@@ -119,7 +121,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             action_names=names if all(isinstance(name, str) and name for name in names) else (),
         )
         settings = self.get_params(deep=False)
-        seed = _seed(settings.pop("random_state"))
+        seed = seed_of(settings.pop("random_state"))
         self.run_ = learn(demos, seed=seed, **settings)
         self.policy_ = self.run_.policy
         self._flat = actions.ndim == 1
@@ -147,9 +149,12 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        model = default_forest() if self.model is None else self.model
-        # A promise, and only scikit-learn's own estimators tell whether it can be made.
-        tags.input_tags.allow_nan = isinstance(model, BaseEstimator) and get_tags(model).input_tags.allow_nan
+        # A promise, and only our own forest and scikit-learn's estimators tell whether it can be made.
+        tags.input_tags.allow_nan = (
+            self.model is None
+            or isinstance(self.model, SmoothForest)
+            or (isinstance(self.model, BaseEstimator) and get_tags(self.model).input_tags.allow_nan)
+        )
         tags.target_tags.multi_output = True
         # A smooth policy is slow by design: it cannot follow actions that jump from row to row, as in made-up data.
         tags.regressor_tags.poor_score = True
@@ -171,7 +176,7 @@ def _sequences(n: int, groups: ArrayLike | None) -> list[IntArray]:
     return [np.array(index) for index in rows.values()]
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """Turn a `random_state` into a seed; an int stays what it is, so that `simile.learn` repeats the run."""
     if random_state is None:
         return 0

@@ -1,0 +1,444 @@
+"""The smooth regression forest of Appendix B, with the kernels that grow it and send states down its trees.
+
+No lag matrix is ever built: each base column is binned once, and a lagged feature is that column, read at an
+offset. The bins of the contexts are kept on the tape, so that the rounds of a run bin the actions alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from simile import _checks
+from simile._typing import FloatArray, IntArray
+from simile.errors import ArgumentError
+from simile.states import Horizon, States, Tape
+
+
+class Criterion(Enum):
+    """What a split is chosen by (Appendix B, node splitting mechanism)."""
+
+    LABELS = "labels"  # the squared error of the labels: the loss that prediction really uses, as in CART
+    SMOOTH = "smooth"  # the printed impurity, which holds the leaf value to a^ and to h; children simply added
+    PRINTED = "printed"  # the same, with the children weighed by their size once more, as printed
+
+
+class Bagging(Enum):
+    """What each tree is grown on."""
+
+    NONE = "none"  # all rows
+    ROWS = "rows"  # as many rows, drawn with replacement
+    SEQUENCES = "sequences"  # as many sequences, drawn with replacement: the others are unseen, frames and all
+
+
+@dataclass(frozen=True)
+class SmoothForest:
+    """A recipe for smooth regression forests (Appendix B).
+
+    Parameters
+    ----------
+    n_trees : int
+        How many trees.
+    max_depth : int, optional
+        Longest way from the root to a leaf; None for no limit.
+    min_leaf : int
+        Fewest frames in a leaf.
+    max_features : "sqrt", int or float, optional
+        How many features a node tries: the square root of their number, a number, or a share; None for all.
+    criterion : Criterion
+        What a split is chosen by.
+    bagging : Bagging
+        What each tree is grown on.
+    n_jobs : int, optional
+        Threads; all cores by default. The forest does not depend on it.
+
+    Examples
+    --------
+    >>> SmoothForest(n_trees=10).min_leaf
+    32
+    """
+
+    n_trees: int = 50
+    max_depth: int | None = 12
+    min_leaf: int = 32
+    max_features: float | Literal["sqrt"] | None = "sqrt"
+    criterion: Criterion = Criterion.LABELS
+    bagging: Bagging = Bagging.ROWS
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        _checks.whole_number(self.n_trees, "n_trees", at_least=1)
+        _checks.whole_number(self.min_leaf, "min_leaf", at_least=1)
+        if self.max_depth is not None:
+            _checks.whole_number(self.max_depth, "max_depth", at_least=0)
+        if isinstance(self.max_features, str):
+            if self.max_features != "sqrt":
+                raise ArgumentError(f'max_features must be "sqrt", a number or None; got {self.max_features!r}')
+        elif isinstance(self.max_features, float):
+            _checks.number(self.max_features, "max_features", above=0.0, at_most=1.0)
+        elif self.max_features is not None:
+            _checks.whole_number(self.max_features, "max_features", at_least=1)
+        if self.n_jobs is not None:
+            _checks.whole_number(self.n_jobs, "n_jobs", at_least=1)
+        for name, kind in (("criterion", Criterion), ("bagging", Bagging)):
+            if not isinstance(getattr(self, name), kind):
+                choices = ", ".join(f"{kind.__name__}.{c.name}" for c in kind)
+                raise ArgumentError(f"{name} must be one of {choices}; got {getattr(self, name)!r}")
+
+    def fit_smooth(
+        self,
+        states: Sequence[States],
+        labels: FloatArray,
+        targets: FloatArray,
+        anchors: FloatArray,
+        smoothness: float,
+        rng: np.random.Generator,
+        *,
+        weights: FloatArray | None = None,
+    ) -> Forest:
+        """Grow a forest on lazy states; `labels` (n, k) make the leaf values, targets and anchors the impurity."""
+        base = Base.of(states)
+        payload = self._payload(labels, targets, anchors, smoothness)
+        if weights is not None:
+            payload *= weights[:, np.newaxis]
+        seeds = [int(s) for s in rng.integers(2**63, size=self.n_trees)]
+        curb = 1.0 if self.criterion is Criterion.LABELS else 1.0 + smoothness
+
+        def grown(seed: int) -> Tree:
+            return self._grow(base, payload, labels.shape[1], curb, seed)
+
+        with ThreadPoolExecutor(self.n_jobs or os.cpu_count() or 1) as pool:
+            trees = list(pool.map(grown, seeds))
+        bag = Bag(self.bagging, tuple(seeds), base.starts)
+        return Forest.of(trees, base.columns, base.lags, base.width, bag)
+
+    def _payload(self, labels: FloatArray, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:
+        """Lay out what a split needs of each row: 1, labels, and for the impurity its goals and squares."""
+        parts = [np.ones((len(labels), 1)), labels]
+        if self.criterion is not Criterion.LABELS:
+            parts.append(targets + smoothness * anchors)
+        if self.criterion is Criterion.PRINTED:
+            parts.append((targets**2 + smoothness * anchors**2).sum(axis=1, keepdims=True))
+        return np.concatenate(parts, axis=1)
+
+    def _grow(self, base: Base, payload: FloatArray, k: int, curb: float, seed: int) -> Tree:
+        from simile.kernels import growing
+
+        counts = np.ones(len(payload), np.int32)
+        if self.bagging is not Bagging.NONE:
+            growing.draw(base.starts, self.bagging is Bagging.SEQUENCES, seed, counts)
+        rows, payload = growing.take(counts, base.positions, payload)
+        n_features = len(base.columns)
+        if self.max_features == "sqrt":
+            tried = max(1, math.isqrt(n_features))
+        elif isinstance(self.max_features, float):
+            tried = max(1, round(self.max_features * n_features))
+        else:
+            tried = n_features if self.max_features is None else min(int(self.max_features), n_features)
+        # Every leaf weighs at least min_leaf, up to rounding errors of sums of weights.
+        most = max(1, 2 * int(1.000001 * payload[:, 0].sum() / self.min_leaf) - 1)
+        depth = len(rows) if self.max_depth is None else self.max_depth
+        most = min(most, 2 ** (min(depth, 40) + 1) - 1, 2 * len(rows) - 1)
+        tree = Tree(
+            feature=np.empty(most, np.int32),
+            bin=np.empty(most, np.uint8),
+            missing_right=np.zeros(most, np.bool_),
+            child=np.empty(most, np.int32),
+            value=np.empty((most, k)),
+            gain=np.empty(most),
+            depth=0,
+            edges=base.edges,
+        )
+        weigh = self.criterion is Criterion.PRINTED
+        size, depth = growing.grow(
+            base.bins,
+            base.columns,
+            base.lags,
+            rows,
+            payload,
+            k,
+            curb,
+            weigh,
+            tried,
+            float(self.min_leaf),
+            depth,
+            np.uint64(seed) ^ np.uint64(0x5DEECE66D),  # another stream than the one that drew the bag
+            tree.feature,
+            tree.bin,
+            tree.missing_right,
+            tree.child,
+            tree.value,
+            tree.gain,
+        )
+        return tree.cut(size, depth)
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """One grown tree; node 0 is the root, the right child lies next to the left, a leaf has feature -1."""
+
+    feature: Any
+    bin: Any
+    missing_right: Any
+    child: Any
+    value: FloatArray
+    gain: FloatArray
+    depth: int
+    edges: list[Any]
+
+    def cut(self, size: int, depth: int) -> Tree:
+        """Return copies of the part that was used."""
+        used = {
+            n: getattr(self, n)[:size].copy() for n in ("feature", "bin", "missing_right", "child", "value", "gain")
+        }
+        return replace(self, depth=depth, **used)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """Binned base columns, contexts then actions, with room before each sequence for the longest lag."""
+
+    bins: Any  # (W, padded rows) uint8
+    edges: list[Any]  # of each base column
+    columns: IntArray  # (features,) base column of each feature
+    lags: IntArray  # (features,)
+    positions: Any  # (n,) padded row of each state
+    starts: IntArray  # (sequences + 1,) where each sequence begins among the states
+
+    @property
+    def width(self) -> int:
+        """Number W of base columns."""
+        return len(self.bins)
+
+    @classmethod
+    def of(cls, states: Sequence[States]) -> Base:
+        """Bin what states read; several sets of states (DAgger's) are laid one after the other."""
+        from simile.kernels import binning
+
+        horizon = states[0].horizon
+        m = states[0].tape.n_contexts
+        k = states[0].tape.actions.shape[1]
+        pads = [Padding.of(s.tape, horizon) for s in states]
+        context_edges, _ = _binned_contexts(states[0].tape, pads[0])
+        actions = [s.tape.actions for s in states]
+        action_edges = [binning.bin_edges(np.concatenate([a[:, j] for a in actions])) for j in range(k)]
+        blocks, positions, starts, before = [], [], [0], 0
+        for s, pad in zip(states, pads, strict=True):
+            _, contexts = _binned_contexts(s.tape, pad, context_edges)
+            block = np.empty((m + k, len(pad.source)), np.uint8)
+            block[:m] = contexts
+            for j in range(k):
+                binned = np.empty(len(s.tape.actions), np.uint8)
+                binning.bin_column(s.tape.actions[:, j], action_edges[j], binned)
+                block[m + j] = binned[pad.source]
+            blocks.append(block)
+            positions.append(pad.position[s.rows] + before)
+            before += len(pad.source)
+            floor = s.tape.floor[s.rows]
+            starts += [starts[-1] + int(i) for i in (*(np.flatnonzero(np.diff(floor)) + 1), len(floor))]
+        columns, lags = layout(horizon, m, k)
+        return cls(
+            bins=blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1),
+            edges=[*context_edges, *action_edges],
+            columns=columns,
+            lags=lags,
+            positions=np.concatenate(positions).astype(np.int32),
+            starts=np.array(starts, dtype=np.intp),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Padding:
+    """Room before each sequence, as long as the longest lag, filled with its first frame."""
+
+    source: Any  # (padded rows,) the row of the tape that each padded row repeats
+    position: Any  # (rows,) the padded row of each row of the tape
+
+    @classmethod
+    def of(cls, tape: Tape, horizon: Horizon) -> Padding:
+        """Lay the sequences of a tape out with room between them; kept with the contexts."""
+        room = max(horizon.memory, *horizon.context_lags)
+        if ("padding", room) not in tape.memo:
+            begins = np.unique(tape.floor)
+            lengths = np.diff(np.append(begins, len(tape.floor)))
+            source = np.concatenate(
+                [np.concatenate([np.full(room, b), np.arange(b, b + n)]) for b, n in zip(begins, lengths, strict=True)]
+            ).astype(np.int32)
+            number = np.repeat(np.arange(len(begins)), lengths)
+            position = (np.arange(len(tape.floor)) + room * (number + 1)).astype(np.int32)
+            tape.memo["padding", room] = cls(source, position)
+        padding: Padding = tape.memo["padding", room]
+        return padding
+
+
+def layout(horizon: Horizon, n_contexts: int, n_actions: int) -> tuple[IntArray, IntArray]:
+    """Return base column and lag of each feature, in the order of `States.matrix`."""
+    columns = [c for _ in horizon.context_lags for c in range(n_contexts)]
+    columns += [n_contexts + c for _ in horizon.action_lags for c in range(n_actions)]
+    lags = [lag for lag in horizon.context_lags for _ in range(n_contexts)]
+    lags += [lag for lag in horizon.action_lags for _ in range(n_actions)]
+    return np.array(columns, dtype=np.intp), np.array(lags, dtype=np.intp)
+
+
+def _binned_contexts(tape: Tape, pad: Padding, edges: list[Any] | None = None) -> tuple[list[Any], Any]:
+    """Bin the contexts of a tape once; returns the edges and the padded bins (m, padded rows)."""
+    from simile.kernels import binning
+
+    key = ("bins", len(pad.source))
+    if key not in tape.memo:
+        bins = np.empty((tape.n_contexts, len(pad.source)), np.uint8)
+        chosen = []
+        for j, out in enumerate(bins):
+            column = np.concatenate([part[:, j] for part in tape.parts])
+            chosen.append(binning.bin_edges(column) if edges is None else edges[j])
+            binned = np.empty(len(column), np.uint8)
+            binning.bin_column(column, chosen[j], binned)
+            np.take(binned, pad.source, out=out)
+        edges = chosen
+        tape.memo[key] = edges, bins
+    found: tuple[list[Any], Any] = tape.memo[key]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """What each tree of a forest was grown on, kept as the seeds that drew it."""
+
+    bagging: Bagging
+    seeds: tuple[int, ...]
+    starts: IntArray
+
+    def counts(self, tree: int) -> Any:
+        """Return how often each row was in the bag of a tree, (n,)."""
+        from simile.kernels import growing
+
+        counts = np.ones(int(self.starts[-1]), np.int32)
+        if self.bagging is not Bagging.NONE:
+            growing.draw(self.starts, self.bagging is Bagging.SEQUENCES, self.seeds[tree], counts)
+        return counts
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """A fitted forest: all trees in flat arrays. It predicts the mean of its trees.
+
+    The trees lie deepest first, which lets the kernels stop looking at those that have arrived; `number` tells the
+    place of each among the seeds of its bag.
+    """
+
+    feature: Any  # (nodes,) -1 for a leaf
+    threshold: Any  # (nodes,) float32: values up to it go left
+    missing_right: Any  # (nodes,)
+    child: Any  # (nodes,) left child, the right one next to it; a leaf is its own
+    value: FloatArray  # (nodes, k)
+    gain: FloatArray  # (nodes,)
+    roots: Any  # (trees,)
+    depths: Any  # (trees,)
+    columns: IntArray
+    lags: IntArray
+    width: int
+    bag: Bag
+    number: IntArray
+
+    @classmethod
+    def of(cls, trees: Sequence[Tree], columns: IntArray, lags: IntArray, width: int, bag: Bag) -> Forest:
+        """Put trees side by side."""
+        order = sorted(range(len(trees)), key=lambda i: -trees[i].depth)
+        sizes = [len(trees[i].feature) for i in order]
+        roots = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
+        feature = np.concatenate([trees[i].feature for i in order])
+        bins = np.concatenate([trees[i].bin for i in order])
+        threshold = np.full(len(feature), np.inf, np.float32)
+        for column, edges in enumerate(trees[0].edges):
+            # The last bin has no edge above it: all values go left, and the missing ones right.
+            above = np.append(edges, np.float32(np.inf)).astype(np.float32)
+            here = (feature >= 0) & (columns[feature] == column)
+            threshold[here] = above[np.minimum(bins[here], len(edges))]
+        return cls(
+            feature=feature,
+            threshold=threshold,
+            missing_right=np.concatenate([trees[i].missing_right for i in order]),
+            child=np.concatenate([trees[i].child + r for i, r in zip(order, roots, strict=True)]).astype(np.int32),
+            value=np.concatenate([trees[i].value for i in order]),
+            gain=np.concatenate([trees[i].gain for i in order]),
+            roots=roots,
+            depths=np.array([trees[i].depth for i in order], np.int32),
+            columns=columns,
+            lags=lags,
+            width=width,
+            bag=bag,
+            number=np.array(order, dtype=np.intp),
+        )
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return int(self.value.shape[1])
+
+    @property
+    def feature_importances(self) -> FloatArray:
+        """How much of the fall of the impurity each feature brought about, (features,), summing to one."""
+        inner = self.feature >= 0
+        total: FloatArray = np.zeros(len(self.columns))
+        np.add.at(total, self.feature[inner], self.gain[inner])
+        return total / total.sum() if total.sum() > 0.0 else total
+
+    @cached_property
+    def on_matrix(self) -> Any:
+        """The nodes, reading features from a row of a lag matrix."""
+        return self.nodes(np.arange(len(self.columns)))
+
+    @cached_property
+    def on_tape(self) -> Any:
+        """The nodes, reading features from a tape of frames."""
+        return self.nodes(self.columns - self.lags * self.width)
+
+    def nodes(self, offsets: IntArray) -> Any:
+        """Pack the nodes for the kernels, with the features at given offsets."""
+        from simile.kernels import rolling
+
+        nodes = np.zeros(len(self.feature), rolling.NODE)
+        nodes["threshold"] = self.threshold
+        nodes["offset"] = np.where(self.feature >= 0, offsets[self.feature], 0)
+        nodes["child"] = np.where(self.missing_right, ~self.child, self.child)
+        return nodes
+
+    def predict(self, S: FloatArray) -> FloatArray:
+        """Map states (n, features) to actions (n, k)."""
+        from simile.kernels import rolling
+
+        Z = np.ascontiguousarray(S, dtype=np.float32)
+        if Z.shape[1] != len(self.columns):
+            raise ArgumentError(
+                f"S must have the {len(self.columns)} features the forest was grown on; got {Z.shape[1]}"
+            )
+        out = np.empty((len(Z), self.n_actions))
+        places = np.arange(len(Z)) * Z.shape[1]
+        rolling.predict(self.on_matrix, self.roots, self.depths, self.value, Z.ravel(), places, out)
+        return out / len(self.roots)
+
+    def only(self, trees: IntArray) -> Forest:
+        """Return the forest of some of its trees (places in `roots`); the nodes are shared."""
+        return replace(self, roots=self.roots[trees], depths=self.depths[trees], number=self.number[trees])
+
+    def out_of_bag(self, sequence: int, n_sequences: int) -> Forest:
+        """Return the trees that saw nothing of one of the training sequences; needs `Bagging.SEQUENCES`."""
+        if self.bag.bagging is not Bagging.SEQUENCES:
+            raise ArgumentError("out-of-bag roll-outs need SmoothForest(bagging=Bagging.SEQUENCES)")
+        if n_sequences != len(self.bag.starts) - 1:
+            raise ArgumentError(
+                f"demos must be the {len(self.bag.starts) - 1} sequences the forest was grown on; got {n_sequences}"
+            )
+        row = int(self.bag.starts[sequence])
+        unseen = [i for i, number in enumerate(self.number) if self.bag.counts(int(number))[row] == 0]
+        if not unseen:
+            raise ArgumentError(f"every tree saw sequence {sequence}: grow more than {len(self.roots)} trees")
+        return self.only(np.array(unseen))
