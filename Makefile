@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install demo test check format bench claims docs clean
+.PHONY: help install demo test test-kernels check format bench claims docs clean
 help:
 	@echo "make demo    learn a built-in task, print a table, save out/demo.png"
 	@echo "make test    run the tests, doctests, README and docs"
+	@echo "make test-kernels  run the kernels' tests without compiling them"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make format  let ruff format and fix what it can"
 	@echo "make bench   measure speed against peers"
@@ -29,6 +30,10 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --quiet
 
+# The kernels as plain Python: what numba would hide, such as an index out of bounds, shows here.
+test-kernels: $(STAMP)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_kernels.py tests/test_forest.py tests/test_forest_edges.py
+
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,7 +45,8 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python benchmarks/forest.py
 
 claims: $(STAMP)
 	$(BIN)/python benchmarks/claims.py

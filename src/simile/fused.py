@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from simile._typing import FloatArray, IntArray, Trajectories
+from simile.errors import ArgumentError
 from simile.models import WeightedModel
-from simile.models.forest import Forest
+from simile.models.forest import Forest, layout
 from simile.policies import Policy, SmoothPolicy
 from simile.regularizers import Autoregressor
 
@@ -40,7 +41,10 @@ class FusedPolicy:
         models = policy.f.models if isinstance(policy.f, WeightedModel) else (policy.f,)
         weights = policy.f.weights if isinstance(policy.f, WeightedModel) else (1.0,)
         forests = [f for f in models if isinstance(f, Forest)]
-        if len(forests) < len(models):
+        k = policy.h.coefficients.shape[1]
+        if len(forests) < len(models) or not all(
+            np.array_equal((f.columns, f.lags), layout(policy.horizon, f.width - k, k)) for f in forests
+        ):
             return None
         nodes, roots, before = [], [], 0
         for forest in forests:
@@ -74,6 +78,9 @@ class FusedPolicy:
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
         """Roll sequences out in standard units; returns the actions and, where one diverged, which and when."""
         n = len(contexts)
+        m = self.width - self.values.shape[1]
+        if wrong := next((x.shape[1] for x in contexts if x.shape[1] != m), 0):
+            raise ArgumentError(f"contexts must have the {m} columns that the forest was grown on; got {wrong}")
         lengths = np.array([len(x) for x in contexts])
         workers = max(1, min(os.cpu_count() or 1, n, int(lengths.sum()) // FRAMES_PER_THREAD))
         shares = [np.arange(n)[i::workers] for i in range(workers)]
@@ -91,7 +98,7 @@ class FusedPolicy:
         for share, (actions, _) in zip(shares, results, strict=True):
             for i, a in zip(share, actions, strict=True):
                 trajectories[i] = a
-        return trajectories, next((lost for _, lost in results if lost is not None), None)
+        return trajectories, min((lost for _, lost in results if lost), key=lambda lost: lost[::-1], default=None)
 
     def _roll(
         self,
@@ -109,8 +116,9 @@ class FusedPolicy:
         actions = np.zeros((int(first[-1] + lengths[-1]), k))
         Z = np.zeros((len(actions), self.width), np.float32)
         for x, before, known, row in zip(contexts, past, given, first, strict=True):
-            Z[row - self.reach : row, : self.width - k] = x[0]
-            Z[row : row + len(x), : self.width - k] = x
+            with np.errstate(over="ignore"):
+                Z[row - self.reach : row, : self.width - k] = x[0]
+                Z[row : row + len(x), : self.width - k] = x
             begun = np.concatenate([before, known])
             actions[row - self.reach : row] = begun[0]
             # The past ends at frame 0; what lies before it has lasted forever.

@@ -14,17 +14,22 @@ def bin_edges(column: np.ndarray) -> np.ndarray:
 
     Between few distinct values the edges lie half-way, as in scikit-learn; else they are quantiles.
     """
-    values = column[:: max(1, len(column) // MOST_SAMPLED)].astype(np.float32)
+    if len(column) > MOST_SAMPLED:  # at random: a stride would see one phase of a periodic column
+        column = column[np.random.default_rng(0).integers(len(column), size=MOST_SAMPLED)]
+    with np.errstate(over="ignore"):
+        values = column.astype(np.float32)
     values = np.sort(values[~np.isnan(values)])
-    distinct = values[np.flatnonzero(np.diff(values, prepend=np.float32(np.nan)) != 0.0)]
+    distinct = values[np.append(True, values[1:] != values[:-1])[: len(values)]]
     if len(distinct) <= MISSING:
         below, above = distinct[:-1], distinct[1:]
-        middle = below / 2 + above / 2
+        with np.errstate(invalid="ignore"):  # half-way between two infinities
+            middle = below / 2 + above / 2
         edges = np.where(middle < above, middle, below)  # rounding must not move a value to the other side
     else:
         edges = np.unique(values[np.arange(1, MISSING) * len(values) // MISSING])
         edges = edges[edges < values[-1]]
-    return edges.astype(np.float32)
+    single: np.ndarray = edges.astype(np.float32)
+    return single
 
 
 @nb.njit(cache=True)

@@ -28,12 +28,12 @@ def descend(nodes, roots, depths, begin, end, Z, place, at):
             n -= 1
         for i in range(n):
             node = nodes[at[i]]
-            value = Z[place + node.offset]
-            child = node.child
+            value = Z[place + node["offset"]]
+            child = node["child"]
             if child >= 0:
-                at[i] = child + (value > node.threshold)
+                at[i] = child + (value > node["threshold"])
             else:
-                at[i] = ~child + (not (value <= node.threshold))
+                at[i] = ~child + (not (value <= node["threshold"]))
 
 
 @nb.njit(cache=True, nogil=True)

@@ -145,7 +145,7 @@ class SmoothForest:
             tried = n_features if self.max_features is None else min(int(self.max_features), n_features)
         # Every leaf weighs at least min_leaf, up to rounding errors of sums of weights.
         most = max(1, 2 * int(1.000001 * payload[:, 0].sum() / self.min_leaf) - 1)
-        depth = len(rows) if self.max_depth is None else self.max_depth
+        depth = len(rows) if self.max_depth is None else min(self.max_depth, len(rows))
         most = min(most, 2 ** (min(depth, 40) + 1) - 1, 2 * len(rows) - 1)
         tree = Tree(
             feature=np.empty(most, np.int32),
@@ -293,19 +293,20 @@ def _binned_contexts(tape: Tape, pad: Padding, edges: list[Any] | None = None) -
     from simile.kernels import binning
 
     key = ("bins", len(pad.source))
-    if key not in tape.memo:
-        bins = np.empty((tape.n_contexts, len(pad.source)), np.uint8)
-        chosen = []
-        for j, out in enumerate(bins):
-            column = np.concatenate([part[:, j] for part in tape.parts])
-            chosen.append(binning.bin_edges(column) if edges is None else edges[j])
-            binned = np.empty(len(column), np.uint8)
-            binning.bin_column(column, chosen[j], binned)
-            np.take(binned, pad.source, out=out)
-        edges = chosen
-        tape.memo[key] = edges, bins
-    found: tuple[list[Any], Any] = tape.memo[key]
-    return found
+    found: tuple[list[Any], Any] | None = tape.memo.get(key)
+    if found is not None and (edges is None or all(map(np.array_equal, found[0], edges))):
+        return found
+    bins = np.empty((tape.n_contexts, len(pad.source)), np.uint8)
+    chosen = []
+    for j, out in enumerate(bins):
+        column = np.concatenate([part[:, j] for part in tape.parts])
+        chosen.append(binning.bin_edges(column) if edges is None else edges[j])
+        binned = np.empty(len(column), np.uint8)
+        binning.bin_column(column, chosen[j], binned)
+        np.take(binned, pad.source, out=out)
+    if edges is None:  # the edges of other contexts are not kept: what a tape gives must not depend on its company
+        tape.memo[key] = chosen, bins
+    return chosen, bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,7 +389,7 @@ class Forest:
         """How much of the fall of the impurity each feature brought about, (features,), summing to one."""
         inner = self.feature >= 0
         total: FloatArray = np.zeros(len(self.columns))
-        np.add.at(total, self.feature[inner], self.gain[inner])
+        np.add.at(total, self.feature[inner], np.maximum(self.gain[inner], 0.0))  # the smooth impurity may rise
         return total / total.sum() if total.sum() > 0.0 else total
 
     @cached_property
@@ -415,7 +416,8 @@ class Forest:
         """Map states (n, features) to actions (n, k)."""
         from simile.kernels import rolling
 
-        Z = np.ascontiguousarray(S, dtype=np.float32)
+        with np.errstate(over="ignore"):  # what single precision cannot hold is larger than any threshold
+            Z = np.ascontiguousarray(S, dtype=np.float32)
         if Z.shape[1] != len(self.columns):
             raise ArgumentError(
                 f"S must have the {len(self.columns)} features the forest was grown on; got {Z.shape[1]}"
@@ -427,6 +429,7 @@ class Forest:
 
     def only(self, trees: IntArray) -> Forest:
         """Return the forest of some of its trees (places in `roots`); the nodes are shared."""
+        trees = np.sort(trees)  # the deepest stay first
         return replace(self, roots=self.roots[trees], depths=self.depths[trees], number=self.number[trees])
 
     def out_of_bag(self, sequence: int, n_sequences: int) -> Forest:
@@ -437,6 +440,8 @@ class Forest:
             raise ArgumentError(
                 f"demos must be the {len(self.bag.starts) - 1} sequences the forest was grown on; got {n_sequences}"
             )
+        if not 0 <= sequence < n_sequences:
+            raise ArgumentError(f"sequence must be one of 0 to {n_sequences - 1}; got {sequence}")
         row = int(self.bag.starts[sequence])
         unseen = [i for i, number in enumerate(self.number) if self.bag.counts(int(number))[row] == 0]
         if not unseen:
