@@ -47,14 +47,12 @@ def naive_rollout(policy, demos):
 
 
 def naive_edges(column):
-    """At most 254 edges of a column: half-way between few distinct values, quantiles of many."""
+    """At most 254 edges of a column, half-way to the next value: after each of few values, after quantiles of many."""
     values = sorted(np.float32(v) for v in column if not np.isnan(v))
     distinct = sorted(set(values))
-    if len(distinct) <= MISSING:
-        middles = [(below, below / TWO + above / TWO, above) for below, above in itertools.pairwise(distinct)]
-        return [middle if middle < above else below for below, middle, above in middles]
-    quantiles = {values[i * len(values) // MISSING] for i in range(1, MISSING)}
-    return sorted(q for q in quantiles if q < distinct[-1])
+    quantiles = {values[i * len(values) // MISSING] for i in range(1, MISSING)} if len(distinct) > MISSING else distinct
+    middles = [(b, b / TWO + a / TWO, a) for b, a in itertools.pairwise(distinct) if b in quantiles]
+    return [middle if middle < above else below for below, middle, above in middles]
 
 
 def naive_bin(value, edges):

@@ -224,7 +224,7 @@ def test_threads_share_the_sequences_and_change_no_bit(monkeypatch):
     demos = demos_of(30, 1, 12, 25, 7)
     policy = policy_of(demos, Horizon(1, 2), n_parts=2)
     alone = rollout(policy, demos)
-    monkeypatch.setattr("simile.fused.FRAMES_PER_THREAD", 1)
+    monkeypatch.setattr("simile.fused.FEWEST_FRAMES", 1)
     for n in (2, 3, 16):
         monkeypatch.setattr("simile.fused.os.cpu_count", lambda n=n: n)
         for a, b in zip(rollout(policy, demos), alone, strict=True):

@@ -41,7 +41,7 @@ def test_threads_report_the_earliest_divergence(monkeypatch):
     scale = [1e-3, 1.0, 1e-2, 1e3]
     demos = demos.with_actions([a * s for a, s in zip(demos.actions, scale, strict=True)])
     policy = policy_of(demos, Horizon(1, 0), smoothness=20.0, gain=2.0)
-    monkeypatch.setattr("simile.fused.FRAMES_PER_THREAD", 1)
+    monkeypatch.setattr("simile.fused.FEWEST_FRAMES", 1)
     monkeypatch.setattr("simile.fused.os.cpu_count", lambda: 4)
     found = []
     for roll in (rollout, rolled_generally):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from simile.models.forest import Forest, layout
 from simile.policies import Policy, SmoothPolicy
 from simile.regularizers import Autoregressor
 
-# Frames below which a second thread is not worth its start.
-FRAMES_PER_THREAD = 2_000
+# Frames rolled out together: fewer are not worth a thread, and more need room.
+FEWEST_FRAMES, MOST_FRAMES = 2_000, 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +83,9 @@ class FusedPolicy:
         if wrong := next((x.shape[1] for x in contexts if x.shape[1] != m), 0):
             raise ArgumentError(f"contexts must have the {m} columns that the forest was grown on; got {wrong}")
         lengths = np.array([len(x) for x in contexts])
-        workers = max(1, min(os.cpu_count() or 1, n, int(lengths.sum()) // FRAMES_PER_THREAD))
-        shares = [np.arange(n)[i::workers] for i in range(workers)]
+        workers = max(1, min(os.cpu_count() or 1, n, int(lengths.sum()) // FEWEST_FRAMES))
+        n_shares = min(n, workers * math.ceil(lengths.sum() / (workers * MOST_FRAMES)))
+        shares = [np.arange(n)[i::n_shares] for i in range(n_shares)]
         k = self.values.shape[1]
         bounds = np.broadcast_to(low, (k,)).copy(), np.broadcast_to(high, (k,)).copy()
 

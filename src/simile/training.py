@@ -89,7 +89,7 @@ class Train:
 
     def __call__(self, data: Sequence[Dataset], h: Regularizer, rng: np.random.Generator) -> SmoothPolicy:
         """Fit f to D_n and return pi^_n = (f, h)."""
-        anchors = np.concatenate([h(d.states.history(h.order)) for d in data])
+        anchors = np.concatenate([anchors_of(h, d.states) for d in data])
         targets = np.concatenate([d.targets for d in data])
         labels = self.rule.labels(targets, anchors, self.smoothness)
         if isinstance(self.model, SmoothRegressor):
@@ -99,6 +99,12 @@ class Train:
         n_contexts = data[0].states.tape.n_contexts
         units = Units.identity(targets.shape[1])
         return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts, units, self.space)
+
+
+def anchors_of(h: Regularizer, states: States, *, at_once: int = 20_000) -> FloatArray:
+    """Return h(s) for each state, (n, k); a part at a time, for histories take `order` times the room of actions."""
+    parts = np.array_split(np.arange(len(states)), max(1, len(states) // at_once))
+    return np.concatenate([h(some.history(h.order)) for some in (states.where(part) for part in parts)])
 
 
 def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:

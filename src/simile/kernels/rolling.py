@@ -27,8 +27,8 @@ def descend(nodes, roots, depths, begin, end, Z, place, at):
         while n > 0 and depths[begin + n - 1] <= level:
             n -= 1
         for i in range(n):
-            node = nodes[at[i]]
-            value = Z[place + node["offset"]]
+            node = nodes[np.uintp(at[i])]  # unsigned: an index that may be negative costs a test
+            value = Z[np.uintp(place + node["offset"])]
             child = node["child"]
             if child >= 0:
                 at[i] = child + (value > node["threshold"])
