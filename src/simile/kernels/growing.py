@@ -68,9 +68,9 @@ def histogram(bins, shift, rows, payload, begin, end, hist):
     """
     low, high, missing = 256, -1, False
     channels = payload.shape[1]
-    if channels == 2:  # the usual case, unrolled
-        for i in range(begin, end):
-            b = bins[rows[i] - shift]
+    if channels == 2:  # the usual case, unrolled, and with unsigned indices, which need no test for negative ones
+        for i in range(np.uintp(begin), np.uintp(end)):
+            b = np.uintp(bins[np.uintp(rows[i] - shift)])
             hist[b, 0] += payload[i, 0]
             hist[b, 1] += payload[i, 1]
     else:
@@ -99,7 +99,7 @@ def best_split(hist, low, high, missing, total, k, curb, weigh, min_leaf, left, 
     channels = hist.shape[1]
     if channels == 2 and not missing:  # the usual case, with one division a bin
         n, label = 0.0, 0.0
-        for b in range(low, high):
+        for b in range(np.uintp(low), np.uintp(high)):
             if hist[b, 0] == 0.0:
                 continue
             n += hist[b, 0]
@@ -111,7 +111,7 @@ def best_split(hist, low, high, missing, total, k, curb, weigh, min_leaf, left, 
                 break
             worth = (label * label * rest + other * other * n) / (n * rest)
             if worth > best:
-                best, best_bin = worth, b
+                best, best_bin = worth, np.int64(b)
         return best, best_bin, False
     for side in range(2 if missing else 1):  # side 0: missing goes right (or there is none); side 1: left
         for c in range(channels):
@@ -172,7 +172,7 @@ def grow(
         node, begin, end, depth = stack[top]
         for c in range(channels):
             total[c] = 0.0
-        for i in range(begin, end):
+        for i in range(np.uintp(begin), np.uintp(end)):
             for c in range(channels):
                 total[c] += payload[i, c]
         for j in range(k):
@@ -212,26 +212,25 @@ def grow(
             gain[node] = 0.0
             continue
         column, lag = bins[columns[best_feature]], lags[best_feature]
-        kept, moved = begin, 0
-        for i in range(begin, end):  # stable, so that rows stay in order and reading them stays sequential
-            b = column[rows[i] - lag]
+        kept, moved, one = np.uintp(begin), np.uintp(0), np.uintp(1)
+        for i in range(np.uintp(begin), np.uintp(end)):  # stable: rows stay in order, and memory is read forwards
+            b = column[np.uintp(rows[i] - lag)]
             if (b == MISSING and not best_right) or (b != MISSING and b <= best_bin):
                 rows[kept] = rows[i]
                 for c in range(channels):
                     payload[kept, c] = payload[i, c]
-                kept += 1
+                kept += one
             else:
                 spare_rows[moved] = rows[i]
                 for c in range(channels):
                     spare_payload[moved, c] = payload[i, c]
-                moved += 1
-        for i in range(moved):
-            rows[kept + i] = spare_rows[i]
-            for c in range(channels):
-                payload[kept + i, c] = spare_payload[i, c]
+                moved += one
+        rows[kept : kept + moved] = spare_rows[:moved]
+        payload[kept : kept + moved] = spare_payload[:moved]
         feature[node], threshold[node], missing_right[node], child[node] = best_feature, best_bin, best_right, n_nodes
-        stack[top] = n_nodes + 1, kept, end, depth + 1
-        stack[top + 1] = n_nodes, begin, kept, depth + 1
+        middle = np.int64(kept)
+        stack[top] = n_nodes + 1, middle, end, depth + 1
+        stack[top + 1] = n_nodes, begin, middle, depth + 1
         top += 2
         n_nodes += 2
     return n_nodes, deepest
