@@ -49,15 +49,13 @@ class FusedPolicy:
             return None
         nodes, roots, before = [], [], 0
         for forest in forests:
-            moved = forest.on_tape.copy()
-            moved["child"] += np.where(moved["child"] >= 0, before, -before).astype(np.int32)
-            nodes.append(moved)
+            nodes.append(_moved(forest.on_tape, before))
             roots.append(forest.roots + np.int32(before))
-            before += len(moved)
+            before += len(forest.on_tape)
         depths = np.concatenate([f.depths for f in forests])
         deepest_first = np.argsort(-depths, kind="stable")
         return cls(
-            nodes=np.concatenate(nodes),
+            nodes=nodes[0] if len(nodes) == 1 else np.concatenate(nodes),
             roots=np.concatenate(roots)[deepest_first],
             depths=depths[deepest_first],
             values=np.concatenate([w / len(f.roots) * f.value for w, f in zip(weights, forests, strict=True)]),
@@ -146,3 +144,12 @@ class FusedPolicy:
         )
         rolled = [actions[f : f + n] for f, n in zip(first, lengths, strict=True)]
         return rolled, None if lost < 0 else (int(lost), int(frame))
+
+
+def _moved(nodes: Any, by: int) -> Any:
+    """Return nodes whose children lie `by` places further on."""
+    if by == 0:
+        return nodes
+    moved = nodes.copy()
+    moved["child"] += np.where(moved["child"] >= 0, by, -by).astype(np.int32)  # ~child counts backwards
+    return moved
