@@ -105,7 +105,8 @@ def main() -> None:
     scale = QUICK if options.quick else Scale()
     found: Found = {"quick": options.quick, "scale": asdict(scale), **machine()}
     print(
-        f"{found['processor']}, {found['cores']} cores, load {found['load'][0]:.1f}, Python {found['versions']['python']}"
+        f"{found['processor']}, {found['cores']} cores, load {found['load'][0]:.1f}, "
+        f"Python {found['versions']['python']}"
     )
     absent = contenders.missing(("sklearn", "lightgbm", "xgboost", "onnxruntime", "skl2onnx"))
     print(f"not installed, left out: {', '.join(absent)}" if absent else "all contenders are installed")
