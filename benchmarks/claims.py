@@ -12,7 +12,7 @@ import numpy as np
 import simile
 from simile import CompensatedFeedback, Criterion, CriticallyDamped, Horizon, SmoothForest, tasks
 
-SEEDS = range(6)
+SEEDS = range(100, 106)  # tasks that nobody looked at while the task and the defaults were chosen
 CONTEXTS = Horizon(context_lags=(0, 1, 2, 4, 8, 12, 16, 24, 32), action_lags=0)
 
 

@@ -80,12 +80,11 @@ def test_corollary_5_3_holds_for_affine_policies():
 
 
 def test_lemma_5_2_measured_on_trees(pursuit):
-    # Design, 3.9: for trees the gap is measured, never asserted to vanish; here it is well above chance.
+    # The lemma says that the gap vanishes; for trees it is well above chance.
     train, test = pursuit
     run = simile.paper(train, n_rounds=3, step_size=0.5)
-    gap = stochastic_gap(run.policy, test, n_rollouts=20)
-    assert gap.gap > 0.0
-    assert gap.n_rollouts == 20
+    gap = stochastic_gap(run.policy, test, n_rollouts=50)
+    assert gap.gap > 2.0 * gap.noise
 
 
 def test_only_mixtures_have_a_gap():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -164,7 +165,7 @@ def test_smoothness_equals_the_published_code(frames, rate):
     wanted = [naive_spectral_arc_length(a, rate) for a in actions.T]
     np.testing.assert_allclose(losses.spectral_arc_length(actions, rate=rate), wanted, rtol=1e-10)
     wanted = [naive_log_dimensionless_jerk(a, rate) for a in actions.T]
-    np.testing.assert_allclose(losses.log_dimensionless_jerk(actions, rate=rate), wanted, rtol=1e-10)
+    np.testing.assert_allclose(losses.log_dimensionless_jerk(actions), wanted, rtol=1e-10)
 
 
 @pytest.mark.parametrize("frames", [2, 3, 8, 31])
@@ -178,8 +179,8 @@ def test_high_frequency_ratio_equals_the_naive_twin(frames, cutoff):
 def test_smoother_is_higher():
     noise = np.random.default_rng(0).normal(size=(200, 1))
     noisy = [minimum_jerk(200) + scale * noise for scale in (0.0, 0.001, 0.01, 0.1)]
-    for metric in (losses.spectral_arc_length, losses.log_dimensionless_jerk):
-        values = [metric(a, rate=30.0).item() for a in noisy]
+    for metric in (partial(losses.spectral_arc_length, rate=30.0), losses.log_dimensionless_jerk):
+        values = [metric(a).item() for a in noisy]
         assert values == sorted(values, reverse=True)
     rough = [losses.high_frequency_ratio(a).item() for a in noisy]
     assert rough == sorted(rough)
@@ -187,13 +188,8 @@ def test_smoother_is_higher():
 
 def test_minimum_jerk_motion_has_its_known_jerk():
     # The squared third derivative of 10 s^3 - 15 s^4 + 6 s^5 integrates to 720; its peak speed is 15 / 8.
-    value = losses.log_dimensionless_jerk(minimum_jerk(20_001), rate=30.0)
+    value = losses.log_dimensionless_jerk(minimum_jerk(20_001))
     np.testing.assert_allclose(value, -math.log(720 / (15 / 8) ** 2), rtol=1e-3)
-
-
-def test_jerk_does_not_depend_on_the_rate():
-    actions = motion(TIME)
-    assert losses.log_dimensionless_jerk(actions, rate=1.0) == losses.log_dimensionless_jerk(actions, rate=50.0)
 
 
 def test_motion_without_jerk_is_infinitely_smooth():
@@ -409,7 +405,6 @@ def test_actions_must_be_a_table(metric):
         (lambda a: losses.mean_difference(a, order=0), "order must be >= 1; got 0"),
         (lambda a: losses.mean_difference(a, rate=0.0), "rate must be > 0; got 0.0"),
         (lambda a: losses.spectral_arc_length(a, rate=-1.0), "rate must be > 0; got -1.0"),
-        (lambda a: losses.log_dimensionless_jerk(a, rate=0.0), "rate must be > 0; got 0.0"),
         (lambda a: losses.high_frequency_ratio(a, cutoff=2.0), "cutoff must be >= 0 and <= 1; got 2.0"),
         (lambda a: losses.lag(a, a, max_lag=-1), "max_lag must be >= 0; got -1"),
         (lambda a: losses.lag(a, a, max_lag=1.5), "max_lag must be a whole number; got 1.5"),

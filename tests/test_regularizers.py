@@ -137,7 +137,7 @@ def test_damping_leaves_stable_loops_alone_and_is_reported_otherwise():
 
 
 def test_a_stable_autoregressor_can_make_an_unstable_closed_loop_and_is_damped():
-    # Design, section 4: stability is a property of the closed loop, not of the autoregressor.
+    # Stability is a property of the closed loop, not of the autoregressor.
     found = 0
     for seed in range(200):
         roots = np.random.default_rng(seed).uniform(-1.0, 1.0, 4)

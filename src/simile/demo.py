@@ -22,7 +22,7 @@ BLACK, ORANGE, BLUE = "#000000", "#e69f00", "#0072b2"  # told apart by colour-bl
 
 def main(picture: Path) -> None:
     """Learn with and without smoothness, print both, and save a picture of them."""
-    train, test = tasks.pursuit(n_sequences=16, length=600).split(test=0.25)
+    train, test = tasks.pursuit(n_sequences=16, length=600, seed=100).split(test=0.25)
     print("The task: pan a camera after a game, from noisy positions of six players.\n")
     print(train.describe())
     print("\nLearning a smooth policy ...")

@@ -31,7 +31,7 @@ SMOOTHNESS: dict[str, Metric] = {
     "difference_3": lambda a, _, __: losses.mean_difference(a, order=3),
     "total_variation": lambda a, _, __: losses.total_variation(a),
     "spectral_arc_length": lambda a, _, rate: losses.spectral_arc_length(a, rate=rate),
-    "log_dimensionless_jerk": lambda a, _, rate: losses.log_dimensionless_jerk(a, rate=rate),
+    "log_dimensionless_jerk": lambda a, _, __: losses.log_dimensionless_jerk(a),
     "high_frequency_ratio": lambda a, _, __: losses.high_frequency_ratio(a),
 }
 PER_SECOND: dict[str, Metric] = {

@@ -100,18 +100,16 @@ def spectral_arc_length(actions: FloatArray, *, rate: float = 1.0) -> FloatArray
     return _per_dimension(lambda column: _spectral_arc_length(column, rate), _checked(actions, "actions"))
 
 
-def log_dimensionless_jerk(actions: FloatArray, *, rate: float = 1.0) -> FloatArray:
+def log_dimensionless_jerk(actions: FloatArray) -> FloatArray:
     """Log dimensionless jerk (LDLJ) of (T, k) actions: higher is smoother.
 
     -ln(duration^3 / peak_speed^2 * integral of jerk^2), with the third difference as jerk (Balasubramanian
-    et al. 2015, as for `spectral_arc_length`). The units of time cancel, so `rate` does not change the
-    value; it is taken so that all smoothness metrics can be called alike. NaN where T < 4 or nothing
-    moves; inf for motion without any jerk.
+    et al. 2015, as for `spectral_arc_length`). The units of time cancel, so no rate is needed. NaN where T < 4 or
+    nothing moves; inf for motion without any jerk.
 
-    >>> log_dimensionless_jerk(np.array([[0.0], [1.0], [3.0], [4.0]]), rate=30.0).round(3)  # -ln(27 / 4 * 4)
+    >>> log_dimensionless_jerk(np.array([[0.0], [1.0], [3.0], [4.0]])).round(3)  # -ln(27 / 4 * 4)
     array([-3.296])
     """
-    _checks.number(rate, "rate", above=0.0)
     return _per_dimension(_log_dimensionless_jerk, _checked(actions, "actions"))
 
 

@@ -164,7 +164,9 @@ def open_rollout(policy: Policy, demos: Any, start: Start | Any = None) -> Openi
     opener = ExpertStart() if start is None else start if callable(start) else GivenStart(start)
     opening = opener(policy, contexts, expert)
     if any(p.shape[1] != policy.n_actions for p in opening.past):
-        raise ArgumentError(f"start must have the policy's {policy.n_actions} actions; got {opening.past[0].shape[1]}")
+        raise ArgumentError(
+            f"demos or start must have the policy's {policy.n_actions} actions; got {opening.past[0].shape[1]}"
+        )
     return opening
 
 
