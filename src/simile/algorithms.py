@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -21,10 +21,14 @@ from simile.step_sizes import Constant, ErrorRatio, StepSize
 from simile.training import JointRule, Memory, Rule, everything, latest
 
 Validation = Demonstrations | Demonstration | float | None
+Watch = Callable[[Round], object]
 
 
 class Settings(TypedDict, total=False):
-    """What every algorithm takes; `simile.rounds` describes each. What is not given, the algorithm chooses."""
+    """What every algorithm takes; `simile.rounds` describes each. What is not given, the algorithm chooses.
+
+    `watch` is called with every `Round` as it comes: for progress bars and logs.
+    """
 
     model: Any
     regularizer: RegularizerClass
@@ -37,6 +41,7 @@ class Settings(TypedDict, total=False):
     seed: int
     space: ActionSpace
     validation: Validation
+    watch: Watch
 
 
 def learn(
@@ -53,11 +58,13 @@ def learn(
     seed: int = 0,
     space: ActionSpace | None = None,
     validation: Validation = 0.2,
+    watch: Watch | None = None,
 ) -> Run:
     """Learn a smooth policy: the recommended setting, with the round chosen on held-out roll-outs.
 
     The same as `paper` but for `validation`: a share of the sequences (the end of a single one), demonstrations
-    of your own, or None. `simile.rounds` describes the other arguments.
+    of your own, or None. `watch` is called with every `Round` as it comes. `simile.rounds` describes the other
+    arguments.
 
     Examples
     --------
@@ -79,6 +86,7 @@ def learn(
         "seed": seed,
         "space": space,
         "validation": validation,
+        "watch": watch,
     }
     return _run(demos, given, memory=latest, combine=interpolate)
 
@@ -144,13 +152,15 @@ class Run:
     interrupted: bool = False  # stopped by Ctrl-C: the rounds there were are kept
 
     @classmethod
-    def of(cls, turns: Iterable[Round]) -> Run:
-        """Collect rounds; Ctrl-C ends the collecting and keeps what there is."""
+    def of(cls, turns: Iterable[Round], watch: Watch | None = None) -> Run:
+        """Collect rounds and show each to `watch`; Ctrl-C ends the collecting and keeps what there is."""
         kept: list[Round] = []
         interrupted = False
         try:
             for turn in turns:
-                kept.append(turn)  # noqa: PERF402 - one by one, so that an interruption keeps them
+                kept.append(turn)  # one by one, so that an interruption keeps them
+                if watch is not None:
+                    watch(turn)
         except KeyboardInterrupt:
             if not kept:
                 raise
@@ -194,10 +204,10 @@ def _run(
 ) -> Run:
     """Hold out the validation part, then collect the rounds."""
     demos, choices = Demonstrations.of(demos), dict(settings)
-    validation = choices.pop("validation", None)
+    validation, watch = choices.pop("validation", None), choices.pop("watch", None)
     if isinstance(validation, float | int):
         demos, validation = hold_out(demos, validation, seed=choices.get("seed", 0))
-    return Run.of(rounds(demos, validation=validation, memory=memory, combine=combine, **choices))
+    return Run.of(rounds(demos, validation=validation, memory=memory, combine=combine, **choices), watch)
 
 
 def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]:

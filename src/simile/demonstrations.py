@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -286,6 +287,15 @@ class Demonstrations(Sequence[Demonstration]):
             Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g not in held_out)),
             Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g in held_out)),
         )
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
+        found = hashlib.sha256(repr((self.context_names, self.action_names, self.rate)).encode())
+        for demo in self.items:
+            found.update(repr((demo.name, len(demo))).encode())
+            found.update(demo.contexts.data)
+            found.update(demo.actions.data)
+        return found.hexdigest()
 
     def describe(self) -> Description:
         """Summarise the data, so that a wrong guess is seen at once."""

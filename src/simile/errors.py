@@ -17,3 +17,7 @@ class DataError(SimileError, ValueError):
 
 class DivergedError(SimileError, ArithmeticError):
     """A roll-out left every reasonable range; the message says where."""
+
+
+class StorageError(SimileError, ValueError):
+    """A file cannot be used as a policy, or a policy not be written; the message names the file and what is wrong."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from simile import _checks
 from simile._typing import FloatArray
+from simile.cards import Card
 from simile.demonstrations import ActionSpace, Units
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, WeightedModel
@@ -50,14 +51,18 @@ class Policy(Protocol):
     def space(self) -> ActionSpace:
         """The user's bounds."""
 
+    @property
+    def card(self) -> Card:
+        """What the policy is for, and where it comes from."""
+
     def act(self, states: States, chance: FloatArray) -> FloatArray:
         """Act in each state, (n, k); `chance` (n,) holds uniform numbers for policies that toss coins."""
 
     def first_guess(self, states: States) -> FloatArray:
         """Guess the actions (n, k) from the contexts alone, for a start without a past."""
 
-    def in_units(self, units: Units, space: ActionSpace) -> Self:
-        """Return the same policy for a user with these units and bounds."""
+    def in_units(self, units: Units, space: ActionSpace, card: Card = ...) -> Self:
+        """Return the same policy for a user with these units and bounds, and with this card."""
 
 
 Combine = Callable[[Policy, Policy, float], Policy]
@@ -83,6 +88,8 @@ class SmoothPolicy:
         Dimension m of the contexts that f was trained on; roll-outs over others are refused.
     units, space
         What standard units mean to the user, and the user's bounds.
+    card : Card
+        What the policy is for, and where it comes from.
     """
 
     f: Model
@@ -93,6 +100,7 @@ class SmoothPolicy:
     n_contexts: int | None = None
     units: Units = field(default_factory=Units.identity)
     space: ActionSpace = field(default_factory=ActionSpace)
+    card: Card = field(default_factory=Card)
 
     def __post_init__(self) -> None:
         _checks.number(self.smoothness, "smoothness", at_least=0.0)
@@ -133,9 +141,9 @@ class SmoothPolicy:
         """Return the spectral radius of the closed loop of h; None where h is not linear."""
         return self.h.radius(self.smoothness) if isinstance(self.h, Autoregressor) else None
 
-    def in_units(self, units: Units, space: ActionSpace) -> Self:
-        """Return the same policy for a user with these units and bounds."""
-        return replace(self, units=units, space=space)
+    def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
+        """Return the same policy for a user with these units and bounds, and with this card."""
+        return replace(self, units=units, space=space, card=card)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,13 +193,18 @@ class _Weighted:
         """The user's bounds."""
         return self.components[0].space
 
+    @property
+    def card(self) -> Card:
+        """What the mixture is for, and where it comes from."""
+        return self.components[0].card
+
     def first_guess(self, states: States) -> FloatArray:
         """Guess the actions (n, k) from the contexts alone, the mean over the components."""
         return np.asarray(sum(w * c.first_guess(states) for w, c in zip(self.weights, self.components, strict=True)))
 
-    def in_units(self, units: Units, space: ActionSpace) -> Self:
-        """Return the same mixture for a user with these units and bounds."""
-        return replace(self, components=tuple(c.in_units(units, space) for c in self.components))
+    def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
+        """Return the same mixture for a user with these units and bounds, and with this card."""
+        return replace(self, components=tuple(c.in_units(units, space, card) for c in self.components))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,8 @@ each turn and never prints, saves or stops by itself: whoever consumes the round
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from simile import _checks, measures
 from simile._typing import FloatArray
+from simile.cards import Card
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.errors import ArgumentError
 from simile.feedback import Feedback, Seen, SmoothFeedback
@@ -44,12 +46,12 @@ class Round:
     diverged: bool  # whether the step was refused because its roll-out diverged or its closed loop was unstable
     validation_error: float = math.nan
 
-    def in_units(self, units: Units, space: ActionSpace) -> Round:
-        """Return the round with policies and trajectories in the user's units."""
+    def in_units(self, units: Units, space: ActionSpace, card: Card) -> Round:
+        """Return the round with policies and trajectories in the user's units, and with the run's card."""
         return replace(
             self,
-            policy=self.policy.in_units(units, space),
-            trained=self.trained.in_units(units, space),
+            policy=self.policy.in_units(units, space, card),
+            trained=self.trained.in_units(units, space, card),
             targets=[units.restore(a) for a in self.targets],
             rolled=[units.restore(a) for a in self.rolled],
         )
@@ -178,24 +180,61 @@ def rounds(
         (horizon, "horizon", "states"),
     ):
         _checks.instance(value, name, needs=needs)
+    choices = {
+        "model": model,
+        "regularizer": regularizer,
+        "smoothness": _checks.number(smoothness, "smoothness", at_least=0.0),
+        "horizon": horizon,
+        "feedback": feedback,
+        "rule": rule,
+        "memory": memory,
+        "step_size": step_size,
+        "combine": combine,
+        "n_rounds": _checks.whole_number(n_rounds, "n_rounds"),
+    }
     units = Units.of(demos)
     found = algorithm_1(
         demos.with_actions([units.standardize(a) for a in demos.actions]),
-        model=model,
-        regularizer=regularizer,
-        smoothness=_checks.number(smoothness, "smoothness", at_least=0.0),
-        horizon=horizon,
-        feedback=feedback,
-        rule=rule,
-        memory=memory,
-        step_size=step_size,
-        combine=combine,
-        n_rounds=_checks.whole_number(n_rounds, "n_rounds"),
+        **choices,
         rng=np.random.default_rng(_checks.whole_number(seed, "seed")),
         units=units,
         space=ActionSpace(units.standardize(space.low), units.standardize(space.high)),
     )
-    return (_validated(r.in_units(units, space), held_out) for r in found)
+    card = _card(demos, {**choices, "seed": seed})
+    return (_finished(r, units, space, card, held_out) for r in found)
+
+
+def _card(demos: Demonstrations, choices: Mapping[str, Any]) -> Card:
+    """Write down what the policies of a run learn from, and how."""
+    training = {
+        "sequences": len(demos),
+        "frames": demos.n_frames,
+        "data": demos.digest(),
+        "settings": {name: _said(value) for name, value in choices.items()},
+    }
+    return Card(demos.context_names, demos.action_names, demos.rate, training)
+
+
+def _said(value: Any) -> Any:
+    """Return a setting as JSON can hold it: a number as it is, an object as it is written in code."""
+    if isinstance(value, float | int):
+        return value
+    # An address in memory would make two equal runs differ.
+    return getattr(value, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _finished(found: Round, units: Units, space: ActionSpace, card: Card, held_out: Demonstrations | None) -> Round:
+    """Bring a round to the user's units, judge it on the validation part, and note both on the policy's card."""
+    turn = found.in_units(units, space, card)
+    if held_out is not None:
+        turn = replace(turn, validation_error=measures.outcome(turn.policy, held_out).error)
+    measured = {
+        name: value if math.isfinite(value) else None
+        for name in ("error", "validation_error", "roughness", "radius")
+        if isinstance(value := getattr(turn, name), float)
+    }
+    noted = replace(card, training={**card.training, "round": turn.number, **measured})
+    return replace(turn, policy=turn.policy.in_units(units, space, noted))
 
 
 def _round(
@@ -226,12 +265,6 @@ def _round(
         radius=math.nan if closed_loop is None else closed_loop,
         diverged=refused,
     )
-
-
-def _validated(round_: Round, held_out: Demonstrations | None) -> Round:
-    if held_out is None:
-        return round_
-    return replace(round_, validation_error=measures.outcome(round_.policy, held_out).error)
 
 
 def _check_alike(demos: Demonstrations, held_out: Demonstrations | None) -> None:

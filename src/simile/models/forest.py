@@ -30,6 +30,9 @@ class Criterion(Enum):
     SMOOTH = "smooth"  # the printed impurity, which holds the leaf value to a^ and to h; children simply added
     PRINTED = "printed"  # the same, with the children weighed by their size once more, as printed
 
+    def __repr__(self) -> str:
+        return str(self)  # as it is written in code
+
 
 class Bagging(Enum):
     """What each tree is grown on."""
@@ -37,6 +40,9 @@ class Bagging(Enum):
     NONE = "none"  # all rows
     ROWS = "rows"  # as many rows, drawn with replacement
     SEQUENCES = "sequences"  # as many sequences, drawn with replacement: the others are unseen, frames and all
+
+    def __repr__(self) -> str:
+        return str(self)  # as it is written in code
 
 
 @dataclass(frozen=True)
