@@ -20,12 +20,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'simile needs Python 3.11 or newer; set PYTHON=')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[frames,plot]" \
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,skops]" \
 		--group test --group check --group docs
 	touch $@
 
 demo: $(STAMP)
-	MPLBACKEND=agg $(BIN)/python -m simile.demo out/demo.png
+	MPLBACKEND=agg $(BIN)/simile demo --out out/demo.png
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --quiet

@@ -201,3 +201,48 @@ def naive_roll(policy, contexts, past, given):
         chosen = np.reshape(history[len(before) + len(known) :], (-1, policy.n_actions))
         trajectories.append(np.concatenate([known, policy.space.clip(policy.units.restore(chosen))]))
     return trajectories
+
+
+class NaiveStream:
+    """One stream of an online predictor made of forests: all its frames, in lists that grow forever."""
+
+    def __init__(self, policy, start=()):
+        self.policy = policy
+        self.contexts, self.actions = [], [policy.units.standardize(np.asarray(a)) for a in start]
+
+    def context(self, lag):
+        return self.contexts[max(len(self.contexts) - 1 - lag, 0)]
+
+    def action(self, lag):
+        return self.actions[max(len(self.actions) - lag, 0)]
+
+    def trend(self):
+        """h of the past actions."""
+        return sum(c * self.action(i + 1) for i, c in enumerate(self.policy.h.coefficients))
+
+    def step(self, x):
+        """Act in a frame with this context, by one policy, tree and node at a time."""
+        self.contexts.append(np.asarray(x))
+        horizon = self.policy.horizon
+        if not self.actions:
+            model = self.policy.naive if horizon.memory else self.policy.f
+            self.actions.append(naive_predict(model, np.tile(self.contexts[0], (1, len(horizon.context_lags))))[0])
+        state = [self.context(lag) for lag in horizon.context_lags] + [self.action(lag) for lag in horizon.action_lags]
+        f = naive_predict(self.policy.f, np.concatenate(state)[np.newaxis])[0]
+        return self.take((f + self.policy.smoothness * self.trend()) / (1.0 + self.policy.smoothness))
+
+    def miss(self):
+        """Extrapolate in a frame without a context."""
+        self.contexts.append(self.contexts[-1])
+        return self.take(self.trend())
+
+    def override(self, action, x):
+        """Let somebody else act."""
+        self.contexts.append(np.asarray(x))
+        self.actions.append(self.policy.units.standardize(np.asarray(action)))
+
+    def take(self, action):
+        """Make a clipped action the past, and return it in the user's units."""
+        units, space = self.policy.units, self.policy.space
+        self.actions.append(np.clip(action, units.standardize(space.low), units.standardize(space.high)))
+        return space.clip(units.restore(self.actions[-1]))

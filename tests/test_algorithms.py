@@ -183,3 +183,24 @@ DEMOS = demos_of(30, 30)
 def test_bad_arguments_are_refused_before_anything_is_learned(call, message: str):
     with pytest.raises(SimileError, match=message):
         call()
+
+
+def test_watch_sees_every_round_as_it_comes(pursuit, tree):
+    seen = []
+    run = simile.learn(pursuit[0], model=tree, n_rounds=2, watch=seen.append)
+    assert [r.number for r in seen] == [0, 1, 2]
+    assert all(a is b for a, b in zip(seen, run.rounds, strict=True))
+
+
+def test_every_policy_carries_a_card_with_names_rate_settings_and_errors(pursuit, tree):
+    train, _ = pursuit
+    run = simile.learn(train, model=tree, n_rounds=1)
+    card = run.rounds[1].policy.card
+    assert card.context_names == train.context_names
+    assert card.action_names == ("pan",)
+    assert card.rate == 30.0
+    assert card.training["round"] == 1
+    assert card.training["error"] == run.rounds[1].error
+    assert card.training["validation_error"] == run.rounds[1].validation_error
+    assert card.training["settings"]["regularizer"] == "VelocityAutoregression(order=10, ridge=0.05)"
+    assert " at 0x" not in str(card)

@@ -524,3 +524,16 @@ def test_car_following_loads_and_splits_by_run():
     assert here
     assert not there & here
     assert len(train) + len(held_out) == 39
+
+
+def test_the_digest_tells_apart_what_differs_in_any_value_name_or_rate():
+    demos = Demonstrations.from_arrays([[[0.0], [1.0]]], [[0.0, 0.5]], rate=30.0)
+    others = [
+        Demonstrations.from_arrays([[[0.0], [2.0]]], [[0.0, 0.5]], rate=30.0),
+        Demonstrations.from_arrays([[[0.0], [1.0]]], [[0.0, 0.6]], rate=30.0),
+        Demonstrations.from_arrays([[[0.0], [1.0]]], [[0.0, 0.5]], rate=31.0),
+        Demonstrations.from_arrays([[[0.0], [1.0]]], [[0.0, 0.5]], rate=30.0, names=["other"]),
+        Demonstrations.from_arrays([[[0.0]], [[1.0]]], [[0.0], [0.5]], rate=30.0),
+    ]
+    assert demos.digest() == Demonstrations(demos.items).digest()
+    assert len({d.digest() for d in (demos, *others)}) == 6

@@ -19,7 +19,7 @@ from simile.fused import FusedPolicy
 from simile.kernels import binning, rolling
 from simile.policies import Mixture, SmoothPolicy
 from simile.regularizers import Autoregressor, PreviousAction
-from simile.rollout import open_rollout, rollout, rollout_out_of_bag
+from simile.rollouts import open_rollout, rollout, rollout_out_of_bag
 from simile.states import States
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.

@@ -15,7 +15,7 @@ from simile import Bagging, Criterion, Demonstrations, DivergedError, Horizon, I
 from simile.kernels.binning import bin_edges
 from simile.policies import SmoothPolicy
 from simile.regularizers import Autoregressor
-from simile.rollout import rollout
+from simile.rollouts import rollout
 from test_forest import RNG, SMALL, fitted, policy_of, pytestmark, rolled_generally
 
 __all__ = ["pytestmark"]  # the same warning is expected here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib.metadata import version
@@ -12,12 +13,37 @@ import pytest
 import simile
 
 
-def test_importing_simile_loads_nothing_heavy():
-    code = (
-        "import sys, simile; print([m for m in ('numba', 'torch', 'sklearn', 'scipy', 'pandas') if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import simile", ("numpy",)),
+        ("import simile; [getattr(simile, n) for n in simile.__all__]", ("numba", "sklearn", "pyarrow", "safetensors")),
+    ],
+)
+def test_importing_simile_loads_nothing_heavy(code: str, heavy: tuple[str, ...]):
+    told = (
+        f"{code}; import sys; print([m for m in {heavy} + ('torch', 'scipy', 'pandas', 'skops') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_stub_tells_type_checkers_the_same_names_from_the_same_homes():
+    stub = ast.parse(Path(simile.__file__).with_suffix(".pyi").read_text())
+    told = {
+        alias.name: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+    assert told == {name: f"simile.{home}" for home, names in simile.HOMES.items() for name in names.split()}
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error_as_usual():
+    with pytest.raises(AttributeError, match="no attribute 'lern'"):
+        _ = simile.lern
+    assert set(simile.__all__) < set(dir(simile))
 
 
 def test_every_public_name_exists_and_is_documented():
@@ -26,24 +52,9 @@ def test_every_public_name_exists_and_is_documented():
 
 
 def test_every_error_is_a_simile_error():
-    for name in ("ArgumentError", "DataError", "DivergedError"):
+    for name in ("ArgumentError", "DataError", "DivergedError", "StorageError"):
         assert issubclass(getattr(simile, name), simile.SimileError)
 
 
 def test_the_version_is_said_once_and_the_same():
     assert simile.__version__ == version("smooth-imitation")
-
-
-@pytest.mark.slow
-def test_the_demo_prints_a_table_and_saves_a_picture(tmp_path: Path):
-    picture = tmp_path / "sub" / "demo.png"
-    done = subprocess.run(
-        [sys.executable, "-m", "simile.demo", str(picture)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"MPLBACKEND": "agg", "HOME": str(tmp_path), "PATH": ""},
-    )
-    assert "<- chosen" in done.stdout
-    assert "times smoother" in done.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")

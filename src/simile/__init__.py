@@ -1,95 +1,58 @@
 """simile: learn a smooth controller from recorded demonstrations.
 
 SIMILE, "Smooth Imitation Learning for Online Sequence Prediction" (Le, Kang, Yue, Carr; ICML 2016).
+
+Names are looked up when they are first used, so that importing simile, and `simile --help`, take no time; the stub
+`__init__.pyi` tells them to type checkers and editors.
 """
 
-from simile.algorithms import Run, clone, coach, dagger, learn, paper, searn, smile
-from simile.demonstrations import ActionSpace, Demonstration, Demonstrations
-from simile.diagnostics import Diagnosis, diagnose, stochastic_gap
-from simile.errors import ArgumentError, DataError, DivergedError, SimileError
-from simile.evaluation import Evaluation, evaluate
-from simile.feedback import (
-    CompensatedFeedback,
-    ExpertFeedback,
-    OracleFeedback,
-    SmoothFeedback,
-    by_distance,
-    constant,
-    exponential,
-    geometric,
-)
-from simile.models import Bagging, Criterion, SmoothForest
-from simile.policies import Mixture, SmoothPolicy, StochasticMixture, collapse, interpolate, prune
-from simile.reduction import Round, rounds
-from simile.regularizers import (
-    CriticallyDamped,
-    LinearAutoregression,
-    PreviousAction,
-    VelocityAutoregression,
-)
-from simile.rollout import ColdStart, ExpertStart, GivenStart, rollout, rollout_out_of_bag
-from simile.states import Horizon
-from simile.step_sizes import BoundMinimizer, Constant, ErrorRatio, LineSearch, Monotonic, OneOverHorizon
-from simile.training import ImitationRule, JointRule
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ActionSpace",
-    "ArgumentError",
-    "Bagging",
-    "BoundMinimizer",
-    "ColdStart",
-    "CompensatedFeedback",
-    "Constant",
-    "Criterion",
-    "CriticallyDamped",
-    "DataError",
-    "Demonstration",
-    "Demonstrations",
-    "Diagnosis",
-    "DivergedError",
-    "ErrorRatio",
-    "Evaluation",
-    "ExpertFeedback",
-    "ExpertStart",
-    "GivenStart",
-    "Horizon",
-    "ImitationRule",
-    "JointRule",
-    "LineSearch",
-    "LinearAutoregression",
-    "Mixture",
-    "Monotonic",
-    "OneOverHorizon",
-    "OracleFeedback",
-    "PreviousAction",
-    "Round",
-    "Run",
-    "SimileError",
-    "SmoothFeedback",
-    "SmoothForest",
-    "SmoothPolicy",
-    "StochasticMixture",
-    "VelocityAutoregression",
-    "by_distance",
-    "clone",
-    "coach",
-    "collapse",
-    "constant",
-    "dagger",
-    "diagnose",
-    "evaluate",
-    "exponential",
-    "geometric",
-    "interpolate",
-    "learn",
-    "paper",
-    "prune",
-    "rollout",
-    "rollout_out_of_bag",
-    "rounds",
-    "searn",
-    "smile",
-    "stochastic_gap",
-]
+# Every public name, by the module it lives in.
+HOMES = {
+    "algorithms": "Run clone coach dagger learn paper searn smile",
+    "cards": "Card",
+    "checkpoints": "Checkpointed",
+    "comparison": "Comparison compare",
+    "demonstrations": "ActionSpace Demonstration Demonstrations",
+    "diagnostics": "Diagnosis diagnose stochastic_gap",
+    "errors": "ArgumentError DataError DivergedError SimileError StorageError",
+    "evaluation": "Evaluation evaluate",
+    "feedback": (
+        "CompensatedFeedback ExpertFeedback OracleFeedback SmoothFeedback by_distance constant exponential geometric"
+    ),
+    "models": "Bagging Criterion SmoothForest",
+    "online": "AccelerationLimit Bounds DeadBand Extrapolate HoldAction HoldContext Predictor PredictorPool RateLimit",
+    "policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
+    "reading": "from_episodes read write",
+    "reduction": "Round rounds",
+    "regularizers": "CriticallyDamped LinearAutoregression PreviousAction VelocityAutoregression",
+    "rollouts": "ColdStart ExpertStart GivenStart rollout rollout_out_of_bag",
+    "states": "Horizon",
+    "step_sizes": "BoundMinimizer Constant ErrorRatio LineSearch Monotonic OneOverHorizon",
+    "storage": "load",
+    "training": "ImitationRule JointRule",
+}
+_HOME = {name: module for module, names in HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        found = getattr(import_module(f"simile.{_HOME[name]}"), name)
+    else:
+        try:
+            found = import_module(f"simile.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"simile.{name}":
+                raise
+            raise AttributeError(f"module 'simile' has no attribute {name!r}") from None
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

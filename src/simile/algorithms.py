@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-import numpy as np
-
 from simile import _checks
+from simile._text import cell
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations
 from simile.errors import ArgumentError
 from simile.feedback import ExpertFeedback, Feedback, SmoothFeedback, exponential
@@ -184,12 +183,17 @@ class Run:
 
     def __str__(self) -> str:
         lines = ["round   beta  sigma   error  roughness  radius  validation"]
-        lines += [
-            f"{r.number:5d}  {_cell(r.beta, 5, 3)}  {_cell(r.sigma, 5, 3)}  {_cell(math.sqrt(r.error), 6, 4)}"
-            f"  {_cell(r.roughness, 9, 3)}  {_cell(r.radius, 6, 4)}  {_cell(math.sqrt(r.validation_error), 10, 4)}"
-            f"{'  <- chosen' if r is self.chosen else ''}{'  refused: unstable' if r.diverged else ''}"
-            for r in self.rounds
-        ]
+        for r in self.rounds:
+            cells = (
+                cell(r.beta, 5, ".3f"),
+                cell(r.sigma, 5, ".3f"),
+                cell(math.sqrt(r.error), 6, ".4f"),
+                cell(r.roughness, 9, ".3f"),
+                cell(r.radius, 6, ".4f"),
+                cell(math.sqrt(r.validation_error), 10, ".4f"),
+            )
+            notes = ("  <- chosen" if r is self.chosen else "") + ("  refused: unstable" if r.diverged else "")
+            lines.append(f"{r.number:5d}  {'  '.join(cells)}{notes}")
         lines.append(
             "error, validation: RMSE of roll-outs in standard deviations of the expert's actions; "
             "roughness: 1 is as smooth as the expert"
@@ -219,7 +223,3 @@ def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Dem
     if cut < 1:
         raise ArgumentError("validation: one frame cannot be split; give longer demonstrations or validation=None")
     return Demonstrations((demos[0].cut(0, cut),)), Demonstrations((demos[0].cut(cut),))
-
-
-def _cell(value: float, width: int, digits: int) -> str:
-    return f"{'-':>{width}}" if np.isnan(value) else f"{value:{width}.{digits}f}"

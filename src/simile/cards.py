@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 
@@ -25,4 +24,4 @@ class Card:
     context_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     rate: float | None = None
-    training: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    training: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,7 @@
-"""`python -m simile.demo [PICTURE]`: learn the built-in pursuit task, print how well it went, draw a picture."""
+"""`simile demo`: learn the built-in pursuit task, print how well it went, draw a picture."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +67,3 @@ def draw(picture: Path, demo: Demonstration, smooth: FloatArray, rough: FloatArr
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture)
     plt.close(figure)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "out/demo.png"))

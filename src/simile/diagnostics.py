@@ -12,7 +12,7 @@ from simile._typing import FloatArray
 from simile.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError
 from simile.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, radius
-from simile.rollout import rollout
+from simile.rollouts import rollout
 from simile.states import Horizon, States
 
 

@@ -10,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from simile import losses
+from simile._text import cell
 from simile._typing import FloatArray
 from simile.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError, DataError
 from simile.policies import Policy
-from simile.rollout import Start, open_rollout, rollout
+from simile.rollouts import Start, open_rollout, rollout
 
 Metric = Callable[[FloatArray, FloatArray, float], FloatArray]  # (rolled, expert, rate) -> one value per action
 
@@ -94,7 +95,7 @@ class Evaluation:
             for metric in dict.fromkeys(r["metric"] for r in self.rows):
                 policy, expert, held = (self.mean(metric, action, of=o) for o in ("policy", "expert", "hold_last"))
                 ratio = policy / expert if expert and metric not in ERRORS else math.nan
-                lines.append(f"  {metric:22} {_cell(policy)} {_cell(expert)} {_cell(ratio, 8)} {_cell(held)}")
+                lines.append(f"  {metric:22} {cell(policy)} {cell(expert)} {cell(ratio, 8)} {cell(held)}")
         n_sequences = len({r["sequence"] for r in self.rows})
         lines.append(
             f"means over {n_sequences} sequences of roll-outs; differences per step; lag in frames, late is positive"
@@ -160,7 +161,3 @@ def evaluate(
             "give longer sequences, or start=ColdStart()"
         )
     return Evaluation(tuple(rows), rolled)
-
-
-def _cell(value: float, width: int = 12) -> str:
-    return f"{'-':>{width}}" if math.isnan(value) else f"{value:{width}.4g}"

@@ -15,7 +15,7 @@ from simile.demonstrations import ActionSpace, Demonstrations, Units
 from simile.errors import ArgumentError
 from simile.policies import Policy, SmoothPolicy, collapse
 from simile.regularizers import Autoregressor
-from simile.rollout import rollout
+from simile.rollouts import rollout
 from simile.states import States
 
 

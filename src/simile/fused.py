@@ -43,9 +43,9 @@ class FusedPolicy:
         weights = policy.f.weights if isinstance(policy.f, WeightedModel) else (1.0,)
         forests = [f for f in models if isinstance(f, Forest)]
         k = policy.h.coefficients.shape[1]
-        if len(forests) < len(models) or not all(
-            np.array_equal((f.columns, f.lags), layout(policy.horizon, f.width - k, k)) for f in forests
-        ):
+        if len(forests) < len(models) or len({f.width for f in forests}) > 1:
+            return None
+        if not all(np.array_equal((f.columns, f.lags), layout(policy.horizon, f.width - k, k)) for f in forests):
             return None
         nodes, roots, before = [], [], 0
         for forest in forests:

@@ -12,7 +12,7 @@ from simile.demonstrations import Demonstrations
 from simile.errors import DataError, DivergedError
 from simile.losses import mean_difference
 from simile.policies import Policy
-from simile.rollout import rollout
+from simile.rollouts import rollout
 from simile.states import States
 
 

@@ -7,13 +7,14 @@ user's units and into the user's bounds.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from simile import _checks
+from simile import _checks, packing
 from simile._typing import FloatArray
 from simile.cards import Card
 from simile.demonstrations import ActionSpace, Units
@@ -63,6 +64,9 @@ class Policy(Protocol):
 
     def in_units(self, units: Units, space: ActionSpace, card: Card = ...) -> Self:
         """Return the same policy for a user with these units and bounds, and with this card."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file."""
 
 
 Combine = Callable[[Policy, Policy, float], Policy]
@@ -145,6 +149,13 @@ class SmoothPolicy:
         """Return the same policy for a user with these units and bounds, and with this card."""
         return replace(self, units=units, space=space, card=card)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file, a safetensors file that `simile.load` reads; equal policies give equal bytes.
+
+        Models of other libraries are stored by skops (`pip install 'smooth-imitation[skops]'`), never by pickle.
+        """
+        packing.write(self, path)
+
 
 @dataclass(frozen=True, eq=False)
 class _Weighted:
@@ -205,6 +216,13 @@ class _Weighted:
     def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
         """Return the same mixture for a user with these units and bounds, and with this card."""
         return replace(self, components=tuple(c.in_units(units, space, card) for c in self.components))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mixture to one file, as `SmoothPolicy.save` does.
+
+        It is kept as it is, not collapsed, so that `simile.diagnose` still sees the last step of the training.
+        """
+        packing.write(self, path)
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,3 +86,80 @@ def roll(nodes, roots, depths, values, coefficients, smoothness, low, high, limi
                 if not (abs(a) <= limit):
                     return s, t
     return -1, -1
+
+
+@nb.njit(cache=True, nogil=True)
+def make_room(Z, actions, row, reach, streams):
+    """Move the last `reach` rows of every tape that is full to its front; row[s] is the next one of stream s.
+
+    The tapes of all streams have as many rows and lie one after the other.
+    """
+    rows = len(actions) // len(row)
+    W = len(Z) // len(actions)
+    for s in streams:
+        if row[s] == rows:
+            front, last = s * rows, (s + 1) * rows - reach
+            # Forwards: where the two overlap, a row is read before it is written.
+            for i in range(reach * W):
+                Z[front * W + i] = Z[last * W + i]
+            for i in range(reach):
+                for j in range(actions.shape[1]):
+                    actions[front + i, j] = actions[last + i, j]
+            row[s] = reach
+
+
+@nb.njit(cache=True, nogil=True)
+def advance(
+    nodes,
+    roots,
+    depths,
+    values,
+    coefficients,
+    smoothness,
+    low,
+    high,
+    limit,
+    center,
+    scale,
+    floor,
+    ceiling,
+    Z,
+    actions,
+    row,
+    frame,
+    missed,
+    reach,
+    streams,
+    X,
+    out,
+):
+    """Take one frame of some streams, with contexts X (n, m), by `roll`; `out` (n, k) is in the user's units.
+
+    Each stream counts its frames, and the frames in a row that it missed. Returns which of the streams diverged
+    first, and then none has moved on; or -1.
+    """
+    make_room(Z, actions, row, reach, streams)
+    n = len(streams)
+    if n == 0:  # a call to have it compiled
+        return -1
+    rows = len(actions) // len(row)
+    W = len(Z) // len(actions)
+    first = np.empty(n, np.intp)
+    for i in range(n):
+        first[i] = streams[i] * rows + row[streams[i]]
+        for j in range(X.shape[1]):
+            Z[first[i] * W + j] = X[i, j]
+    begin, end = np.zeros(n, np.intp), np.ones(n, np.intp)
+    lost, _ = roll(
+        nodes, roots, depths, values, coefficients, smoothness, low, high, limit, Z, actions, first, begin, end
+    )
+    if lost >= 0:
+        return lost
+    for i in range(n):
+        s = streams[i]
+        row[s] += 1
+        frame[s] += 1
+        missed[s] = 0
+        for j in range(out.shape[1]):
+            out[i, j] = min(max(actions[first[i], j] * scale[j] + center[j], floor[j]), ceiling[j])
+    return -1

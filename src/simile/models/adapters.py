@@ -90,6 +90,8 @@ class TreeMean:
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k)."""
         X = np.ascontiguousarray(S, dtype=np.float32)
+        if X.shape[1] != (wanted := self.trees[0].n_features):  # the trees themselves do not look
+            raise ArgumentError(f"S must have the {wanted} features the trees were grown on; got {X.shape[1]}")
         total = np.zeros((len(S), self.trees[0].n_outputs))
         for tree in self.trees:
             total += tree.predict(X).reshape(total.shape)

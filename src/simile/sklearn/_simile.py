@@ -19,7 +19,7 @@ from simile.errors import DataError
 from simile.feedback import Feedback
 from simile.models import SmoothForest
 from simile.regularizers import RegularizerClass
-from simile.rollout import ColdStart, rollout
+from simile.rollouts import ColdStart, rollout
 from simile.states import Horizon
 from simile.step_sizes import StepSize
 from simile.training import Rule

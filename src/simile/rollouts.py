@@ -38,16 +38,27 @@ class Start(Protocol):
 
 @dataclass(frozen=True)
 class ExpertStart:
-    """Let the expert act until the policy has the past it needs, as the authors do; those frames are not scored."""
+    """Let the expert act until the policy has the past it needs, as the authors do; those frames are not scored.
+
+    Parameters
+    ----------
+    frames : int
+        Fewest frames that the expert acts: policies with different memories are compared on the same frames.
+    """
+
+    frames: int = 0
+
+    def __post_init__(self) -> None:
+        _checks.whole_number(self.frames, "frames")
 
     def __call__(self, policy: Policy, contexts: Trajectories, demos: Demonstrations | None) -> Opening:
-        """Give the expert's first frames, as many as the policy remembers."""
+        """Give the expert's first frames, at least as many as the policy remembers."""
         if demos is None:
             raise ArgumentError(
                 "start: contexts alone have no expert to start from: use start=ColdStart() or give the last actions"
             )
         nothing = np.empty((0, demos.n_actions))
-        return Opening([nothing] * len(contexts), [a[: policy.memory] for a in demos.actions])
+        return Opening([nothing] * len(contexts), [a[: max(policy.memory, self.frames)] for a in demos.actions])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,49 @@
+"""The command `simile`: everything the library does, from a shell."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+MISTAKE, INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code: 0 good, 2 the user's mistake, 130 interrupted with the work kept."""
+    try:
+        import click
+        import rich  # noqa: F401 - the commands need it; better said here than in the middle of a training
+    except ImportError as error:
+        return _said(f"the command line needs {error.name}: pip install 'smooth-imitation[cli]'", MISTAKE)
+    from simile.cli.app import app
+    from simile.errors import SimileError
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return int(app.main(args=arguments, prog_name="simile", standalone_mode=False) or 0)
+    except click.UsageError as error:
+        error.show()
+        return MISTAKE
+    except click.ClickException as error:
+        return _said(error.format_message(), MISTAKE)
+    except SimileError as error:
+        return _said(str(error), MISTAKE)
+    except (click.Abort, KeyboardInterrupt):
+        return _said("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # whoever read our output has gone; there is nobody to tell
+        sys.stderr.close()
+        return 0
+    except (OSError, MemoryError) as error:
+        return _said(f"{type(error).__name__}: {error}", MISTAKE)
+
+
+def _said(sentence: str, code: int) -> int:
+    sys.stderr.write(f"simile: {sentence}\n")
+    return code
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    """Treat a polite request to stop as Ctrl-C, so that the work is kept."""
+    raise KeyboardInterrupt

@@ -1,0 +1,28 @@
+"""The group of all commands. Nothing heavy is imported before a command runs: `simile --help` must be quick."""
+
+from __future__ import annotations
+
+import click
+
+from simile import __version__
+from simile.cli.judging import compare, diagnose, evaluate, rollout
+from simile.cli.showing import bench, demo, inspect
+from simile.cli.streaming import run
+from simile.cli.training import train
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="simile")
+def app() -> None:
+    """Learn a smooth controller from recorded demonstrations.
+
+    \b
+    From a log file to a running controller:
+      simile train games.csv --actions pan --sequence game --out run
+      simile evaluate run/policy.safetensors new_games.csv
+      simile run run/policy.safetensors < contexts.csv > actions.csv
+    """  # noqa: D301 - click wants the \b itself
+
+
+for command in (demo, train, evaluate, rollout, compare, diagnose, inspect, bench, run):
+    app.add_command(command)

@@ -1,0 +1,150 @@
+"""Options that several commands share. They have the library's names, and a config file holds the same."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from simile.demonstrations import Demonstrations
+    from simile.policies import Policy
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
+RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "rule", "step_size", "space")
+
+
+def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Put several options on a command, in the order they are listed."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def use_config(ctx: click.Context, path: Path) -> None:
+    """Take the options of a TOML file as defaults; what is said on the command line wins."""
+    try:
+        held = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise click.ClickException(f"--config: {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # TOML or UTF-8
+        raise click.ClickException(f"--config: {path} is no TOML file: {error}") from None
+    known = {str(p.name) for p in ctx.command.params}
+    if unknown := sorted(set(held) - known):
+        raise click.ClickException(
+            f"--config: {path} holds {', '.join(map(repr, unknown))}, which `simile {ctx.command.name}` does not know; "
+            f"it knows {', '.join(sorted(known - {'config'}))}"
+        )
+    many = {str(p.name) for p in ctx.command.params if isinstance(p, click.Option) and p.multiple}
+    defaults = {n: [v] if n in many and not isinstance(v, list) else v for n, v in held.items()}
+    ctx.default_map = {**defaults, **(ctx.default_map or {})}
+
+
+def _config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        use_config(ctx, path)
+
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_config,
+    help="TOML file with any of these options under the same names (n_rounds = 5).",
+)
+
+column_options = stacked(
+    click.option("--actions", multiple=True, help="Action columns: a name, a glob or /regex/. May be repeated."),
+    click.option("--contexts", multiple=True, help="Context columns; all other numeric columns by default."),
+)
+reading_options = stacked(
+    click.option("--sequence", help="Column that tells the sequences apart."),
+    click.option("--time", help="Column of time: seconds, frames or timestamps."),
+    click.option("--rate", type=float, help="Frames per second; inferred from the time column by default."),
+    click.option("--gap", type=float, help="Begin a new sequence where time jumps by more seconds than this."),
+    click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
+)
+learning_options = stacked(
+    click.option("--smoothness", default="30.0", show_default=True, help="lambda: how smooth."),
+    click.option("--model", default="SmoothForest()", show_default=True, help="F, the regressor inside."),
+    click.option("--horizon", help="What of the past a policy sees, e.g. 'Horizon(context_lags=10, action_lags=10)'."),
+    click.option("--regularizer", help="H, e.g. 'CriticallyDamped(order=3)'."),
+    click.option("--feedback", help="Line 6 of Algorithm 1, e.g. 'CompensatedFeedback()'."),
+    click.option("--rule", help="The loss that f minimises: 'JointRule()' or 'ImitationRule()'."),
+    click.option("--step-size", help="beta: 'ErrorRatio()' (Eq. 8), a number, ..."),
+    click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'."),
+    click.option("--n-rounds", type=click.IntRange(0), default=10, show_default=True, help="Rounds after the first."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same bits."),
+    click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file."),
+    click.option("--validation", default=0.2, show_default=True, help="Share of the rest that chooses the round."),
+)
+trust_option = click.option(
+    "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+start_option = click.option(
+    "--start",
+    type=click.Choice(["expert", "cold"]),
+    default="expert",
+    show_default=True,
+    help="Let the expert act until the policy has its past, or start from the first context alone.",
+)
+policy_argument = click.argument("policy", type=click.Path(path_type=Path))
+data_argument = click.argument("data", nargs=1, type=click.Path(path_type=Path))
+
+
+def recipes(options: dict[str, Any]) -> dict[str, Any]:
+    """Turn the texts of --model, --horizon and the like into objects; what is not given is left out."""
+    from simile.recipes import parse
+
+    return {name: parse(options[name], name) for name in RECIPES if options.get(name) is not None}
+
+
+def read_for(policy: Policy, data: Path, options: dict[str, Any]) -> Demonstrations:
+    """Read the columns that a policy was trained on."""
+    from simile.reading import read
+
+    card = policy.card
+    if not card.context_names:
+        raise click.ClickException(f"{data}: the policy does not say which columns it was trained on")
+    return read(data, actions=card.action_names, contexts=card.context_names, **reading(options))
+
+
+def reading(options: dict[str, Any]) -> dict[str, Any]:
+    """Pick the arguments of `simile.read` that were given."""
+    wanted = ("actions", "contexts", "sequence", "time", "rate", "gap", "resample")
+    given = {name: options.get(name) for name in wanted}
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, ())}
+
+
+def read_and_hold_out(data: Path, options: dict[str, Any]) -> tuple[Demonstrations, Demonstrations]:
+    """Read the data, and --test: another data file, or a share of the sequences."""
+    from simile.algorithms import hold_out
+    from simile.reading import read
+
+    demos = read(data, **reading(options))
+    try:
+        share = float(options["test"])
+    except ValueError:
+        columns = {"actions": demos.action_names, "contexts": demos.context_names}
+        return demos, read(options["test"], **{**reading(options), **columns})
+    if not 0.0 < share < 1.0:
+        raise click.ClickException(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
+    return hold_out(demos, share, seed=options["seed"])
+
+
+def start_of(name: str) -> Any:
+    """Return the start rule of --start."""
+    from simile.rollouts import ColdStart, ExpertStart
+
+    return ColdStart() if name == "cold" else ExpertStart()

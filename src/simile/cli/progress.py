@@ -1,0 +1,78 @@
+"""What a long command shows while it works: a bar on a terminal, a line per step anywhere else. All on stderr."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from simile.reduction import Round
+
+
+class Bar:
+    """A bar over a known number of steps; a plain line per step where there is no terminal."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self.console = Console(stderr=True)
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.title = title
+        self.task = self.progress.add_task(title, total=total)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def step(self, words: str) -> None:
+        """Go one step on and show `words`."""
+        self.progress.update(self.task, advance=1, description=f"{self.title}: {words}")
+        if not self.console.is_terminal:
+            self.console.print(f"{self.title}: {words}", highlight=False, soft_wrap=True)
+
+
+class Rounds(Bar):
+    """The rounds of a training: error and smoothness of the latest, and the time left."""
+
+    def __init__(self, n_rounds: int) -> None:
+        super().__init__("training", n_rounds)
+
+    def __call__(self, turn: Round) -> None:
+        """Show a round as it comes."""
+        held_out = "" if math.isnan(turn.validation_error) else f", validation {math.sqrt(turn.validation_error):.3f}"
+        refused = " (refused: unstable)" if turn.diverged else ""
+        self.step(
+            f"round {turn.number}, error {math.sqrt(turn.error):.3f}{held_out}, roughness {turn.roughness:.2f}{refused}"
+        )
+
+
+class Contenders(Bar):
+    """The contenders of a comparison, one after the other."""
+
+    def __init__(self, n_contenders: int) -> None:
+        super().__init__("comparing", n_contenders)
+
+    def __call__(self, name: str) -> None:
+        """Show whose turn it is."""
+        self.step(name)

@@ -1,0 +1,63 @@
+"""`simile demo`, `inspect` and `bench`: see it work, see what a file holds, see how fast it is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simile.cli import options
+from simile.cli.output import to_json
+
+
+@click.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="out/demo.png", show_default=True, help="Picture to write."
+)
+def demo(out: Path) -> None:
+    """Learn a built-in task in seconds, print how well it went and draw a picture."""
+    from simile.demo import main
+
+    main(out)
+
+
+@click.command()
+@options.policy_argument
+@options.json_option
+def inspect(policy: Path, as_json: bool) -> None:
+    """Show what is in a POLICY file: names, units, lags, smoothness, how it was trained. Nothing in it is run."""
+    from simile.storage import read_header
+
+    header = read_header(policy)
+    click.echo(to_json(header) if as_json else "\n".join(_lines(header)))
+
+
+def _lines(values: dict[str, Any], indent: str = "") -> list[str]:
+    """Write nested facts as indented lines."""
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)
+            lines.append(f"{indent}{name:<{max(1, 20 - len(indent))}} {text}")
+    # Names come from the file, and a terminal would obey control characters in them.
+    return ["".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines]
+
+
+@click.command()
+@click.argument("policy", type=click.Path(path_type=Path), required=False)
+@options.trust_option
+@options.json_option
+def bench(policy: Path | None, trust: tuple[str, ...], as_json: bool) -> None:
+    """Measure how fast POLICY acts on this machine; without one, a policy of 100 trees, and how fast it is learned."""
+    from simile.speed import measure
+    from simile.storage import load
+
+    found = measure(None if policy is None else load(policy, trusted=trust))
+    if as_json:
+        click.echo(to_json(found))
+        return
+    for name, value in found.items():
+        click.echo(f"{name:44} {value:12.4g}")

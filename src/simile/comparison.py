@@ -1,0 +1,194 @@
+"""Policies side by side on held-out sequences: the same frames, the same metrics, the expert and simple rivals too."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile import algorithms, measures, rivals
+from simile._text import cell
+from simile.algorithms import hold_out
+from simile.demonstrations import Demonstration, Demonstrations
+from simile.errors import ArgumentError, DivergedError
+from simile.evaluation import Evaluation, evaluate
+from simile.policies import Policy
+from simile.rollouts import ExpertStart
+
+REDUCTIONS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One contender and how it did; `evaluation` is None where its roll-out diverged."""
+
+    name: str
+    policy: Policy
+    evaluation: Evaluation | None
+    seconds: float = math.nan  # CPU time of the fit
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Contenders on the same held-out frames; prints as a table, the first entry being the one in question."""
+
+    entries: tuple[Entry, ...]
+    demos: Demonstrations
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return name, RMSE of each action, roughness (1: the expert's), lag and seconds, best first."""
+        found = [_row(e.name, e.evaluation, self.demos, "policy", e.seconds) for e in self.entries]
+        judged = next((e.evaluation for e in self.entries if e.evaluation is not None), None)
+        if judged is not None:
+            found.append(_row("hold the last action", judged, self.demos, "hold_last", math.nan))
+        return sorted(found, key=lambda row: (math.isnan(row["error"]), row["error"]))
+
+    def verdict(self) -> str:
+        """Say in words how the first entry did."""
+        rows = {row["name"]: row for row in self.rows()}
+        ours = rows[self.entries[0].name]
+        if math.isnan(ours["error"]):
+            return f"{ours['name']}: its roll-out diverged; try a smaller smoothness or fewer action lags."
+        simple = [rows[e.name] for e in self.entries[1:] if e.name in SIMPLE and e.evaluation is not None]
+        parts = [
+            f"{ours['error'] / rows['hold the last action']['error']:.2f} times the error of holding the last action"
+        ]
+        if simple:
+            best = min(simple, key=lambda row: row["error"])
+            parts.append(f"{ours['error'] / best['error']:.2f} times that of the best simple filter ({best['name']})")
+        smooth = "" if math.isnan(ours["roughness"]) else f"; {_roughness(ours['roughness'])}"
+        late = "" if math.isnan(ours["lag"]) else f", {_lag(ours['lag'])}"
+        return f"{ours['name']}: {', '.join(parts)}{smooth}{late}."
+
+    def __str__(self) -> str:
+        actions = self.demos.action_names
+        width = max(len(row["name"]) for row in self.rows())
+        head = [f"RMSE {a}" for a in actions] + ["roughness", "lag", "fit (s)"]
+        lines = [f"{'':{width}}  " + "  ".join(f"{h:>12}" for h in head)]
+        for row in self.rows():
+            cells = [*(row[f"rmse {a}"] for a in actions), row["roughness"], row["lag"], row["seconds"]]
+            lines.append(f"{row['name']:{width}}  " + "  ".join(cell(c) for c in cells))
+        lines.append(
+            f"roll-outs of {len(self.demos)} held-out sequences; roughness: mean |second difference|, 1 is the "
+            "expert's; lag in frames"
+        )
+        return "\n".join(lines)
+
+
+EMA, DAMPED = "predict, then average", "predict, then damp"
+SIMPLE = (EMA, DAMPED)
+
+
+def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations) -> Comparison:
+    """Roll policies out over the same frames; `entries` maps names to policies and the CPU seconds of their fits."""
+    start = ExpertStart(frames=max(policy.memory for policy, _ in entries.values()))
+    found = []
+    for name, (policy, seconds) in entries.items():
+        try:
+            judged = evaluate(policy, test, start=start)
+        except DivergedError:
+            judged = None
+        found.append(Entry(name, policy, judged, seconds))
+    return Comparison(tuple(found), test)
+
+
+def simple_filters(
+    train: Demonstrations,
+    validation: Demonstrations | None,
+    policy: Policy,
+    *,
+    model: Any = None,
+    horizon: Any = None,
+    seed: int = 0,
+) -> Iterator[tuple[str, Policy, float]]:
+    """Fit the simple rivals of a policy, each tuned to be at least as smooth; yields name, policy and CPU seconds."""
+    tuned_on = train if validation is None else validation
+    outcome = measures.outcome(policy, tuned_on)
+    roughness = math.inf if outcome.diverged else measures.roughness(outcome.rolled, tuned_on)
+    begin = time.process_time()
+    bare = rivals.predictor(train, model=model, horizon=horizon, seed=seed)
+    fitting = time.process_time() - begin
+    for name, kind in ((EMA, rivals.EXPONENTIAL_AVERAGE), (DAMPED, rivals.FOLLOWER)):
+        begin = time.process_time()
+        found = rivals.filtered(bare, kind, tuned_on, roughness=roughness)
+        yield name, found, fitting + time.process_time() - begin
+
+
+def compare(
+    train: Demonstrations | Demonstration,
+    test: Demonstrations | Demonstration,
+    *,
+    reductions: tuple[str, ...] = REDUCTIONS,
+    watch: Callable[[str], object] | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Run every reduction and the simple filters on one data set, and judge them on another.
+
+    Parameters
+    ----------
+    train, test : Demonstrations
+        What to learn from, and the held-out sequences that judge.
+    reductions : tuple of str
+        Which algorithms; all of them by default. The filters are tuned to be as smooth as the first.
+    watch : callable, optional
+        Called with the name of each contender before its turn.
+    settings
+        As for `simile.learn`; what is not given, each algorithm chooses.
+    """
+    if unknown := [r for r in reductions if r not in REDUCTIONS]:
+        raise ArgumentError(f"reductions must be among {', '.join(REDUCTIONS)}; got {unknown}")
+    train, test = Demonstrations.of(train), Demonstrations.of(test)
+    seed = settings.get("seed", 0)
+    share = settings.pop("validation", 0.2)
+    fitted, validation = hold_out(train, share, seed=seed) if isinstance(share, float | int) else (train, share)
+    entries: dict[str, tuple[Policy, float]] = {}
+    for name in reductions:
+        if watch is not None:
+            watch(name)
+        begin = time.process_time()
+        run = getattr(algorithms, name)(fitted, **settings, validation=validation)
+        entries[name] = run.policy, time.process_time() - begin
+    if watch is not None:
+        watch("simple filters")
+    rest = {name: settings[name] for name in ("model", "horizon", "seed") if name in settings}
+    for name, policy, seconds in simple_filters(fitted, validation, entries[reductions[0]][0], **rest):
+        entries[name] = policy, seconds
+    return judge(entries, test)
+
+
+def _row(name: str, judged: Evaluation | None, demos: Demonstrations, of: str, seconds: float) -> dict[str, Any]:
+    actions = demos.action_names
+    if judged is None:
+        nothing = dict.fromkeys((*(f"rmse {a}" for a in actions), "error", "roughness", "lag"), math.nan)
+        return {"name": name, **nothing, "seconds": seconds}
+    rmse = {a: judged.mean("rmse", a, of=of) for a in actions}
+    scale = np.concatenate(demos.actions).std(axis=0)
+    moving = [(a, s) for a, s in zip(actions, scale, strict=True) if s > 0.0]
+    rough = [judged.mean("difference_2", a, of=of) / judged.mean("difference_2", a, of="expert") for a, _ in moving]
+    return {
+        "name": name,
+        **{f"rmse {a}": value for a, value in rmse.items()},
+        # Over all actions, each in its own standard deviations: what contenders are ranked by.
+        "error": math.sqrt(float(np.mean([(rmse[a] / s) ** 2 for a, s in moving]))) if moving else math.nan,
+        "roughness": float(np.mean(rough)) if rough else math.nan,
+        "lag": judged.mean("lag", of=of),
+        "seconds": seconds,
+    }
+
+
+def _roughness(ratio: float) -> str:
+    return (
+        f"{1 / ratio:.1f} times smoother than the expert"
+        if ratio < 1.0
+        else f"{ratio:.1f} times as rough as the expert"
+    )
+
+
+def _lag(frames: float) -> str:
+    if abs(frames) < 0.5:
+        return "on time"
+    return f"{abs(frames):.1f} frames {'late' if frames > 0 else 'early'}"

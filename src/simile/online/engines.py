@@ -1,0 +1,228 @@
+"""Engines: how a policy acts in one frame of many streams, with the bits of `rollout`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from simile._typing import FloatArray, IntArray
+from simile.errors import DataError, DivergedError, SimileError
+from simile.fused import FusedPolicy
+from simile.online.tapes import Tapes
+from simile.policies import Mixture, Policy, SmoothPolicy
+from simile.rollouts import DIVERGED
+from simile.states import Horizon, Tape
+
+BLOCK = 64  # uniform numbers drawn at a time
+
+
+class Engine(Protocol):
+    """Acts on the tapes of streams; a frame that fails leaves them as they were."""
+
+    @property
+    def tapes(self) -> Tapes:
+        """The past of the streams."""
+
+    @property
+    def bounds(self) -> UserBounds:
+        """Between standard and the user's units."""
+
+    def act(self, streams: IntArray) -> FloatArray:
+        """Return the actions (n, k), in standard units, where the contexts were pushed."""
+
+    def advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
+        """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
+
+
+def engine_of(policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> Engine:
+    """Return the engine for a collapsed policy: one kernel where it is made of forests, else its own `act`."""
+    fused = FusedPolicy.of(policy)
+    if fused is None:
+        return GeneralEngine(policy, n_streams, seed, n_contexts)
+    return FusedEngine(policy, fused, n_streams)
+
+
+class UserBounds:
+    """A policy's units and bounds, one value per action: what `rollout` does with its actions, frame by frame."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        units, space, k = policy.units, policy.space, policy.n_actions
+        self.low, self.high, self.center, self.scale, self.floor, self.ceiling = (
+            np.broadcast_to(values, (k,)).copy()
+            for values in (
+                units.standardize(space.low),
+                units.standardize(space.high),
+                units.center,
+                units.scale,
+                space.low,
+                space.high,
+            )
+        )
+
+    def checked(self, actions: FloatArray, streams: IntArray, frames: IntArray) -> FloatArray:
+        """Clip actions (n, k) in standard units; refuse those that are no actions any more."""
+        actions = np.clip(actions, self.low, self.high)
+        wild = ~(np.abs(actions) <= DIVERGED).all(axis=1)  # catches NaN too
+        if wild.any():
+            i = int(np.argmax(wild))
+            raise self.diverged(int(streams[i]), int(frames[i]), actions[i])
+        return actions
+
+    def restored(self, actions: FloatArray) -> FloatArray:
+        """Bring actions (n, k) to the user's units and exactly into the user's bounds."""
+        return self.policy.space.clip(self.policy.units.restore(actions))
+
+    def diverged(self, stream: int, frame: int, action: FloatArray) -> DivergedError:
+        """Say which stream diverged, and where."""
+        return DivergedError(
+            f"stream {stream} diverged at frame {frame}, at the action {self.policy.units.restore(action)}; no stream "
+            "took the frame: reset it or override the action, and try other smoothness, fewer action lags, an "
+            "ActionSpace"
+        )
+
+
+class GeneralEngine:
+    """Asks the policy itself: for any model."""
+
+    def __init__(self, policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> None:
+        self.policy = policy
+        self.bounds = UserBounds(policy)
+        self.tapes = Tapes(n_streams, policy.reach, n_contexts or 0, policy.n_actions, single=False)
+        self.dice = Dice(seed, n_streams) if _tosses(policy) else None
+        self._floor = np.repeat(np.arange(n_streams) * self.tapes.rows, self.tapes.rows)
+
+    def act(self, streams: IntArray) -> FloatArray:
+        """Return the actions (n, k), in standard units, where the contexts were pushed."""
+        tapes, frames = self.tapes, self.tapes.frame[streams]
+        tape = Tape([tapes.Z.reshape(len(self._floor), -1)], tapes.flat_actions, self._floor)
+        chance = np.zeros(len(streams)) if self.dice is None else self.dice(streams, frames)
+        with missing_explained(lambda: self._window(streams)):
+            acted = self.policy.act(tape.states(Horizon(0, 0), tapes.places(streams)), chance)
+        return self.bounds.checked(acted, streams, frames)
+
+    def advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
+        """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
+        self.tapes.push(streams, X)
+        acted = self.act(streams)
+        self.tapes.commit(streams, acted)
+        return self.bounds.restored(acted)
+
+    def _window(self, streams: IntArray) -> FloatArray:
+        """Return the contexts that the policy reads in this frame, (n, reach + 1, m)."""
+        recent = self.tapes.row[streams, np.newaxis] - np.arange(self.tapes.reach + 1)
+        return np.asarray(self.tapes.Z[streams[:, np.newaxis], recent], dtype=np.float64)
+
+
+class FusedEngine:
+    """One kernel call for a frame of all streams."""
+
+    def __init__(self, policy: Policy, fused: FusedPolicy, n_streams: int) -> None:
+        from simile.kernels import rolling
+
+        self.bounds = bounds = UserBounds(policy)
+        k = policy.n_actions
+        self.tapes = Tapes(n_streams, policy.reach, fused.width - k, k, single=True)
+        self._roll: Any = rolling.roll
+        self._advance: Any = rolling.advance
+        self._policy: tuple[Any, ...] = (
+            fused.nodes,
+            fused.roots,
+            fused.depths,
+            fused.values,
+            np.array(fused.coefficients, order="C"),
+            float(fused.smoothness),
+            bounds.low,
+            bounds.high,
+            DIVERGED,
+        )
+        self._units = (bounds.center, bounds.scale, bounds.floor, bounds.ceiling)
+        self.advance(np.arange(0), np.empty((0, self.tapes.n_contexts)))  # compiled now, not in the first frame
+
+    def act(self, streams: IntArray) -> FloatArray:
+        """Return the actions (n, k), in standard units, where the contexts were pushed."""
+        tapes, places = self.tapes, self.tapes.places(streams)
+        begin, end = np.zeros_like(places), np.ones_like(places)
+        lost, _ = self._roll(*self._policy, tapes.flat_Z, tapes.flat_actions, places, begin, end)
+        acted = tapes.flat_actions[places]
+        if lost >= 0:
+            raise self.bounds.diverged(int(streams[lost]), int(tapes.frame[streams[lost]]), acted[lost])
+        return acted
+
+    def advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
+        """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
+        tapes = self.tapes
+        actions = np.empty((len(streams), tapes.actions.shape[2]))
+        lost = self._advance(
+            *self._policy,
+            *self._units,
+            tapes.flat_Z,
+            tapes.flat_actions,
+            tapes.row,
+            tapes.frame,
+            tapes.missed,
+            tapes.reach,
+            streams,
+            X,
+            actions,
+        )
+        if lost >= 0:
+            stream = int(streams[lost])
+            wild = tapes.flat_actions[tapes.places(streams)[lost]]
+            raise self.bounds.diverged(stream, int(tapes.frame[stream]), wild)
+        return actions
+
+
+class Dice:
+    """The uniform numbers of each stream: in frame t, number t of `default_rng((seed, stream))`, as in `rollout`.
+
+    They follow from stream and frame, so that there is no generator whose state one would have to keep.
+    """
+
+    def __init__(self, seed: int, n_streams: int) -> None:
+        self.seed = seed
+        self._block = np.full(n_streams, -1, np.intp)  # which block of numbers of its generator a stream holds
+        self._numbers = np.empty((n_streams, BLOCK))
+
+    def __call__(self, streams: IntArray, frames: IntArray) -> FloatArray:
+        """Return the numbers of these frames, (n,)."""
+        block = frames // BLOCK
+        for i in np.flatnonzero(self._block[streams] != block):
+            generator = np.random.PCG64(np.random.SeedSequence((self.seed, int(streams[i]))))
+            generator.advance(int(block[i]) * BLOCK)
+            self._numbers[streams[i]] = np.random.Generator(generator).random(BLOCK)
+            self._block[streams[i]] = block[i]
+        return self._numbers[streams, frames % BLOCK]
+
+    def reseed(self, seed: int) -> None:
+        """Draw by another seed."""
+        self.seed = seed
+        self._block[:] = -1
+
+
+@contextmanager
+def missing_explained(contexts: Callable[[], FloatArray]) -> Iterator[None]:
+    """Where a model refuses contexts that hold NaN, say so, and the way out."""
+    try:
+        yield
+    except SimileError:
+        raise
+    except ValueError as error:
+        if not np.isnan(contexts()).any():
+            raise
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise DataError(
+            f"x holds NaN (missing), now or within the policy's lags, and its model cannot take it ({reason}): fill "
+            "the values in before step(), drop the frame with step(None), or learn with model=SmoothForest(), which "
+            "takes NaN as it is"
+        ) from error
+
+
+def _tosses(policy: Policy) -> bool:
+    """Tell whether a policy may ask for chance."""
+    if isinstance(policy, Mixture):
+        return any(_tosses(c) for c in policy.components)
+    return not isinstance(policy, SmoothPolicy)

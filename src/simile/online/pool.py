@@ -1,0 +1,117 @@
+"""Many online predictors of one policy, in step: one kernel call per frame for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simile import _checks
+from simile._typing import FloatArray, IntArray
+from simile.online import inputs
+from simile.online.gaps import Extrapolate, Gap
+from simile.online.resume import State, check_state
+from simile.online.stages import Stage
+from simile.online.streams import Streams
+from simile.policies import Policy
+
+
+class PredictorPool:
+    """n predictors of one policy, each with a past of its own: thousands of streams cost little.
+
+    Every stream acts as a `Predictor` of its own would, bit for bit; models other than forests must not let the
+    bits of a row depend on the rows beside it. A frame that raises an error is taken by no stream.
+
+    Parameters
+    ----------
+    policy : Policy
+        What acts.
+    n_streams : int
+        n.
+    start : array_like, optional
+        Known actions as for a `Predictor`, for all streams, or a list with those of each; None starts cold.
+    gap, stages, rate
+        As for a `Predictor`.
+    seed : int
+        For stochastic policies: stream i draws as sequence i of a roll-out with this seed does.
+
+    Examples
+    --------
+    >>> import simile
+    >>> demos = simile.tasks.pursuit(n_sequences=2, length=100, seed=0)
+    >>> policy = simile.clone(demos, model=simile.SmoothForest(n_trees=3), horizon=simile.Horizon(2, 0)).policy
+    >>> pool = PredictorPool(policy, n_streams=2)
+    >>> pool.step(np.array([x[0] for x in demos.contexts])).shape
+    (2, 1)
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        n_streams: int,
+        *,
+        start: Any = None,
+        gap: Gap = Extrapolate(),  # noqa: B008 - frozen
+        stages: Sequence[Stage] = (),
+        rate: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        n_streams = _checks.whole_number(n_streams, "n_streams", at_least=1)
+        self._streams = Streams(policy, n_streams, start=start, gap=gap, stages=stages, rate=rate, seed=seed)
+
+    def __len__(self) -> int:
+        return len(self._streams.everyone)
+
+    def step(self, X: ArrayLike, *, streams: ArrayLike | None = None, present: ArrayLike | None = None) -> FloatArray:
+        """Take one frame of all streams, or of some, and return the actions to send.
+
+        Parameters
+        ----------
+        X : (n, m) array_like
+            A context per stream; NaN is a missing value.
+        streams : (n,) array_like of int, optional
+            Whose rows these are; all streams, in order, by default. The others wait.
+        present : (n,) array_like of bool, optional
+            False where a stream's frame was dropped: the row of X is ignored, and `gap` chooses the action.
+
+        Returns
+        -------
+        (n, k) array
+            The actions in the user's units, in the order of X.
+        """
+        ids = self._ids(streams)
+        mask = None if present is None else inputs.present(present, len(ids))
+        contexts = inputs.contexts(X, len(ids), self._streams.n_contexts, self._streams.names, mask)
+        if len(ids) == 0:
+            return np.empty((0, self._streams.n_actions))
+        if mask is None or mask.all():
+            return self._streams.step(ids, contexts)
+        return self._streams.step_some(ids, contexts, mask)
+
+    def override(self, A: ArrayLike, X: ArrayLike | None = None, *, streams: ArrayLike | None = None) -> FloatArray:
+        """Let operators act in this frame of all streams, or of some, by A (n, k); see `Predictor.override`.
+
+        X (n, m) are the contexts; without them the last ones are taken to have lasted.
+        """
+        ids = self._ids(streams)
+        actions = inputs.actions(A, "A", (len(ids), self._streams.n_actions))
+        n_contexts, names = self._streams.n_contexts, self._streams.names
+        contexts = None if X is None else inputs.contexts(X, len(ids), n_contexts, names)
+        return self._streams.override(ids, actions, contexts)
+
+    def reset(self, streams: ArrayLike | None = None, start: Any = None) -> None:
+        """Make all streams, or some, new; `start` as in the constructor, for these streams alone."""
+        self._streams.reset(self._ids(streams), start)
+
+    def state_dict(self) -> State:
+        """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
+        return self._streams.state()
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on where another pool was when it returned `state`; policy and stages must be like its own."""
+        self._streams.load(check_state(state, self.state_dict()))
+
+    def _ids(self, streams: ArrayLike | None) -> IntArray:
+        return self._streams.everyone if streams is None else inputs.streams(streams, len(self))

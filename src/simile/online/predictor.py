@@ -1,0 +1,177 @@
+"""The online predictor: one frame in, one action out, with the bits of `rollout`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simile._typing import FloatArray
+from simile.online import inputs
+from simile.online.clock import Clock
+from simile.online.gaps import Extrapolate, Gap
+from simile.online.resume import State, check_state
+from simile.online.stages import Stage
+from simile.online.streams import Streams
+from simile.policies import Policy
+
+ONE = np.arange(1)  # the only stream
+
+
+class Predictor:
+    """A policy at work: takes the context of one frame and returns the action, and remembers its own past.
+
+    Memory and time per frame do not grow. On the same contexts its actions are those of `rollout`, bit for bit.
+    A frame that raises an error is not taken: the predictor is as it was before. (Of several ticks of a stamped
+    frame, those before the error were taken, and the same frame may be tried again.)
+
+    Parameters
+    ----------
+    policy : Policy
+        What acts.
+    start : (k,) or (n, k) array_like, optional
+        The last known actions, oldest first, in the user's units. None starts cold: as if the action guessed from
+        the first context had always been held. Where the first frame is an `override`, its action was held.
+    gap : Gap
+        What to do in a frame without a context: `Extrapolate()`, `HoldAction()` or `HoldContext()`.
+    stages : sequence of Stage
+        What the actuator can follow: `RateLimit`, `AccelerationLimit`, `DeadBand`, `Bounds`, in this order. They see
+        the policy's actions and change what is sent; the policy's past remains its own actions. With a `start`,
+        they go on from there; else they are at rest at the first action.
+    rate : float, optional
+        Frames per second, for stages and time stamps; that of the policy's card by default.
+    seed : int
+        For stochastic policies: the draws are those of sequence 0 of a roll-out with this seed.
+
+    Examples
+    --------
+    >>> import simile
+    >>> demos = simile.tasks.pursuit(n_sequences=2, length=100, seed=0)
+    >>> policy = simile.clone(demos, model=simile.SmoothForest(n_trees=3), horizon=simile.Horizon(2, 0)).policy
+    >>> predictor = Predictor(policy)
+    >>> actions = [predictor.step(x) for x in demos[0].contexts]
+    >>> bool(np.array_equal(actions, simile.rollout(policy, demos.contexts[:1], start=simile.ColdStart())[0]))
+    True
+    >>> predictor.step(None).shape  # a dropped frame
+    (1,)
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        start: ArrayLike | None = None,
+        gap: Gap = Extrapolate(),  # noqa: B008 - frozen
+        stages: Sequence[Stage] = (),
+        rate: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._streams = Streams(policy, 1, start=_alone(start), gap=gap, stages=stages, rate=rate, seed=seed)
+        self._clock = Clock(self._streams.rate)
+        self._held = np.full(policy.n_actions, np.nan)  # what was sent at the latest tick
+
+    def step(self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None) -> FloatArray:
+        """Take one frame and return the action to send.
+
+        Parameters
+        ----------
+        x : (m,) array_like or mapping, optional
+            The context, in the order of training or by name; NaN is a missing value. None is a dropped frame: the
+            last context is taken to have lasted, and `gap` chooses the action.
+        t : float, optional
+            Seconds. The policy then runs at its own rate: tick 0 is at the first stamp, every tick due since the
+            last call is run with a context interpolated linearly between the stamps around it (an entry missing in
+            either is taken from the nearer one), and the action of the latest tick is returned, which may be the
+            same as before. After more than 10 seconds without a stamp, contexts start anew from x, and the last
+            action is the past. Give t in every frame or in none.
+
+        Returns
+        -------
+        (k,) array
+            The action in the user's units.
+
+        Raises
+        ------
+        DivergedError
+            When the action leaves every reasonable range.
+        """
+        X = None if x is None else inputs.context(x, self._streams.n_contexts, self._streams.names)
+        if t is None and not self._clock.running:
+            return self._take(X).reshape(-1)
+        self._run(t, X, self._take)
+        return self._held.copy()
+
+    def override(
+        self, action: ArrayLike, x: ArrayLike | Mapping[str, float] | None = None, t: float | None = None
+    ) -> FloatArray:
+        """Let an operator act in this frame: the action becomes the past and is sent as it is, past all stages.
+
+        When the policy takes over again, it goes on from there, because h continues the operator's actions; stages
+        go on from the operator's position and speed. An action outside the bounds is accepted: it did happen.
+
+        Parameters
+        ----------
+        action : (k,) array_like
+            What the operator did, in the user's units; finite.
+        x, t
+            As in `step`; without x the last context is taken to have lasted. With t, the operator has acted in all
+            ticks due since the last call; where none is due, the action takes the place of the latest one.
+
+        Returns
+        -------
+        (k,) array
+            The action, for the actuator.
+        """
+        A = inputs.actions(action, "action", (1, self._streams.n_actions))
+        X = None if x is None else inputs.context(x, self._streams.n_contexts, self._streams.names)
+        if t is None and not self._clock.running:
+            return self._streams.override(ONE, A, X).reshape(-1)
+        if not self._run(t, X, lambda at: self._streams.override(ONE, A, at)):
+            self._held = self._streams.amend(ONE, A)[0]
+        return self._held.copy()
+
+    def reset(self, start: ArrayLike | None = None) -> None:
+        """Forget everything, as a new predictor with this `start` would; None starts cold."""
+        self._streams.reset(ONE, _alone(start))
+        self._clock.reset()
+        self._held[:] = np.nan
+
+    def state_dict(self) -> State:
+        """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
+        return {
+            **self._streams.state(),
+            **self._clock.state(self._streams.n_contexts),
+            "held": self._held.copy(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on where another predictor was when it returned `state`; policy and stages must be like its own."""
+        state = check_state(state, self.state_dict())
+        self._streams.load(state)
+        self._clock.load(state)
+        self._held = np.array(state["held"])
+
+    def _take(self, X: FloatArray | None) -> FloatArray:
+        return self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+
+    def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
+        """Run the ticks due by time t; returns how many there were."""
+        clock = self._clock
+        t = clock.check(t, counted=bool(self._streams.tapes.frame[0]))
+        if clock.paused(t):
+            self._streams.restart(ONE, X)
+        if clock.paused(t) or not clock.running:
+            clock.begin(t)
+        due = clock.due(t)
+        for tick in due:
+            self._held = take(clock.context_at(tick, t, X))[0]
+            clock.ticks = tick + 1
+        clock.note(t, X)
+        return len(due)
+
+
+def _alone(start: Any) -> Any:
+    """Return known actions (any, k) as those of one stream of a pool."""
+    return start if start is None or callable(start) else [start]

@@ -1,0 +1,214 @@
+"""Streams: what `Predictor` and `PredictorPool` are faces of. Here contexts are checked and streams are numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from simile import _checks
+from simile._typing import FloatArray, IntArray
+from simile.cards import Card
+from simile.errors import ArgumentError
+from simile.online.engines import GeneralEngine, engine_of, missing_explained
+from simile.online.gaps import Blind, Extrapolate, Gap, no_trend, trend_of
+from simile.online.resume import State
+from simile.online.stages import Chain, Stage
+from simile.policies import Policy, collapse, prune
+from simile.rollouts import ColdStart, GivenStart
+
+
+class Streams:
+    """n copies of a policy at work, each with a past of its own; the parameters are those of `PredictorPool`."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        n_streams: int,
+        *,
+        start: Any,
+        gap: Gap,
+        stages: Sequence[Stage],
+        rate: float | None,
+        seed: int,
+    ) -> None:
+        _checks.instance(policy, "policy", needs="act")
+        _checks.instance(gap, "gap", needs="__call__")
+        card = getattr(policy, "card", None) or Card()
+        self.names = card.context_names
+        self.rate = card.rate if rate is None else _checks.number(rate, "rate", above=0.0)
+        self.seed = _checks.whole_number(seed, "seed")
+        self.policy = policy  # as it was given: the first guess of `rollout` is made before it is collapsed
+        acting = collapse(prune(policy).policy)
+        self.gap, self._trend = gap, trend_of(acting)
+        if self._trend is None and isinstance(gap, Extrapolate):
+            raise no_trend(acting)
+        self.memory = acting.memory
+        self.engine = engine_of(acting, n_streams, self.seed, policy.n_contexts or len(self.names))
+        self.tapes = self.engine.tapes
+        self.chain = Chain(stages, n_streams, policy.n_actions, self.rate)
+        self.everyone = np.arange(n_streams)
+        self.reset(self.everyone, start)
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context; 0 where only the first one will tell."""
+        return self.tapes.n_contexts
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return self.policy.n_actions
+
+    def reset(self, streams: IntArray, start: Any) -> None:
+        """Forget all about some streams; `start` is None for a cold start, or known actions as in `GivenStart`."""
+        past = self._known(start, len(streams))
+        self.tapes.forget(streams)
+        self.chain.reset(streams)
+        if past is None:
+            return
+        units = self.policy.units
+        self.tapes.begin(streams, [units.standardize(p) for p in past])
+        self.tapes.settle(streams, seen=False)
+        for back in (2, 1):  # the actuators are where the known actions left them, and as fast
+            self.chain.follow(streams, np.array([p[max(len(p) - back, 0)] for p in past]))
+
+    def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
+        """Take a frame with contexts X (n, m); returns what to send, (n, k)."""
+        if self.tapes.n_unseen:
+            self._welcome(streams, X)
+        actions = self.engine.advance(streams, X)
+        if self.tapes.n_unseen:
+            self.tapes.settle(streams, seen=True)
+        return self.chain(streams, actions)
+
+    def miss(self, streams: IntArray) -> FloatArray:
+        """Take a frame that brought no contexts; returns what to send, (n, k)."""
+        return self._missed(streams, self._blind(streams))
+
+    def step_some(self, streams: IntArray, X: FloatArray, present: Any) -> FloatArray:
+        """Take a frame that brought contexts to those of the streams that are `present`."""
+        gone, here = streams[~present], streams[present]
+        actions = np.empty((len(streams), self.n_actions))
+        blind = self._blind(gone)  # nothing has changed if this fails, nor if the next line does
+        actions[present] = self.step(here, X[present]) if len(here) else actions[:0]
+        actions[~present] = self._missed(gone, blind)
+        return actions
+
+    def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
+        """Take a frame in which operators act, by A (n, k) in the user's units; X (n, m) is None where unknown."""
+        standard = self.policy.units.standardize(A)
+        new = ~self.tapes.begun[streams]
+        self.tapes.hold(streams[new], standard[new])
+        if X is not None and self.tapes.n_unseen:
+            self._see(streams, X)
+        self.tapes.push(streams, X)
+        self.tapes.commit(streams, standard)
+        self.tapes.settle(streams, seen=X is not None)
+        self.chain.follow(streams, A)
+        return A.copy()
+
+    def amend(self, streams: IntArray, A: FloatArray) -> FloatArray:
+        """Put an operator's actions A (n, k) in the place of those of the last frame."""
+        self.tapes.amend(streams, self.policy.units.standardize(A))
+        self.chain.amend(streams, A)
+        return A.copy()
+
+    def restart(self, streams: IntArray, X: FloatArray | None) -> None:
+        """Go on after a long pause: the last actions were held, X (n, m) or the last contexts lasted; all rests."""
+        if self.tapes.seen[streams].all():  # else the first context is still to come, and will have lasted anyway
+            self.tapes.hold_contexts(streams, self.tapes.last_contexts(streams) if X is None else X)
+        self.tapes.hold(streams, self.tapes.last(streams))
+        self.chain.rest(streams)
+
+    # ----------------------------------------------------------------------------------------------------------- state
+
+    def state(self) -> State:
+        """Return all that is needed to go on elsewhere: what the policy must look like, and the streams' past."""
+        return {
+            "n_streams": len(self.everyone),
+            "n_contexts": self.n_contexts,
+            "n_actions": self.n_actions,
+            "reach": self.tapes.reach,
+            "memory": self.memory,
+            "n_stages": len(self.chain.stages),
+            "rate": math.nan if self.rate is None else self.rate,
+            "seed": self.seed,
+            "sent": self.chain.sent.copy(),
+            "moving": self.chain.moving.copy(),
+            **self.tapes.state(),
+        }
+
+    def load(self, state: State) -> None:
+        """Take over what `state` returned; it was checked."""
+        self.tapes.load(state)
+        self.chain.load(state["sent"], state["moving"])
+        self.seed = int(state["seed"])
+        if isinstance(self.engine, GeneralEngine) and self.engine.dice is not None:
+            self.engine.dice.reseed(self.seed)
+
+    # ---------------------------------------------------------------------------------------------------------- helpers
+
+    def _known(self, start: Any, n: int) -> list[FloatArray] | None:
+        """Return the known actions (any, k) of each stream, in the user's units; None for a cold start."""
+        if start is None or isinstance(start, ColdStart):
+            return None
+        if callable(start) and not isinstance(start, GivenStart):
+            raise ArgumentError(
+                f"start must be known actions, or None for a cold start; got {start!r}: let an expert begin by "
+                "override(action, x)"
+            )
+        given = start if isinstance(start, GivenStart) else GivenStart(start)
+        past = given(self.policy, [np.empty((0, 0))] * n, None).past
+        if wrong := next((p.shape[1] for p in past if p.shape[1] != self.n_actions), 0):
+            raise ArgumentError(f"start must have the policy's {self.n_actions} actions; got {wrong}")
+        return past
+
+    def _welcome(self, streams: IntArray, X: FloatArray) -> None:
+        """Give streams that see their first contexts X (n, m) a past; it counts once the frame is taken."""
+        self._see(streams, X)
+        cold = ~self.tapes.begun[streams]
+        if cold.any():
+            with missing_explained(lambda: X[cold]):
+                guess = ColdStart()(self.policy, [x[np.newaxis] for x in X[cold]], None).past
+            self.tapes.hold(streams[cold], self.policy.units.standardize(np.concatenate(guess)))
+
+    def _see(self, streams: IntArray, X: FloatArray) -> None:
+        if self.n_contexts == 0:
+            self.tapes.widen(X.shape[1])
+        new = ~self.tapes.seen[streams]
+        self.tapes.hold_contexts(streams[new], X[new])
+
+    def _blind(self, streams: IntArray) -> FloatArray:
+        """Choose the actions (n, k), in standard units, of streams without a context in this frame."""
+        if not self.tapes.begun[streams].all():
+            first = int(streams[np.argmin(self.tapes.begun[streams])])
+            raise ArgumentError(
+                f"x: nothing is known yet of stream {first}, neither a context nor a past: give the first frame's "
+                "context, or start=... with the last known action"
+            )
+        self.tapes.push(streams, None)
+        actions = self.tapes.last(streams)
+        seen = self.tapes.seen[streams]
+        if seen.any():
+            actions[seen] = self.gap(self._view(streams[seen]))
+        return self.engine.bounds.checked(actions, streams, self.tapes.frame[streams])
+
+    def _missed(self, streams: IntArray, blind: FloatArray) -> FloatArray:
+        self.tapes.commit(streams, blind, missed=True)
+        return self.chain(streams, self.engine.bounds.restored(blind))
+
+    def _view(self, streams: IntArray) -> Blind:
+        def trend() -> FloatArray:
+            if self._trend is None:
+                raise no_trend(self.policy)
+            return self._trend(lambda order: self.tapes.history(streams, order))
+
+        return Blind(
+            missed=self.tapes.missed[streams],
+            held=lambda: self.tapes.last(streams),
+            trend=trend,
+            again=lambda: self.engine.act(streams),
+        )

@@ -1,0 +1,9 @@
+"""Policies as files: a policy becomes a tree of plain values and some tensors, and these one safetensors file.
+
+Nothing here knows policies: frozen dataclasses are walked field by field. `simile.storage` reads the files back.
+"""
+
+from simile.packing.files import Packed, from_bytes, to_bytes, write
+from simile.packing.trees import Packer
+
+__all__ = ["Packed", "Packer", "from_bytes", "to_bytes", "write"]

@@ -1,0 +1,81 @@
+"""Checkpoints: a run taken up where it stopped is the run that never stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+import simile
+from simile.checkpoints import Checkpointed
+
+ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach")
+FOREST = simile.SmoothForest(n_trees=3)
+
+
+class StoppedError(Exception):
+    """Something went wrong in the middle of a run."""
+
+
+def stop_after(n_rounds: int):
+    def watch(turn: simile.Round) -> None:
+        if turn.number == n_rounds:
+            raise StoppedError
+
+    return watch
+
+
+def same(a: simile.Run, b: simile.Run) -> bool:
+    return all(
+        r.error == s.error and r.beta == s.beta and all(map(np.array_equal, r.rolled, s.rolled))
+        for r, s in zip(a.rounds, b.rounds, strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_resumed_run_equals_one_that_never_stopped(name: str, pursuit, tmp_path: Path):
+    train, _ = pursuit
+    algorithm = getattr(simile, name)
+    whole = algorithm(train, model=FOREST, n_rounds=3, validation=0.2)
+    with pytest.raises(StoppedError):
+        algorithm(train, model=Checkpointed(FOREST, tmp_path), n_rounds=3, validation=0.2, watch=stop_after(1))
+    written = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
+    assert len(written) == 3  # the naive model and two rounds
+    resumed = algorithm(train, model=Checkpointed(FOREST, tmp_path), n_rounds=3, validation=0.2)
+    assert same(whole, resumed)
+    assert all(p.stat().st_mtime_ns == time for p, time in written.items())  # read, not fitted again
+    whole.policy.save(tmp_path / "whole")
+    resumed.policy.save(tmp_path / "resumed")
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()
+
+
+def test_models_of_scikit_learn_are_kept_too(pursuit, tmp_path: Path):
+    train, _ = pursuit
+    whole = simile.learn(train, model=Ridge(), n_rounds=2)
+    with pytest.raises(StoppedError):
+        simile.learn(train, model=Checkpointed(Ridge(), tmp_path), n_rounds=2, watch=stop_after(0))
+    assert same(whole, simile.learn(train, model=Checkpointed(Ridge(), tmp_path), n_rounds=2))
+
+
+def test_the_fits_of_another_run_are_refused(pursuit, tmp_path: Path):
+    train, _ = pursuit
+    simile.clone(train, model=Checkpointed(FOREST, tmp_path, key="one"))
+    with pytest.raises(simile.StorageError, match="other data or settings"):
+        simile.clone(train, model=Checkpointed(FOREST, tmp_path, key="two"))
+
+
+def test_a_damaged_fit_is_refused_and_named(pursuit, tmp_path: Path):
+    train, _ = pursuit
+    simile.clone(train, model=Checkpointed(FOREST, tmp_path))
+    path = tmp_path / "fit-000.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(simile.StorageError, match=r"fit-000\.safetensors"):
+        simile.clone(train, model=Checkpointed(FOREST, tmp_path))
+
+
+def test_the_card_tells_the_model_and_not_the_folder(pursuit, tmp_path: Path):
+    train, _ = pursuit
+    plain, kept = (simile.clone(train, model=m).policy for m in (FOREST, Checkpointed(FOREST, tmp_path)))
+    assert plain.card == kept.card

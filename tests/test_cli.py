@@ -1,0 +1,354 @@
+"""Every verb of the command line, as a real process in an empty folder, as a new user would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simile
+from simile import tasks
+
+QUICK = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2")
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "simile", *map(str, arguments)]
+
+
+def simile_(*arguments: str | Path, cwd: Path, code: int = 0, stdin: str | None = None) -> subprocess.CompletedProcess:
+    done = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, input=stdin, timeout=300)
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "games.csv"
+    simile.write(tasks.pursuit(n_sequences=10, length=150, seed=11), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(games: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    simile_("train", games, "--actions", "pan", *QUICK, cwd=folder)
+    return folder / "run" / "policy.safetensors"
+
+
+def test_help_names_every_verb_and_loads_nothing_heavy(tmp_path: Path):
+    done = simile_("--help", cwd=tmp_path)
+    for verb in ("demo", "train", "evaluate", "rollout", "compare", "diagnose", "inspect", "bench", "run"):
+        assert f"\n  {verb} " in done.stdout
+        assert "Usage" in simile_(verb, "--help", cwd=tmp_path).stdout
+    heavy = ("numpy", "numba", "sklearn", "pyarrow", "rich")
+    code = f"import sys, simile.cli.app; print([m for m in {heavy} if m in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
+
+
+def test_the_installed_command_is_this_program(tmp_path: Path):
+    script = Path(sys.executable).with_name("simile")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert simile.__version__ in done.stdout
+
+
+def test_train_writes_a_policy_a_config_and_a_verdict(games: Path, tmp_path: Path):
+    done = simile_("train", games, "--actions", "pan", *QUICK, cwd=tmp_path)
+    assert "10 sequences" in done.stderr  # what was understood
+    assert "round 2" in done.stderr
+    for word in ("policy", "hold the last action", "predict, then damp", "roughness", "times the error of holding"):
+        assert word in done.stdout
+    folder = tmp_path / "run"
+    assert sorted(p.name for p in folder.iterdir()) == ["config.toml", "policy.safetensors", "summary.json"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [r["number"] for r in summary["rounds"]] == [0, 1, 2]
+    policy = simile.load(folder / "policy.safetensors")
+    assert policy.card.action_names == ("pan",)
+
+
+def test_the_saved_config_repeats_the_run_to_the_byte(games: Path, trained: Path, tmp_path: Path):
+    config = trained.with_name("config.toml")
+    held = tomllib.loads(config.read_text())
+    assert held["n_rounds"] == 2
+    assert held["actions"] == ["pan"]
+    simile_("train", "--config", config, "--out", "again", cwd=tmp_path)
+    assert (tmp_path / "again" / "policy.safetensors").read_bytes() == trained.read_bytes()
+
+
+def test_the_command_line_wins_over_the_config(games: Path, trained: Path, tmp_path: Path):
+    simile_("train", "--config", trained.with_name("config.toml"), "--out", "other", "--smoothness", "5", cwd=tmp_path)
+    assert simile.load(tmp_path / "other" / "policy.safetensors").card.training["settings"]["smoothness"] == 5.0
+
+
+def test_train_with_a_scikit_learn_model_and_other_choices(games: Path, tmp_path: Path):
+    options = ("--model", "sklearn.linear_model.Ridge(alpha=10.0)", "--regularizer", "CriticallyDamped(order=3)")
+    more = ("--horizon", "Horizon((0, 2, 4, 8), 0)", "--feedback", "CompensatedFeedback()", "--algorithm", "coach")
+    simile_("train", games, "--actions", "pan", *options, *more, "--n-rounds", "1", cwd=tmp_path)
+    assert "Ridge" in simile_("inspect", "run/policy.safetensors", cwd=tmp_path).stdout
+
+
+def test_a_model_that_could_not_be_saved_is_refused_before_the_training(games: Path, tmp_path: Path):
+    model = "sklearn.linear_model.TheilSenRegressor(random_state=0)"
+    transformer = f"sklearn.compose.TransformedTargetRegressor({model}, func=len)"
+    done = simile_("train", games, "--actions", "pan", "--model", transformer, cwd=tmp_path, code=2)
+    assert "model" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_evaluate_prints_a_table_or_json(games: Path, trained: Path, tmp_path: Path):
+    assert "hold last" in simile_("evaluate", trained, games, cwd=tmp_path).stdout
+    rows = json.loads(simile_("evaluate", trained, games, "--json", "--start", "cold", cwd=tmp_path).stdout)
+    assert {row["metric"] for row in rows} >= {"rmse", "lag", "difference_2"}
+
+
+def test_rollout_writes_the_data_with_the_policys_actions(games: Path, trained: Path, tmp_path: Path):
+    simile_("rollout", trained, games, "--out", "rolled.parquet", cwd=tmp_path)
+    demos = simile.read(games, actions="pan", quiet=True)
+    written = simile.read(tmp_path / "rolled.parquet", quiet=True)
+    for ours, theirs in zip(simile.rollout(simile.load(trained), demos), written.actions, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_compare_runs_reductions_and_baselines(games: Path, tmp_path: Path):
+    done = simile_("compare", games, "--actions", "pan", *QUICK, cwd=tmp_path)
+    names = (
+        "learn",
+        "paper",
+        "searn",
+        "smile",
+        "dagger",
+        "coach",
+        "clone",
+        "predict, then average",
+        "hold the last action",
+    )
+    assert all(name in done.stdout for name in names)
+    found = json.loads(
+        simile_("compare", games, "--actions", "pan", "--reductions", "clone", "--json", *QUICK, cwd=tmp_path).stdout
+    )
+    assert len(found["held_out"]) == 4
+
+
+def test_diagnose_says_what_the_theory_says(games: Path, trained: Path, tmp_path: Path):
+    assert "gamma" in simile_("diagnose", trained, games, cwd=tmp_path).stdout
+    assert "findings" in json.loads(simile_("diagnose", trained, games, "--json", cwd=tmp_path).stdout)
+
+
+def test_inspect_shows_names_lags_and_training(trained: Path, tmp_path: Path):
+    shown = simile_("inspect", trained, cwd=tmp_path).stdout
+    for word in ("pan", "player0", "30.0", "smoothness", "VelocityAutoregression", "trees"):
+        assert word in shown
+    assert json.loads(simile_("inspect", trained, "--json", cwd=tmp_path).stdout)["version"] == 1
+
+
+def test_bench_measures_steps(trained: Path, tmp_path: Path):
+    shown = json.loads(simile_("bench", trained, "--json", cwd=tmp_path).stdout)
+    assert all(value > 0.0 for value in shown.values())
+    assert len(shown) == 3
+
+
+@pytest.mark.slow
+def test_demo_prints_a_table_and_saves_a_picture(tmp_path: Path):
+    done = simile_("demo", "--out", "sub/demo.png", cwd=tmp_path)
+    assert "<- chosen" in done.stdout
+    assert "times smoother" in done.stdout
+    assert (tmp_path / "sub" / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def contexts_of(games: Path) -> tuple[simile.Demonstration, list[str]]:
+    demo = simile.read(games, actions="pan", quiet=True)[0]
+    return demo, list(demo.context_names)
+
+
+def test_run_answers_csv_as_rollout_would(games: Path, trained: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+    rows = "\n".join([",".join(names), *(",".join(map(repr, map(float, x))) for x in demo.contexts)])
+    done = simile_("run", trained, "--start", "3", cwd=tmp_path, stdin=rows + "\n")
+    header, *answers = done.stdout.splitlines()
+    assert header == "pan"
+    expected = simile.rollout(simile.load(trained), [demo.contexts], start=np.array([3.0]))[0]
+    np.testing.assert_array_equal(np.array(answers, dtype=float), expected[:, 0])
+
+
+def test_run_answers_json_lines_as_they_come(games: Path, trained: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+    process = subprocess.Popen(
+        command("run", trained),
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    expected = simile.rollout(simile.load(trained), [demo.contexts[:5]], start=simile.ColdStart())[0]
+    for x, a in zip(demo.contexts, expected, strict=False):
+        process.stdin.write(json.dumps({**dict(zip(names, map(float, x), strict=True)), "other": "text"}) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline()) == {"pan": a[0]}  # before the next one is sent
+    process.stdin.close()
+    assert process.wait(60) == 0
+    process.stdout.close()
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_run_bridges_empty_and_bad_rows_and_says_so(games: Path, trained: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+    good = ",".join(map(repr, map(float, demo.contexts[0])))
+    rows = [",".join(names), good, "", "1,2", good.replace(good.split(",")[0], "abc", 1), "," * (len(names) - 1), good]
+    done = simile_("run", trained, cwd=tmp_path, stdin="\n".join(rows) + "\n", code=2)
+    assert len(done.stdout.splitlines()) == 7  # a header and one answer for every row
+    assert all(np.isfinite(float(a)) for a in done.stdout.splitlines()[1:])
+    assert "row 3 has 2 fields" in done.stderr
+    assert "row 4, field 'player0': 'abc' is not a number" in done.stderr
+    assert "2 rows could not be used" in done.stderr
+
+
+def test_run_with_times_and_actuator_limits(games: Path, trained: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+    rows = [",".join(["t", *names])]
+    rows += [
+        ",".join(map(repr, [i / 30.0, *map(float, x)])) for i, x in enumerate(demo.contexts[:60]) if i not in (20, 21)
+    ]
+    done = simile_(
+        "run",
+        trained,
+        "--time",
+        "t",
+        "--stage",
+        "RateLimit(6.0)",
+        "--stage",
+        "Bounds(-5, 5)",
+        cwd=tmp_path,
+        stdin="\n".join(rows),
+    )
+    actions = np.array(done.stdout.splitlines()[1:], dtype=float)
+    assert len(actions) == 58
+    assert np.abs(np.diff(actions)).max() <= 3 * 6.0 / 30.0 + 1e-9  # three ticks where two frames were dropped
+    assert np.abs(actions).max() <= 5.0
+
+
+MISTAKES = {
+    "no such file": (["train", "nowhere.csv"], "nowhere.csv"),
+    "no data": (["train"], "DATA"),
+    "no such column": (["train", "{games}", "--actions", "tilt"], "tilt"),
+    "nothing to guess": (["train", "{games}"], "actions"),
+    "bad recipe": (["train", "{games}", "--actions", "pan", "--model", "Magic()"], "Magic"),
+    "bad number": (["train", "{games}", "--actions", "pan", "--smoothness", "-3"], "smoothness must be >= 0"),
+    "bad share": (["train", "{games}", "--actions", "pan", "--test", "2"], "--test"),
+    "bad option": (["train", "{games}", "--smooth", "3"], "--smooth"),
+    "bad verb": (["teach"], "teach"),
+    "no config": (["train", "--config", "nowhere.toml"], "nowhere.toml"),
+    "nothing to resume": (["train", "--resume", "nowhere"], "nowhere"),
+    "no policy": (["evaluate", "nowhere.safetensors", "{games}"], "nowhere.safetensors"),
+    "no policy but data": (["inspect", "{games}"], "games.csv"),
+    "other columns": (["evaluate", "{policy}", "{other}"], "no column is 'pan'"),
+    "bad stage": (["run", "{policy}", "--stage", "Fast()"], "Fast"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_gets_one_clear_sentence_and_exit_code_2(case: str, games: Path, trained: Path, tmp_path: Path):
+    other = tmp_path / "other.csv"
+    other.write_text("x_a,a_pan\n1,2\n3,4\n")
+    arguments, word = MISTAKES[case]
+    done = simile_(*(a.format(games=games, policy=trained, other=other) for a in arguments), cwd=tmp_path, code=2)
+    assert word in done.stderr
+    assert len(done.stderr.splitlines()) <= 12
+
+
+def test_a_config_with_an_unknown_name_is_refused_with_the_known_ones(games: Path, tmp_path: Path):
+    (tmp_path / "config.toml").write_text("smothness = 3.0\n")
+    done = simile_("train", games, "--config", "config.toml", cwd=tmp_path, code=2)
+    assert "smothness" in done.stderr
+    assert "smoothness" in done.stderr
+
+
+def test_an_earlier_run_is_not_written_over_unless_asked(games: Path, trained: Path, tmp_path: Path):
+    before = trained.read_bytes()
+    again = ("train", games, "--actions", "pan", *QUICK, "--seed", "1", "--out", trained.parent)
+    done = simile_(*again, cwd=tmp_path, code=2)
+    assert "--overwrite" in done.stderr
+    assert trained.read_bytes() == before
+
+
+@pytest.fixture
+def killed(games: Path, tmp_path: Path):
+    """Start a training that takes a while, stop it once a checkpoint is there, and return its folder."""
+
+    def stop(number: signal.Signals, files: int) -> tuple[Path, int, str]:
+        process = subprocess.Popen(
+            command(
+                "train", games, "--actions", "pan", "--model", "SmoothForest(n_trees=40, n_jobs=1)", "--n-rounds", "200"
+            ),
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        checkpoint = tmp_path / "run" / "checkpoint"
+        while len(list(checkpoint.glob("fit-*.safetensors"))) < files:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=120)
+        return tmp_path / "run", process.returncode, told
+
+    return stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_training_keeps_its_work_and_exits_with_130(killed, number: signal.Signals):
+    folder, code, told = killed(number, files=4)
+    assert code == 130
+    assert "Traceback" not in told
+    assert (folder / "policy.safetensors").exists()
+    assert list((folder / "checkpoint").glob("fit-*"))
+
+
+def test_resuming_with_other_data_is_refused(killed, games: Path, tmp_path: Path):
+    folder, _, _ = killed(signal.SIGKILL, files=3)
+    done = simile_("train", "--resume", folder, "--smoothness", "7", cwd=tmp_path, code=2)
+    assert "other data or settings" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_training_killed_at_random_moments_and_resumed_gives_the_same_bytes(games: Path, tmp_path: Path):
+    options = ("--actions", "pan", "--model", "SmoothForest(n_trees=10)", "--n-rounds", "4")
+    simile_("train", games, *options, "--out", "whole", cwd=tmp_path)
+    whole = (tmp_path / "whole" / "policy.safetensors").read_bytes()
+    rng = np.random.default_rng(0)
+    started = time.monotonic()
+    simile_("train", games, *options, "--out", "timed", cwd=tmp_path)
+    length = time.monotonic() - started
+    for attempt in range(20):
+        folder = tmp_path / f"killed-{attempt}"
+        process = subprocess.Popen(
+            command("train", games, *options, "--out", folder),
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        # From just before the first fit to just before the end, where the files are written.
+        time.sleep(rng.uniform(0.3, 1.0) * length)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if not (folder / "config.toml").exists():
+            simile_("train", games, *options, "--out", folder, "--overwrite", cwd=tmp_path)
+        else:
+            simile_("train", "--resume", folder, cwd=tmp_path)
+        assert (folder / "policy.safetensors").read_bytes() == whole, attempt
+        assert not (folder / "checkpoint").exists()

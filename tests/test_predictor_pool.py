@@ -1,0 +1,152 @@
+"""A pool of predictors: every stream acts as a predictor of its own would, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simile import ColdStart, DivergedError, Horizon, SimileError, SmoothPolicy, rollout
+from simile.online import HoldAction, Predictor, PredictorPool
+from simile.online.tapes import SPARE
+from simile.regularizers import Autoregressor
+from test_policies import Linear, affine
+from test_predictor import GAPS, KINDS, SEEDS, STAGES, contexts_of, make, policies
+
+# The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
+
+RNG = np.random.default_rng
+
+
+@given(policies(kinds=("forest", "forests", "tree", "mixture")), SEEDS, st.sampled_from(GAPS), st.booleans())
+@settings(max_examples=40)
+def test_every_stream_acts_as_a_predictor_of_its_own(policy, seed: int, gap, staged: bool):
+    rng, stages = RNG(seed), STAGES if staged else ()
+    n = int(rng.integers(1, 5))
+    pool = PredictorPool(policy, n, gap=gap, stages=stages)
+    alone = [Predictor(policy, gap=gap, stages=stages) for _ in range(n)]
+    fresh = np.ones(n, bool)  # knows nothing yet
+    for _ in range(60):
+        ids = rng.permutation(n)[: rng.integers(1, n + 1)]
+        X = contexts_of(policy, len(ids), int(rng.integers(2**32)))
+        A = rng.normal(size=(len(ids), policy.n_actions))
+        everyone = len(ids) == n and (ids == np.arange(n)).all()
+        streams = None if everyone else ids
+        event = rng.choice(["step", "some", "override", "blind override", "reset", "start"], p=[0.5, 0.3, *[0.05] * 4])
+        if event == "step":
+            ours, theirs = pool.step(X, streams=streams), [alone[i].step(x) for i, x in zip(ids, X, strict=True)]
+        elif event == "some":
+            present = (rng.random(len(ids)) < 0.5) | fresh[ids]
+            X[~present] = np.inf  # ignored
+            ours = pool.step(X, streams=streams, present=present)
+            theirs = [alone[i].step(x if p else None) for i, x, p in zip(ids, X, present, strict=True)]
+        elif event == "override":
+            ours = pool.override(A, X, streams=streams)
+            theirs = [alone[i].override(a, x) for i, a, x in zip(ids, A, X, strict=True)]
+        elif event == "blind override":
+            ours = pool.override(A, streams=ids)
+            theirs = [alone[i].override(a) for i, a in zip(ids, A, strict=True)]
+        else:
+            starts = None if event == "reset" else list(rng.normal(size=(len(ids), 3, policy.n_actions)))
+            pool.reset(streams, start=starts)
+            for i, stream in enumerate(ids):
+                alone[stream].reset(None if starts is None else starts[i])
+            fresh[ids] = event == "reset"
+            continue
+        fresh[ids] = False
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streams_are_the_sequences_of_a_roll_out(kind: str):
+    policy = make(kind)
+    X = np.array([contexts_of(policy, 2 * SPARE, i) for i in range(4)])
+    pool = PredictorPool(policy, 4, seed=9)
+    ours = np.array([pool.step(X[:, t]) for t in range(X.shape[1])])
+    theirs = rollout(policy, list(X), start=ColdStart(), seed=9)
+    np.testing.assert_array_equal(ours.swapaxes(0, 1), theirs)
+
+
+@given(policies(), SEEDS, st.integers(0, 40), st.booleans())
+@settings(max_examples=20)
+def test_a_pool_stopped_and_resumed_elsewhere_keeps_its_bits(policy, seed: int, moment: int, staged: bool):
+    stages = STAGES if staged else ()
+    rng = RNG(seed)
+    X = np.array([contexts_of(policy, 45, seed + i) for i in range(3)])
+    present = rng.random((45, 3)) < 0.8
+    present[0] = True
+
+    def play(pool, begin, end):
+        return [pool.step(X[:, t], present=present[t]) for t in range(begin, end)]
+
+    pool = PredictorPool(policy, 3, stages=stages, seed=seed)
+    whole = play(PredictorPool(policy, 3, stages=stages, seed=seed), 0, 45)
+    begun = play(pool, 0, moment)
+    other = PredictorPool(policy, 3, stages=stages, seed=5)
+    other.load_state_dict(pool.state_dict())
+    np.testing.assert_array_equal(begun + play(other, moment, 45), whole)
+    np.testing.assert_array_equal(begun + play(pool, moment, 45), whole)
+
+
+def test_a_stream_may_wait_while_others_go_on():
+    policy = make("forest")
+    X = contexts_of(policy, 30, 0)
+    pool, alone = PredictorPool(policy, 3), Predictor(policy)
+    for x in X:
+        pool.step([x, x[::-1]], streams=[2, 0])
+    late = [pool.step([x], streams=[1])[0] for x in X]
+    np.testing.assert_array_equal(late, [alone.step(x) for x in X])
+    assert pool.step(np.empty((0, 2)), streams=np.arange(0)).shape == (0, 1)
+    assert len(pool) == 3
+
+
+def test_a_frame_in_which_one_stream_diverges_is_taken_by_none():
+    unstable = SmoothPolicy(Linear(np.zeros((1, 1))), Autoregressor(np.array([[3.0]])), 10.0, Horizon(0, 0))
+    pool = PredictorPool(unstable, 3, start=[np.zeros(1), np.full(1, 9e5), np.ones(1)], gap=HoldAction())
+    X = np.zeros((3, 1))
+    for mask in (None, np.array([False, True, True])):
+        with pytest.raises(DivergedError, match="stream 1 diverged at frame 0"):
+            pool.step(X, present=mask)
+    assert (pool._streams.tapes.frame == 0).all()
+    pool.reset([1], start=2.0)
+    np.testing.assert_allclose(pool.step(X)[:, 0], [0.0, 2.0 * 30 / 11, 30 / 11])
+
+
+def test_a_few_kilobytes_hold_a_stream():
+    pool = PredictorPool(make("forest", m=3), 1_000)
+    used = sum(v.nbytes for v in vars(pool._streams.tapes).values() if isinstance(v, np.ndarray) and v.base is None)
+    rows = 10 + SPARE
+    assert used <= 1_000 * (rows * 4 * 4 + rows * 8 + 100)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: pool().step(np.zeros((2, 2))),
+            r"X must have a row for each of 3 streams with 2 values; got .*\(2, 2\)",
+        ),
+        (lambda: pool().step(np.zeros((3, 5))), "with 2 values; got shape"),
+        (lambda: pool().step(np.full((3, 2), np.inf)), r"X, row 0, must be finite or NaN.*column 0 \('x0'\)"),
+        (lambda: pool().step(np.zeros((2, 2)), streams=[1, 1]), "streams must be different"),
+        (lambda: pool().step(np.zeros((1, 2)), streams=[3]), "streams must lie between 0 and 2"),
+        (lambda: pool().step(np.zeros((1, 2)), streams=[0.5]), "streams must be a list of whole numbers"),
+        (lambda: pool().step(np.zeros((3, 2)), present=[True]), "present must be True or False for each of 3 rows"),
+        (lambda: pool().step(np.zeros((3, 2)), present=[1, 1, 0]), "present must be True or False"),
+        (lambda: pool().step(np.zeros((3, 2)), present=[True, False, True]), "nothing is known yet of stream 1"),
+        (lambda: pool().override(np.zeros((3, 2))), "A must hold 1 action for each of 3 streams"),
+        (lambda: pool(start=[np.zeros(1)] * 2), "one history for each of 3 sequences; got 2"),
+        (lambda: PredictorPool(affine(0), 0), "n_streams must be >= 1"),
+        (lambda: pool().load_state_dict(Predictor(make("forest")).state_dict()), "state must be what state_dict"),
+        (lambda: pool().load_state_dict(PredictorPool(make("forest"), 2).state_dict()), "state"),
+    ],
+)
+def test_bad_calls_are_refused(call, message: str):
+    with pytest.raises(SimileError, match=message):
+        call()
+
+
+def pool(**options) -> PredictorPool:
+    return PredictorPool(make("forest"), 3, **options)

@@ -1,0 +1,666 @@
+"""Reading: which columns, which sequences, which time, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simile.demonstrations import Demonstration, Demonstrations
+from simile.errors import ArgumentError, DataError
+from simile.reading import from_episodes, read, write
+from simile.reading.clock import infer_rate
+
+NAN = float("nan")
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+def saved(tmp_path, file="d.csv", /, **columns):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame = pd.DataFrame(columns)
+    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
+    return path
+
+
+def columns_read(path, **options):
+    demos = read(path, quiet=True, **options)
+    return demos.context_names, demos.action_names
+
+
+# Columns
+
+
+def test_the_convention_of_letters_is_recognised(tmp_path):
+    path = saved(tmp_path, x_0=[1], year=[3], x_1=[1], a_0=[1], a_1=[1], z_own=[1])
+    assert columns_read(path) == (("x_0", "x_1"), ("a_0", "a_1"))
+    assert columns_read(path, actions="a_1") == (("x_0", "x_1"), ("a_1",))
+
+
+def test_without_x_all_other_numbers_are_contexts_but_not_those_of_the_actor(tmp_path):
+    path = saved(tmp_path, ball=[1], name=["Ann"], a_0=[1], a_1=[1], z_own=[1], wind=[2.5])
+    assert columns_read(path, actions="a_0") == (("ball", "wind"), ("a_0",))
+    assert columns_read(path, actions="wind") == (("ball", "a_0", "a_1", "z_own"), ("wind",))
+
+
+@pytest.mark.parametrize("names", [["action"], ["action.0", "action.1"], ["actions.0"], ["action_x", "action_y"]])
+def test_columns_called_action_are_the_actions(tmp_path, names):
+    path = saved(tmp_path, ball=[1], **{name: [1] for name in names})
+    assert columns_read(path) == (("ball",), tuple(names))
+
+
+def test_names_globs_and_regexes_choose_columns(tmp_path):
+    path = saved(tmp_path, p0=[1], p1=[1], p10=[1], q=[1], pan=[1], tilt=[1])
+    assert columns_read(path, actions=["tilt", "pan"], contexts="p*") == (("p0", "p1", "p10"), ("tilt", "pan"))
+    assert columns_read(path, actions="pan", contexts=r"/^p\d$/") == (("p0", "p1"), ("pan",))
+    assert columns_read(path, actions="/pan|tilt/", contexts=["q", "p?"])[0] == ("q", "p0", "p1")
+    assert columns_read(path, actions="pan", contexts="*")[0] == ("p0", "p1", "p10", "q", "tilt")
+
+
+def test_a_column_of_exactly_that_name_wins_over_a_pattern(tmp_path):
+    path = saved(tmp_path, **{"p*": [1], "pan": [2], "/x/": [3], "x": [4]})
+    assert columns_read(path, actions="p*", contexts="/x/") == (("/x/",), ("p*",))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"actions: which columns are the actions\?.*actions=.*the columns are ball, pan"),
+        ({"actions": "pann"}, r"actions: no column is 'pann' \(did you mean 'pan'\?\); the columns are ball, pan"),
+        ({"actions": "a_*"}, r"actions: no column is 'a_\*'"),
+        ({"actions": "/[/"}, "actions: '/./' is not a regular expression"),
+        ({"actions": []}, "actions must name at least one column"),
+        ({"actions": [1]}, "actions must be names of columns; got 1"),
+        ({"actions": "pan", "contexts": "pan"}, "contexts: column 'pan' is named as actions already"),
+        ({"actions": "*"}, "contexts: no numeric column is left"),
+        ({"actions": "pan", "sequence": "*"}, r"sequence must be one column; '\*' matches ball, pan"),
+        ({"actions": "pan", "rate": -1.0}, "rate must be > 0; got -1"),
+        ({"actions": "pan", "gap": 0.0}, "gap must be > 0; got 0"),
+        ({"actions": "pan", "gap": 1.0}, "gap needs a column of time"),
+        ({"actions": "pan", "resample": 1.0}, "resample needs a column of time, .* or the rate"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named_with_the_way_out(tmp_path, options, message):
+    path = saved(tmp_path, ball=[1, 2], pan=[1, 2])
+    with pytest.raises(ArgumentError, match=message):
+        read(path, quiet=True, **options)
+
+
+def test_a_nameless_index_is_no_context(tmp_path):
+    pd.DataFrame({"ball": [1, 2], "action": [1, 2]}).to_csv(tmp_path / "d.csv")
+    assert columns_read(tmp_path / "d.csv") == (("ball",), ("action",))
+
+
+def test_one_slip_does_not_make_a_column_text(tmp_path):
+    path = saved(tmp_path, ball=["1", "2", "3x", "4"], name=["a", "b", "c", "7"], a_0=[1, 2, 3, 4])
+    with pytest.raises(DataError, match="row 3, column 'ball': '3x' is not a number"):
+        read(path, quiet=True)
+
+
+# Sequences and files
+
+
+@pytest.mark.parametrize("name", ["sequence", "Episode", "episode_index", "RUN", "game", "trial"])
+def test_the_sequence_column_is_recognised(tmp_path, name):
+    path = saved(tmp_path, **{name: ["u", "u", "v"]}, x_0=[1, 2, 3], a_0=[1, 2, 3])
+    assert [len(d) for d in read(path, quiet=True)] == [2, 1]
+
+
+def test_interleaved_sequences_are_told_apart(tmp_path):
+    path = saved(
+        tmp_path, bird=["u", "v", "u", "v", "w"], t=[0.0, 0.0, 0.1, 0.1, 7.0], x_0=[1, 2, 3, 4, 5], a_0=[0] * 5
+    )
+    demos = read(path, sequence="bird", quiet=True)
+    assert demos.names == ("u", "v", "w")
+    assert [d.contexts[:, 0].tolist() for d in demos] == [[1, 3], [2, 4], [5]]
+    assert demos.rate == 10.0
+
+
+def test_several_files_are_a_sequence_each(tmp_path):
+    for i in (10, 2, 1):
+        saved(tmp_path, f"runs/run{i}.csv", x_0=[i, i], a_0=[1, 2])
+    for path in (tmp_path / "runs", tmp_path / "runs" / "*.csv", str(tmp_path / "**" / "run*.csv")):
+        demos = read(path, quiet=True)
+        assert demos.names == ("run1", "run2", "run10")
+        assert [int(d.contexts[0, 0]) for d in demos] == [1, 2, 10]
+    files = [tmp_path / "runs" / "run2.csv", str(tmp_path / "runs" / "run1.csv")]
+    assert read(files, quiet=True).names == ("run2", "run1")
+    with pytest.raises(ArgumentError, match=r"run2\.csv is given twice"):
+        read([files[0], files[0]], quiet=True)
+
+
+def test_equal_stems_are_told_apart_by_their_folders(tmp_path):
+    for name in ("mon/cam.csv", "tue/cam.csv", "tue/other.csv"):
+        saved(tmp_path, name, x_0=[1], a_0=[1])
+    assert read(tmp_path, quiet=True).names == ("mon/cam", "tue/cam", "other")
+
+
+def test_files_of_one_stem_in_one_folder_keep_their_suffix(tmp_path):
+    files = [saved(tmp_path, name, t=[0.0, 0.1, 5.0], x_0=[1] * 3, a_0=[1] * 3) for name in ("d.csv", "d.tsv", "e.csv")]
+    assert read(files, quiet=True).names == ("d.csv", "d.tsv", "e")
+    assert read(files, gap=1.0, quiet=True).names[:3] == ("d.csv/0", "d.csv/1", "d.tsv/0")
+
+
+def test_several_files_may_hold_several_sequences(tmp_path):
+    saved(tmp_path, "a.csv", game=["u", "v"], x_0=[1, 2], a_0=[1, 2])
+    saved(tmp_path, "b.csv", game=["w", "w"], a_0=[3, 4], x_0=[3, 4])
+    assert read(tmp_path, quiet=True).names == ("u", "v", "w")
+    saved(tmp_path, "c.csv", game=["u", "v"], x_0=[5, 6], a_0=[1, 2])
+    demos = read(tmp_path, quiet=True)
+    assert demos.names == ("a/u", "a/v", "b/w", "c/u", "c/v")
+    assert demos[3].contexts.tolist() == [[5.0]]
+
+
+def test_files_that_differ_in_columns_are_named(tmp_path):
+    saved(tmp_path, "a.csv", x_0=[1], a_0=[1])
+    saved(tmp_path, "b.csv", x_0=[1], a_0=[1], wind=[1])
+    with pytest.raises(DataError, match=r"b\.csv has the column 'wind', .*a\.csv has not"):
+        read(tmp_path, quiet=True)
+
+
+def test_a_column_that_is_empty_in_one_file_is_missing_there(tmp_path):
+    saved(tmp_path, "a.csv", ball=[1.0], action=[1.0])
+    saved(tmp_path, "b.csv", ball=[None], action=[2.0])
+    demos = read(tmp_path, quiet=True)
+    assert np.isnan(demos[1].contexts).all()
+
+
+def test_paths_that_lead_nowhere_are_said(tmp_path):
+    with pytest.raises(DataError, match=r"nothing\.csv: there is no such file"):
+        read(tmp_path / "nothing.csv")
+    with pytest.raises(DataError, match=r"\*\.csv: no file matches the pattern"):
+        read(tmp_path / "*.csv")
+    with pytest.raises(DataError, match="there is no data file in this folder"):
+        read(tmp_path)
+    with pytest.raises(ArgumentError, match="path must be a path or a list of paths; got 7"):
+        read(7)
+    for odd in ([], [7]):
+        with pytest.raises(ArgumentError, match="path must be a path"):
+            read(odd)
+    with pytest.raises(DataError, match="too long"):
+        read("x" * 5000 + ".csv")
+    with pytest.raises(ArgumentError, match="null"):
+        read("a\0b.csv")
+    (tmp_path / "d.xlsx").touch()
+    with pytest.raises(ArgumentError, match=r"the suffix of 'd\.xlsx' is not known: use one of \.csv"):
+        read(tmp_path / "d.xlsx")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match=r"folder\.csv: there is no data file"):
+        read(tmp_path / "folder.csv")
+
+
+def test_a_folder_of_several_formats_is_refused(tmp_path):
+    for name in ("d.csv", "d.parquet"):
+        saved(tmp_path, name, x_0=[1.0], a_0=[1.0])
+    with pytest.raises(ArgumentError, match=r"holds files of several formats \(\.csv, \.parquet\)"):
+        read(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="everything is readable here")
+def test_a_file_that_may_not_be_read_is_said(tmp_path):
+    path = saved(tmp_path, x_0=[1], a_0=[1])
+    path.chmod(0)
+    with pytest.raises(DataError, match=r"d\.csv: permission denied"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather", ".jsonl", ".npz"])
+def test_permission_denied_is_a_data_error(tmp_path, monkeypatch, suffix):
+    path = tmp_path / f"d{suffix}"
+    write(Demonstrations.of(Demonstration([1.0], [1.0])), path)
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(pq, "read_schema", denied)
+    with pytest.raises(DataError, match=r"permission denied"):
+        read(path)
+
+
+# Time
+
+
+def timed(tmp_path, times, *, name="t", parquet=False, **options):
+    n = len(times)
+    path = saved(tmp_path, f"d.{'parquet' if parquet else 'csv'}", **{name: times}, x_0=range(n), a_0=range(n))
+    return read(path, quiet=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("times", "rate"),
+    [
+        (np.arange(100) / 30.0, 30.0),
+        (np.arange(100) / 29.97, 29.97),
+        (np.arange(100) * 0.1, 10.0),
+        (np.arange(100) * 86400.0 + 0.5, 1 / 86400),
+        (np.arange(100) * 0.007, 142.8571429),
+        (np.round(np.arange(100) / 30.0, 3), 30.0),
+        (np.round(np.arange(20) / 30.0, 3), 30.0),
+        (np.round(np.arange(3000) / 30.0, 3), 30.0),
+        (np.round(np.arange(100) / 60.0, 3), 60.0),
+        (np.round(np.arange(3000) / 60.0, 3), 60.0),
+        (np.round(np.arange(3000) / 120.0, 3), 120.0),
+        (np.round(np.arange(3000) * 1001 / 30000, 3), 29.97),
+        (np.round(np.arange(3000) * 1001 / 60000, 3), 59.94),
+        (np.round(np.arange(3000) * 1001 / 24000, 3), 23.976),
+        (np.arange(3000, dtype=np.float32) / np.float32(30.0), 30.0),
+        (1.7e9 + np.arange(1000) / 30.0, 30.0),
+        (np.delete(np.arange(300) / 25.0, slice(100, 150)), 25.0),
+    ],
+)
+def test_the_rate_is_inferred_from_seconds(tmp_path, times, rate):
+    assert timed(tmp_path, np.asarray(times, dtype=np.float64)).rate == pytest.approx(rate, rel=1e-12)
+
+
+@given(
+    rate=st.builds(lambda d, p: float(f"{d}e{p}"), st.integers(1, 999_999), st.integers(-9, 3)), n=st.integers(2, 5000)
+)
+def test_an_exact_clock_gives_the_exact_rate(rate, n):
+    assert infer_rate([("one", np.diff(np.arange(n) / rate))]) == rate
+
+
+@pytest.mark.parametrize("rate", [10, 24, 25, 30, 50, 60, 90, 100, 120, 200])
+@pytest.mark.parametrize("n", [15, 50, 1000])
+@pytest.mark.parametrize("start", [0.0, 0.0123, 1234.5678])
+def test_milliseconds_do_not_blur_a_usual_rate(rate, n, start):
+    steps = np.diff(np.round(start + np.arange(n) / rate, 3))
+    assert infer_rate([("one", steps)]) == pytest.approx(rate, rel=0.0 if n >= 50 else 1e-2)
+
+
+def test_a_clock_that_is_off_keeps_its_rate(tmp_path):
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.normal(1 / 28.7, 0.001, size=3000))
+    assert timed(tmp_path, times).rate == pytest.approx(28.7, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["frame", "frame_index", "Frame", "t"])
+def test_frame_numbers_do_not_say_the_rate(tmp_path, name):
+    assert timed(tmp_path, range(5), name=name).rate is None
+    assert timed(tmp_path, range(5), name=name, rate=25.0).rate == 25.0
+    assert timed(tmp_path, range(5), name=name, parquet=True).rate is None
+
+
+def test_whole_seconds_are_seconds_if_written_so(tmp_path):
+    assert timed(tmp_path, [0.0, 1.0, 2.0], parquet=True).rate == 1.0
+    assert timed(tmp_path, [0, 5, 10]).rate == 0.2
+
+
+def test_the_rate_that_is_said_wins(tmp_path, capsys):
+    path = saved(tmp_path, t=np.arange(50) / 30.0, x_0=range(50), a_0=range(50))
+    assert read(path, rate=25.0).rate == 25.0
+    assert "25 Hz as said, but the steps of 't' say 30 Hz" in capsys.readouterr().err
+
+
+def stamps(n, step=0.04, form="%Y-%m-%dT%H:%M:%S.%f"):
+    return [(datetime(2024, 5, 31, 23, 59, 58) + timedelta(seconds=step * i)).strftime(form) for i in range(n)]
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S.%f+02:00"])
+def test_time_stamps_are_seconds(tmp_path, form):
+    assert timed(tmp_path, stamps(100, form=form), name="timestamp").rate == 25.0
+    assert timed(tmp_path, stamps(100, form=form), name="when", time="when", parquet=True).rate == 25.0
+
+
+def test_days_are_seconds_too(tmp_path):
+    assert timed(tmp_path, stamps(20, step=86400, form="%Y-%m-%d"), name="time").rate == 1 / 86400
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_typed_time_stamps_are_seconds(tmp_path, unit):
+    times = pd.date_range("2024-05-31", periods=50, freq="20ms").as_unit(unit)
+    assert timed(tmp_path, times, parquet=True).rate == 50.0
+    assert timed(tmp_path, times.tz_localize("Europe/Paris"), parquet=True).rate == 50.0
+    assert timed(tmp_path, times - times[0], parquet=True).rate == 50.0
+
+
+def test_a_text_called_time_is_not_taken_for_one(tmp_path):
+    assert timed(tmp_path, ["early", "late", "later"], name="time").rate is None
+
+
+def test_an_empty_time_column_is_not_taken_for_one(tmp_path):
+    assert timed(tmp_path, [None] * 3).rate is None
+
+
+def test_a_time_stamp_that_is_none_is_named(tmp_path):
+    with pytest.raises(DataError, match="row 3, column 't': '2024-13-01' is not a time: write ISO 8601"):
+        timed(tmp_path, ["2024-01-01", "2024-01-02", "2024-13-01"])
+
+
+@pytest.mark.parametrize("times", [[0.0, 0.1, 0.1, 0.2], [0.0, 0.1, 0.05, 0.2]])
+def test_time_must_increase_inside_a_sequence(tmp_path, times):
+    with pytest.raises(
+        DataError, match=r"d\.csv: row 3, column 't': the time goes from 0\.1 to 0\.\d+, but must .*sort"
+    ):
+        timed(tmp_path, times)
+
+
+def test_time_may_begin_anew_in_every_sequence(tmp_path):
+    path = saved(tmp_path, t=[0.0, 0.5, 0.0, 0.5, 0.4], run=[1, 1, 2, 2, 2], x_0=[1] * 5, a_0=[1] * 5)
+    with pytest.raises(DataError, match=r"row 5, column 't': the time goes from 0\.5 to 0\.4"):
+        read(path, quiet=True)
+
+
+def test_sequences_of_different_rates_are_refused_with_the_way_out(tmp_path):
+    t = np.concatenate([np.arange(40) / 30.0, np.arange(40) / 25.0])
+    path = saved(tmp_path, t=t, run=["u"] * 40 + ["v"] * 40, x_0=range(80), a_0=range(80))
+    with pytest.raises(DataError, match=r"rates differ: (25|30) Hz in '.' and (25|30) Hz in '.': .* resample=(25|30)"):
+        read(path, quiet=True)
+    demos = read(path, resample=30.0, quiet=True)
+    assert [len(d) for d in demos] == [40, 47]
+    assert demos.rate == 30.0
+
+
+def test_short_sequences_of_rounded_stamps_are_not_taken_for_other_rates(tmp_path):
+    t = np.concatenate(
+        [np.round(np.arange(2) / 30.0, 3), np.round(2 / 30.0 + np.arange(2) / 30.0, 3), np.arange(50) / 30.0]
+    )
+    path = saved(tmp_path, t=t, run=[0, 0, 1, 1] + [2] * 50, x_0=range(54), a_0=range(54))
+    assert read(path, quiet=True).rate == pytest.approx(30.0, rel=1e-2)
+
+
+# Gaps and resampling
+
+
+def test_a_gap_begins_a_new_sequence(tmp_path):
+    demos = timed(tmp_path, [0.0, 0.1, 0.2, 5.0, 5.1, 9.0], gap=1.0)
+    assert demos.names == ("d/0", "d/1", "d/2")
+    assert [d.actions[:, 0].tolist() for d in demos] == [[0, 1, 2], [3, 4], [5]]
+    assert demos.rate == 10.0
+    assert timed(tmp_path, [0.0, 0.1, 0.2], gap=1.0).names == ("d",)
+
+
+def test_gaps_of_frame_numbers_need_the_rate(tmp_path):
+    frames = [0, 1, 2, 50, 51]
+    assert [len(d) for d in timed(tmp_path, frames, name="frame", gap=1.0, rate=10.0)] == [3, 2]
+    with pytest.raises(ArgumentError, match=r"gap is in seconds, but 'frame' counts frames: .* rate="):
+        timed(tmp_path, frames, name="frame", gap=1.0)
+
+
+def test_resampling_is_linear_and_keeps_what_is_missing(tmp_path):
+    path = saved(tmp_path, t=[0.0, 1.0, 2.0, 4.5], x_0=[0.0, 10.0, NAN, 40.0], x_1=[7.0] * 4, a_0=[0.0, 1.0, 2.0, 7.0])
+    demos = read(path, resample=2.0, quiet=True)
+    assert demos.rate == 2.0
+    assert demos[0].actions[:, 0] == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], rel=1e-12)
+    # At 1.5 the nearer of a tie is the earlier; from 3.5 on the nearer one is there again.
+    expected = [0.0, 5.0, 10.0, 10.0, NAN, NAN, NAN, 40.0, 40.0, 40.0]
+    assert np.array_equal(demos[0].contexts[:, 0], expected, equal_nan=True)
+    assert (demos[0].contexts[:, 1] == 7.0).all()
+
+
+@given(data=st.data())
+def test_resampling_at_its_own_rate_changes_nothing(tmp_path_factory, data):
+    n, rate = data.draw(st.integers(1, 50)), data.draw(st.sampled_from([0.1, 3.0, 29.97, 30.0, 1000.0]))
+    rng = np.random.default_rng(n)
+    demos = Demonstrations.of(Demonstration(rng.normal(size=(n, 2)), rng.normal(size=n), rate))
+    path = tmp_path_factory.getbasetemp() / "own.parquet"
+    write(demos, path)
+    again = read(path, resample=rate, quiet=True)
+    assert np.array_equal(again[0].contexts, demos[0].contexts)
+    assert np.array_equal(again[0].actions, demos[0].actions)
+
+
+def test_resampling_without_time_goes_by_the_rate(tmp_path):
+    path = saved(tmp_path, x_0=[0.0, 1.0, 2.0], a_0=[0.0, 1.0, 2.0])
+    demos = read(path, rate=10.0, resample=20.0, quiet=True)
+    assert demos[0].actions[:, 0].tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+    frames = timed(tmp_path, [0, 1, 3], name="frame", rate=10.0, resample=10.0)
+    assert frames[0].actions[:, 0].tolist() == [0.0, 1.0, 1.5, 2.0]
+
+
+def test_a_jump_of_time_is_not_filled_with_millions_of_frames(tmp_path):
+    with pytest.raises(DataError, match=r"resample=30 would make 5\.1e\+10 frames of the 3 of 'd'.*gap="):
+        timed(tmp_path, [0.0, 0.1, 1.7e9], resample=30.0)
+    assert len(timed(tmp_path, [0.0, 0.1, 1.7e9], resample=30.0, gap=1.0)) == 2
+
+
+# The summary
+
+
+def summary(capsys, *args, **options):
+    capsys.readouterr()
+    read(*args, **options)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_the_summary_says_what_was_guessed(tmp_path, capsys):
+    n = 600
+    path = saved(
+        tmp_path,
+        "games.csv",
+        game=np.repeat(["u", "v"], n // 2),
+        t=np.tile(np.arange(n // 2) / 30.0, 2),
+        **{f"player{i}": np.arange(n) for i in range(5)},
+        ball=np.where(np.arange(n) < 12, NAN, 1.0),
+        referee=["Ann"] * n,
+        z_speed=[1.0] * n,
+        a_pan=np.arange(n),
+    )
+    assert summary(capsys, path).splitlines() == [
+        "games.csv: 2 sequences by column 'game', 600 frames (300 each), 30 Hz inferred from column 't'",
+        "  actions   a_pan",
+        "  contexts  player0 ... ball (6)",
+        "  missing   0.33 % of contexts, most in ball (2 %)",
+        "  left out  referee (text), z_speed",
+    ]
+    assert summary(capsys, path, quiet=True) == ""
+
+
+def test_the_summary_tells_of_irregular_time(tmp_path, capsys):
+    times = np.arange(100) / 30.0
+    times[60:] += 0.4
+    path = saved(tmp_path, t=times, x_0=range(100), a_0=range(100))
+    note = summary(capsys, path).splitlines()[-1]
+    assert note == (
+        "  note      1 of 99 steps of 't' (1 %) are more than 10 % off 0.03333 s (the longest: 0.4333 s in 'd'): "
+        "resample=30 or gap=0.1 evens it out"
+    )
+    assert "note" not in summary(capsys, path, gap=0.1)
+    assert "30 Hz resampled from 30 Hz by column 't'" in summary(capsys, path, resample=30.0)
+
+
+def test_the_summary_tells_of_jumps_of_frame_numbers(tmp_path, capsys):
+    path = saved(tmp_path, frame=[0, 1, 2, 9, 10], x_0=range(5), a_0=range(5))
+    said = summary(capsys, path)
+    assert "rate unknown ('frame' counts frames: rate=... says how many a second)" in said
+    assert "1 of 4 steps of 'frame' (25 %) are not 1 (the longest: 7 frame numbers in 'd')" in said
+
+
+def test_the_summary_of_several_files_counts_them(tmp_path, capsys):
+    for i in range(3):
+        saved(tmp_path, f"{i}.csv", x_0=[1], a_0=[1])
+    assert summary(capsys, tmp_path).startswith(
+        "3 files: 3 sequences of one file each, 3 frames (1 each), rate unknown\n"
+    )
+
+
+# Real data
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")
+@pytest.mark.parametrize(
+    ("name", "sequences", "frames", "rate"),
+    [("car_following", 39, 62_445, 10.0), ("reservoir", 29, 10_559, None), ("head360", 136, 47_599, 10.0)],
+)
+def test_real_data_need_no_options(name, sequences, frames, rate):
+    demos = read(SHARED / name / f"{name}.csv", quiet=True)
+    assert (len(demos), demos.n_frames, demos.rate) == (sequences, frames, rate)
+    assert all(n.startswith("x_") for n in demos.context_names)
+    assert all(n.startswith("a_") for n in demos.action_names)
+
+
+# Episodes, Minari, LeRobot
+
+
+def test_episodes_lose_the_observation_after_the_last_action():
+    one = {"observations": np.arange(8.0).reshape(4, 2), "actions": np.arange(3.0)}
+    two = SimpleNamespace(observations=np.arange(4.0).reshape(2, 2), actions=np.array([[1], [2]]))
+    demos = from_episodes([one, two], rate=20.0)
+    assert demos.names == ("episode 0", "episode 1")
+    assert demos.context_names == ("observation.0", "observation.1")
+    assert demos.action_names == ("action",)
+    assert demos[0].contexts.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert demos[1].actions.tolist() == [[1], [2]]
+    assert demos.rate == 20.0
+
+
+def test_dictionaries_of_observations_are_flattened():
+    observations = {
+        "goal": np.zeros((3, 2)),
+        "own": {"speed": np.arange(3), "image": np.zeros((3, 8, 8))},
+        "say": ["a"] * 3,
+    }
+    episode = {"observations": observations, "actions": [0, 1]}
+    demos = from_episodes([episode])
+    assert demos.context_names == ("goal.0", "goal.1", "own.speed")
+    assert from_episodes([episode], contexts="goal").context_names == ("goal.0", "goal.1")
+    renamed = from_episodes([episode], contexts="own.*", context_names=["v"], action_names=["gas"])
+    assert (renamed.context_names, renamed.action_names) == (("v",), ("gas",))
+    steps = [{"goal": [0.0, 1.0]}, {"goal": [2.0, 3.0]}]
+    assert from_episodes([{"observations": steps, "actions": [1, 2]}])[0].contexts.tolist() == [[0, 1], [2, 3]]
+    assert from_episodes([{"observations": (np.zeros(2), np.ones(2)), "actions": [1, 2]}]).context_names == (
+        "observation_0",
+        "observation_1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("episodes", "message"),
+    [
+        ([{"actions": [1]}], "number 0 has no observations"),
+        ([{"observations": np.zeros(5), "actions": [1]}], "'observation' has 5 rows for 1 actions"),
+        ([{"observations": np.zeros(1), "actions": ["left"]}], "'left' is not a number"),
+        ([{"observations": {"a": [1]}, "actions": [1]}, {"observations": {"b": [1]}, "actions": [1]}], "context_names"),
+        ([], "at least one sequence"),
+    ],
+)
+def test_episodes_that_do_not_fit_are_refused(episodes, message):
+    with pytest.raises((ArgumentError, DataError), match=message):
+        from_episodes(episodes)
+
+
+def minari(folder, episodes, metadata=None):
+    (folder / "data").mkdir(parents=True)
+    with h5py.File(folder / "data" / "main_data.hdf5", "w", track_order=True) as file:
+        for i, (observations, actions) in episodes.items():
+            group = file.create_group(f"episode_{i}")
+            if isinstance(observations, dict):
+                for key, value in observations.items():
+                    group.create_dataset(f"observations/{key}", data=value)
+            else:
+                group.create_dataset("observations", data=observations)
+            group.create_dataset("actions", data=actions)
+            group.create_dataset("rewards", data=np.zeros(len(actions)))
+            group.create_dataset("infos", data=["{}"] * len(actions))
+    (folder / "data" / "metadata.json").write_text(json.dumps({"data_format": "hdf5", **(metadata or {})}))
+    return folder
+
+
+def test_a_minari_folder_is_recognised(tmp_path, capsys):
+    episodes = {i: (np.full((4, 2), i), np.arange(3.0)) for i in (0, 10, 2)}
+    folder = minari(tmp_path / "d", episodes, {"fps": 50})
+    demos = read(folder)
+    assert demos.names == ("episode 0", "episode 2", "episode 10")
+    assert [len(d) for d in demos] == [3, 3, 3]
+    assert [d.contexts[0, 0] for d in demos] == [0.0, 2.0, 10.0]
+    assert demos.rate == 50.0
+    said = capsys.readouterr().err
+    assert "3 sequences by column 'episode', 9 frames (3 each), 50 Hz as stored" in said
+    assert "Minari" in said
+
+
+def test_a_minari_folder_with_dictionaries_is_flattened(tmp_path):
+    observations = {"goal": np.ones((3, 2)), "own/speed": np.zeros(3), "camera": np.zeros((3, 4, 4), np.uint8)}
+    folder = minari(tmp_path / "d", {0: (observations, np.zeros((2, 2)))})
+    demos = read(folder, quiet=True)
+    assert set(demos.context_names) == {"goal.0", "goal.1", "own.speed"}
+    assert demos.action_names == ("action.0", "action.1")
+    assert demos.rate is None
+    assert read(folder, contexts="goal", actions="*.1", rate=5.0, quiet=True).context_names == ("goal.0", "goal.1")
+
+
+def test_a_damaged_minari_folder_is_refused(tmp_path):
+    minari(tmp_path / "none", {})
+    with pytest.raises(DataError, match="there is no episode"):
+        read(tmp_path / "none")
+    folder = minari(tmp_path / "odd", {0: (np.zeros((9, 2)), np.zeros(3))})
+    with pytest.raises(DataError, match="episode_0: 'observation' has 9 rows for 3 actions"):
+        read(folder)
+    (folder / "data" / "main_data.hdf5").write_bytes(b"nothing of this kind")
+    with pytest.raises(DataError, match="cannot be read as HDF5"):
+        read(folder)
+
+
+def lerobot(folder, layout, version="v3.0", fps=30, **features):
+    """A folder of two episodes of three frames, as LeRobot lays it out."""
+    info = {
+        "codebase_version": version,
+        "fps": fps,
+        "features": {
+            "action": {"dtype": "float32", "shape": [2], "names": ["pan.pos", "tilt.pos"]},
+            "observation.state": {"dtype": "float32", "shape": [2], "names": {"motors": ["pan", "tilt"]}},
+            "observation.wind": {"dtype": "float32", "shape": [1], "names": None},
+            "observation.images.top": {"dtype": "video", "shape": [4, 4, 3], "names": ["height", "width", "channels"]},
+            **{n: {"dtype": "int64", "shape": [1], "names": None} for n in ("episode_index", "frame_index", "index")},
+            **features,
+        },
+    }
+    (folder / "meta").mkdir(parents=True)
+    (folder / "meta" / "info.json").write_text(json.dumps(info))
+    pq.write_table(pa.table({"task": ["look"]}), folder / "meta" / "tasks.parquet")
+    for name, episodes in layout.items():
+        path = folder / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [(e, i) for e in episodes for i in range(3)]
+        table = {
+            "action": pa.array([[e, i] for e, i in rows], pa.list_(pa.float32())),
+            "observation.state": pa.array([[e, i] for e, i in rows], pa.list_(pa.float32(), 2)),
+            "observation.wind": pa.array([0.5 * i for _, i in rows], pa.float32()),
+            "timestamp": pa.array([i / fps for _, i in rows], pa.float32()),
+            "frame_index": [i for _, i in rows],
+            "episode_index": [e for e, _ in rows],
+            "index": [3 * e + i for e, i in rows],
+            "task_index": [0] * len(rows),
+        }
+        pq.write_table(pa.table(table), path)
+    return folder
+
+
+V3 = {"chunk-000/file-000.parquet": [0, 1], "chunk-000/file-001.parquet": [2]}
+V2 = {f"chunk-000/episode_00000{i}.parquet": [i] for i in range(3)}
+
+
+@pytest.mark.parametrize(("layout", "version"), [(V3, "v3.0"), (V2, "v2.1")])
+def test_a_lerobot_folder_is_recognised(tmp_path, capsys, layout, version):
+    demos = read(lerobot(tmp_path / "d", layout, version))
+    assert demos.names == ("0", "1", "2")
+    assert demos.action_names == ("action.pan.pos", "action.tilt.pos")
+    assert demos.context_names == ("observation.state.pan", "observation.state.tilt", "observation.wind")
+    assert demos.rate == 30.0
+    assert demos[2].actions.tolist() == [[2, 0], [2, 1], [2, 2]]
+    said = capsys.readouterr().err
+    assert "observation.images.top (video)" in said
+    assert f"LeRobot {version}" in said
+    chosen = read(tmp_path / "d", contexts="*wind", actions="action.pan*", quiet=True)
+    assert (chosen.context_names, chosen.action_names) == (("observation.wind",), ("action.pan.pos",))
+
+
+def test_a_lerobot_folder_without_data_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"there is no \.parquet file below data/"):
+        read(lerobot(tmp_path / "d", {}))
+    (tmp_path / "d" / "meta" / "info.json").write_text("{")
+    with pytest.raises(DataError, match=r"info\.json: cannot be read as JSON"):
+        read(tmp_path / "d")

@@ -1,0 +1,911 @@
+"""Policy files: what is saved comes back to the bit, and what is wrong is refused, by name and with a way out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save as save_tensors
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
+
+import simile
+from conftest import demos_of
+from simile import Bagging, Horizon, Mixture, SmoothForest, SmoothPolicy, StochasticMixture, rollout, storage
+from simile.cards import Card
+from simile.demonstrations import ActionSpace, Units
+from simile.errors import StorageError
+from simile.models.adapters import FittedRegressor
+from simile.packing import Packed, files, from_bytes, to_bytes, trees
+from simile.packing.files import digest
+from simile.regularizers import Autoregressor
+from simile.storage import check_savable, load, read_header
+
+TREE = "sklearn.tree._tree.Tree"
+PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+FOREST = SmoothForest(n_trees=3, min_leaf=8, max_depth=4)
+SMALL = {"horizon": Horizon(2, 1), "n_rounds": 2, "step_size": 0.5}
+
+
+def learned(demos: simile.Demonstrations, algorithm: Any = simile.paper, **choices: Any) -> Any:
+    return algorithm(demos, **{"model": FOREST, **SMALL, **choices}).policy
+
+
+def sealed(packed: Packed) -> bytes:
+    """Write a file with a correct digest, whatever it holds: an attacker can do so too."""
+    header = {**packed.header, "digest": digest(packed)}
+    return save_tensors(packed.tensors, metadata={"simile": json.dumps(header)})
+
+
+def assert_same_rollouts(one: Any, other: Any, demos: simile.Demonstrations) -> None:
+    for start in (None, simile.ColdStart()):
+        for a, b in zip(rollout(one, demos, start=start), rollout(other, demos, start=start), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def demos() -> simile.Demonstrations:
+    return demos_of(60, 50, 40, rate=25.0)
+
+
+@pytest.fixture(scope="module")
+def policy(demos: simile.Demonstrations) -> Mixture:
+    return learned(demos)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "policy.safetensors"
+
+
+# Round trips
+
+
+@pytest.mark.parametrize(
+    ("choices", "trusted"),
+    [
+        ({}, ()),
+        ({"algorithm": simile.searn}, ()),
+        ({"algorithm": simile.smile}, ()),
+        ({"algorithm": simile.dagger}, ()),
+        ({"n_rounds": 0}, ()),
+        ({"horizon": Horizon((0, 3, 7), ())}, ()),
+        ({"regularizer": simile.CriticallyDamped()}, ()),
+        ({"regularizer": simile.PreviousAction()}, ()),
+        ({"space": ActionSpace(low=-50.0)}, ()),
+        ({"model": replace(FOREST, bagging=Bagging.NONE, max_depth=None)}, ()),
+        ({"model": replace(FOREST, criterion=simile.Criterion.SMOOTH, max_depth=0)}, ()),
+        ({"model": Ridge()}, ()),
+        ({"model": make_pipeline(StandardScaler(), Ridge())}, ()),
+        ({"model": SVR()}, ()),
+        ({"model": RandomForestRegressor(3, min_samples_leaf=8)}, (TREE,)),
+        ({"model": DecisionTreeRegressor(min_samples_leaf=8)}, (TREE,)),
+        ({"model": HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=8)}, (PREDICTOR,)),
+    ],
+    ids=lambda value: (
+        "-".join(getattr(v, "__name__", str(v))[:40] for v in value.values()) if isinstance(value, dict) else ""
+    ),
+)
+def test_a_policy_comes_back_to_the_bit(demos, path: Path, choices: dict[str, Any], trusted: tuple[str, ...]):
+    policy = learned(demos, **choices)
+    policy.save(path)
+    again = load(path, trusted=trusted)
+    assert type(again) is type(policy)
+    assert again.card == policy.card
+    assert again.card.rate == 25.0
+    assert_same_rollouts(policy, again, demos)
+    # Equal policies give equal bytes: saved twice, or loaded and saved.
+    assert to_bytes(policy) == path.read_bytes() == to_bytes(again)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("model", [FOREST, RandomForestRegressor(2), SVR()], ids=["forest", "trees", "one each"])
+def test_policies_with_several_actions_come_back(k: int, model: Any, path: Path):
+    demos = demos_of(50, 40, k=k)
+    space = ActionSpace(low=[-100.0 * (i + 1) for i in range(k)], high=[math.inf, *[99.0] * (k - 1)])
+    policy = learned(demos, model=model, space=space)
+    policy.save(path)
+    again = load(path, trusted=[TREE])
+    assert again.n_actions == k
+    np.testing.assert_array_equal(again.space.high, space.high)
+    assert_same_rollouts(policy, again, demos)
+
+
+def test_missing_contexts_go_the_same_way_after_loading(path: Path):
+    demos = demos_of(80, 70)
+    holes = [np.where(np.random.default_rng(1).random(x.shape) < 0.2, np.nan, x) for x in demos.contexts]
+    demos = simile.Demonstrations.from_arrays(holes, demos.actions)
+    policy = learned(demos)
+    policy.save(path)
+    assert_same_rollouts(policy, load(path), demos)
+
+
+def test_out_of_bag_rollouts_work_after_loading(path: Path):
+    demos = demos_of(60, 60, 60)
+    policy = learned(demos, model=SmoothForest(n_trees=12, min_leaf=8, bagging=Bagging.SEQUENCES))
+    policy.save(path)
+    again = load(path)
+    for a, b in zip(simile.rollout_out_of_bag(policy, demos), simile.rollout_out_of_bag(again, demos), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_mixtures_stay_mixtures_and_share_what_they_shared(policy, demos, path: Path):
+    policy.save(path)
+    again = load(path)
+    assert again.weights == policy.weights
+    first = again.components[0]
+    for part in again.components[1:]:
+        for name in ("naive", "units", "space", "card", "horizon"):
+            assert getattr(part, name) is getattr(first, name), name
+        assert part.f is not first.f
+    assert str(simile.diagnose(again, demos)) == str(simile.diagnose(policy, demos))
+
+
+def test_collapsed_pruned_and_nested_policies_come_back(policy, demos, path: Path):
+    nested = StochasticMixture((policy, policy.components[0]), (0.25, 0.75))
+    for one in (simile.collapse(policy), simile.prune(policy, 0.1).policy, nested, policy.components[1]):
+        one.save(path)
+        again = load(path)
+        assert_same_rollouts(one, again, demos)
+        assert to_bytes(again) == path.read_bytes()
+
+
+def test_a_forest_of_some_of_its_trees_comes_back(policy, demos, path: Path):
+    part = policy.components[0]
+    fewer = replace(part, f=part.f.only(np.array([0, 2])))
+    fewer.save(path)
+    assert_same_rollouts(fewer, load(path), demos)
+
+
+def test_policies_by_hand_come_back(path: Path):
+    h = Autoregressor(np.array([[1.5, 1.0], [-0.5, 0.0]]))
+    f = learned(demos_of(50, k=2)).components[0].f
+    one = SmoothPolicy(f, h, 2, Horizon(2, 1))  # no contexts, units for one action, a whole number for lambda
+    one.save(path)
+    again = load(path)
+    assert again.n_contexts is None
+    assert again.smoothness == 2
+    assert to_bytes(again) == path.read_bytes()
+    demos = demos_of(30, k=2)
+    for a, b in zip(rollout(one, demos), rollout(again, demos), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@dataclass(frozen=True)
+class Straight:
+    """f(s) = s w; a model of somebody else's."""
+
+    weights: np.ndarray
+
+    def predict(self, S: np.ndarray) -> np.ndarray:
+        return S @ self.weights
+
+
+@dataclass(frozen=True)
+class Halfway:
+    """h that is not linear."""
+
+    order: int = 1
+
+    def __call__(self, history: np.ndarray) -> np.ndarray:
+        return np.tanh(history[:, 0])
+
+
+def test_models_and_regularizers_of_others_need_trust(path: Path):
+    policy = SmoothPolicy(Straight(np.full((4, 1), 0.1)), Halfway(), 2.0, Horizon((0,), 2), None, 2)
+    policy.save(path)
+    with pytest.raises(StorageError, match=r"needs types that are not trusted: test_storage\.Straight.*trusted=\["):
+        load(path)
+    again = load(path, trusted=["test_storage.Straight", "test_storage.Halfway"])
+    demos = demos_of(30)
+    for a, b in zip(rollout(policy, demos), rollout(again, demos), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# The file
+
+
+def test_the_file_is_plain_safetensors_that_people_can_read(policy, path: Path):
+    policy.save(path)
+    with safe_open(path, framework="np") as file:
+        assert list(file.metadata()) == ["simile"]
+        header = json.loads(file.metadata()["simile"])
+        assert "policy.components.0.f.value" in file.keys()  # noqa: SIM118 - not a dict
+    assert header["format"] == "simile-policy"
+    assert header["version"] == 1
+    assert header["library"] == simile.__version__
+    assert header["card"]["rate"] == 25.0
+    assert header["card"]["context_names"] == ["x0", "x1"]
+    assert header["card"]["training"]["settings"]["n_rounds"] == 2
+    part = header["policy"]["components"][0]
+    assert part["smoothness"] == 30.0
+    assert part["horizon"] == {"kind": "Horizon", "action_lags": [1], "context_lags": [0, 1, 2]}
+    assert part["units"]["scale"] == policy.units.scale.tolist()
+    assert part["space"] == {"kind": "ActionSpace", "high": [None], "low": [None]}
+
+
+def test_the_header_tells_what_is_in_the_file(policy, path: Path):
+    policy.save(path)
+    header = read_header(path)
+    json.dumps(header, allow_nan=False)
+    assert header["file_size"] == path.stat().st_size
+    assert len(header["digest"]) == 64
+    found = header["structure"]
+    assert (found["kind"], found["components"], found["models"]) == ("Mixture", 3, ["Forest"])
+    assert found["trees"] == 4 * 3  # three components and the naive model that they share
+    assert found["nodes"] == sum(len(c.f.feature) for c in policy.components) + len(policy.components[0].naive.feature)
+    assert (found["smoothness"], found["order"], found["contexts"], found["actions"]) == (30.0, 10, 2, 1)
+    assert (found["context_lags"], found["action_lags"]) == ([0, 1, 2], [1])
+    assert (found["low"], found["high"]) == ([None], [None])
+
+
+def test_the_header_needs_no_trust_and_builds_nothing(demos, path: Path, monkeypatch):
+    learned(demos, model=RandomForestRegressor(2)).save(path)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    assert read_header(path)["structure"]["models"] == [TREE]
+    path.write_bytes(flipped(path.read_bytes(), -3))
+    with pytest.raises(StorageError, match="digest"):
+        read_header(path)
+
+
+def test_bytes_do_not_depend_on_threads_or_on_the_process(demos, monkeypatch):
+    def made() -> list[str]:
+        import hashlib
+
+        return [hashlib.sha256(to_bytes(learned(demos, model=m, n_rounds=1))).hexdigest() for m in models]
+
+    models = (FOREST, RandomForestRegressor(2, min_samples_leaf=8), Ridge())
+    here = made()
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert made() == here
+    code = (
+        "import hashlib; from test_storage import *\n"
+        "demos = demos_of(60, 50, 40, rate=25.0)\n"
+        "for m in (FOREST, RandomForestRegressor(2, min_samples_leaf=8), Ridge()):\n"
+        "    print(hashlib.sha256(to_bytes(learned(demos, model=m, n_rounds=1))).hexdigest())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+    )
+    assert done.stdout.split() == here
+
+
+def test_reading_takes_about_twice_the_room_of_the_file(path: Path):
+    demos = demos_of(20_000, m=1)
+    learned(demos, model=SmoothForest(n_trees=40, min_leaf=1, max_depth=None), n_rounds=0).save(path)
+    load(path)
+    tracemalloc.start()
+    load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 10e6
+    assert peak < 2.3 * path.stat().st_size
+
+
+def test_importing_simile_imports_neither_safetensors_nor_skops():
+    code = "import sys, simile, simile.storage; print({'safetensors', 'skops', 'sklearn', 'zipfile'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "sklearn" not in done.stdout
+    assert "safetensors" not in done.stdout
+    assert "skops" not in done.stdout
+
+
+# Writing
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(policy, path: Path, monkeypatch):
+    policy.save(path)
+    before = path.read_bytes()
+    for name in ("replace", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(StorageError, match=r"policy\.safetensors cannot be written: No space left on device"):
+                policy.components[0].save(path)
+        assert path.read_bytes() == before
+        assert os.listdir(path.parent) == [path.name]
+
+
+def test_folders_are_made_and_folders_in_the_way_are_told(policy, tmp_path: Path):
+    policy.save(tmp_path / "new" / "folder" / "p.safetensors")
+    with pytest.raises(StorageError, match="folder cannot be written"):
+        policy.save(tmp_path / "new" / "folder")
+    (tmp_path / "file").write_text("")
+    for bad in (tmp_path / "file" / "p", tmp_path / "a\0b", tmp_path / ("n" * 300), "/", ""):
+        with pytest.raises(StorageError, match="cannot be written"):
+            policy.save(bad)
+    assert sorted(os.listdir(tmp_path)) == ["file", "new"]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for _ in range(depth):
+        facts = {"a": [facts]}
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"card": Card(training={"error": math.nan})}, r"card\.training\.error must be a finite number to be stored"),
+        ({"card": Card(training={"x": [object()]})}, r"card\.training\.x\.0 is a builtins\.object; a card holds plain"),
+        ({"card": Card(context_names=("\ud800",))}, "cannot be written as JSON"),
+        ({"card": Card(training=nested(40))}, "nested too deeply"),
+        ({"card": Card(training={"x": "y" * 2**24})}, "take .* bytes, and a file holds at most"),
+        ({"units": Units(np.zeros(1), np.array([np.nan]))}, r"units\.scale\.0 must be a finite number"),
+        ({"h": Autoregressor(np.zeros((1, 1), complex))}, r"h\.coefficients is an array of complex128"),
+        ({"horizon": 3.5j}, "horizon must be a finite number"),
+        ({"horizon": {}}, "horizon is a builtins.dict, which a policy file cannot hold"),
+    ],
+)
+def test_what_cannot_be_stored_is_told_before_anything_is_written(policy, path: Path, change, message: str):
+    with pytest.raises(StorageError, match=message):
+        replace(policy.components[0], **change).save(path)
+    assert not path.exists()
+
+
+def test_mixtures_too_large_or_too_deep_are_refused_when_written(policy, path: Path):
+    part = policy.components[0]
+    with pytest.raises(StorageError, match=r"has 1001 parts, and a policy file holds at most 1000: drop.*prune"):
+        Mixture((part,) * 1001, (1.0, *[0.0] * 1000)).save(path)
+    deep = part
+    for _ in range(50):
+        deep = Mixture((deep,), (1.0,))
+    with pytest.raises(StorageError, match="nested too deeply"):
+        deep.save(path)
+
+
+def test_card_values_of_numpy_are_plain_numbers_in_the_file(policy, path: Path):
+    card = Card(rate=np.float64(50), training={"n": np.int64(3), "e": np.float32(0.5), "list": (1, [True, None])})
+    replace(policy.components[0], card=card).save(path)
+    again = load(path).card
+    assert again.training == {"n": 3, "e": 0.5, "list": [1, [True, None]]}
+    assert again.rate == 50.0
+
+
+# Models of other libraries
+
+
+def test_without_skops_the_way_out_is_told(demos, path: Path, monkeypatch):
+    policy = learned(demos, model=Ridge())
+    policy.save(path)
+    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    for attempt in (lambda: policy.save(path), lambda: load(path), lambda: check_savable(Ridge())):
+        with pytest.raises(StorageError, match=r"pip install 'smooth-imitation\[skops\]'"):
+            attempt()
+
+
+def test_a_class_that_nobody_can_import_is_refused_by_name(path: Path):
+    class Local(Straight):
+        pass
+
+    for f in (Local(np.ones((4, 1))), Straight(lambda x: x)):
+        policy = SmoothPolicy(f, Halfway(), 2.0, Horizon((0,), 2), None, 2)
+        with pytest.raises(StorageError, match=r"a test_storage\..*(Local|Straight) cannot be stored: "):
+            policy.save(path)
+    assert not path.exists()
+
+
+def test_check_savable_tells_before_the_training(monkeypatch):
+    check_savable(SmoothForest())
+    check_savable(Ridge(), n_actions=2)
+    check_savable(SVR(), n_actions=2)
+    check_savable(RandomForestRegressor(2), trusted=[TREE])
+    check_savable(RandomForestRegressor(2), trusted=TREE)
+    with pytest.raises(
+        StorageError, match=r"model RandomForestRegressor could be trained but not saved.*not trusted.*"
+    ):
+        check_savable(RandomForestRegressor(2))
+
+    class Odd:
+        def fit(self, S, Y):
+            return self
+
+        def predict(self, S):
+            return S[:, 0]
+
+    with pytest.raises(StorageError, match=r"model Odd could be trained but not saved and loaded: .*Odd cannot be"):
+        check_savable(Odd())
+
+
+def test_check_savable_stores_the_recipe_where_so_few_rows_do_not_fit():
+    check_savable(make_pipeline(StandardScaler(), Ridge(alpha=-1.0)))  # refuses to be fitted
+    with pytest.raises(StorageError, match="not trusted"):
+        check_savable(Greedy())
+
+
+class Greedy:
+    """A recipe that wants more rows than a rehearsal has."""
+
+    def fit(self, S, Y):
+        raise ValueError("at least a million rows")
+
+    def predict(self, S):
+        return S
+
+
+def test_check_savable_rehearses_smooth_recipes_of_others():
+    class Wrapped:
+        def fit_smooth(self, *arguments):
+            return FOREST.fit_smooth(*arguments)
+
+    check_savable(Wrapped(), n_actions=2)
+
+
+@pytest.mark.parametrize("trusted", [True, 3, [3], None])
+def test_trust_must_be_given_by_name(trusted, path: Path):
+    with pytest.raises(simile.ArgumentError, match="trusted must be full names of types"):
+        load(path, trusted=trusted)
+
+
+TRACES: list[str] = []
+
+
+class Bomb:
+    """Leaves a trace when it is built."""
+
+    def __init__(self) -> None:
+        self.fuse = 1
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        TRACES.append("built")
+
+    def predict(self, S: np.ndarray) -> np.ndarray:
+        return S[:, :1]
+
+
+class Payload:
+    """Leaves a trace when it is unpickled."""
+
+    def __reduce__(self):
+        return (TRACES.append, ("unpickled",))
+
+
+def test_nothing_in_a_file_is_run(policy, demos, path: Path, monkeypatch):
+    bomb = replace(policy.components[0], f=FittedRegressor(Bomb()))
+    packed = from_bytes(to_bytes(bomb))
+    name = "policy.f.estimator.skops"
+    hidden = pickle.dumps(Payload())
+    TRACES.clear()
+
+    def never(*_: Any, **__: Any) -> None:
+        TRACES.append("pickle")
+        raise AssertionError("pickle was called")
+
+    for function in ("load", "loads", "Unpickler", "_Unpickler"):
+        monkeypatch.setattr(pickle, function, never)
+    path.write_bytes(sealed(packed))
+    with pytest.raises(StorageError, match=r"test_storage\.Bomb"):
+        load(path)
+    read_header(path)
+    for blob in (hidden, b"", b"PK", zipped({"schema.json": b"{}"}), zipped({"1.npy": hidden, "schema.json": b"[]"})):
+        tensors = {**packed.tensors, name: np.frombuffer(blob or b"\0", np.uint8)}
+        path.write_bytes(sealed(Packed(packed.header, tensors)))
+        with pytest.raises(StorageError, match="damaged"):
+            load(path, trusted=["test_storage.Bomb"])
+    path.write_bytes(hidden)
+    with pytest.raises(StorageError, match="no safetensors file"):
+        load(path)
+    assert TRACES == []
+    learned(demos, model=RandomForestRegressor(2)).save(path)
+    load(path, trusted=[TREE])
+    assert "pickle" not in TRACES
+
+
+def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    import io
+
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, part in members.items():
+            archive.writestr(name, part)
+    return file.getvalue()
+
+
+def test_archives_that_unpack_to_more_than_they_are_are_refused(policy, path: Path):
+    header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }"
+    packed = from_bytes(to_bytes(replace(policy.components[0], f=FittedRegressor(Ridge()), n_contexts=None)))
+    for blob, message in (
+        (zipped({"schema.json": b"0" * 10**6}, zipfile.ZIP_DEFLATED), "compressed or overlapping parts"),
+        (zipped({"1.npy": header.ljust(127) + b"\n" + b"0" * 80, "schema.json": b"{}"}), "not as large as it says"),
+        (zipped({"../../evil": b"", "schema.json": b"{}"}), "it holds a part"),
+        (zipped({"1.npz": b"", "schema.json": b"{}"}), "such as a sparse matrix"),
+    ):
+        tensors = {**packed.tensors, "policy.f.estimator.skops": np.frombuffer(blob, np.uint8)}
+        path.write_bytes(sealed(Packed(packed.header, tensors)))
+        with pytest.raises(StorageError, match=message):
+            load(path)
+
+
+def test_a_model_for_other_states_or_actions_is_refused(demos, path: Path):
+    policy = learned(demos, model=Ridge(), n_rounds=0)
+    two = learned(demos_of(50, k=2), model=Ridge(), n_rounds=0)
+    trees = learned(demos, model=DecisionTreeRegressor(), n_rounds=0)
+    for wrong, message in (
+        (replace(policy, horizon=Horizon(5, 1)), "must be a model for 13 features; got one for 7"),
+        (replace(policy, f=two.f, horizon=Horizon(2, 2)), "must predict 1 actions; got shape"),
+        (replace(policy, f=FittedRegressor(Ridge())), "does not predict: NotFittedError"),
+        (replace(policy, f=FittedRegressor(StandardScaler())), "must be an object that predicts"),
+        (replace(trees, horizon=Horizon(5, 1)), "must have trees for 13 features and 1 actions"),
+        (replace(policy, h=StandardScaler()), "must be a regularizer with an order"),
+    ):
+        wrong.save(path)
+        with pytest.raises(StorageError, match=message):
+            load(path, trusted=[TREE])
+
+
+@pytest.mark.parametrize(("field", "value"), [("left_child", 10**6), ("right_child", 0), ("feature", 99)])
+def test_trees_of_scikit_learn_that_lead_astray_are_refused_though_trusted(demos, path: Path, field: str, value: int):
+    policy = learned(demos, model=DecisionTreeRegressor(min_samples_leaf=8), n_rounds=0)
+    tree = policy.f.trees[0]
+    state = tree.__getstate__()
+    state["nodes"] = state["nodes"].copy()
+    state["nodes"][field][0] = value
+    tree.__setstate__(state)
+    policy.save(path)
+    with pytest.raises(StorageError, match=r"f\.trees\.0: "):
+        load(path, trusted=[TREE])
+
+
+# Files that are wrong
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    changed = bytearray(data)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda d: b"", "it is empty"),
+        (lambda d: b"abc", "no safetensors file"),
+        (lambda d: d[: len(d) * 9 // 10], "do not fill it"),
+        (lambda d: d[:-1], "do not fill it"),
+        (lambda d: d[:300], "no safetensors file, or cut off"),
+        (lambda d: d + b"\0", "do not fill it"),
+        (lambda d: flipped(d, -1), "does not match its digest: the file is damaged: get it anew"),
+        (lambda d: pickle.dumps({"policy": 1}), "no safetensors file"),
+        (lambda d: zipped({"a": b"b"}), "no safetensors file"),
+        (lambda d: b"frame,pan\n0,1.5\n" * 100, "no safetensors file"),
+        (lambda d: (20).to_bytes(8, "little") + b"[" * 20, "no safetensors header"),
+        (lambda d: (9**6).to_bytes(8, "little") + b"[" * 9**6, "no safetensors header"),
+        (lambda d: (2).to_bytes(8, "little") + b"{}", "safetensors file of something else"),
+        (lambda d: save_tensors({"w": np.zeros(3)}), "safetensors file of something else: this is no policy of simile"),
+        (lambda d: save_tensors({"w": np.zeros(3)}, metadata={"format": "pt"}), "of something else"),
+        (lambda d: save_tensors({}, metadata={"simile": "{"}), "no JSON object"),
+        (lambda d: save_tensors({}, metadata={"simile": "[]"}), "no JSON object"),
+        (lambda d: save_tensors({}, metadata={"simile": '{"format": 1, "format": 2}'}), "no JSON object"),
+        (lambda d: save_tensors({}, metadata={"simile": '{"version": ' + "9" * 5000 + "}"}), "no JSON object"),
+        (lambda d: save_tensors({}, metadata={"simile": '{"format": "simile-policy"}'}), "of something else"),
+    ],
+)
+def test_files_that_are_no_policies_are_told_apart(policy, path: Path, make, message: str):
+    path.write_bytes(make(to_bytes(policy)))
+    for read in (load, read_header):
+        with pytest.raises(StorageError, match=message) as caught:
+            read(path)
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_missing_files_folders_and_pipes_are_told(policy, tmp_path: Path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    for place, message in (
+        (tmp_path / "none", "there is no such file"),
+        (tmp_path, "it is a folder"),
+        (tmp_path / "pipe", "no regular file"),
+        (tmp_path / "a\0b", "cannot be read"),
+        (tmp_path / "pipe" / "x", "cannot be read"),
+        ("/dev/zero", "no regular file"),
+        (3.5, "cannot be read as a policy"),
+    ):
+        with pytest.raises(StorageError, match=message):
+            load(place)
+    policy.save(tmp_path / "p")
+    monkeypatch.setattr(storage, "LARGEST_FILE", 1000)
+    with pytest.raises(StorageError, match=r"bytes, and a policy at most 1,000"):
+        load(tmp_path / "p")
+
+
+def changed(tree: Any, place: str, value: Any) -> Any:
+    """Return a copy of a tree with another value at a dotted place; ... deletes it."""
+    tree = json.loads(json.dumps(tree))
+    *way, last = [int(p) if p.isdigit() else p for p in place.split(".")]
+    inside = tree
+    for step in way:
+        inside = inside[step]
+    if value is ...:
+        del inside[last]
+    else:
+        inside[last] = value
+    return tree
+
+
+FIRST = "policy.components.0"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("version", 2, r"written by a newer simile: version 2 of the format, and this one reads 1: upgrade"),
+        ("version", 10**300, "written by a newer simile"),
+        ("version", True, "something else"),
+        ("version", -1, "something else"),
+        ("version", "1", "something else"),
+        ("format", "other", "something else"),
+        ("library", 3, "must have the entries"),
+        ("extra", 1, "must have the entries"),
+        ("card", ..., "must have the entries"),
+        ("card", [], "card must be an object of kind Card"),
+        ("card.rate", 0, r"card\.rate must be a finite number"),
+        ("card.rate", "fast", r"card\.rate must be a finite number"),
+        ("card.rate", 10**400, r"card\.rate must be a finite number"),
+        ("card.context_names", "x0", r"card\.context_names must be a list"),
+        ("card.context_names", [1], r"card\.context_names must be a text"),
+        ("card.training", [], r"card\.training must be an object"),
+        ("card.extra", 1, "card has a field that no Card has"),
+        ("policy", None, "policy must be an object of kind SmoothPolicy or Mixture or StochasticMixture"),
+        ("policy.kind", "Forest", "policy must be an object of kind"),
+        ("policy.kind", ["Mixture"], "policy must be an object of kind"),
+        ("policy.components", [], r"policy\.components must be a list of 1 to 1000"),
+        ("policy.components", [[]] * 1001, r"policy\.components must be a list of 1 to 1000"),
+        ("policy.components", {}, r"policy\.components must be a list"),
+        ("policy.weights", [0.5, 0.5], r"policy\.weights must be a list of 3 numbers"),
+        ("policy.weights", [0.5, 0.5, 0.5], r"policy\.weights must be numbers that sum to one"),
+        ("policy.weights", [2.0, -0.5, -0.5], r"policy\.weights must be a list of 3 numbers from 0 to 1"),
+        ("policy.weights", [True, False, False], r"policy\.weights must be a list of 3 numbers"),
+        ("policy.weights", ..., "policy must have a field weights"),
+        ("policy.extra", 1, "policy has a field that no Mixture has: 'extra'"),
+        (f"{FIRST}.extra", "x" * 10**6, r"components\.0 has a field that no SmoothPolicy has"),
+        (f"{FIRST}.smoothness", -1.0, "smoothness must be a finite number from 0"),
+        (f"{FIRST}.smoothness", "x" * 10**6, "smoothness must be a finite number from 0"),
+        (f"{FIRST}.smoothness", 2**2000, "smoothness must be a finite number from 0"),
+        (f"{FIRST}.n_contexts", 0, "n_contexts must be a whole number from 1"),
+        (f"{FIRST}.n_contexts", 1.0, "n_contexts must be a whole number"),
+        (f"{FIRST}.n_contexts", 3, "must be a forest for 3 contexts"),
+        (f"{FIRST}.n_contexts", 10**15, "n_contexts must be a whole number"),
+        (f"{FIRST}.f", None, r"f must be an object of kind Forest or"),
+        (f"{FIRST}.f.kind", "os.system", r"f must be an object of kind Forest or"),
+        (f"{FIRST}.f.width", 2**40, "width must be a whole number"),
+        (f"{FIRST}.f.width", 4, "must be a forest for 2 contexts"),
+        (f"{FIRST}.f.value", None, "value must be a reference to a tensor"),
+        (f"{FIRST}.f.value", {"tensor": f"{FIRST}.f.gain"}, "value must be a reference to a tensor"),
+        (f"{FIRST}.f.value.tensor", [], "value must be a reference to a tensor"),
+        (f"{FIRST}.f.bag.bagging", "__class__", "bagging must be one of NONE, ROWS, SEQUENCES"),
+        (f"{FIRST}.f.bag", {"same": FIRST}, "bag must be an object of kind Bag"),
+        (f"{FIRST}.h.damping", 1.5, "damping must be a finite number from 0 to 1"),
+        (f"{FIRST}.h", {"same": f"{FIRST}.h"}, "h must be an object of kind"),
+        (f"{FIRST}.horizon.context_lags", [0, 10**9, 1], "context_lags must be a whole number from 0 to 100000"),
+        (f"{FIRST}.horizon.context_lags", [0, 2, 1], "context_lags must be different lags in order"),
+        (f"{FIRST}.horizon.context_lags", [0, 0], "context_lags must be different lags in order"),
+        (f"{FIRST}.horizon.context_lags", [], "context_lags must be different lags in order"),
+        (f"{FIRST}.horizon.context_lags", [0, 1, 3], "must be a forest for 2 contexts"),
+        (f"{FIRST}.horizon.action_lags", [0], "action_lags must be a whole number from 1"),
+        (f"{FIRST}.horizon.action_lags", [True], "action_lags must be a whole number from 1"),
+        (f"{FIRST}.horizon.action_lags", [2], "must be a forest for 2 contexts"),
+        (f"{FIRST}.naive", None, "naive must be the naive of an earlier component"),
+        (f"{FIRST}.naive", {"same": f"{FIRST}.naive"}, "naive must be the naive of an earlier component"),
+        (f"{FIRST}.naive", {"same": "policy.components.1.naive"}, "naive must be the naive of an earlier component"),
+        (f"{FIRST}.units", {"same": "card"}, "units must be the units of an earlier component"),
+        ("policy.components.1.units", {"same": []}, "units must be the units of an earlier component"),
+        ("policy.components.1.units.more", 1, "units must be the units of an earlier component"),
+        ("policy.components.1.space", {"same": f"{FIRST}.units"}, "space must be the space of an earlier component"),
+        (f"{FIRST}.units.scale", [0.0], "scales above zero"),
+        (f"{FIRST}.units.scale", [1e-320], "scales above zero"),
+        (f"{FIRST}.units.center", [-1e101], r"no number beyond 1e\+100"),
+        (f"{FIRST}.units.scale", [1.0, 1.0], "as many centers as scales"),
+        (f"{FIRST}.units.center", [None], "center must be a list of finite numbers"),
+        (f"{FIRST}.units", {"kind": "Units", "center": [0, 0], "scale": [1, 1]}, "must be for one or for 1 actions"),
+        ("policy.components.1.units", {"kind": "Units", "center": [0], "scale": [1]}, "must share their units"),
+        (f"{FIRST}.space.low", [5.0, 5.0], "must be for one or for 1 actions"),
+        (f"{FIRST}.space.low", [], "must have bounds low < high"),
+        (f"{FIRST}.space", {"kind": "ActionSpace", "low": [2], "high": [1]}, "must have bounds low < high"),
+    ],
+)
+def test_wrong_descriptions_are_refused_though_the_digest_is_right(policy, path: Path, place, value, message: str):
+    packed = from_bytes(to_bytes(policy))
+    path.write_bytes(sealed(Packed(changed(packed.header, place, value), packed.tensors)))
+    with pytest.raises(StorageError, match=message):
+        load(path)
+
+
+def test_deep_nesting_is_refused(policy, path: Path):
+    packed = from_bytes(to_bytes(policy.components[0]))
+    inside = packed.header["policy"]
+    for depth in (100, 400):
+        deep = inside
+        for _ in range(depth):
+            deep = {"kind": "Mixture", "components": [deep], "weights": [1.0]}
+        path.write_bytes(sealed(Packed({**packed.header, "policy": deep}, packed.tensors)))
+        with pytest.raises(StorageError, match="nested too deeply"):
+            load(path)
+    path.write_bytes(sealed(Packed(changed(packed.header, "card.training", nested(100)), packed.tensors)))
+    with pytest.raises(StorageError, match="nested 64 deep at most"):
+        load(path)
+    text = sealed(packed)
+    header = json.dumps({"__metadata__": {"simile": '{"policy": ' + "[" * 10**5}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + text[-8:])
+    with pytest.raises(StorageError, match="no JSON object"):
+        load(path)
+
+
+def edited(packed: Packed, name: str, edit: Any) -> Packed:
+    tensors = {key: array.copy() for key, array in packed.tensors.items()}
+    found = edit(tensors[name])
+    tensors[name] = tensors[name] if found is None else found
+    return Packed(packed.header, tensors)
+
+
+def put(place: Any, value: Any) -> Any:
+    return lambda array: array.__setitem__(place, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        ("f.child", put(0, 0), "child must lie further on"),
+        ("f.child", put(0, -1), "child must lie further on"),
+        ("f.child", put(0, 2**31 - 1), "child must lie further on, and inside"),
+        ("f.child", lambda a: put(0, len(a) - 1)(a), "child must lie further on, and inside"),
+        ("f.child", put(-1, 0), "child of a leaf must be the leaf itself"),
+        ("f.child", put(0, 3), "child must belong to one node alone"),
+        ("f.missing_right", put(-1, True), "child of a leaf must be the leaf itself, for any value"),
+        ("f.threshold", put(-1, 0.0), "child of a leaf must be the leaf itself, for any value"),
+        ("f.threshold", put(0, np.nan), "threshold must not be NaN"),
+        ("f.feature", put(0, 7), "feature must be a feature or -1"),
+        ("f.feature", put(0, -2), "feature must be a feature or -1"),
+        ("f.feature", put(0, -1), "child of a leaf must be the leaf itself"),
+        ("f.feature", put(-1, 0), "child must lie further on"),
+        ("f.depths", put(0, 2**31 - 1), "depths must be how deep the trees are"),
+        ("f.depths", put(0, 0), "depths must be how deep the trees are"),
+        ("f.depths", put(0, -1), "depths must be how deep the trees are"),
+        ("f.roots", put(0, -1), "roots must be nodes, in order"),
+        ("f.roots", put(-1, 2**30), "roots must be nodes, in order"),
+        ("f.roots", put(1, 0), "roots must be nodes, in order"),
+        ("f.roots", put(0, 1), "roots must be no node's child"),
+        ("f.value", put((0, 0), np.nan), "value must be finite"),
+        ("f.gain", put(0, np.inf), "gain must be finite"),
+        ("f.columns", put(0, 3), "columns must lie in the frame"),
+        ("f.columns", put(0, -1), "columns must lie in the frame"),
+        ("f.columns", put(0, 1), "must be a forest for 2 contexts"),
+        ("f.lags", put(0, 10**9), "lags must be within reach"),
+        ("f.lags", put(0, -1), "lags must be within reach"),
+        ("f.lags", put(0, 1), "must be a forest for 2 contexts"),
+        ("f.number", put(0, 3), "number must tell a seed"),
+        ("f.number", put(slice(None), 1), "number must tell a different seed"),
+        ("f.bag.seeds", put(0, -1), "seeds must not be negative"),
+        ("f.bag.starts", put(-1, 2**40), "starts must rise from 0"),
+        ("f.bag.starts", put(0, 1), "starts must rise from 0"),
+        ("f.bag.starts", lambda a: a[:1], "starts must rise from 0"),
+        ("f.value", lambda a: a.astype(np.float32), r"value must be a tensor of float64 of shape \(\d+, any\)"),
+        ("f.value", lambda a: a[:-1], "value must be a tensor of float64"),
+        ("f.value", lambda a: a[:, 0], "value must be a tensor of float64"),
+        ("f.value", lambda a: np.repeat(a, 2, axis=1), "must be a forest for|width must be a whole number"),
+        ("f.feature", lambda a: a[:0], "feature must be a tensor of int32"),
+        ("f.roots", lambda a: a.astype(np.int64), "roots must be a tensor of int32"),
+        ("f.missing_right", lambda a: a.astype(np.uint8), "missing_right must be a tensor of bool"),
+        ("h.coefficients", put((0, 0), np.inf), "coefficients must be finite"),
+        ("h.coefficients", lambda a: np.zeros((100_001, 1)), "coefficients must be finite, and 100000 at most"),
+        ("h.coefficients", lambda a: np.repeat(a, 2, axis=1), "must be a forest for"),
+        ("h.coefficients", lambda a: a[:, :0], "coefficients must be a tensor of float64"),
+        ("h.coefficients", lambda a: a.astype(np.float16), "a type that no policy has, F16"),
+    ],
+)
+def test_hostile_arrays_are_refused_though_the_digest_is_right(policy, path: Path, name: str, edit, message: str):
+    packed = edited(from_bytes(to_bytes(policy)), f"{FIRST}.{name}", edit)
+    path.write_bytes(sealed(packed))
+    with pytest.raises(StorageError, match=message):
+        load(path)
+
+
+def test_trees_must_lie_deepest_first(path: Path):
+    policy = learned(demos_of(200), n_rounds=0, model=SmoothForest(n_trees=20, min_leaf=8, max_depth=9))
+    f = policy.f
+    assert f.depths[0] > f.depths[-1]
+    backwards = replace(f, roots=f.roots[[-1]], depths=f.depths[[-1]], number=f.number[[-1]])
+    replace(policy, f=backwards).save(path)
+    load(path)  # one tree alone is in order
+    turned = replace(f, roots=np.sort(f.roots), depths=f.depths[::-1].copy())
+    replace(policy, f=turned).save(path)
+    with pytest.raises(StorageError, match="depths must"):
+        load(path)
+
+
+def test_an_endless_branch_is_checked_in_no_time(policy, path: Path):
+    """One branch of 200,000 nodes: its depth must not be found step by step."""
+    part = policy.components[0]
+    n = 200_001
+    feature = np.where(np.arange(n) % 2 == 0, 0, -1).astype(np.int32)
+    feature[-1] = -1
+    child = np.where(feature == 0, np.arange(n) + 1, np.arange(n)).astype(np.int32)
+    f = replace(
+        part.f,
+        feature=feature,
+        child=child,
+        threshold=np.where(feature == 0, 0.0, np.inf).astype(np.float32),
+        missing_right=np.zeros(n, np.bool_),
+        value=np.zeros((n, 1)),
+        gain=np.zeros(n),
+        roots=np.zeros(1, np.int32),
+        depths=np.full(1, n // 2, np.int32),
+        number=np.zeros(1, np.intp),
+    )
+    replace(part, f=f).save(path)
+    load(path)
+    replace(part, f=replace(f, depths=f.depths + 1)).save(path)
+    with pytest.raises(StorageError, match="depths must be how deep the trees are"):
+        load(path)
+
+
+def test_tensors_that_nobody_refers_to_or_that_are_missing_are_refused(policy, path: Path):
+    packed = from_bytes(to_bytes(policy))
+    path.write_bytes(sealed(Packed(packed.header, {**packed.tensors, "stray": np.zeros(2)})))
+    with pytest.raises(StorageError, match="a tensor that nothing refers to: 'stray'"):
+        load(path)
+    fewer = {name: array for name, array in packed.tensors.items() if not name.endswith("0.f.gain")}
+    path.write_bytes(sealed(Packed(packed.header, fewer)))
+    with pytest.raises(StorageError, match="gain must be a reference to a tensor"):
+        load(path)
+
+
+def test_bytes_that_are_neither_true_nor_false_are_refused(policy, path: Path):
+    data = bytearray(to_bytes(policy))
+    size = files._header_size(bytes(data))
+    outer = json.loads(data[8 : 8 + size])
+    begin = outer[f"{FIRST}.f.missing_right"]["data_offsets"][0]
+    data[8 + size + begin] = 7
+    path.write_bytes(bytes(data))
+    with pytest.raises(StorageError, match="neither true nor false"):
+        load(path)
+
+
+def test_components_must_fit_each_other(path: Path):
+    one, two = (learned(demos_of(60, m=m), n_rounds=0) for m in (2, 3))
+    two = replace(two, units=one.units)
+    for mixed in (Mixture((one, two), (0.5, 0.5)), Mixture((one, replace(two, n_contexts=None)), (0.5, 0.5))):
+        mixed.save(path)
+        with pytest.raises(StorageError, match="components must read as many contexts each"):
+            load(path)
+    wide = replace(learned(demos_of(60, k=2), n_rounds=0), units=one.units)
+    Mixture((one, wide), (0.5, 0.5)).save(path)
+    with pytest.raises(StorageError, match="components must have as many actions each"):
+        load(path)
+
+
+def test_what_nobody_thought_of_is_a_storage_error_too(policy, path: Path, monkeypatch):
+    policy.save(path)
+    monkeypatch.setattr(storage, "from_bytes", lambda data: 1 / 0)
+    with pytest.raises(StorageError, match=r"cannot be read as a policy \(ZeroDivisionError"):
+        load(path)
+
+
+def test_every_kind_that_is_written_is_read():
+    from inspect import getsource
+
+    from simile.storage import decoding
+
+    for kind in trees.KINDS:
+        assert f'"{kind}"' in getsource(decoding), kind
