@@ -47,6 +47,8 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python benchmarks/forest.py
+	$(BIN)/python benchmarks/online.py
+	$(BIN)/python benchmarks/files.py
 
 claims: $(STAMP)
 	$(BIN)/python benchmarks/claims.py

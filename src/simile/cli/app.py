@@ -10,18 +10,17 @@ from simile.cli.showing import bench, demo, inspect
 from simile.cli.streaming import run
 from simile.cli.training import train
 
+EXAMPLE = """\b
+From a log file to a running controller:
+  simile train games.csv --actions pan --sequence game --out run
+  simile evaluate run/policy.safetensors new_games.csv
+  simile run run/policy.safetensors < contexts.csv > actions.csv"""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, epilog=EXAMPLE)
 @click.version_option(__version__, prog_name="simile")
 def app() -> None:
-    """Learn a smooth controller from recorded demonstrations.
-
-    \b
-    From a log file to a running controller:
-      simile train games.csv --actions pan --sequence game --out run
-      simile evaluate run/policy.safetensors new_games.csv
-      simile run run/policy.safetensors < contexts.csv > actions.csv
-    """  # noqa: D301 - click wants the \b itself
+    """Learn a smooth controller from recorded demonstrations."""
 
 
 for command in (demo, train, evaluate, rollout, compare, diagnose, inspect, bench, run):

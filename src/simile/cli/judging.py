@@ -11,7 +11,7 @@ from simile.cli import options
 from simile.cli.output import to_json
 
 
-@click.command()
+@click.command(short_help="Measure error, smoothness and lag of a policy.")
 @options.policy_argument
 @options.data_argument
 @options.config_option
@@ -35,7 +35,7 @@ def evaluate(policy: Path, data: Path, start: str, trust: tuple[str, ...], as_js
         click.echo(judged)
 
 
-@click.command()
+@click.command(short_help="Let a policy act on recorded contexts.")
 @options.policy_argument
 @options.data_argument
 @options.config_option
@@ -58,7 +58,7 @@ def rollout(policy: Path, data: Path, start: str, trust: tuple[str, ...], seed: 
     click.echo(f"{out}: {demos.n_frames} frames of {len(demos)} sequences")
 
 
-@click.command()
+@click.command(short_help="Measure the paper's theory on a policy.")
 @options.policy_argument
 @options.data_argument
 @options.config_option
@@ -80,7 +80,7 @@ def diagnose(policy: Path, data: Path, trust: tuple[str, ...], as_json: bool, **
         click.echo(diagnosis)
 
 
-@click.command()
+@click.command(short_help="Run all algorithms and baselines on one data set.")
 @options.data_argument
 @options.config_option
 @options.column_options

@@ -11,7 +11,7 @@ from simile.cli import options
 from simile.cli.output import to_json
 
 
-@click.command()
+@click.command(short_help="Learn a built-in task and draw how well it went.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/demo.png", show_default=True, help="Picture to write."
 )
@@ -22,7 +22,7 @@ def demo(out: Path) -> None:
     main(out)
 
 
-@click.command()
+@click.command(short_help="Show what is in a policy file.")
 @options.policy_argument
 @options.json_option
 def inspect(policy: Path, as_json: bool) -> None:
@@ -46,7 +46,7 @@ def _lines(values: dict[str, Any], indent: str = "") -> list[str]:
     return ["".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines]
 
 
-@click.command()
+@click.command(short_help="Measure how fast a policy acts on this machine.")
 @click.argument("policy", type=click.Path(path_type=Path), required=False)
 @options.trust_option
 @options.json_option

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MISSING = frozenset({"", "nan", "na", "null", "none"})
 
 
-@click.command()
+@click.command(short_help="Act online: contexts on stdin, actions on stdout.")
 @options.policy_argument
 @options.config_option
 @click.option("--time", help="Field that holds the time in seconds; without it, every row is one frame.")

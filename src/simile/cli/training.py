@@ -33,7 +33,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
     return folder
 
 
-@click.command()
+@click.command(short_help="Learn a policy from recorded demonstrations.")
 @click.argument("data", type=click.Path(path_type=Path), required=False)
 @options.config_option
 @click.option(
