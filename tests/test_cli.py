@@ -76,6 +76,21 @@ def test_train_writes_a_policy_a_config_and_a_verdict(games: Path, tmp_path: Pat
     assert policy.card.action_names == ("pan",)
 
 
+def test_several_files_are_a_sequence_each(games: Path, tmp_path: Path):
+    for demo in simile.read(games, actions="pan", quiet=True):
+        simile.write(simile.Demonstrations((demo,)), tmp_path / "games" / f"{demo.name}.parquet")
+    files = sorted((tmp_path / "games").iterdir())
+    by_name = simile_("train", *files, *QUICK, "--out", "by-name", cwd=tmp_path)
+    assert "10 sequences" in by_name.stderr
+    simile_("train", "games", *QUICK, "--out", "by-folder", cwd=tmp_path)
+    simile_("train", "games/*.parquet", *QUICK, "--out", "by-glob", cwd=tmp_path)
+    simile_("train", "--config", "by-name/config.toml", "--out", "by-config", cwd=tmp_path)
+    policies = {
+        (tmp_path / f"by-{way}" / "policy.safetensors").read_bytes() for way in ("name", "folder", "glob", "config")
+    }
+    assert len(policies) == 1
+
+
 def test_the_saved_config_repeats_the_run_to_the_byte(games: Path, trained: Path, tmp_path: Path):
     config = trained.with_name("config.toml")
     held = tomllib.loads(config.read_text())
@@ -214,6 +229,16 @@ def test_run_bridges_empty_and_bad_rows_and_says_so(games: Path, trained: Path, 
     assert "row 3 has 2 fields" in done.stderr
     assert "row 4, field 'player0': 'abc' is not a number" in done.stderr
     assert "2 rows could not be used" in done.stderr
+
+
+def test_run_refuses_a_header_without_its_fields_and_is_content_with_nothing(trained: Path, tmp_path: Path):
+    done = simile_("run", trained, cwd=tmp_path, stdin="a,b\n1,2\n", code=2)
+    assert "the header has no field 'player0'" in done.stderr
+    assert done.stdout == ""
+    assert simile_("run", trained, cwd=tmp_path, stdin="").stdout == ""
+    done = simile_("run", trained, cwd=tmp_path, stdin='{"a": 1}\n', code=2)
+    assert "row 1 has no field 'player0'" in done.stderr
+    assert json.loads(done.stdout) == {"pan": None}
 
 
 def test_run_with_times_and_actuator_limits(games: Path, trained: Path, tmp_path: Path):

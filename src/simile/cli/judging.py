@@ -19,7 +19,7 @@ from simile.cli.output import to_json
 @options.start_option
 @options.trust_option
 @options.json_option
-def evaluate(policy: Path, data: Path, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Roll POLICY out over DATA and measure error, smoothness and lag, beside the expert and holding the last action.
 
     The columns are those that the policy was trained on.
@@ -46,8 +46,11 @@ def evaluate(policy: Path, data: Path, start: str, trust: tuple[str, ...], as_js
 @click.option(
     "--out", type=click.Path(path_type=Path), default="rolled.csv", show_default=True, help="Data file to write."
 )
-def rollout(policy: Path, data: Path, start: str, trust: tuple[str, ...], seed: int, out: Path, **given: Any) -> None:
-    """Roll POLICY out over DATA and write DATA again with the policy's actions in place of the expert's."""
+def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: int, out: Path, **given: Any) -> None:
+    """Roll POLICY out over DATA and write DATA again with the policy's actions in place of the expert's.
+
+    For contexts without an expert's actions, use `simile run`.
+    """
     from simile.reading import write
     from simile.rollouts import rollout as roll
     from simile.storage import load
@@ -65,7 +68,7 @@ def rollout(policy: Path, data: Path, start: str, trust: tuple[str, ...], seed: 
 @options.reading_options
 @options.trust_option
 @options.json_option
-def diagnose(policy: Path, data: Path, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Measure the quantities of the paper's theory (Section 5) along roll-outs of POLICY, and say what they mean."""
     from dataclasses import asdict
 
@@ -93,7 +96,7 @@ def diagnose(policy: Path, data: Path, trust: tuple[str, ...], as_json: bool, **
     help="Only these algorithms; all by default. May be repeated.",
 )
 @options.json_option
-def compare(data: Path, reductions: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def compare(data: Any, reductions: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Run every algorithm and simple filters on DATA, and judge all of them on the same held-out sequences.
 
     The filters are tuned on the validation part to be at least as smooth as the first algorithm.

@@ -44,7 +44,7 @@ def use_config(ctx: click.Context, path: Path) -> None:
             f"--config: {path} holds {', '.join(map(repr, unknown))}, which `simile {ctx.command.name}` does not know; "
             f"it knows {', '.join(sorted(known - {'config'}))}"
         )
-    many = {str(p.name) for p in ctx.command.params if isinstance(p, click.Option) and p.multiple}
+    many = {str(p.name) for p in ctx.command.params if p.multiple or p.nargs == -1}
     defaults = {n: [v] if n in many and not isinstance(v, list) else v for n, v in held.items()}
     ctx.default_map = {**defaults, **(ctx.default_map or {})}
 
@@ -100,7 +100,8 @@ start_option = click.option(
     help="Let the expert act until the policy has its past, or start from the first context alone.",
 )
 policy_argument = click.argument("policy", type=click.Path(path_type=Path))
-data_argument = click.argument("data", nargs=1, type=click.Path(path_type=Path))
+# Several files, as a shell makes of runs/*.csv, are taken as they come; a config may name them too.
+data_argument = click.argument("data", nargs=-1, callback=lambda _, __, paths: _one_or_many(paths))
 
 
 def recipes(options: dict[str, Any]) -> dict[str, Any]:
@@ -110,13 +111,20 @@ def recipes(options: dict[str, Any]) -> dict[str, Any]:
     return {name: parse(options[name], name) for name in RECIPES if options.get(name) is not None}
 
 
-def read_for(policy: Policy, data: Path, options: dict[str, Any]) -> Demonstrations:
+def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
+    """Return one path as such; several are files with a sequence each."""
+    if not paths:
+        raise click.ClickException("DATA is missing: name a file, a folder, several files or a quoted glob")
+    return paths[0] if len(paths) == 1 else list(paths)
+
+
+def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:
     """Read the columns that a policy was trained on."""
     from simile.reading import read
 
     card = policy.card
     if not card.context_names:
-        raise click.ClickException(f"{data}: the policy does not say which columns it was trained on")
+        raise click.ClickException("the policy does not say which columns it was trained on")
     return read(data, actions=card.action_names, contexts=card.context_names, **reading(options))
 
 
@@ -127,7 +135,7 @@ def reading(options: dict[str, Any]) -> dict[str, Any]:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, ())}
 
 
-def read_and_hold_out(data: Path, options: dict[str, Any]) -> tuple[Demonstrations, Demonstrations]:
+def read_and_hold_out(data: str | list[str], options: dict[str, Any]) -> tuple[Demonstrations, Demonstrations]:
     """Read the data, and --test: another data file, or a share of the sequences."""
     from simile.algorithms import hold_out
     from simile.reading import read

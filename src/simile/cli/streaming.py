@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -55,7 +56,9 @@ def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str |
     names = found.card.context_names
     if not names:
         raise click.ClickException(f"{policy} does not say which columns it was trained on")
-    bad = _stream(predictor, Wire.opened(sys.stdin, sys.stdout, found.card.action_names), (*names,), time)
+    wire = Wire.opened(sys.stdin, sys.stdout, found.card.action_names)
+    wire.check((*names, *(() if time is None else (time,))))
+    bad = _stream(predictor, wire, names, time)
     if bad:
         click.echo(f"simile: {bad} rows could not be used; the messages above say why", err=True)
         ctx.exit(MISTAKE)
@@ -90,7 +93,7 @@ def _context(
     if isinstance(row, DataError):
         raise row
     t = None if time is None else _number(row, time, number)
-    if not any(name in row for name in names):
+    if row.keys() <= {time}:
         return None, t
     return [_number(row, name, number) for name in names], t
 
@@ -119,11 +122,23 @@ class Wire:
     @classmethod
     def opened(cls, source: TextIO, sink: TextIO, action_names: tuple[str, ...]) -> Wire:
         """Look at the first line that is not empty; CSV must begin with a header."""
-        first = next((line for line in source if line.strip()), "")
-        wire = cls(source, sink, action_names, first)
-        if first and not wire.is_json:
-            wire._send(",".join(action_names))
-        return wire
+        return cls(source, sink, action_names, next((line for line in source if line.strip()), ""))
+
+    def check(self, names: tuple[str, ...]) -> None:
+        """Refuse a CSV header without one of these fields, and answer one that has them by a header of our own."""
+        if not self.first or self.is_json:
+            return
+        if missing := [name for name in names if name not in self.header]:
+            raise DataError(
+                f"stdin: the header has no field {missing[0]!r} ({len(missing)} of {len(names)} are missing); it has "
+                f"{', '.join(self.header)}"
+            )
+        self._send(_csv(self.action_names))
+
+    @property
+    def header(self) -> list[str]:
+        """The fields that the first line of CSV names."""
+        return next(csv.reader([self.first]), [])
 
     @property
     def is_json(self) -> bool:
@@ -137,7 +152,7 @@ class Wire:
             for number, line in enumerate(self.source, start=2):
                 yield self._object(line, number) if line.strip() else {}
             return
-        header = next(csv.reader([self.first]), [])
+        header = self.header
         for number, line in enumerate(self.source, start=1):
             fields = next(csv.reader([line]), [])
             if not fields:
@@ -153,7 +168,7 @@ class Wire:
         if self.is_json:
             self._send(json.dumps(dict(zip(self.action_names, values, strict=True))))
         else:
-            self._send(",".join("" if value is None else repr(value) for value in values))
+            self._send(_csv(["" if value is None else repr(value) for value in values]))
 
     def _send(self, line: str) -> None:
         self.sink.write(line + "\n")
@@ -165,3 +180,10 @@ class Wire:
         except ValueError as error:
             return DataError(f"stdin: row {number} is no JSON: {error}")
         return found if isinstance(found, dict) else DataError(f"stdin: row {number} is no JSON object: {line.strip()}")
+
+
+def _csv(fields: Sequence[str]) -> str:
+    """Write one line of CSV, with quotes where they are needed."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()

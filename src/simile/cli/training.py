@@ -34,7 +34,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 
 
 @click.command(short_help="Learn a policy from recorded demonstrations.")
-@click.argument("data", type=click.Path(path_type=Path), required=False)
+@options.data_argument
 @options.config_option
 @click.option(
     "--out", type=click.Path(path_type=Path), default="run", show_default=True, help="Folder for the results."
@@ -54,13 +54,11 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @options.trust_option
 @click.pass_context
 def train(ctx: click.Context, /, **given: Any) -> None:
-    """Learn a policy from DATA: a file, a folder or a quoted glob.
+    """Learn a policy from DATA: a file, a folder, several files or a quoted glob.
 
     Writes policy.safetensors, config.toml (all options, for --config) and summary.json to the folder of --out, and
     judges the policy on held-out sequences beside the expert, holding the last action, and simple filters.
     """
-    if given["data"] is None:
-        raise click.UsageError("DATA is missing: name a file, a folder or a quoted glob", ctx)
     folder = given["out"] = given["resume"] or given["out"]
     _check_folder(folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
     from simile.algorithms import hold_out
