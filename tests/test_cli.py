@@ -180,6 +180,13 @@ def test_demo_prints_a_table_and_saves_a_picture(tmp_path: Path):
     assert (tmp_path / "sub" / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_library_that_is_missing_is_named_with_the_way_to_install_it(tmp_path: Path):
+    code = "import sys; sys.modules['matplotlib'] = None; from simile.cli import main; sys.exit(main(['demo']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "simile: this needs matplotlib: pip install 'smooth-imitation[cli]'\n"
+
+
 def contexts_of(games: Path) -> tuple[simile.Demonstration, list[str]]:
     demo = simile.read(games, actions="pan", quiet=True)[0]
     return demo, list(demo.context_names)

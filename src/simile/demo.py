@@ -21,6 +21,8 @@ BLACK, ORANGE, BLUE = "#000000", "#e69f00", "#0072b2"  # told apart by colour-bl
 
 def main(picture: Path) -> None:
     """Learn with and without smoothness, print both, and save a picture of them."""
+    import matplotlib.pyplot as plt  # noqa: F401 - a library that is missing is better told before the work
+
     train, test = tasks.pursuit(n_sequences=16, length=600, seed=100).split(test=0.25)
     print("The task: pan a camera after a game, from noisy positions of six players.\n")
     print(train.describe())

@@ -8,6 +8,19 @@ from collections.abc import Sequence
 from types import FrameType
 
 MISTAKE, INTERRUPTED = 2, 130
+# What to install for a library that a command needs and does not find.
+EXTRAS = {
+    "av": "video",
+    "h5py": "minari",
+    "kloppy": "tracking",
+    "matplotlib": "cli",
+    "pandas": "frames",
+    "PIL": "video",
+    "polars": "frames",
+    "pyarrow": "cli",
+    "skops": "skops",
+    "tomli_w": "cli",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _said(error.format_message(), MISTAKE)
     except SimileError as error:
         return _said(str(error), MISTAKE)
+    except ModuleNotFoundError as error:
+        if (missing := (error.name or "").partition(".")[0]) not in EXTRAS:
+            raise
+        return _said(f"this needs {missing}: pip install 'smooth-imitation[{EXTRAS[missing]}]'", MISTAKE)
     except (click.Abort, KeyboardInterrupt):
         return _said("interrupted", INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has gone; there is nobody to tell
