@@ -1,0 +1,1 @@
+"""Automated camera planning, the case study of the paper (Section 6)."""

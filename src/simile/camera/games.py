@@ -1,0 +1,78 @@
+"""A recorded or simulated game: who was where, what was detected of it, and how the operator moved the camera."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simile import _checks
+from simile._typing import FloatArray, IntArray
+from simile.camera.courts import Court
+from simile.camera.geometry import Camera
+from simile.errors import ArgumentError
+
+AXES = ("pan", "tilt", "zoom")
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """One game, frame by frame; positions in metres, see `Court`.
+
+    Parameters
+    ----------
+    detections : (T, n, 2) array
+        What was detected, without identity: the order means nothing; NaN where there are fewer than n.
+    actions : (T, k) array, optional
+        How the operator moved the camera: pan, or pan, tilt and zoom; None where there was none.
+    players : (T, p, 2) array, optional
+        Where the players really were; NaN who is unknown. The detections by default.
+    ball : (T, 2) array, optional
+        Where the ball was; NaN where unknown.
+    possession : (T,) array of int, optional
+        Which team (0 or 1) has the ball; -1 for none.
+    still : (tilt, zoom)
+        Of a camera that only pans.
+    """
+
+    name: str
+    rate: float
+    court: Court
+    camera: Camera
+    detections: FloatArray
+    actions: FloatArray | None = None
+    players: FloatArray | None = None
+    ball: FloatArray | None = None
+    possession: IntArray | None = None
+    still: tuple[float, float] = (-20.0, 2.0)
+
+    def __post_init__(self) -> None:
+        _checks.number(self.rate, "rate", above=0.0)
+        length = len(self.detections)
+        for name, shape in (("detections", (None, 2)), ("players", (None, 2)), ("ball", (2,)), ("actions", (None,))):
+            array = getattr(self, name)
+            if array is None:
+                continue
+            fits = array.ndim == 1 + len(shape) and all(
+                s in (None, n) for s, n in zip(shape, array.shape[1:], strict=False)
+            )
+            if not fits or len(array) != length:
+                raise ArgumentError(f"{name} of {self.name!r} must have {length} frames; got shape {array.shape}")
+        if self.actions is not None and self.actions.shape[1] not in (1, 3):
+            raise ArgumentError(f"actions must be pan, or pan, tilt and zoom; got {self.actions.shape[1]} columns")
+
+    def __len__(self) -> int:
+        return len(self.detections)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the operator's axes."""
+        return AXES[: 1 if self.actions is None else self.actions.shape[1]]
+
+    def view(self, actions: FloatArray) -> FloatArray:
+        """Complete actions (T, k) to pan, tilt and zoom, (T, 3)."""
+        if actions.shape[1] == 3:
+            return actions
+        return np.column_stack(
+            [actions[:, 0], np.full(len(actions), self.still[0]), np.full(len(actions), self.still[1])]
+        )
