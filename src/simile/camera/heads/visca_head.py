@@ -1,0 +1,406 @@
+"""A head that speaks VISCA over IP: what was asked for last is what counts, and nothing waits."""
+
+from __future__ import annotations
+
+import math
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from simile import _checks
+from simile.camera.heads import visca
+from simile.camera.heads.head import HeadError, Pose
+from simile.camera.heads.units import ViscaUnits, step_above
+from simile.errors import ArgumentError, DataError
+
+REFRESH = 1.0  # seconds after which an unchanged command is sent again, for a camera that was switched off and on
+MOST_DATAGRAMS = 64  # read by one poll: a flood must not hold up the control loop
+HEADROOM = 1.5  # in absolute mode, how much faster than the trajectory the camera may go to catch up
+NOWHERE, AT_REST = Pose(math.nan, math.nan, math.nan), Pose(0.0, 0.0, 0.0)
+INQUIRIES = {"pan-tilt position": visca.PAN_TILT_INQUIRY, "zoom position": visca.ZOOM_INQUIRY}
+
+
+class Link(Protocol):
+    """Where datagrams go to and come from; neither `send` nor `receive` waits."""
+
+    def send(self, datagram: bytes) -> None:
+        """Send a datagram, or lose it."""
+
+    def receive(self) -> bytes | None:
+        """Return a datagram that has come, or None."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a datagram comes, at most so long."""
+
+    def close(self) -> None:
+        """Free what was taken."""
+
+
+class UdpLink:
+    """A UDP socket to one address; datagrams from anywhere else are not seen."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.connect((host, port))
+        except (OSError, OverflowError) as error:
+            self._socket.close()
+            raise ArgumentError(f"host, port: cannot send to {host!r}, {port!r}: {error}") from None
+
+    def send(self, datagram: bytes) -> None:
+        """Send a datagram; what cannot be sent at once is lost, as it might be on the way."""
+        try:
+            self._socket.send(datagram)
+        except OSError:
+            return
+
+    def receive(self) -> bytes | None:
+        """Return a datagram that has come, or None."""
+        try:
+            return self._socket.recv(2048)
+        except OSError:  # nothing there, or the message that nobody listens
+            return None
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a datagram comes, at most so long."""
+        select.select([self._socket], [], [], seconds)
+
+    def close(self) -> None:
+        """Free the socket."""
+        self._socket.close()
+
+
+@dataclass
+class _Pending:
+    """A command or an inquiry under way: only the latest of its slot."""
+
+    kind: bytes
+    payload: bytes
+    stubborn: bool  # to be repeated until it is confirmed
+    first: float  # since when this slot has had no answer
+    told: bool  # whether that was reported
+    sent: float = -math.inf
+    tries: int = 0
+    acked: bool = False
+    numbers: set[int] = field(default_factory=set)  # a reply to any of its transmissions counts
+
+
+@dataclass(frozen=True)
+class _Reckoning:
+    """Where the head was, and what speed it was told since; replaced as a whole, so that other threads may read it."""
+
+    pose: Pose
+    speed: Pose
+    when: float
+
+    def at(self, now: float) -> Pose:
+        return Pose(*(at + speed * (now - self.when) for at, speed in zip(self.pose, self.speed, strict=True)))
+
+
+class ViscaHead:
+    """A pan-tilt-zoom head that speaks VISCA over IP.
+
+    Commands are sent and not waited for. Of each kind (pan-tilt, zoom) only the latest counts: a newer command takes
+    the place of one that was not confirmed yet, replies to the older one are ignored, and so are replies that come
+    twice. A command without a reply is sent again, with a new number, because a camera that saw the old one would
+    refuse it, and doing it twice does no harm. After `tries` it is given up, because a move must not come late; a stop
+    is repeated until it is confirmed.
+
+    Not thread-safe: after `Driver` has been given a head, leave it alone, except for `pose`.
+
+    Parameters
+    ----------
+    host, port
+        Of the camera.
+    units : ViscaUnits
+        How the camera counts: see there, and check the signs before the first move.
+    mode : {"velocity", "absolute"}
+        How `move` follows a trajectory. By velocity the camera moves smoothly between its speed steps, steered by a
+        proportional controller on the position it reports; but it moves on when the network fails. By absolute
+        positions it stops by itself, but starts and brakes at every position.
+    gain : float
+        Of the proportional controller: degrees per second for each degree of error.
+    correction : (pan, tilt, zoom)
+        The most that the controller adds to the speed of the trajectory, per second.
+    retry : float
+        Seconds without a reply after which a command is sent again; cameras reply within two pictures.
+    tries : int
+        How often a command is sent at most. After `retry` times `tries` seconds without a reply, `poll` reports it.
+    inquire : float
+        Seconds between two inquiries of the position while moving by velocity.
+    clock : callable
+        Seconds; for tests.
+    link : Link, optional
+        In place of a UDP socket to `host` and `port`: a tunnel, or a test.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int = visca.PORT,
+        *,
+        units: ViscaUnits = ViscaUnits(),  # noqa: B008 - frozen
+        mode: Literal["velocity", "absolute"] = "velocity",
+        gain: float = 2.0,
+        correction: tuple[float, float, float] = (5.0, 5.0, 0.5),
+        retry: float = 0.1,
+        tries: int = 5,
+        inquire: float = 0.1,
+        clock: Callable[[], float] = time.monotonic,
+        link: Link | None = None,
+    ) -> None:
+        if mode not in ("velocity", "absolute"):
+            raise ArgumentError(f"mode must be 'velocity' or 'absolute'; got {mode!r}")
+        if len(correction) != 3:
+            raise ArgumentError(f"correction must be three numbers: pan, tilt and zoom; got {correction!r}")
+        self.units, self.mode = units, mode
+        self.gain = _checks.number(gain, "gain", at_least=0.0)
+        self.correction = Pose(*(_checks.number(most, "correction", at_least=0.0) for most in correction))
+        self.retry = _checks.number(retry, "retry", above=0.0)
+        self.tries = _checks.whole_number(tries, "tries", at_least=1)
+        self.inquire = _checks.number(inquire, "inquire", above=0.0)
+        self.name = f"{host}:{port}"
+        self._clock = clock
+        self._link = UdpLink(host, port) if link is None else link
+        self._number = 0  # of the latest message
+        self._pending: dict[str, _Pending] = {}
+        self._latest: dict[str, tuple[bytes, float]] = {}  # what was asked for last, and when
+        self._faults: list[HeadError] = []
+        self._reckoning = _Reckoning(NOWHERE, AT_REST, clock())
+        self._put("reset", visca.CONTROL, visca.RESET)
+
+    def absolute(
+        self, pan: float, tilt: float, zoom: float, *, pan_speed: float | None = None, tilt_speed: float | None = None
+    ) -> None:
+        """Go to a position, at a speed in degrees per second, rounded up to a step; None is as fast as it can."""
+        pan, tilt, zoom = (_checks.number(v, n) for v, n in ((pan, "pan"), (tilt, "tilt"), (zoom, "zoom")))
+        place, units = self.units.position(pan, tilt, zoom), self.units
+        steps = (
+            step_above(math.inf if speed is None else speed, table)
+            for speed, table in ((pan_speed, units.pan_speeds), (tilt_speed, units.tilt_speeds))
+        )
+        self._reckon(AT_REST)
+        self._offer("pan-tilt", visca.pan_tilt_absolute(*place[:2], *steps))
+        self._offer("zoom", visca.zoom_direct(place[2]))
+
+    def velocity(self, pan_speed: float, tilt_speed: float, zoom_speed: float = 0.0) -> None:
+        """Move on at the speed steps nearest to these speeds: degrees, and zoom factors, per second."""
+        speeds = ((pan_speed, "pan_speed"), (tilt_speed, "tilt_speed"), (zoom_speed, "zoom_speed"))
+        pan, tilt, zoom = (_checks.number(value, name) for value, name in speeds)
+        at = self.pose.zoom if math.isfinite(self.pose.zoom) else 1.0
+        steps = self.units.pan_step(pan), self.units.tilt_step(tilt), self.units.zoom_step(zoom, at)
+        self._reckon(Pose(*self.units.speeds(*steps, at)))
+        self._offer("pan-tilt", visca.pan_tilt_drive(*steps[:2]))
+        self._offer("zoom", visca.zoom_drive(steps[2]))
+
+    def stop(self) -> None:
+        """Stand still; repeated until the camera has confirmed it."""
+        self._reckon(AT_REST)
+        self._put("pan-tilt", visca.COMMAND, visca.PAN_TILT_STOP, stubborn=True)
+        self._put("zoom", visca.COMMAND, visca.ZOOM_STOP, stubborn=True)
+
+    def move(self, pose: Pose, speed: Pose, *, braking: bool = False) -> None:
+        """Follow a trajectory that is now at `pose` and moves at `speed`; `braking` leaves out the correction."""
+        if self.mode == "absolute":
+            pan_speed, tilt_speed = (HEADROOM * abs(s) for s in speed[:2])
+            self.absolute(*pose, pan_speed=pan_speed, tilt_speed=tilt_speed)
+            return
+        self._inquire()
+        self.velocity(*(speed if braking else steered(pose, speed, self.pose, self.gain, self.correction)))
+
+    def poll(self) -> Sequence[HeadError]:
+        """Read the replies that have come and repeat what got none; returns what has gone wrong since the last call."""
+        for _ in range(MOST_DATAGRAMS):
+            if (datagram := self._link.receive()) is None:
+                break
+            try:
+                self._take(visca.Message.decode(datagram))
+            except DataError as error:
+                self._faults.append(HeadError(f"{self.name} sent what cannot be read: {error}"))
+        self._repeat()
+        faults, self._faults = self._faults, []
+        return faults
+
+    @property
+    def pose(self) -> Pose:
+        """Where the head should be now: what it reported last and its speed since then; NaN before a report."""
+        return self._reckoning.at(self._clock())
+
+    def where(self, timeout: float = 1.0) -> Pose:
+        """Ask where the head is, and wait for the answer.
+
+        Raises
+        ------
+        HeadError
+            When there is none in time.
+        """
+        self._reckoning = _Reckoning(NOWHERE, self._reckoning.speed, self._clock())
+        for slot, inquiry in INQUIRIES.items():
+            self._put(slot, visca.INQUIRY, inquiry, stubborn=True)
+        if not self._await(lambda: not any(map(math.isnan, self.pose)), timeout):
+            for slot in INQUIRIES:
+                self._pending.pop(slot, None)
+            raise HeadError(
+                f"{self.name} did not say where it is within {timeout:g} s: check address, power and network, and "
+                "that VISCA over IP is switched on; or give the driver start=(pan, tilt, zoom)"
+            )
+        return self.pose
+
+    def settle(self, timeout: float = 1.0) -> None:
+        """Wait until all commands are confirmed.
+
+        Raises
+        ------
+        HeadError
+            When one is not in time.
+        """
+        if not self._await(lambda: all(pending.acked for pending in self._pending.values()), timeout):
+            open_ = [slot for slot, pending in self._pending.items() if not pending.acked]
+            raise HeadError(f"{self.name} did not confirm {' and '.join(open_)} within {timeout:g} s")
+
+    def close(self) -> None:
+        """Free the socket; does not stop the camera."""
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _await(self, done: Callable[[], bool], timeout: float) -> bool:
+        until = self._clock() + timeout
+        faults: list[HeadError] = []
+        while True:
+            faults += self.poll()
+            left = until - self._clock()
+            if (over := done()) or left <= 0.0:
+                self._faults = faults  # for the next poll to return
+                return over
+            self._link.wait(min(left, self.retry / 2.0))
+
+    def _offer(self, slot: str, payload: bytes) -> None:
+        """Send a command unless it is the one that was sent last, not long ago."""
+        latest, when = self._latest.get(slot, (b"", -math.inf))
+        if payload != latest or self._clock() - when >= REFRESH:
+            self._put(slot, visca.COMMAND, payload)
+
+    def _inquire(self) -> None:
+        """Ask for the position, unless an answer is awaited or came not long ago."""
+        for slot, inquiry in INQUIRIES.items():
+            _, when = self._latest.get(slot, (b"", -math.inf))
+            if slot not in self._pending and self._clock() - when >= self.inquire:
+                self._put(slot, visca.INQUIRY, inquiry)
+
+    def _put(self, slot: str, kind: bytes, payload: bytes, *, stubborn: bool = False) -> None:
+        """Let a message take the place of the one before it in its slot, and send it."""
+        now, old = self._clock(), self._pending.get(slot)
+        waiting = old is not None and not old.acked
+        first, told = (old.first, old.told) if old is not None and waiting else (now, False)
+        self._pending[slot] = pending = _Pending(kind, payload, stubborn, first, told)
+        self._latest[slot] = payload, now
+        self._transmit(pending, now)
+
+    def _transmit(self, pending: _Pending, now: float) -> None:
+        self._number = 0 if self._number == visca.LARGEST_NUMBER else self._number + 1
+        pending.numbers.add(self._number)
+        pending.sent, pending.tries = now, pending.tries + 1
+        self._link.send(visca.Message(pending.kind, self._number, pending.payload).encode())
+
+    def _repeat(self) -> None:
+        """Send again what got no reply in time, give up what was sent too often, and report who does not answer."""
+        now = self._clock()
+        for slot, pending in list(self._pending.items()):
+            if pending.acked:
+                continue
+            due, over = now - pending.sent >= self.retry, pending.tries >= self.tries and not pending.stubborn
+            if not pending.told and ((due and over) or now - pending.first >= self.retry * self.tries):
+                pending.told = True
+                self._faults.append(
+                    HeadError(
+                        f"{self.name}: no good reply to {slot} for {now - pending.first:.1f} s: check address, power, "
+                        "network, and that nobody else controls the camera"
+                    )
+                )
+            if due and over:
+                del self._pending[slot], self._latest[slot]  # whoever still wants it may ask again
+            elif due:
+                self._transmit(pending, now)
+
+    def _take(self, message: visca.Message) -> None:
+        """Deal with what the camera sent; what belongs to nothing under way is old or came twice."""
+        if message.kind == visca.CONTROL_REPLY and message.payload == visca.RESET:
+            self._pending.pop("reset", None)
+            return
+        slot = next((slot for slot, pending in self._pending.items() if message.number in pending.numbers), None)
+        if slot is None:
+            return
+        if message.kind in (visca.CONTROL, visca.CONTROL_REPLY):
+            self._recount(slot, message)
+        elif message.kind == visca.REPLY:
+            self._heed(slot, visca.Reply.decode(message.payload))
+
+    def _recount(self, slot: str, message: visca.Message) -> None:
+        """Send again what the camera refused for its number: overtaken on the way, or the camera counts differently."""
+        pending = self._pending[slot]
+        if pending.acked:
+            return  # the camera has it, and refused it when it came again
+        if message.payload != visca.OUT_OF_STEP:
+            del self._pending[slot]
+            self._faults.append(HeadError(f"{self.name} does not understand {slot} ({message.payload.hex(' ')})"))
+        elif slot != "reset":
+            if (message.number == self._number or pending.tries > 1) and "reset" not in self._pending:
+                self._put("reset", visca.CONTROL, visca.RESET)
+            if pending.tries < self.tries:
+                self._transmit(pending, self._clock())
+
+    def _heed(self, slot: str, reply: visca.Reply) -> None:
+        pending = self._pending[slot]
+        if reply.answer is visca.Answer.ACK:
+            pending.acked = True
+        elif reply.answer is visca.Answer.COMPLETION:
+            del self._pending[slot]
+            if slot in INQUIRIES:
+                self._measure(slot, reply.data, (pending.sent + self._clock()) / 2.0)
+        elif reply.data[0] == visca.BUFFER_FULL:
+            pending.acked, pending.first = False, self._clock()  # it will be sent again
+        else:
+            del self._pending[slot]
+            if reply.data[0] != visca.CANCELLED:
+                self._faults.append(
+                    HeadError(f"{self.name} refused {slot} ({pending.payload.hex(' ')}): {reply.error}")
+                )
+
+    def _measure(self, slot: str, data: bytes, when: float) -> None:
+        """Take over a reported position; it was true half-way between question and answer."""
+        pose = self._reckoning.at(when)
+        if slot == "pan-tilt position":
+            pan, tilt = self.units.degrees(*visca.pan_tilt_position(data))
+            pose = pose._replace(pan=pan, tilt=tilt)
+        else:
+            pose = pose._replace(zoom=self.units.factor(visca.zoom_position(data)))
+        self._reckoning = _Reckoning(pose, self._reckoning.speed, when)
+
+    def _reckon(self, speed: Pose) -> None:
+        """Note that the camera has another speed from now on."""
+        now = self._clock()
+        self._reckoning = _Reckoning(self._reckoning.at(now), speed, now)
+
+
+def steered(pose: Pose, speed: Pose, here: Sequence[float], gain: float, most: Pose) -> Pose:
+    """Return the speed to command: that of the trajectory, and a bounded share of the error where it is known.
+
+    Examples
+    --------
+    >>> steered(Pose(10.0, 0.0, 1.0), Pose(4.0, 0.0, 0.0), [9.0, 0.0, 1.0], gain=2.0, most=Pose(5.0, 5.0, 0.5))
+    Pose(pan=6.0, tilt=0.0, zoom=0.0)
+    """
+    errors = (0.0 if math.isnan(at) else wanted - at for wanted, at in zip(pose, here, strict=True))
+    return Pose(*(s + min(max(gain * e, -m), m) for s, e, m in zip(speed, errors, most, strict=True)))
