@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 
 .PHONY: help install demo test test-kernels check format bench claims docs clean
 help:
-	@echo "make demo    learn a built-in task, print a table, save out/demo.png"
+	@echo "make demo    learn to film simulated games, print tables, save out/demo.png and out/demo.html"
 	@echo "make test    run the tests, doctests, README and docs"
 	@echo "make test-kernels  run the kernels' tests without compiling them"
 	@echo "make check   ruff, mypy --strict, import-linter"
@@ -20,12 +20,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'simile needs Python 3.11 or newer; set PYTHON=')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,skops]" \
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,skops,tracking,video]" \
 		--group test --group check --group docs
 	touch $@
 
 demo: $(STAMP)
-	MPLBACKEND=agg $(BIN)/simile demo --out out/demo.png
+	MPLBACKEND=agg $(BIN)/simile demo --out out
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --quiet
@@ -50,6 +50,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/forest.py
 	$(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/files.py
+	$(BIN)/python benchmarks/camera.py
 
 claims: $(STAMP)
 	$(BIN)/python benchmarks/claims.py

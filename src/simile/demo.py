@@ -1,66 +1,93 @@
-"""`simile demo`: learn the built-in pursuit task, print how well it went, draw a picture."""
+"""`simile demo`: the case study of the paper in a minute: simulate games, learn to film them, compare, and look."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from simile import tasks
 from simile._typing import FloatArray
-from simile.algorithms import Run, learn
-from simile.demonstrations import Demonstration
-from simile.evaluation import evaluate
+from simile.algorithms import Run, hold_out, learn
+from simile.camera.features import demonstrations
+from simile.camera.framing import compare_framing
+from simile.camera.games import Game
+from simile.camera.simulate import simulate
+from simile.camera.watch import watch_page
+from simile.comparison import judge, simple_filters
+from simile.demonstrations import Demonstration, Demonstrations
 from simile.feedback import CompensatedFeedback
 from simile.regularizers import CriticallyDamped
+from simile.rollouts import rollout
 from simile.states import Horizon
 
 LOOK = Horizon(context_lags=(0, 1, 2, 4, 8, 12, 16, 24, 32), action_lags=0)
 BLACK, ORANGE, BLUE = "#000000", "#e69f00", "#0072b2"  # told apart by colour-blind eyes too
+N_GAMES, N_TEST = 12, 3
+SHOWN = 36.0  # seconds of the picture: in more of them jitter could not be seen
 
 
-def main(picture: Path) -> None:
-    """Learn with and without smoothness, print both, and save a picture of them."""
+def main(out: Path) -> None:
+    """Learn with and without smoothness, print both, and write a picture, a page to watch and the policy."""
     import matplotlib.pyplot as plt  # noqa: F401 - a library that is missing is better told before the work
 
-    train, test = tasks.pursuit(n_sequences=16, length=600, seed=100).split(test=0.25)
-    print("The task: pan a camera after a game, from noisy positions of six players.\n")
-    print(train.describe())
-    print("\nLearning a smooth policy ...")
+    print(f"Simulating {N_GAMES} games of basketball: noisy detections, and an operator who pans after the play ...\n")
+    games = simulate(N_GAMES, minutes=(0.8, 1.2), seed=100)
+    train, test = _split(games)
+    print(
+        f"{train.n_frames:,} frames to learn from, {test.n_frames:,} held out, {train.n_contexts} contexts: a heat map"
+    )
+    print("of the detections, their middle, spread and motion.\n\nLearning a smooth policy ...")
+    fitted, validation = hold_out(train, 0.25)
     smooth = learn(
-        train,
+        fitted,
         smoothness=100.0,
         horizon=LOOK,
         regularizer=CriticallyDamped(order=3),
         feedback=CompensatedFeedback(),
         n_rounds=4,
+        validation=validation,
     )
     print(smooth)
-    print("\nLearning without smoothness, for comparison ...")
-    rough = learn(train, smoothness=0.0, horizon=LOOK, n_rounds=4)
-    judged = {name: evaluate(run.policy, test) for name, run in (("smooth", smooth), ("rough", rough))}
-    print("\nOn held-out sequences, rolled out:\n")
-    print(judged["smooth"])
-    error, jitter = (judged["smooth"].mean(m) / judged["rough"].mean(m) for m in ("rmse", "difference_2"))
-    print(f"\nAgainst the policy without smoothness: {error:.2f} times the error, {1 / jitter:.0f} times smoother.")
-    draw(picture, test[0], judged["smooth"].rolled[0], judged["rough"].rolled[0], smooth)
-    print(f"Look at {picture}")
+    print("\nLearning without smoothness, and simple filters, for comparison ...")
+    rough = learn(fitted, smoothness=0.0, horizon=LOOK, n_rounds=2, validation=validation)
+    rivals = {name: (p, s) for name, p, s in simple_filters(fitted, validation, smooth.policy, horizon=LOOK)}
+    nothing = float("nan")
+    found = judge({"simile": (smooth.policy, nothing), "without smoothness": (rough.policy, nothing), **rivals}, test)
+    print(f"\nOn held-out games, rolled out (pan in degrees):\n\n{found}\n\n{found.verdict()}\n")
+    rolled = {name: rollout(run.policy, test) for name, run in (("simile", smooth), ("without smoothness", rough))}
+    print("As a broadcaster sees it:\n")
+    print(compare_framing(games[-N_TEST:], {"operator": test.actions, **rolled}))
+    smooth.policy.save(out / "pan.safetensors")
+    draw(out / "demo.png", test[0], rolled["simile"][0], rolled["without smoothness"][0], smooth)
+    shown = {"operator": test[0].actions, **{name: moves[0] for name, moves in rolled.items()}}
+    watch_page(games[-N_TEST], shown, out / "demo.html", title="A game that simile has never seen")
+    print(f"\nPolicy: {out / 'pan.safetensors'}\nPicture: {out / 'demo.png'}\nWatch the game: {out / 'demo.html'}")
+
+
+def _split(games: Sequence[Game]) -> tuple[Demonstrations, Demonstrations]:
+    """Hold out the last games."""
+    demos = demonstrations(games)
+    return demos[:-N_TEST], demos[-N_TEST:]
 
 
 def draw(picture: Path, demo: Demonstration, smooth: FloatArray, rough: FloatArray, run: Run) -> None:
-    """Draw one held-out sequence, and the errors round by round."""
+    """Draw one held-out game, and the errors round by round."""
     import matplotlib.pyplot as plt
 
-    seconds = np.arange(len(demo)) / (demo.rate or 1.0)
+    shown = slice(0, round(SHOWN * (demo.rate or 1.0)))
+    seconds = np.arange(len(demo))[shown] / (demo.rate or 1.0)
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.8), width_ratios=[3, 1], layout="constrained", dpi=110)
-    left.plot(seconds, rough, color=ORANGE, linewidth=1, label="learned without smoothness")
-    left.plot(seconds, demo.actions, color=BLACK, linewidth=2, label="human operator")
-    left.plot(seconds, smooth, color=BLUE, linewidth=2, label="simile")
-    left.set(xlabel="seconds", ylabel="camera pan (degrees)", title="a held-out sequence, rolled out")
-    left.legend(frameon=False)
+    left.plot(seconds, rough[shown], color=ORANGE, linewidth=1, label="learned without smoothness")
+    left.plot(seconds, demo.actions[shown], color=BLACK, linewidth=2, label="human operator (simulated)")
+    left.plot(seconds, smooth[shown], color=BLUE, linewidth=2, label="simile")
+    left.set(xlabel="seconds", ylabel="camera pan (degrees)", title="a held-out game of basketball, rolled out")
+    low, high = left.get_ylim()
+    left.set_ylim(low - 0.12 * (high - low), high)  # room for the legend
+    left.legend(frameon=False, ncols=3, loc="lower center")
     numbers = [r.number for r in run.rounds]
     right.plot(numbers, [r.error**0.5 for r in run.rounds], color=BLUE, label="training")
-    right.plot(numbers, [r.validation_error**0.5 for r in run.rounds], color=BLACK, label="validation")
+    right.plot(numbers, [r.validation_error**0.5 for r in run.rounds], color=BLACK, linestyle="--", label="validation")
     right.axvline(run.chosen.number, color="0.6", linestyle=":", label="chosen round")
     right.set(xlabel="round", ylabel="roll-out RMSE (std of pan)", title="learning", ylim=(0, None))
     right.legend(frameon=False)

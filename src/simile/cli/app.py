@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from simile import __version__
+from simile.cli.experimenting import reproduce
+from simile.cli.filming import camera
 from simile.cli.judging import compare, diagnose, evaluate, rollout
 from simile.cli.showing import bench, demo, inspect
 from simile.cli.streaming import run
@@ -23,5 +25,5 @@ def app() -> None:
     """Learn a smooth controller from recorded demonstrations."""
 
 
-for command in (demo, train, evaluate, rollout, compare, diagnose, inspect, bench, run):
+for command in (demo, train, evaluate, rollout, compare, diagnose, inspect, bench, run, camera, reproduce):
     app.add_command(command)

@@ -76,3 +76,16 @@ class Contenders(Bar):
     def __call__(self, name: str) -> None:
         """Show whose turn it is."""
         self.step(name)
+
+
+class Frames(Bar):
+    """The frames of a film, drawn or cut."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title, 1)
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how many of all frames are done."""
+        self.progress.update(self.task, completed=done, total=total)
+        if not self.console.is_terminal and (done == total or done % max(1, total // 10) == 0):
+            self.console.print(f"{self.title}: {done} of {total} frames", highlight=False)

@@ -11,12 +11,10 @@ from simile.cli import options
 from simile.cli.output import to_json
 
 
-@click.command(short_help="Learn a built-in task and draw how well it went.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="out/demo.png", show_default=True, help="Picture to write."
-)
+@click.command(short_help="Learn to film simulated games, and see how well it went.")
+@click.option("--out", type=click.Path(path_type=Path), default="out", show_default=True, help="Folder to write.")
 def demo(out: Path) -> None:
-    """Learn a built-in task in seconds, print how well it went and draw a picture."""
+    """Simulate games, learn to film them, print how well it went, and write a picture and a page to watch."""
     from simile.demo import main
 
     main(out)

@@ -1,0 +1,34 @@
+"""All claims, in the order of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simile.errors import ArgumentError
+from simile.experiments import choices, filters, mixing, progress, reductions, smoothness, steps, targets
+from simile.experiments.results import Claim
+
+CLAIMS: tuple[Claim, ...] = (
+    smoothness.CLAIM,
+    steps.SPEED,
+    steps.OVERSHOOT,
+    targets.TRADE_OFF,
+    targets.FEEDBACK,
+    progress.PROGRESS,
+    progress.ROUNDS,
+    mixing.CLAIM,
+    reductions.ERROR,
+    reductions.TIME,
+    filters.CLAIM,
+    choices.CLAIM,
+)
+
+
+def claims_named(names: Sequence[str] | None = None) -> tuple[Claim, ...]:
+    """Find claims by name, in the order given; all of them by default."""
+    known = {claim.name: claim for claim in CLAIMS}
+    if names is None:
+        return CLAIMS
+    if not names or (unknown := [name for name in names if name not in known]):
+        raise ArgumentError(f"claims must be among {', '.join(known)}; got {unknown if names else 'none'}")
+    return tuple(known[name] for name in dict.fromkeys(names))

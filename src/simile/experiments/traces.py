@@ -1,0 +1,32 @@
+"""Trajectories to look at: one held-out sequence, the expert's and the policies' side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simile._typing import FloatArray
+from simile.experiments.lab import Lab
+from simile.experiments.statistics import Row
+
+SECONDS, FRAMES = 30.0, 900  # how much is shown, where the rate is known and where not
+EXPERT = "expert"
+
+
+def trace(lab: Lab, curves: Mapping[str, FloatArray]) -> list[Row]:
+    """Lay out the first action of (T, k) trajectories of the first held-out sequence, one row per frame and curve."""
+    demo = lab.test[0]
+    action = f"{demo.action_names[0]} ({lab.unit})" if lab.unit else demo.action_names[0]
+    shown = min(len(demo), FRAMES if demo.rate is None else round(SECONDS * demo.rate))
+    return [
+        {
+            "seed": lab.seed,
+            "sequence": demo.name,
+            "action": action,
+            "curve": curve,
+            "time": t / (demo.rate or 1.0),
+            "unit": "frames" if demo.rate is None else "seconds",
+            "value": float(actions[t, 0]),
+        }
+        for curve, actions in {EXPERT: demo.actions, **curves}.items()
+        for t in range(shown)
+    ]

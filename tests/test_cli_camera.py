@@ -1,0 +1,130 @@
+"""The verbs of `simile camera` and `simile reproduce`, as real processes, in the order a broadcaster would run them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simile
+from simile.camera.recordings import load_game
+from test_cli import command, simile_
+from visca_emulator import Server
+
+SMOOTH = ("--smoothness", "100", "--regularizer", "CriticallyDamped(order=3)", "--feedback", "CompensatedFeedback()")
+LOOK = ("--horizon", "Horizon((0, 2, 4, 8, 16), 0)", "--n-rounds", "1", "--model", "SmoothForest(n_trees=8)")
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with games, the table made of them, and a policy trained on it."""
+    folder = tmp_path_factory.mktemp("studio")
+    simile_("camera", "simulate", "--n-games", "4", "--minutes", "0.3", "0.4", cwd=folder)
+    games = sorted((folder / "games").iterdir())
+    told = simile_("camera", "features", *games[:3], "--grid", "6", "3", "--out", "train.parquet", cwd=folder)
+    assert "3 games" in told.stdout
+    simile_("train", "train.parquet", *SMOOTH, *LOOK, cwd=folder)
+    return folder
+
+
+def test_simulate_writes_a_file_for_each_game(studio: Path):
+    games = [load_game(path) for path in sorted((studio / "games").iterdir())]
+    assert len(games) == 4
+    assert all(game.actions is not None and game.actions.shape[1] == 1 for game in games)
+
+
+def test_evaluate_tells_the_framing_of_operator_and_policy(studio: Path):
+    told = simile_("camera", "evaluate", "run/policy.safetensors", "games/game-003.npz", cwd=studio).stdout
+    assert "players in the picture" in told
+    found = json.loads(
+        simile_("camera", "evaluate", "run/policy.safetensors", "games/game-003.npz", "--json", cwd=studio).stdout
+    )
+    assert set(found) == {"operator", "policy"}
+    assert 0.3 < found["policy"]["players"] <= 1.0
+
+
+def test_watch_writes_a_page_or_a_film(studio: Path):
+    simile_("camera", "watch", "games/game-003.npz", "--policy", "run/policy.safetensors", cwd=studio)
+    page = (studio / "watch.html").read_text()
+    assert "simile" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    simile_("camera", "watch", "games/game-003.npz", "--out", "watch.mp4", cwd=studio)
+    import av
+
+    with av.open(str(studio / "watch.mp4")) as film:
+        assert film.streams.video[0].frames == len(load_game(studio / "games" / "game-003.npz"))
+
+
+def test_crop_cuts_a_film_out_of_a_panorama(studio: Path):
+    import av
+
+    game = load_game(studio / "games" / "game-003.npz")
+    with av.open(str(studio / "wide.mp4"), "w") as film:
+        stream = film.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 640, 180, "yuv420p"
+        picture = np.zeros((180, 640, 3), np.uint8)
+        picture[:, :, 0] = np.linspace(0, 255, 640)
+        for _ in range(len(game)):
+            film.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        film.mux(stream.encode())
+    told = simile_(
+        *("camera", "crop", "wide.mp4", "run/policy.safetensors", "games/game-003.npz"),
+        *("--size", "160", "90", "--out", "cut.mp4"),
+        cwd=studio,
+    )
+    assert f"{len(game)} frames" in told.stdout
+    with av.open(str(studio / "cut.mp4")) as film:
+        assert (film.streams.video[0].width, film.streams.video[0].height) == (160, 90)
+
+
+def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
+    game = load_game(studio / "games" / "game-003.npz")
+    frames = [[[float(x), float(y)] for x, y in frame if np.isfinite(x)] for frame in game.detections[:40]]
+    with Server() as server:
+        process = subprocess.Popen(
+            command(
+                "camera", "drive", "run/policy.safetensors", "--head", f"127.0.0.1:{server.port}", "--timeout", "5"
+            ),
+            cwd=studio,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        deadline = time.monotonic() + 60.0
+        while server.camera.pan == 0.0 and time.monotonic() < deadline:
+            for frame in frames:
+                process.stdin.write(json.dumps(frame) + "\n")
+                process.stdin.flush()
+                time.sleep(0.02)
+        _, told = process.communicate(timeout=120)
+        assert process.returncode == 0, told
+        assert not server.camera.moving
+        assert server.camera.pan != 0.0
+
+
+def test_mistakes_are_told_in_one_sentence(studio: Path):
+    policy = "run/policy.safetensors"
+    for arguments, word in (
+        (("camera", "evaluate", policy, "nowhere.npz"), "nowhere.npz"),
+        (("camera", "watch", "train.parquet"), "train.parquet"),
+        (("camera", "drive", policy, "--head", "127.0.0.1:x"), "--head"),
+        (("camera", "crop", "nowhere.mp4", policy, "games/game-003.npz"), "nowhere.mp4"),
+        (("reproduce", "--claims", "magic"), "magic"),
+    ):
+        assert word in simile_(*arguments, cwd=studio, code=2).stderr
+
+
+@pytest.mark.slow
+def test_reproduce_writes_tables_pictures_and_a_page_with_verdicts(tmp_path: Path):
+    told = simile_("reproduce", "--quick", "--seeds", "2", "--claims", "smooth-class", cwd=tmp_path)
+    page = (tmp_path / "results" / "results.md").read_text()
+    assert "smooth-class" in told.stdout
+    assert any(verdict in page for verdict in ("holds", "does not hold here", "undecided"))
+    assert (tmp_path / "results" / "smooth-class.csv").exists()
+    assert (tmp_path / "results" / "smooth-class.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "results" / "results.json").read_text())["version"] == simile.__version__
