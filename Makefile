@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install demo test test-kernels check format bench claims docs clean
+.PHONY: help install demo test test-kernels check format bench results docs clean
 help:
 	@echo "make demo    learn to film simulated games, print tables, save out/demo.png and out/demo.html"
 	@echo "make test    run the tests, doctests, README and docs"
@@ -11,7 +11,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make format  let ruff format and fix what it can"
 	@echo "make bench   measure speed against peers"
-	@echo "make claims  measure the claims of the paper (minutes)"
+	@echo "make results reproduce the experiments of the paper into docs/results.md (minutes)"
 	@echo "make docs    build the docs site into site/"
 	@echo "make install only set up .venv"
 
@@ -52,8 +52,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/files.py
 	$(BIN)/python benchmarks/camera.py
 
-claims: $(STAMP)
-	$(BIN)/python benchmarks/claims.py
+results: $(STAMP)
+	MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet

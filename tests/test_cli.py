@@ -173,11 +173,13 @@ def test_bench_measures_steps(trained: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_demo_prints_a_table_and_saves_a_picture(tmp_path: Path):
-    done = simile_("demo", "--out", "sub/demo.png", cwd=tmp_path)
-    assert "<- chosen" in done.stdout
-    assert "times smoother" in done.stdout
+def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(tmp_path: Path):
+    done = simile_("demo", "--out", "sub", cwd=tmp_path)
+    for words in ("<- chosen", "without smoothness", "times the error of holding", "players in the picture"):
+        assert words in done.stdout
     assert (tmp_path / "sub" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert "<canvas" in (tmp_path / "sub" / "demo.html").read_text()
+    assert simile.load(tmp_path / "sub" / "pan.safetensors").card.action_names == ("pan",)
 
 
 def test_a_library_that_is_missing_is_named_with_the_way_to_install_it(tmp_path: Path):

@@ -268,7 +268,7 @@ def test_smoothness_costs_no_accuracy_and_gives_much_smoothness(seed: int):
 
 @pytest.mark.slow
 def test_the_papers_setting_is_ten_times_smoother_than_without_smoothness():
-    # At what cost in accuracy differs from task to task: benchmarks/claims.py measures it.
+    # At what cost in accuracy differs from task to task: `simile reproduce` measures it.
     ratios = []
     for seed in range(3):
         train, test = tasks.pursuit(n_sequences=16, length=400, seed=seed).split()
