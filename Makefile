@@ -47,10 +47,9 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
-	$(BIN)/python benchmarks/forest.py
-	$(BIN)/python benchmarks/online.py
-	$(BIN)/python benchmarks/files.py
-	$(BIN)/python benchmarks/camera.py
+	for part in forest online files camera; do \
+		($(BIN)/simile --version; $(BIN)/python benchmarks/$$part.py) | tee docs/assets/bench/$$part.txt; \
+	done
 
 results: $(STAMP)
 	MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md

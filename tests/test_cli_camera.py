@@ -40,10 +40,12 @@ def test_simulate_writes_a_file_for_each_game(studio: Path):
 def test_evaluate_tells_the_framing_of_operator_and_policy(studio: Path):
     told = simile_("camera", "evaluate", "run/policy.safetensors", "games/game-003.npz", cwd=studio).stdout
     assert "players in the picture" in told
+    assert "rmse" in told
     found = json.loads(
         simile_("camera", "evaluate", "run/policy.safetensors", "games/game-003.npz", "--json", cwd=studio).stdout
     )
-    assert set(found) == {"operator", "policy"}
+    assert set(found) == {"operator", "policy", "rows"}
+    assert {row["metric"] for row in found["rows"]} >= {"rmse", "difference_2", "lag"}
     assert 0.3 < found["policy"]["players"] <= 1.0
 
 
@@ -128,3 +130,14 @@ def test_reproduce_writes_tables_pictures_and_a_page_with_verdicts(tmp_path: Pat
     assert (tmp_path / "results" / "smooth-class.csv").exists()
     assert (tmp_path / "results" / "smooth-class.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "results" / "results.json").read_text())["version"] == simile.__version__
+
+
+@pytest.mark.slow
+def test_reproduce_takes_data_of_ones_own(studio: Path):
+    done = simile_(
+        *("reproduce", "--data", "train.parquet", "--quick", "--seeds", "2", "--claims", "smooth-class"),
+        *("--out", "own"),
+        cwd=studio,
+    )
+    assert "smooth-class" in done.stdout
+    assert "FileSource" in (studio / "own" / "results.md").read_text()

@@ -88,18 +88,28 @@ def features(games: tuple[str, ...], sport: str, grid: tuple[int, int], out: Pat
 @options.trust_option
 @options.json_option
 def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str, ...], as_json: bool) -> None:
-    """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator."""
+    """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
+
+    Where there is an operator, the paper's metrics stand below: error, smoothness and lag.
+    """
+    from simile.camera.features import demonstrations
     from simile.camera.framing import compare_framing
     from simile.cli.output import to_json
+    from simile.evaluation import evaluate as measure
 
     loaded, found = _load(policy, trust), _open(games, sport)
     rolled = [_rolled(loaded, game) for game in found]
-    cameras = {"policy": rolled}
     operated = [game.actions for game in found if game.actions is not None]
-    if len(operated) == len(found):
-        cameras = {"operator": operated, **cameras}
-    judged = compare_framing(found, cameras)
-    click.echo(to_json(judged.to_dict()) if as_json else judged)
+    if len(operated) < len(found):
+        judged = compare_framing(found, {"policy": rolled})
+        click.echo(to_json(judged.to_dict()) if as_json else judged)
+        return
+    judged = compare_framing(found, {"operator": operated, "policy": rolled})
+    measured = measure(loaded, demonstrations(found, _features(loaded, found[0])))
+    if as_json:
+        click.echo(to_json({**judged.to_dict(), "rows": measured.rows}))
+    else:
+        click.echo(f"{judged}\n\n{measured}")
 
 
 @camera.command(short_help="Show a game and what the cameras see of it.")
