@@ -5,12 +5,12 @@ After the manual of Vinten Radamec's free-d, Appendix A.3.2 and B.
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from simile import _checks
+from simile.camera.heads.links import UdpLink
 from simile.errors import ArgumentError, DataError
 
 SIZE = 29
@@ -100,24 +100,16 @@ class FreeDSender:
 
     def __init__(self, host: str, port: int) -> None:
         self.lost = 0  # packets that could not even be sent
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            self._socket.setblocking(False)
-            self._socket.connect((host, port))
-        except (OSError, OverflowError) as error:
-            self._socket.close()
-            raise ArgumentError(f"host, port: cannot send to {host!r}, {port!r}: {error}") from None
+        self._link = UdpLink(host, port)
 
     def send(self, packet: FreeD) -> None:
         """Send a packet, and drop it where that cannot be done at once: the next one follows soon."""
-        try:
-            self._socket.send(packet.encode())
-        except OSError:
+        if not self._link.send(packet.encode()):
             self.lost += 1
 
     def close(self) -> None:
         """Free the socket."""
-        self._socket.close()
+        self._link.close()
 
     def __enter__(self) -> Self:
         return self

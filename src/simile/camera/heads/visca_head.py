@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import select
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 from simile import _checks
 from simile.camera.heads import visca
 from simile.camera.heads.head import HeadError, Pose
+from simile.camera.heads.links import Link, UdpLink
 from simile.camera.heads.units import ViscaUnits, step_above
 from simile.errors import ArgumentError, DataError
 
@@ -22,57 +21,6 @@ MOST_DATAGRAMS = 64  # read by one poll: a flood must not hold up the control lo
 HEADROOM = 1.5  # in absolute mode, how much faster than the trajectory the camera may go to catch up
 NOWHERE, AT_REST = Pose(math.nan, math.nan, math.nan), Pose(0.0, 0.0, 0.0)
 INQUIRIES = {"pan-tilt position": visca.PAN_TILT_INQUIRY, "zoom position": visca.ZOOM_INQUIRY}
-
-
-class Link(Protocol):
-    """Where datagrams go to and come from; neither `send` nor `receive` waits."""
-
-    def send(self, datagram: bytes) -> None:
-        """Send a datagram, or lose it."""
-
-    def receive(self) -> bytes | None:
-        """Return a datagram that has come, or None."""
-
-    def wait(self, seconds: float) -> None:
-        """Wait until a datagram comes, at most so long."""
-
-    def close(self) -> None:
-        """Free what was taken."""
-
-
-class UdpLink:
-    """A UDP socket to one address; datagrams from anywhere else are not seen."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            self._socket.setblocking(False)
-            self._socket.connect((host, port))
-        except (OSError, OverflowError) as error:
-            self._socket.close()
-            raise ArgumentError(f"host, port: cannot send to {host!r}, {port!r}: {error}") from None
-
-    def send(self, datagram: bytes) -> None:
-        """Send a datagram; what cannot be sent at once is lost, as it might be on the way."""
-        try:
-            self._socket.send(datagram)
-        except OSError:
-            return
-
-    def receive(self) -> bytes | None:
-        """Return a datagram that has come, or None."""
-        try:
-            return self._socket.recv(2048)
-        except OSError:  # nothing there, or the message that nobody listens
-            return None
-
-    def wait(self, seconds: float) -> None:
-        """Wait until a datagram comes, at most so long."""
-        select.select([self._socket], [], [], seconds)
-
-    def close(self) -> None:
-        """Free the socket."""
-        self._socket.close()
 
 
 @dataclass
