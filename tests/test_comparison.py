@@ -103,3 +103,13 @@ def test_an_action_that_never_moves_does_not_break_the_table():
     still = demos.with_actions([np.column_stack([a[:, 0], np.full(len(a), 5.0)]) for a in demos.actions])
     found = compare(still, still, reductions=("clone",), model=simile.SmoothForest(4, min_leaf=4), n_rounds=0)
     assert all(math.isfinite(row["error"]) for row in found.rows())
+
+
+def test_where_nothing_ever_moves_the_verdict_says_so_and_speaks_of_no_divergence():
+    demos = demos_of(80, 80, 80, rate=10.0)
+    still = demos.with_actions([np.full((len(a), 1), 5.0) for a in demos.actions])
+    verdict = compare(
+        still, still, reductions=("clone",), model=simile.SmoothForest(4, min_leaf=4), n_rounds=0
+    ).verdict()
+    assert "holding the last action has no error here" in verdict
+    assert "diverged" not in verdict

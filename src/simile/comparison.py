@@ -51,15 +51,13 @@ class Comparison:
         """Say in words how the first entry did."""
         rows = {row["name"]: row for row in self.rows()}
         ours = rows[self.entries[0].name]
-        if math.isnan(ours["error"]):
+        if self.entries[0].evaluation is None:
             return f"{ours['name']}: its roll-out diverged; try a smaller smoothness or fewer action lags."
+        parts = [_against(ours, rows["hold the last action"], "holding the last action")]
         simple = [rows[e.name] for e in self.entries[1:] if e.name in SIMPLE and e.evaluation is not None]
-        parts = [
-            f"{ours['error'] / rows['hold the last action']['error']:.2f} times the error of holding the last action"
-        ]
         if simple:
             best = min(simple, key=lambda row: row["error"])
-            parts.append(f"{ours['error'] / best['error']:.2f} times that of the best simple filter ({best['name']})")
+            parts.append(_against(ours, best, f"the best simple filter ({best['name']})"))
         smooth = "" if math.isnan(ours["roughness"]) else f"; {_roughness(ours['roughness'])}"
         late = "" if math.isnan(ours["lag"]) else f", {_lag(ours['lag'])}"
         return f"{ours['name']}: {', '.join(parts)}{smooth}{late}."
@@ -167,17 +165,24 @@ def _row(name: str, judged: Evaluation | None, demos: Demonstrations, of: str, s
         return {"name": name, **nothing, "seconds": seconds}
     rmse = {a: judged.mean("rmse", a, of=of) for a in actions}
     scale = np.concatenate(demos.actions).std(axis=0)
-    moving = [(a, s) for a, s in zip(actions, scale, strict=True) if s > 0.0]
-    rough = [judged.mean("difference_2", a, of=of) / judged.mean("difference_2", a, of="expert") for a, _ in moving]
+    scale[scale == 0.0] = 1.0  # an action that never moves is judged in its own units
+    wiggles = {a: judged.mean("difference_2", a, of="expert") for a in actions}
+    rough = [judged.mean("difference_2", a, of=of) / wiggle for a, wiggle in wiggles.items() if wiggle > 0.0]
     return {
         "name": name,
         **{f"rmse {a}": value for a, value in rmse.items()},
         # Over all actions, each in its own standard deviations: what contenders are ranked by.
-        "error": math.sqrt(float(np.mean([(rmse[a] / s) ** 2 for a, s in moving]))) if moving else math.nan,
+        "error": math.sqrt(float(np.mean([(rmse[a] / s) ** 2 for a, s in zip(actions, scale, strict=True)]))),
         "roughness": float(np.mean(rough)) if rough else math.nan,
         "lag": judged.mean("lag", of=of),
         "seconds": seconds,
     }
+
+
+def _against(ours: dict[str, Any], theirs: dict[str, Any], whom: str) -> str:
+    if theirs["error"] == 0.0:
+        return f"{whom} has no error here" + ("" if ours["error"] > 0.0 else ", nor has this")
+    return f"{ours['error'] / theirs['error']:.2f} times the error of {whom}"
 
 
 def _roughness(ratio: float) -> str:
