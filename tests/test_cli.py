@@ -318,6 +318,21 @@ def test_an_earlier_run_is_not_written_over_unless_asked(games: Path, trained: P
     assert trained.read_bytes() == before
 
 
+def test_a_training_that_failed_by_a_mistake_is_not_in_the_way_of_the_next(tmp_path: Path):
+    rows = "\n".join(f"{i / 10},{i % 7},{i % 5}" for i in range(60))
+    (tmp_path / "short.csv").write_text(f"t,x_a,a_u\n{rows}\n")
+    done = simile_("train", "short.csv", cwd=tmp_path, code=2)
+    assert "use fewer action lags" in done.stderr
+    simile_(
+        "train", "short.csv", "--horizon", "Horizon(2, 2)", "--regularizer", "PreviousAction()", *QUICK, cwd=tmp_path
+    )
+
+
+def test_compare_can_do_without_a_validation_part(games: Path, tmp_path: Path):
+    options = ("--reductions", "clone", "--validation", "0", *QUICK)
+    assert "clone" in simile_("compare", games, "--actions", "pan", *options, cwd=tmp_path).stdout
+
+
 @pytest.fixture
 def killed(games: Path, tmp_path: Path):
     """Start a training that takes a while, stop it once a checkpoint is there, and return its folder."""

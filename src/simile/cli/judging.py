@@ -107,7 +107,8 @@ def compare(data: Any, reductions: tuple[str, ...], as_json: bool, **given: Any)
 
     train, test = options.read_and_hold_out(data, given)
     chosen = reductions or REDUCTIONS
-    settings = {**options.recipes(given), **{name: given[name] for name in ("n_rounds", "seed", "validation")}}
+    settings = {**options.recipes(given), "n_rounds": given["n_rounds"], "seed": given["seed"]}
+    settings["validation"] = given["validation"] or None  # 0 holds nothing back
     with Contenders(len(chosen) + 1) as progress:
         found = contest(train, test, reductions=tuple(chosen), watch=progress, **settings)
     if as_json:

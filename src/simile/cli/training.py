@@ -13,6 +13,7 @@ import click
 
 from simile.cli import INTERRUPTED, options
 from simile.cli.output import to_json
+from simile.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from simile.algorithms import Run
@@ -124,6 +125,11 @@ def _learn(
             run: Run = getattr(algorithms, given["algorithm"])(
                 demos, **{**settings, "model": model}, validation=validation, watch=progress
             )
+        except (ArgumentError, DataError):
+            # Resumed, it would fail again: what was fitted so far is of no use, and would be in the way of the next try.
+            if given["resume"] is None:
+                shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+            raise
         except KeyboardInterrupt:  # before there was a first round to keep
             click.echo(f"simile: interrupted; go on with: simile train --resume {folder}", err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
