@@ -126,7 +126,7 @@ def _learn(
                 demos, **{**settings, "model": model}, validation=validation, watch=progress
             )
         except (ArgumentError, DataError):
-            # Resumed, it would fail again: what was fitted so far is of no use, and would be in the way of the next try.
+            # Resumed, it would fail again: what was fitted is of no use, and would be in the way of the next try.
             if given["resume"] is None:
                 shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
             raise
