@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simile import Criterion, Mixture
+from simile.models import PiecewiseLinear, WeightedModel
 
 MISSING = 255  # the bin of a missing value
 TWO = np.float32(2.0)
@@ -173,13 +174,30 @@ def naive_leaf(forest, root, state):
     return node
 
 
-def naive_predict(forest, S):
-    """The mean over the trees of the leaf each state (n, features) ends in."""
-    return np.array([np.mean([forest.value[naive_leaf(forest, r, s)] for r in forest.roots], axis=0) for s in S])
+def naive_lines(model, S):
+    """The intercept and one term after the other, for each state (n, features)."""
+    actions = np.empty((len(S), model.n_actions))
+    for row, state in enumerate(S):
+        for j, total in enumerate(model.intercept):
+            for i, feature in enumerate(model.feature):
+                value = float(np.float32(state[feature]))
+                value = float(model.fill[i]) if np.isnan(value) else value
+                total += model.coefficient[i, j] * max(value, float(model.knot[i]))
+            actions[row, j] = total
+    return actions
+
+
+def naive_predict(model, S):
+    """The mean over the trees of the leaf each state (n, features) ends in; lines; or several models, weighted."""
+    if isinstance(model, WeightedModel):
+        return sum(w * naive_predict(f, S) for w, f in zip(model.weights, model.models, strict=True))
+    if isinstance(model, PiecewiseLinear):
+        return naive_lines(model, S)
+    return np.array([np.mean([model.value[naive_leaf(model, r, s)] for r in model.roots], axis=0) for s in S])
 
 
 def naive_roll(policy, contexts, past, given):
-    """Roll policies made of forests out one sequence, frame, policy, tree and node at a time, from any opening."""
+    """Roll policies made of forests and lines out one frame, policy, tree and node at a time, from any opening."""
     parts = zip(policy.components, policy.weights, strict=True) if isinstance(policy, Mixture) else [(policy, 1.0)]
     parts, trajectories = list(parts), []
     low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
@@ -204,7 +222,7 @@ def naive_roll(policy, contexts, past, given):
 
 
 class NaiveStream:
-    """One stream of an online predictor made of forests: all its frames, in lists that grow forever."""
+    """One stream of an online predictor made of forests and lines: all its frames, in lists that grow forever."""
 
     def __init__(self, policy, start=()):
         self.policy = policy

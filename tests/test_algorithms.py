@@ -52,7 +52,7 @@ def test_paper_is_algorithm_2_as_printed():
     assert run.policy.components[0].horizon == Horizon(10, 10)
     assert run.rounds[1].h.order == 10
     assert [r.sigma for r in run.rounds[1:]] == pytest.approx(np.exp(-np.linspace(0.2, 1.6, 3)))
-    again = simile.learn(demos_of(60, 60), n_rounds=3, validation=None)
+    again = simile.learn(demos_of(60, 60), n_rounds=3, validation=0)
     assert [r.error for r in again.rounds] == [r.error for r in run.rounds]
 
 
@@ -93,7 +93,7 @@ def test_validation_by_share_by_demonstrations_or_not_at_all(settings):
     demos = demos_of(60, 60, 60)
     assert np.isfinite(simile.learn(demos, **settings, validation=0.34).chosen.validation_error)
     assert np.isfinite(simile.learn(demos[:2], **settings, validation=demos[2]).chosen.validation_error)
-    assert np.isnan(simile.learn(demos, **settings, validation=None).chosen.validation_error)
+    assert np.isnan(simile.learn(demos, **settings, validation=0).chosen.validation_error)
 
 
 def test_a_single_sequence_holds_out_its_end(settings):
@@ -161,14 +161,14 @@ DEMOS = demos_of(30, 30)
         (lambda: simile.learn(DEMOS, horizon=Horizon), "horizon must be an object, not a class"),
         (lambda: simile.learn(DEMOS, rule=simile.JointRule), "rule must be an object, not a class"),
         (lambda: simile.learn(DEMOS, validation=1.5), "validation must be > 0 and <= 1; got 1.5"),
-        (lambda: simile.learn(demos_of(1)), "one frame cannot be split"),
+        (lambda: simile.learn(demos_of(1)), "no sequence is longer"),
         (lambda: simile.learn(DEMOS, validation=demos_of(30, m=3)), "validation must have the columns"),
         (
-            lambda: simile.learn(DEMOS, validation=None, regularizer=VelocityAutoregression(order=30)),
+            lambda: simile.learn(DEMOS, regularizer=VelocityAutoregression(order=30)),
             "order must be shorter than the longest sequence; got order=30",
         ),
         (
-            lambda: simile.learn(DEMOS, validation=None, horizon=Horizon(1, 40)),
+            lambda: simile.learn(DEMOS, validation=0, horizon=Horizon(1, 40)),
             "remembers 40 actions and no sequence is longer",
         ),
         (

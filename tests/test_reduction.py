@@ -119,7 +119,7 @@ def test_three_actions_of_very_different_scale():
 @settings(max_examples=10)
 def test_sequences_of_one_frame_or_shorter_than_the_lags_work(short: list[int]):
     demos = demos_of(40, 30, *short)
-    run = simile.learn(demos, validation=None, **QUICK)
+    run = simile.learn(demos, validation=0, **QUICK)
     assert [len(r) for r in rollout(run.policy, demos)] == [40, 30, *short]
 
 
@@ -231,7 +231,7 @@ def test_an_h_of_ones_own_works_with_several_actions():
 
 def test_the_error_falls_over_the_rounds(pursuit):
     train, test = pursuit
-    run = simile.learn(train, validation=test)
+    run = simile.learn(train, n_rounds=10, validation=test)
     errors = [r.error for r in run.rounds]
     assert errors[5] < 0.5 * errors[0]
     assert min(errors[6:]) < errors[3]

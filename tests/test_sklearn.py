@@ -24,7 +24,7 @@ from simile import ColdStart, Demonstrations, Horizon, PreviousAction, tasks
 from simile.errors import ArgumentError, DataError
 from simile.sklearn import SimileRegressor
 
-SMALL = {"n_rounds": 1, "regularizer": PreviousAction(), "horizon": Horizon(1, 1)}
+SMALL = {"n_rounds": 1, "regularizer": PreviousAction(), "horizon": Horizon(1, 1), "validation": 0}
 TREE = DecisionTreeRegressor(max_depth=4, random_state=0)
 SEQUENCES, LENGTH = 6, 60
 VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
@@ -55,7 +55,7 @@ def sequences(X, y, groups):
 
 def score_by_hand(X, y, groups, train, test, **settings):
     """R^2 on `test` of a policy learned on `train`, without scikit-learn's machinery."""
-    run = simile.learn(sequences(X[train], y[train], groups[train]), validation=None, **settings)
+    run = simile.learn(sequences(X[train], y[train], groups[train]), **settings)
     expected, rolled = [], []
     for g in np.unique(groups[test]):
         part = test[groups[test] == g]
@@ -118,7 +118,7 @@ def test_predict_before_fit():
 def test_fit_is_learn_on_the_sequences(data):
     X, y, groups = data
     regressor = small().fit(X, y, groups)
-    run = simile.learn(sequences(X, y, groups), validation=None, model=TREE, **SMALL)
+    run = simile.learn(sequences(X, y, groups), model=TREE, **SMALL)
     assert len(regressor.run_.rounds) == 2
     assert regressor.policy_ is regressor.run_.policy
     for ours, theirs in zip(regressor.run_.chosen.rolled, run.chosen.rolled, strict=True):
@@ -176,8 +176,8 @@ def test_groups_that_do_not_name_every_row(data, groups, message):
 
 def test_short_data_say_what_is_too_short():
     X, y = np.arange(5.0)[:, np.newaxis], np.arange(5.0)
-    with pytest.raises(DataError, match="order must be shorter than the longest sequence"):
-        SimileRegressor().fit(X, y)
+    with pytest.raises(DataError, match="no sequence is longer"):
+        SimileRegressor().fit(X[:3], y[:3])
     with pytest.raises(ValueError, match="1 sample"):
         small().fit(X[:1], y[:1])
     assert small().fit(X[:2], y[:2]).predict(X).shape == (5,)

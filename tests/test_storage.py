@@ -31,6 +31,7 @@ from simile import Bagging, Horizon, Mixture, SmoothForest, SmoothPolicy, Stocha
 from simile.cards import Card
 from simile.demonstrations import ActionSpace, Units
 from simile.errors import StorageError
+from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor
 from simile.packing import Packed, from_bytes, to_bytes
 from simile.packing.files import digest
@@ -45,6 +46,25 @@ SMALL = {"horizon": Horizon(2, 1), "n_rounds": 2, "step_size": 0.5}
 
 def learned(demos: simile.Demonstrations, algorithm: Any = simile.paper, **choices: Any) -> Any:
     return algorithm(demos, **{"model": FOREST, **SMALL, **choices}).policy
+
+
+def with_lines(policy: SmoothPolicy) -> SmoothPolicy:
+    """The policy with two sets of lines beside its forest."""
+    rng, f = np.random.default_rng(0), policy.f
+
+    def lines(n: int) -> PiecewiseLinear:
+        return PiecewiseLinear(
+            feature=rng.integers(len(f.columns), size=n),
+            knot=np.where(np.arange(n) % 2, -np.inf, rng.normal(size=n)),
+            fill=rng.normal(size=n),
+            coefficient=0.1 * rng.normal(size=(n, f.n_actions)),
+            intercept=rng.normal(size=f.n_actions),
+            columns=f.columns,
+            lags=f.lags,
+            width=f.width,
+        )
+
+    return replace(policy, f=WeightedModel((f, lines(4), lines(3)), (0.5, 0.25, 0.25)))
 
 
 def sealed(packed: Packed) -> bytes:
@@ -177,6 +197,25 @@ def test_a_forest_of_some_of_its_trees_comes_back(policy, demos, path: Path):
     fewer = replace(part, f=part.f.only(np.array([0, 2])))
     fewer.save(path)
     assert_same_rollouts(fewer, load(path), demos)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_policies_with_lines_come_back_and_their_header_counts_the_terms(k: int, path: Path):
+    demos = demos_of(60, 50, k=k)
+    policy = with_lines(learned(demos, n_rounds=0))
+    mixed = simile.interpolate(policy, replace(policy, f=policy.f.models[1]), 0.5)
+    empty = replace(policy.f.models[2], feature=np.empty(0, np.intp), knot=np.empty(0), fill=np.empty(0))
+    alone = replace(policy, f=replace(empty, coefficient=np.empty((0, k))), n_contexts=None)
+    for one, terms in ((policy, 7), (mixed, 11), (simile.collapse(mixed), 11), (alone, 0)):
+        one.save(path)
+        again = load(path)
+        assert to_bytes(again) == path.read_bytes()
+        assert_same_rollouts(one, again, demos)
+        found = read_header(path)["structure"]
+        assert found["terms"] == terms
+        assert found["contexts"] == 2
+        assert "PiecewiseLinear" in found["models"]
+        assert simile.Predictor(again).step([0.1, 0.2]) == pytest.approx(simile.Predictor(one).step([0.1, 0.2]), abs=0)
 
 
 def test_policies_by_hand_come_back(path: Path):

@@ -24,7 +24,7 @@ from simile import Horizon, SimileError, SmoothForest, rollout
 from simile.errors import StorageError
 from simile.packing import Packed, files, from_bytes, to_bytes
 from simile.storage import load, read_header
-from test_storage import TREE, sealed
+from test_storage import TREE, sealed, with_lines
 
 FILES = 700  # of each policy by each way of mutating
 SLOWEST = 300  # seconds for one test: a file that hangs the kernels would take forever
@@ -65,6 +65,7 @@ def policies() -> dict[str, Any]:
     return {
         "mixture": mixture,
         "collapsed": simile.collapse(mixture),
+        "lines": with_lines(mixture.components[0]),
         "stochastic": simile.searn(demos, model=forest, n_rounds=1, **{**small, "step_size": None}).policy,
         "ridge": simile.paper(demos, model=Ridge(), n_rounds=0, **small).policy,
         "trees": simile.paper(demos, model=DecisionTreeRegressor(max_depth=2), n_rounds=0, **small).policy,
@@ -259,7 +260,7 @@ def test_a_mutated_file_is_a_policy_or_a_storage_error(
     path.write_bytes(data)
     assert read_and_rolled(path, contexts) == "loaded and rolled out"
     ended: Counter[str] = Counter()
-    for i in range(FILES * (3 if name in ("mixture", "collapsed") else 1)):
+    for i in range(FILES * (3 if name in ("mixture", "collapsed", "lines") else 1)):
         chance = random.Random(f"{name} {mutated.__name__} {i}")
         path.write_bytes(mutated(data, chance))
         ended[read_and_rolled(path, contexts)] += 1

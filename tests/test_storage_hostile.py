@@ -14,11 +14,11 @@ import pytest
 from safetensors.numpy import save as save_tensors
 
 from conftest import demos_of
-from simile import Mixture, SmoothForest, storage
+from simile import Horizon, Mixture, SmoothForest, SmoothPolicy, storage
 from simile.errors import StorageError
 from simile.packing import Packed, files, from_bytes, to_bytes, trees
 from simile.storage import load, read_header
-from test_storage import flipped, learned, nested, sealed, zipped
+from test_storage import flipped, learned, nested, sealed, with_lines, zipped
 
 
 @pytest.fixture(scope="module")
@@ -273,6 +273,87 @@ def test_hostile_arrays_are_refused_though_the_digest_is_right(policy, path: Pat
     path.write_bytes(sealed(packed))
     with pytest.raises(StorageError, match=message):
         load(path)
+
+
+@pytest.fixture(scope="module")
+def lines() -> SmoothPolicy:
+    return with_lines(learned(demos_of(60, 50, 40, rate=25.0), n_rounds=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        ("feature", put(0, 7), "feature must be a feature"),
+        ("feature", put(0, -1), "feature must be a feature"),
+        ("feature", put(0, -(2**63)), "feature must be a feature"),
+        ("feature", put(0, 2**63 - 1), "feature must be a feature"),
+        ("feature", lambda a: a.astype(np.int32), "feature must be a tensor of int64"),
+        ("feature", lambda a: a[:-1], r"must be a tensor of float64 of shape \(3"),
+        ("feature", lambda a: a[:0], r"must be a tensor of float64 of shape \(0"),
+        ("feature", lambda a: a[:, np.newaxis], r"feature must be a tensor of int64 of shape \(any\)"),
+        ("knot", put(0, np.nan), "knot must be finite, or -inf"),
+        ("knot", put(0, np.inf), "knot must be finite, or -inf"),
+        ("knot", lambda a: a[:-1], r"knot must be a tensor of float64 of shape \(4\)"),
+        ("knot", lambda a: a.astype(np.float32), "knot must be a tensor of float64"),
+        ("fill", put(0, np.nan), "fill must be finite"),
+        ("fill", put(0, -np.inf), "fill must be finite"),
+        ("fill", lambda a: a[:-1], r"fill must be a tensor of float64 of shape \(4\)"),
+        ("coefficient", put((0, 0), np.nan), "coefficient must be finite"),
+        ("coefficient", put((0, 0), np.inf), "coefficient must be finite"),
+        ("coefficient", lambda a: a[:, 0], r"coefficient must be a tensor of float64 of shape \(4, 1\)"),
+        ("coefficient", lambda a: np.repeat(a, 2, axis=1), r"coefficient must be a tensor of float64"),
+        ("coefficient", lambda a: a[:0], r"coefficient must be a tensor of float64"),
+        ("intercept", put(0, np.nan), "intercept must be finite"),
+        ("intercept", lambda a: a[:0], "intercept must be a tensor of float64"),
+        ("intercept", lambda a: np.repeat(a, 2), r"coefficient must be a tensor of float64 of shape \(4, 2\)"),
+        ("columns", put(0, 3), "columns must lie in the frame"),
+        ("columns", put(0, -1), "columns must lie in the frame"),
+        ("columns", put(0, 1), "must be piecewise linear for 2 contexts, 1 actions and the lags of the horizon"),
+        ("columns", lambda a: a[:-1], "lags must be a tensor of int64"),
+        ("columns", lambda a: a[:0], "columns must be a tensor of int64"),
+        ("lags", put(0, 10**9), "lags must be within reach"),
+        ("lags", put(0, -1), "lags must be within reach"),
+        ("lags", put(0, 1), "must be piecewise linear for 2 contexts"),
+    ],
+)
+def test_hostile_lines_are_refused_though_the_digest_is_right(lines, path: Path, name: str, edit, message: str):
+    path.write_bytes(sealed(edited(from_bytes(to_bytes(lines)), f"policy.f.models.1.{name}", edit)))
+    with pytest.raises(StorageError, match=message):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("width", 2**40, "width must be a whole number"),
+        ("width", 1, "width must be a whole number from 2"),
+        ("width", 4, "must be piecewise linear for 2 contexts"),
+        ("extra", 1, "has a field that no PiecewiseLinear has: 'extra'"),
+        ("knot", None, "knot must be a reference to a tensor"),
+        ("knot", {"tensor": "policy.f.models.1.fill"}, "knot must be a reference to a tensor"),
+        ("fill", ..., "must have a field fill"),
+        ("kind", "Lines", "must be an object of kind Forest or PiecewiseLinear or"),
+    ],
+)
+def test_wrong_descriptions_of_lines_are_refused(lines, path: Path, place: str, value, message: str):
+    packed = from_bytes(to_bytes(lines))
+    path.write_bytes(sealed(Packed(changed(packed.header, f"policy.f.models.1.{place}", value), packed.tensors)))
+    with pytest.raises(StorageError, match=message):
+        load(path)
+
+
+def test_lines_for_another_horizon_or_other_actions_are_refused(lines, path: Path):
+    one = lines.f.models[1]
+    wide = replace(one, coefficient=np.ones((4, 2)), intercept=np.ones(2), width=one.width + 1)
+    for policy, message in (
+        (replace(lines, f=one, n_contexts=3), "must be piecewise linear for 3 contexts"),
+        (replace(lines, f=one, horizon=Horizon(1, 1), naive=None), "must be piecewise linear for 2 contexts"),
+        (replace(lines, f=wide, n_contexts=None, naive=None), "must be piecewise linear for 2 contexts, 1 actions"),
+        (replace(lines, naive=one), "naive must be piecewise linear for 2 contexts"),
+    ):
+        policy.save(path)
+        with pytest.raises(StorageError, match=message):
+            load(path)
 
 
 def test_trees_must_lie_deepest_first(path: Path):

@@ -24,13 +24,16 @@ HOMES = {
     "feedback": (
         "CompensatedFeedback ExpertFeedback OracleFeedback SmoothFeedback by_distance constant exponential geometric"
     ),
+    "frontier": "Frontier path",
     "models": "Bagging Criterion SmoothForest",
     "online": "AccelerationLimit Bounds DeadBand Extrapolate HoldAction HoldContext Predictor PredictorPool RateLimit",
     "policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
     "reading": "from_episodes read write",
     "reduction": "Round rounds",
     "regularizers": "CriticallyDamped LinearAutoregression PreviousAction VelocityAutoregression",
+    "ridge": "RolloutRidge",
     "rollouts": "ColdStart ExpertStart GivenStart rollout rollout_out_of_bag",
+    "smoothness": "MatchExpert SmoothTime",
     "states": "Horizon",
     "step_sizes": "BoundMinimizer Constant ErrorRatio LineSearch Monotonic OneOverHorizon",
     "storage": "load",

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
-from simile import _checks
+from simile import _checks, measures
 from simile._text import cell
+from simile.crossfit import Choices, mixtures
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations
 from simile.errors import ArgumentError
-from simile.feedback import ExpertFeedback, Feedback, SmoothFeedback, exponential
+from simile.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
+from simile.frontier import matched
 from simile.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
 from simile.reduction import Round, rounds
 from simile.regularizers import RegularizerClass, VelocityAutoregression
+from simile.second_opinion import MARGIN, best_rival
+from simile.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.states import Horizon
 from simile.step_sizes import Constant, ErrorRatio, StepSize
 from simile.training import JointRule, Memory, Rule, everything, latest
 
 Validation = Demonstrations | Demonstration | float | None
 Watch = Callable[[Round], object]
+
+LAMBDAS, N_TRIALS = (0.1, 1e5), 8  # range, and number of runs, in which the rounds look for a smoothness
 
 
 class Settings(TypedDict, total=False):
@@ -31,7 +37,7 @@ class Settings(TypedDict, total=False):
 
     model: Any
     regularizer: RegularizerClass
-    smoothness: float
+    smoothness: Smoothness
     horizon: Horizon
     feedback: Feedback
     rule: Rule
@@ -48,46 +54,100 @@ def learn(
     *,
     model: Any = None,
     regularizer: RegularizerClass | None = None,
-    smoothness: float = 30.0,
+    smoothness: Smoothness | None = None,
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
     rule: Rule | None = None,
     step_size: StepSize | float | None = None,
-    n_rounds: int = 10,
+    n_rounds: int | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
-    validation: Validation = 0.2,
+    validation: Validation = None,
     watch: Watch | None = None,
 ) -> Run:
-    """Learn a smooth policy: the recommended setting, with the round chosen on held-out roll-outs.
+    """Learn a smooth policy: the best that we know to get from the data, as smooth as the expert.
 
-    The same as `paper` but for `validation`: a share of the sequences (the end of a single one), demonstrations
-    of your own, or None. `watch` is called with every `Round` as it comes. `simile.rounds` describes the other
-    arguments.
+    Without further arguments policies on contexts alone are cross-fitted (`simile.crossfit`): a forest and two
+    ridges that know of the filter behind them, mixed as roll-outs of sequences that they have not seen advise.
+
+    Give `rule`, `step_size`, `n_rounds`, a feedback other than `CompensatedFeedback` or a horizon with past actions,
+    and Algorithm 1 runs its rounds as in `paper`, the best of which is chosen on held-out sequences.
+
+    Parameters
+    ----------
+    demos : Demonstrations
+        What to learn from.
+    model : Regressor, or several, optional
+        F. Of several, each is trained in turn and mixed in as far as it helps.
+    regularizer : RegularizerClass, optional
+        H; `CriticallyDamped(order=3)` by default.
+    smoothness : float, SmoothTime or MatchExpert, optional
+        lambda, or how to choose it; `MatchExpert(1.0)` by default.
+    horizon : Horizon, optional
+        tau; `Horizon.auto(rate)` by default.
+    feedback, rule, step_size, n_rounds, seed, space
+        As for `simile.rounds`.
+    validation : float or Demonstrations, optional
+        What chooses among the rounds of Algorithm 1: a share of the sequences (the end of a single one), 0.2 by
+        default, or demonstrations of your own; 0 for none, and the last round. Cross-fitting needs none.
+    watch : callable, optional
+        Called with every `Round` as it comes.
 
     Examples
     --------
     >>> from simile import tasks
     >>> train, test = tasks.pursuit(n_sequences=6, length=120).split(test=0.2)
-    >>> run = learn(train, n_rounds=2)
+    >>> run = learn(train)
     >>> len(run.rounds)
     3
     """
-    given = {
+    demos = Demonstrations.of(demos)
+    given: dict[str, Any] = {
         "model": model,
         "regularizer": regularizer,
-        "smoothness": smoothness,
         "horizon": horizon,
         "feedback": feedback,
-        "rule": rule,
-        "step_size": step_size,
-        "n_rounds": n_rounds,
         "seed": seed,
         "space": space,
-        "validation": validation,
-        "watch": watch,
     }
-    return _run(demos, given, memory=latest, combine=interpolate)
+    loop = {"rule": rule, "step_size": step_size, "n_rounds": n_rounds}
+    if (
+        any(choice is not None for choice in loop.values())
+        or not isinstance(feedback, CompensatedFeedback | None)
+        or (isinstance(horizon, Horizon) and horizon.memory > 0)
+    ):
+        share = 0.2 if validation is None else validation
+        settings = {n: v for n, v in {**given, **loop, "smoothness": smoothness}.items() if v is not None}
+        return _run(demos, {**settings, "validation": share, "watch": watch}, memory=latest, combine=interpolate)
+    choices = Choices.of(demos, **given)
+    if isinstance(validation, float | int):
+        demos, validation = hold_out(demos, validation, seed=seed) if validation else (demos, None)
+    goal = MatchExpert() if smoothness is None else smoothness
+    run = Run.of(mixtures(demos, choices, _number(demos, choices, goal), validation=validation), watch)
+    budget = goal.ratio if isinstance(goal, MatchExpert) else run.chosen.validation_roughness
+    return run if run.interrupted else _with_second_opinion(run, demos, choices, budget)
+
+
+def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> float:
+    """Return lambda, whichever way it was given."""
+    if isinstance(smoothness, MatchExpert):
+        return matched(demos, choices, smoothness)
+    if isinstance(smoothness, SmoothTime):
+        return smoothness.resolve(choices.regularizer, demos.actions, demos.rate)
+    return smoothness
+
+
+def _with_second_opinion(run: Run, demos: Demonstrations, choices: Choices, budget: float) -> Run:
+    """Say so where something simple does better, and offer it."""
+    rival = best_rival(demos, choices.horizon, budget=budget, space=choices.space, seed=choices.seed)
+    ours = math.sqrt(run.rounds[-1].validation_error)
+    if rival is None or not MARGIN * rival.rmse < ours:
+        return run
+    note = (
+        f"{rival.name} does better on sequences that were left out, {rival.rmse:.3f} against {ours:.3f} standard "
+        "deviations: run.alternative is that policy"
+    )
+    return replace(run, notes=(note,), alternative=rival.policy)
 
 
 def paper(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
@@ -149,6 +209,8 @@ class Run:
 
     rounds: tuple[Round, ...]
     interrupted: bool = False  # stopped by Ctrl-C: the rounds there were are kept
+    notes: tuple[str, ...] = ()  # what the user should know
+    alternative: Policy | None = None  # something simpler that does better; the notes then say so
 
     @classmethod
     def of(cls, turns: Iterable[Round], watch: Watch | None = None) -> Run:
@@ -200,6 +262,7 @@ class Run:
         )
         if self.interrupted:
             lines.append(f"interrupted after round {self.rounds[-1].number}")
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
 
@@ -210,8 +273,31 @@ def _run(
     demos, choices = Demonstrations.of(demos), dict(settings)
     validation, watch = choices.pop("validation", None), choices.pop("watch", None)
     if isinstance(validation, float | int):
-        demos, validation = hold_out(demos, validation, seed=choices.get("seed", 0))
-    return Run.of(rounds(demos, validation=validation, memory=memory, combine=combine, **choices), watch)
+        demos, validation = hold_out(demos, validation, seed=choices.get("seed", 0)) if validation else (demos, None)
+
+    def run(**changed: Any) -> Iterator[Round]:
+        return rounds(demos, validation=validation, memory=memory, combine=combine, **{**choices, **changed})
+
+    if isinstance(choices.get("smoothness"), MatchExpert):
+        judges = demos if validation is None else Demonstrations.of(validation)
+        return Run.of(_searched(run, choices["smoothness"], judges).rounds, watch)
+    return Run.of(run(), watch)
+
+
+def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Demonstrations) -> Run:
+    """Halve the range of lambda until the chosen policy is just smooth enough; returns the roughest run that is."""
+    low, high = LAMBDAS
+    best = None
+    for _ in range(N_TRIALS):
+        middle = math.sqrt(low * high)
+        tried = Run.of(run(smoothness=middle))
+        outcome = measures.outcome(tried.policy, judges)
+        rough = math.inf if outcome.diverged else measures.roughness(outcome.rolled, judges, order=match.order)
+        if rough > match.ratio:
+            low = middle
+        else:
+            best, high = tried, middle
+    return Run.of(run(smoothness=high)) if best is None else best
 
 
 def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]:

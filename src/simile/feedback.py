@@ -11,11 +11,11 @@ import numpy as np
 
 from simile import _checks
 from simile._typing import FloatArray, Trajectories
-from simile.demonstrations import ActionSpace, Demonstrations, Units
+from simile.closed_loop import ClosedLoop
+from simile.demonstrations import Demonstrations, Units
 from simile.errors import ArgumentError
 from simile.policies import Policy, SmoothPolicy, collapse
 from simile.regularizers import Autoregressor
-from simile.rollouts import rollout
 from simile.states import States
 
 
@@ -187,45 +187,10 @@ class CompensatedFeedback:
                 "feedback: CompensatedFeedback needs policies with one smoothness and a linear h: "
                 "use SmoothFeedback with other regularizers"
             )
-        silent = replace(policy, f=_Silence(seen.demos.n_actions), space=ActionSpace())
-        unforced = rollout(silent, seen.demos)
+        loop = ClosedLoop.of(policy.h, policy.smoothness)
         targets = [a.copy() for a in seen.demos.actions]
-        for target, expert, free in zip(targets, seen.demos.actions, unforced, strict=True):
-            for j in range(target.shape[1]):
-                later = slice(policy.memory, None)
-                taps = np.concatenate([[1.0 + policy.smoothness], -policy.smoothness * policy.h.coefficients[:, j]])
-                target[later, j] = _compensated(taps, expert[later, j], free[later, j], self.mu)
+        for target in targets:
+            # A policy whose f remembers more than h does starts later.
+            later = slice(policy.memory - loop.order, None)
+            target[later] = loop.targets(target[later], self.mu)
         return targets
-
-
-@dataclass(frozen=True)
-class _Silence:
-    """f = 0."""
-
-    n_actions: int
-
-    def predict(self, S: FloatArray) -> FloatArray:
-        return np.zeros((len(S), self.n_actions))
-
-
-def _compensated(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:
-    """Solve for z in one dimension of one sequence.
-
-    The inverse of G is the short filter A with the given taps. In y = G z the problem is
-    min ||y - (a* - i)||^2 + mu ||A y - a*||^2, whose normal equations are banded: solved exactly in O(T).
-    """
-    from scipy.linalg import solveh_banded
-
-    n, q = len(expert), len(taps) - 1
-    if n == 0:
-        return expert
-    # Column s of A holds the taps in rows s to min(s + q, n - 1): the last columns are cut short.
-    rest = np.minimum(q, n - 1 - np.arange(n))
-    bands = np.zeros((q + 1, n))
-    for d in range(min(q, n - 1) + 1):
-        products = np.concatenate([[0.0], np.cumsum(taps[d:] * taps[: q + 1 - d])])
-        bands[d] = mu * products[np.maximum(rest - d + 1, 0)]
-    bands[0] += 1.0
-    right = (expert - free) + mu * np.convolve(expert[::-1], taps)[:n][::-1]
-    y = solveh_banded(bands[: min(q, n - 1) + 1], right, lower=True)
-    return np.asarray(np.convolve(y, taps)[:n], dtype=np.float64)

@@ -1,9 +1,10 @@
-"""The fused roll-out: forests and a linear h, rolled out by one kernel with no Python in between."""
+"""The fused roll-out: forests, lines and a linear h, rolled out by one kernel with no Python in between."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,11 @@ import numpy as np
 
 from simile._typing import FloatArray, IntArray, Trajectories
 from simile.errors import ArgumentError
-from simile.models import WeightedModel
+from simile.models import Model, PiecewiseLinear, WeightedModel
 from simile.models.forest import Forest, layout
 from simile.policies import Policy, SmoothPolicy
 from simile.regularizers import Autoregressor
+from simile.states import Horizon
 
 # Frames rolled out together: fewer are not worth a thread, and more need room.
 FEWEST_FRAMES, MOST_FRAMES = 2_000, 50_000
@@ -23,12 +25,14 @@ FEWEST_FRAMES, MOST_FRAMES = 2_000, 50_000
 
 @dataclass(frozen=True, eq=False)
 class FusedPolicy:
-    """All trees of a collapsed policy in one array, their values weighted, and its autoregressor."""
+    """All trees and terms of a collapsed policy in one array each, weighted, and its autoregressor."""
 
     nodes: Any
     roots: Any
     depths: Any
     values: FloatArray  # (nodes, k)
+    terms: Any
+    slopes: FloatArray  # (1 + terms, k), first the intercept
     coefficients: FloatArray  # (order, k)
     smoothness: float
     width: int
@@ -36,32 +40,38 @@ class FusedPolicy:
 
     @classmethod
     def of(cls, policy: Policy) -> FusedPolicy | None:
-        """Fuse a policy whose f is made of forests and whose h is linear; None for any other."""
+        """Fuse a policy whose f is made of forests and lines and whose h is linear; None for others."""
         if not (isinstance(policy, SmoothPolicy) and isinstance(policy.h, Autoregressor)):
             return None
-        models = policy.f.models if isinstance(policy.f, WeightedModel) else (policy.f,)
-        weights = policy.f.weights if isinstance(policy.f, WeightedModel) else (1.0,)
-        forests = [f for f in models if isinstance(f, Forest)]
         k = policy.h.coefficients.shape[1]
-        if len(forests) < len(models) or len({f.width for f in forests}) > 1:
+        parts = list(_parts(policy.f))
+        forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
+        lines = [(f, weight) for f, weight in parts if isinstance(f, PiecewiseLinear)]
+        known: list[Forest | PiecewiseLinear] = [*(f for f, _ in forests), *(f for f, _ in lines)]
+        if len(known) < len(parts) or len({f.width for f in known}) > 1:
             return None
-        if not all(np.array_equal((f.columns, f.lags), layout(policy.horizon, f.width - k, k)) for f in forests):
+        if not all(_fits(f, policy.horizon, k) for f in known):
             return None
-        nodes, roots, before = [], [], 0
-        for forest in forests:
+        from simile.kernels import rolling
+
+        nodes, roots, before = [np.empty(0, rolling.NODE)], [np.empty(0, np.int32)], 0
+        for forest, _ in forests:
             nodes.append(_moved(forest.on_tape, before))
             roots.append(forest.roots + np.int32(before))
             before += len(forest.on_tape)
-        depths = np.concatenate([f.depths for f in forests])
+        depths = np.concatenate([np.empty(0, np.int32), *(f.depths for f, _ in forests)])
         deepest_first = np.argsort(-depths, kind="stable")
+        terms, slopes = _merged(lines, k)
         return cls(
-            nodes=nodes[0] if len(nodes) == 1 else np.concatenate(nodes),
+            nodes=nodes[1] if len(forests) == 1 else np.concatenate(nodes),
             roots=np.concatenate(roots)[deepest_first],
             depths=depths[deepest_first],
-            values=np.concatenate([w / len(f.roots) * f.value for w, f in zip(weights, forests, strict=True)]),
+            values=np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
+            terms=terms,
+            slopes=slopes,
             coefficients=policy.h.coefficients,
             smoothness=policy.smoothness,
-            width=forests[0].width,
+            width=known[0].width,
             reach=policy.reach,
         )
 
@@ -79,7 +89,7 @@ class FusedPolicy:
         n = len(contexts)
         m = self.width - self.values.shape[1]
         if wrong := next((x.shape[1] for x in contexts if x.shape[1] != m), 0):
-            raise ArgumentError(f"contexts must have the {m} columns that the forest was grown on; got {wrong}")
+            raise ArgumentError(f"contexts must have the {m} columns that f was fitted on; got {wrong}")
         lengths = np.array([len(x) for x in contexts])
         workers = max(1, min(os.cpu_count() or 1, n, int(lengths.sum()) // FEWEST_FRAMES))
         n_shares = min(n, workers * math.ceil(lengths.sum() / (workers * MOST_FRAMES)))
@@ -132,6 +142,8 @@ class FusedPolicy:
             self.roots,
             self.depths,
             self.values,
+            self.terms,
+            self.slopes,
             self.coefficients,
             self.smoothness,
             *bounds,
@@ -146,6 +158,20 @@ class FusedPolicy:
         return rolled, None if lost < 0 else (int(lost), int(frame))
 
 
+def _parts(model: Model, weight: float = 1.0) -> Iterator[tuple[Model, float]]:
+    """Yield the models that a model is made of, with their weights."""
+    if not isinstance(model, WeightedModel):
+        yield model, weight
+        return
+    for part, share in zip(model.models, model.weights, strict=True):
+        yield from _parts(part, weight * share)
+
+
+def _fits(f: Forest | PiecewiseLinear, horizon: Horizon, k: int) -> bool:
+    """Tell whether f reads the states of this horizon and predicts k actions: the kernels do not look."""
+    return f.n_actions == k and np.array_equal((f.columns, f.lags), layout(horizon, f.width - k, k))
+
+
 def _moved(nodes: Any, by: int) -> Any:
     """Return nodes whose children lie `by` places further on."""
     if by == 0:
@@ -153,3 +179,18 @@ def _moved(nodes: Any, by: int) -> Any:
     moved = nodes.copy()
     moved["child"] += np.where(moved["child"] >= 0, by, -by).astype(np.int32)  # ~child counts backwards
     return moved
+
+
+def _merged(lines: list[tuple[PiecewiseLinear, float]], k: int) -> tuple[Any, FloatArray]:
+    """Return the terms of all models, each once and those that read the same entry side by side, and their slopes."""
+    from simile.kernels import rolling
+
+    terms = np.concatenate([np.empty(0, rolling.TERM), *(f.on_tape for f, _ in lines)])
+    slopes = np.concatenate([np.empty((0, k)), *(weight * f.coefficient for f, weight in lines)])
+    order = np.lexsort((terms["fill"], terms["knot"], terms["offset"]))
+    terms, slopes = terms[order], slopes[order]
+    first = np.flatnonzero(np.append(True, terms[1:] != terms[:-1])[: len(terms)])  # of those that are the same
+    intercept: FloatArray = sum((weight * f.intercept for f, weight in lines), start=np.zeros(k))
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows here diverges in the first frame
+        merged = np.add.reduceat(slopes, first) if len(terms) else slopes
+    return terms[first], np.ascontiguousarray(np.concatenate([intercept[np.newaxis], merged]))

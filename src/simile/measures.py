@@ -57,15 +57,16 @@ def imitation_error(policy: Policy, rolled: Trajectories, demos: Demonstrations)
     return float(np.mean(gap**2))
 
 
-def roughness(rolled: Trajectories, demos: Demonstrations) -> float:
-    """Return the mean absolute second difference of roll-outs over the expert's; NaN where the expert has none."""
+def roughness(rolled: Trajectories, demos: Demonstrations, *, order: int = 2) -> float:
+    """Return the mean absolute difference of roll-outs over the expert's; NaN where the expert has none."""
     ratios = []
     for j in range(demos.n_actions):
         ours, theirs = (
-            [mean_difference(a[:, j : j + 1], order=2)[0] * (len(a) - 2) for a in actions if len(a) > 2]
+            [mean_difference(a[:, j : j + 1], order=order)[0] * (len(a) - order) for a in actions if len(a) > order]
             for actions in (rolled, demos.actions)
         )
-        if sum(theirs) > 0.0:
+        # What rounding alone leaves of a straight line is no roughness to compare with.
+        if sum(theirs) > 1e-12 * sum(float(np.abs(a[:, j]).sum()) for a in demos.actions):
             ratios.append(sum(ours) / sum(theirs))
     return float(np.mean(ratios)) if ratios else math.nan
 

@@ -23,6 +23,7 @@ from simile.feedback import Feedback, Seen, SmoothFeedback
 from simile.models import SmoothForest
 from simile.policies import Combine, Policy, interpolate, radius
 from simile.regularizers import Regularizer, RegularizerClass, VelocityAutoregression
+from simile.smoothness import SmoothTime
 from simile.states import Horizon, Tape
 from simile.step_sizes import Constant, ErrorRatio, Evidence, StepSize
 from simile.training import Dataset, JointRule, Memory, Rule, Train, fit_naive, latest
@@ -45,6 +46,7 @@ class Round:
     radius: float  # of the closed loop; NaN where h is not linear
     diverged: bool  # whether the step was refused because its roll-out diverged or its closed loop was unstable
     validation_error: float = math.nan
+    validation_roughness: float = math.nan
 
     def in_units(self, units: Units, space: ActionSpace, card: Card) -> Round:
         """Return the round with policies and trajectories in the user's units, and with the run's card."""
@@ -109,7 +111,7 @@ def rounds(
     *,
     model: Any = None,
     regularizer: RegularizerClass | None = None,
-    smoothness: float = 30.0,
+    smoothness: float | SmoothTime = 30.0,
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
     rule: Rule | None = None,
@@ -132,8 +134,8 @@ def rounds(
         something that predicts.
     regularizer : RegularizerClass, optional
         H; `VelocityAutoregression(order=10)` by default.
-    smoothness : float
-        lambda.
+    smoothness : float or SmoothTime
+        lambda, or the lag that it costs.
     horizon : Horizon, optional
         tau; ten context lags and ten action lags by default.
     feedback : Feedback, optional
@@ -162,11 +164,12 @@ def rounds(
     """
     demos = Demonstrations.of(demos)
     held_out = None if validation is None else Demonstrations.of(validation)
-    _check_alike(demos, held_out)
+    check_alike(demos, held_out)
     space = ActionSpace() if space is None else space
     space.check(demos)
     model = SmoothForest() if model is None else model
-    _checks.instance(model, "model", needs="fit_smooth" if hasattr(model, "fit_smooth") else "fit")
+    needs = next((name for name in ("fit_rollout", "fit_smooth") if hasattr(model, name)), "fit")
+    _checks.instance(model, "model", needs=needs)
     step_size = Constant(step_size) if isinstance(step_size, float | int) else step_size or ErrorRatio()
     regularizer = VelocityAutoregression() if regularizer is None else regularizer
     feedback = SmoothFeedback() if feedback is None else feedback
@@ -180,10 +183,15 @@ def rounds(
         (horizon, "horizon", "states"),
     ):
         _checks.instance(value, name, needs=needs)
+    units = Units.of(demos)
+    standard = demos.with_actions([units.standardize(a) for a in demos.actions])
+    if isinstance(smoothness, SmoothTime):
+        smoothness = smoothness.resolve(regularizer, standard.actions, demos.rate)
+    smoothness = _checks.number(smoothness, "smoothness", at_least=0.0)
     choices = {
         "model": model,
         "regularizer": regularizer,
-        "smoothness": _checks.number(smoothness, "smoothness", at_least=0.0),
+        "smoothness": smoothness,
         "horizon": horizon,
         "feedback": feedback,
         "rule": rule,
@@ -192,19 +200,18 @@ def rounds(
         "combine": combine,
         "n_rounds": _checks.whole_number(n_rounds, "n_rounds"),
     }
-    units = Units.of(demos)
     found = algorithm_1(
-        demos.with_actions([units.standardize(a) for a in demos.actions]),
+        standard,
         **choices,
         rng=np.random.default_rng(_checks.whole_number(seed, "seed")),
         units=units,
         space=ActionSpace(units.standardize(space.low), units.standardize(space.high)),
     )
-    card = _card(demos, {**choices, "seed": seed})
-    return (_finished(r, units, space, card, held_out) for r in found)
+    card = card_of(demos, {**choices, "seed": seed})
+    return (finished(r, units, space, card, held_out) for r in found)
 
 
-def _card(demos: Demonstrations, choices: Mapping[str, Any]) -> Card:
+def card_of(demos: Demonstrations, choices: Mapping[str, Any]) -> Card:
     """Write down what the policies of a run learn from, and how."""
     training = {
         "sequences": len(demos),
@@ -223,14 +230,16 @@ def _said(value: Any) -> Any:
     return getattr(value, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
-def _finished(found: Round, units: Units, space: ActionSpace, card: Card, held_out: Demonstrations | None) -> Round:
+def finished(found: Round, units: Units, space: ActionSpace, card: Card, held_out: Demonstrations | None) -> Round:
     """Bring a round to the user's units, judge it on the validation part, and note both on the policy's card."""
     turn = found.in_units(units, space, card)
     if held_out is not None:
-        turn = replace(turn, validation_error=measures.outcome(turn.policy, held_out).error)
+        outcome = measures.outcome(turn.policy, held_out)
+        rough = measures.roughness(outcome.rolled, held_out)
+        turn = replace(turn, validation_error=outcome.error, validation_roughness=rough)
     measured = {
         name: value if math.isfinite(value) else None
-        for name in ("error", "validation_error", "roughness", "radius")
+        for name in ("error", "validation_error", "roughness", "validation_roughness", "radius")
         if isinstance(value := getattr(turn, name), float)
     }
     noted = replace(card, training={**card.training, "round": turn.number, **measured})
@@ -267,7 +276,8 @@ def _round(
     )
 
 
-def _check_alike(demos: Demonstrations, held_out: Demonstrations | None) -> None:
+def check_alike(demos: Demonstrations, held_out: Demonstrations | None) -> None:
+    """Refuse a validation part with other columns."""
     if held_out is not None and (held_out.context_names, held_out.action_names) != (
         demos.context_names,
         demos.action_names,

@@ -19,6 +19,9 @@ from simile._typing import FloatArray, IntArray, Trajectories
 from simile.demonstrations import Demonstrations
 from simile.errors import ArgumentError
 
+# Dense near the present, and sparse in the past: at 30 Hz the last two seconds.
+LAGS, LAGS_RATE = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64), 30.0
+
 
 @dataclass(frozen=True, init=False)
 class Horizon:
@@ -47,6 +50,18 @@ class Horizon:
         object.__setattr__(self, "action_lags", _lags(action_lags, "action_lags", first=1))
         if not self.context_lags:
             raise ArgumentError("context_lags must name at least one lag; 0 or (0,) means the present alone")
+
+    @classmethod
+    def auto(cls, rate: float | None = None) -> Horizon:
+        """Look back at contexts alone, at lags that spread: two seconds at 30 Hz and more, 64 frames at lower rates.
+
+        >>> Horizon.auto(10.0).context_lags
+        (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+        >>> Horizon.auto(120.0).context_lags[:5]
+        (0, 4, 8, 16, 32)
+        """
+        stretch = 1.0 if rate is None else max(1.0, _checks.number(rate, "rate", above=0.0) / LAGS_RATE)
+        return cls([round(lag * stretch) for lag in LAGS], 0)
 
     @property
     def memory(self) -> int:

@@ -10,12 +10,16 @@ import numpy as np
 
 from simile import models
 from simile._typing import FloatArray
+from simile.closed_loop import ClosedLoop
 from simile.demonstrations import ActionSpace, Units
 from simile.errors import ArgumentError
 from simile.models import Model, SmoothRegressor
 from simile.policies import SmoothPolicy
-from simile.regularizers import Regularizer
+from simile.regularizers import Autoregressor, Regularizer
+from simile.ridge import RolloutRegressor
 from simile.states import Horizon, States
+
+N_FOLDS = 4  # by which a model that is fitted through the roll-out chooses its penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +96,25 @@ class Train:
         anchors = np.concatenate([anchors_of(h, d.states) for d in data])
         targets = np.concatenate([d.targets for d in data])
         labels = self.rule.labels(targets, anchors, self.smoothness)
-        if isinstance(self.model, SmoothRegressor):
+        if isinstance(self.model, RolloutRegressor):
+            f = self._through_the_rollout(data[0].states, targets, h)
+        elif isinstance(self.model, SmoothRegressor):
             f = self.model.fit_smooth([d.states for d in data], labels, targets, anchors, self.smoothness, rng)
         else:
             f = models.fit(self.model, np.concatenate([d.states.matrix() for d in data]), labels, rng)
         n_contexts = data[0].states.tape.n_contexts
         units = Units.identity(targets.shape[1])
         return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts, units, self.space)
+
+    def _through_the_rollout(self, states: States, targets: FloatArray, h: Regularizer) -> Model:
+        """Fit f so that the roll-out of pi^_n, not f itself, comes close to the targets."""
+        if not isinstance(h, Autoregressor):
+            raise ArgumentError(f"model: {self.model!r} needs a linear h; got {type(h).__name__}")
+        begins = np.flatnonzero(np.diff(states.tape.floor[states.rows])) + 1
+        folds = np.arange(len(begins) + 1) % N_FOLDS
+        loop = ClosedLoop.of(h, self.smoothness)
+        f, _ = self.model.fit_rollout(states, np.split(targets[: len(states)], begins), loop, folds)
+        return f  # type: ignore[no-any-return]
 
 
 def anchors_of(h: Regularizer, states: States, *, at_once: int = 20_000) -> FloatArray:

@@ -1,8 +1,9 @@
-"""Send states down many trees, and roll a policy out with no Python in between.
+"""Send states down many trees and along many lines, and roll a policy out with no Python in between.
 
 A state is a place on a flat tape Z of float32 frames, W columns each: the feature of a node is read at an offset
 from that place, so no state is ever copied. A node is 12 bytes; the children of a node lie side by side, a leaf
-is its own child, and all trees take a step together, so that the loads of one overlap the work of another.
+is its own child, and all trees take a step together, so that the loads of one overlap the work of another. Terms
+of a piecewise linear f are read at offsets too; theirs is one sum in one order, so its bits depend on nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 # `child` is the left child, or its complement (~child) where missing values go right.
 NODE = np.dtype([("threshold", np.float32), ("offset", np.int32), ("child", np.int32)])
-
+TERM = np.dtype([("knot", np.float64), ("fill", np.float64), ("offset", np.int64)])
 
 BLOCK = 64  # trees whose nodes stay in the cache while one sequence after the other goes down them
 
@@ -51,9 +52,52 @@ def predict(nodes, roots, depths, values, Z, places, out):
 
 
 @nb.njit(cache=True, nogil=True)
-def roll(nodes, roots, depths, values, coefficients, smoothness, low, high, limit, Z, actions, first, begin, end):
+def line(terms, slopes, j, Z, place):
+    """Return the intercept and the sum of all terms for action j, in the state at Z[place].
+
+    `slopes` (1 + terms, k) holds the intercept, then the coefficient of each term.
+    """
+    total = slopes[0, j]
+    for i in range(len(terms)):
+        term = terms[i]
+        value = np.float64(Z[np.uintp(place + term["offset"])])
+        if value != value:  # NaN
+            value = term["fill"]
+        knot = term["knot"]
+        total += slopes[i + 1, j] * (value if value > knot else knot)
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def predict_lines(terms, slopes, Z, places, out):
+    """Sum the terms for each state, into out (n, k)."""
+    for i in range(len(places)):
+        for j in range(out.shape[1]):
+            out[i, j] = line(terms, slopes, j, Z, places[i])
+
+
+@nb.njit(cache=True, nogil=True)
+def roll(
+    nodes,
+    roots,
+    depths,
+    values,
+    terms,
+    slopes,
+    coefficients,
+    smoothness,
+    low,
+    high,
+    limit,
+    Z,
+    actions,
+    first,
+    begin,
+    end,
+):
     """Roll sequences out, all in step: frames begin[s] to end[s] of sequence s, whose frame 0 is row first[s].
 
+    f is the sum of the leaf values of all trees and of all terms; there may be no trees, or no terms.
     `actions` (rows, k) and the last k columns of Z hold the past and receive the new actions. Returns the sequence
     that diverged first and its frame, or -1 twice.
     """
@@ -80,7 +124,8 @@ def roll(nodes, roots, depths, values, coefficients, smoothness, low, high, limi
                 h = actions[row - 1, j] * coefficients[0, j]
                 for i in range(1, order):
                     h += actions[row - 1 - i, j] * coefficients[i, j]
-                a = min(max((f[s, j] + smoothness * h) / (1.0 + smoothness), low[j]), high[j])
+                total = f[s, j] + line(terms, slopes, j, Z, row * W)
+                a = min(max((total + smoothness * h) / (1.0 + smoothness), low[j]), high[j])
                 actions[row, j] = a
                 Z[row * W + W - k + j] = a
                 if not (abs(a) <= limit):
@@ -114,15 +159,14 @@ def advance(
     roots,
     depths,
     values,
+    terms,
+    slopes,
     coefficients,
     smoothness,
     low,
     high,
     limit,
-    center,
-    scale,
-    floor,
-    ceiling,
+    units,
     Z,
     actions,
     row,
@@ -135,8 +179,9 @@ def advance(
 ):
     """Take one frame of some streams, with contexts X (n, m), by `roll`; `out` (n, k) is in the user's units.
 
-    Each stream counts its frames, and the frames in a row that it missed. Returns which of the streams diverged
-    first, and then none has moved on; or -1.
+    `units` (4, k) holds center, scale, floor and ceiling in one array: each array handed over takes time. Each stream
+    counts its frames, and the frames in a row that it missed. Returns which of the streams diverged first, and then
+    none has moved on; or -1.
     """
     make_room(Z, actions, row, reach, streams)
     n = len(streams)
@@ -151,7 +196,22 @@ def advance(
             Z[first[i] * W + j] = X[i, j]
     begin, end = np.zeros(n, np.intp), np.ones(n, np.intp)
     lost, _ = roll(
-        nodes, roots, depths, values, coefficients, smoothness, low, high, limit, Z, actions, first, begin, end
+        nodes,
+        roots,
+        depths,
+        values,
+        terms,
+        slopes,
+        coefficients,
+        smoothness,
+        low,
+        high,
+        limit,
+        Z,
+        actions,
+        first,
+        begin,
+        end,
     )
     if lost >= 0:
         return lost
@@ -161,5 +221,5 @@ def advance(
         frame[s] += 1
         missed[s] = 0
         for j in range(out.shape[1]):
-            out[i, j] = min(max(actions[first[i], j] * scale[j] + center[j], floor[j]), ceiling[j])
+            out[i, j] = min(max(actions[first[i], j] * units[1, j] + units[0, j], units[2, j]), units[3, j])
     return -1

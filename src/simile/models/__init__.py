@@ -2,12 +2,14 @@
 
 from simile.models.adapters import Model, Regressor, SmoothRegressor, WeightedModel, fit
 from simile.models.forest import Bagging, Criterion, Forest, SmoothForest
+from simile.models.linear import PiecewiseLinear
 
 __all__ = [
     "Bagging",
     "Criterion",
     "Forest",
     "Model",
+    "PiecewiseLinear",
     "Regressor",
     "SmoothForest",
     "SmoothRegressor",

@@ -38,7 +38,7 @@ class Engine(Protocol):
 
 
 def engine_of(policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> Engine:
-    """Return the engine for a collapsed policy: one kernel where it is made of forests, else its own `act`."""
+    """Return the engine for a collapsed policy: one kernel where it can be fused, else its own `act`."""
     fused = FusedPolicy.of(policy)
     if fused is None:
         return GeneralEngine(policy, n_streams, seed, n_contexts)
@@ -133,13 +133,15 @@ class FusedEngine:
             fused.roots,
             fused.depths,
             fused.values,
+            fused.terms,
+            fused.slopes,
             np.array(fused.coefficients, order="C"),
             float(fused.smoothness),
             bounds.low,
             bounds.high,
             DIVERGED,
         )
-        self._units = (bounds.center, bounds.scale, bounds.floor, bounds.ceiling)
+        self._units = np.array([bounds.center, bounds.scale, bounds.floor, bounds.ceiling])
         self.advance(np.arange(0), np.empty((0, self.tapes.n_contexts)))  # compiled now, not in the first frame
 
     def act(self, streams: IntArray) -> FloatArray:
@@ -158,7 +160,7 @@ class FusedEngine:
         actions = np.empty((len(streams), tapes.actions.shape[2]))
         lost = self._advance(
             *self._policy,
-            *self._units,
+            self._units,
             tapes.flat_Z,
             tapes.flat_actions,
             tapes.row,

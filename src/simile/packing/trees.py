@@ -26,6 +26,7 @@ KINDS = (
     "Forest",
     "Horizon",
     "Mixture",
+    "PiecewiseLinear",
     "SmoothPolicy",
     "StochasticMixture",
     "TreeMean",

@@ -19,7 +19,9 @@ from simile.errors import DataError
 from simile.feedback import Feedback
 from simile.models import SmoothForest
 from simile.regularizers import RegularizerClass
+from simile.ridge import RolloutRidge
 from simile.rollouts import ColdStart, rollout
+from simile.smoothness import Smoothness
 from simile.states import Horizon
 from simile.step_sizes import StepSize
 from simile.training import Rule
@@ -30,11 +32,8 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    model, regularizer, smoothness, horizon, feedback, rule, step_size, n_rounds, space
-        As for `simile.rounds`.
-    validation : float or Demonstrations, optional
-        Choose the round on a share of the sequences, or on demonstrations with the columns of X and y; by
-        default the last round is taken, and all rows are learned from.
+    model, regularizer, smoothness, horizon, feedback, rule, step_size, n_rounds, validation, space
+        As for `simile.learn`.
     random_state : int or RandomState, optional
         An int is the `seed` of `simile.learn`; None is the seed 0, so that the same data give the same bits.
 
@@ -73,12 +72,12 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         model: Any = None,
         regularizer: RegularizerClass | None = None,
-        smoothness: float = 30.0,
+        smoothness: Smoothness | None = None,
         horizon: Horizon | None = None,
         feedback: Feedback | None = None,
         rule: Rule | None = None,
         step_size: StepSize | float | None = None,
-        n_rounds: int = 10,
+        n_rounds: int | None = None,
         validation: Validation = None,
         space: ActionSpace | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -152,7 +151,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         # A promise, and only our own forest and scikit-learn's estimators tell whether it can be made.
         tags.input_tags.allow_nan = (
             self.model is None
-            or isinstance(self.model, SmoothForest)
+            or isinstance(self.model, SmoothForest | RolloutRidge)
             or (isinstance(self.model, BaseEstimator) and get_tags(self.model).input_tags.allow_nan)
         )
         tags.target_tags.multi_output = True

@@ -73,7 +73,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     dict
         format, version, library, digest, file_size (bytes), card, and structure: the kind of policy, its models,
-        trees, nodes, lags, smoothness, order of h, units and bounds.
+        trees, nodes, terms, lags, smoothness, order of h, units and bounds.
     """
     packed, policy, size = _decoded(path, None)
     kept = {name: packed.header[name] for name in ("format", "version", "library", "digest")}

@@ -11,7 +11,7 @@ import numpy as np
 from simile.cards import Card
 from simile.demonstrations import ActionSpace, Units
 from simile.errors import StorageError
-from simile.models import Bagging, Forest, Model, WeightedModel
+from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.models.forest import Bag, layout
 from simile.packing import Packed
@@ -19,7 +19,7 @@ from simile.packing.trees import DEEPEST, MOST_PARTS
 from simile.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
 from simile.regularizers import Autoregressor, Regularizer
 from simile.states import Horizon
-from simile.storage import trees
+from simile.storage import linear, trees
 from simile.storage.fields import Fields, wrong
 
 LONGEST_LAG = 100_000  # frames
@@ -105,14 +105,16 @@ class Decoder:
 
     def model(self, tree: Any, path: str) -> Model:
         """Read a model of any kind."""
-        fields = self._fields(tree, path, "Forest", "WeightedModel", "FittedRegressor", "TreeMean", "Foreign")
-        read: Callable[[Fields], Any] = {
+        readers: dict[str, Callable[[Fields], Any]] = {
             "Forest": self._forest,
+            "PiecewiseLinear": self._piecewise_linear,
             "WeightedModel": self._weighted_model,
             "FittedRegressor": self._fitted_regressor,
             "TreeMean": self._tree_mean,
             "Foreign": self._foreign,
-        }[fields.kind]
+        }
+        fields = self._fields(tree, path, *readers)
+        read = readers[fields.kind]
         model: Model = read(fields)
         if not isinstance(model, Model | Unread):
             raise wrong(path, "an object that predicts", type(model))
@@ -141,6 +143,25 @@ class Decoder:
         fields.close()
         trees.check_forest(forest, fields.path)
         return forest
+
+    def _piecewise_linear(self, fields: Fields) -> PiecewiseLinear:
+        feature = fields.array("feature", np.int64, None, may_be_empty=True)  # where there is an intercept alone
+        intercept = fields.array("intercept", np.float64, None)
+        columns = fields.array("columns", np.int64, None)
+        k = len(intercept)
+        model = PiecewiseLinear(
+            feature=feature.astype(np.intp, copy=False),
+            knot=fields.array("knot", np.float64, len(feature)),
+            fill=fields.array("fill", np.float64, len(feature)),
+            coefficient=fields.array("coefficient", np.float64, len(feature), k),
+            intercept=intercept,
+            columns=columns.astype(np.intp, copy=False),
+            lags=fields.array("lags", np.int64, len(columns)).astype(np.intp, copy=False),
+            width=fields.whole_number("width", at_least=1 + k, at_most=MOST_CONTEXTS + k),
+        )
+        fields.close()
+        linear.check_lines(model, fields.path)
+        return model
 
     def _bag(self, fields: Fields) -> Bag:
         bagging = fields.text("bagging")
@@ -273,11 +294,11 @@ def models_of(model: Any) -> Iterator[Any]:
 
 
 def contexts_of(policy: SmoothPolicy) -> int | None:
-    """Return how many contexts a policy reads: what it says, or else what its forests do; None where neither tells."""
+    """Return how many contexts a policy reads: what it says, or else what its models do; None where neither tells."""
     if policy.n_contexts is not None:
         return policy.n_contexts
-    forests = [f for f in (*models_of(policy.f), *models_of(policy.naive)) if isinstance(f, Forest)]
-    return forests[0].width - forests[0].n_actions if forests else None
+    ours = [f for f in (*models_of(policy.f), *models_of(policy.naive)) if isinstance(f, Forest | PiecewiseLinear)]
+    return ours[0].width - ours[0].n_actions if ours else None
 
 
 def _check_sizes(policy: SmoothPolicy, path: str) -> None:
@@ -300,15 +321,16 @@ def _check_sizes(policy: SmoothPolicy, path: str) -> None:
 
 def _check_model(model: Any, horizon: Horizon, m: int | None, k: int, path: str) -> None:
     """Refuse a model of other states or actions than the policy's."""
-    if m is None:  # only a forest could tell, and there is none
+    if m is None:  # only a model of ours could tell, and there is none
         return
     n_features = horizon.n_features(m, k)
     if n_features > MOST_FEATURES:
         raise StorageError(f"{path} must read at most {MOST_FEATURES} features; the horizon has {n_features}")
-    if isinstance(model, Forest):
+    if isinstance(model, Forest | PiecewiseLinear):
         fits = (model.width, model.n_actions, len(model.columns)) == (m + k, k, n_features)
         if not fits or not np.array_equal((model.columns, model.lags), layout(horizon, m, k)):
-            raise StorageError(f"{path} must be a forest for {m} contexts, {k} actions and the lags of the horizon")
+            kind = "a forest" if isinstance(model, Forest) else "piecewise linear"
+            raise StorageError(f"{path} must be {kind} for {m} contexts, {k} actions and the lags of the horizon")
     elif isinstance(model, TreeMean):
         if any((t.n_features, t.n_outputs) != (n_features, k) for t in model.trees if not isinstance(t, Unread)):
             raise StorageError(f"{path} must have trees for {n_features} features and {k} actions")

@@ -85,15 +85,16 @@ class Fields:
             raise wrong(f"{self.path}.{name}", f"a list{limits}", value)
         return value
 
-    def array(self, name: str, dtype: Any, *shape: int | None) -> Any:
-        """Take an array of this type and shape; None leaves a length open, but for zero."""
+    def array(self, name: str, dtype: Any, *shape: int | None, may_be_empty: bool = False) -> Any:
+        """Take an array of this type and shape; None leaves a length open, but for zero where it may not be empty."""
         reference, path = self.take(name), f"{self.path}.{name}"
         # Each tensor has one name and one place, so none is used twice.
         if reference != {"tensor": path} or path not in self._tensors:
             raise wrong(path, f"a reference to a tensor {path!r} in the file", reference)
         array = self._tensors.pop(path)
         fits = len(array.shape) == len(shape) and all(
-            n == wanted or (wanted is None and n > 0) for n, wanted in zip(array.shape, shape, strict=True)
+            n == wanted or (wanted is None and (n > 0 or may_be_empty))
+            for n, wanted in zip(array.shape, shape, strict=True)
         )
         if array.dtype != dtype or not fits:
             wanted = f"{np.dtype(dtype)} of shape ({', '.join('any' if n is None else str(n) for n in shape)})"

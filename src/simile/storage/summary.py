@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from simile.models import Forest
+from simile.models import Forest, PiecewiseLinear
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.policies import Policy
 from simile.storage.decoding import Unread, contexts_of, leaves, models_of
@@ -15,7 +15,7 @@ from simile.storage.decoding import Unread, contexts_of, leaves, models_of
 def summary(policy: Policy) -> dict[str, Any]:
     """Return kind, sizes, lags, smoothness, units and bounds as JSON values; a list where components differ."""
     parts = list(leaves(policy))
-    # Every forest once, however many components start from it.
+    # Every model once, however many components start from it.
     kept = {id(f): f for p in parts for f in (*models_of(p.f), *models_of(p.naive)) if f is not None}.values()
     forests = [f for f in kept if isinstance(f, Forest)]
     return {
@@ -24,6 +24,7 @@ def summary(policy: Policy) -> dict[str, Any]:
         "models": sorted({_name(f) for f in kept}),
         "trees": sum(len(f.roots) for f in forests),
         "nodes": sum(len(f.feature) for f in forests),
+        "terms": sum(len(f.feature) for f in kept if isinstance(f, PiecewiseLinear)),
         "contexts": _one(contexts_of(p) for p in parts),
         "actions": policy.n_actions,
         "context_lags": _one(list(p.horizon.context_lags) for p in parts),

@@ -1,4 +1,4 @@
-"""What an engineer would build by hand: predict from the contexts, then filter. A policy is worth what it beats."""
+"""The two simplest rivals of one policy, tuned to be at least as smooth as it is: for `simile train`."""
 
 from __future__ import annotations
 

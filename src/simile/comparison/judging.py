@@ -1,25 +1,23 @@
-"""Policies side by side on held-out sequences: the same frames, the same metrics, the expert and simple rivals too."""
+"""One policy judged on held-out sequences, beside simple filters and the held action: for `simile train`."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from simile import algorithms, measures, rivals
+from simile import measures, rivals
 from simile._text import cell
-from simile.algorithms import hold_out
-from simile.demonstrations import Demonstration, Demonstrations
-from simile.errors import ArgumentError, DivergedError
+from simile.comparison.words import against, lateness, smoothness_in_words
+from simile.demonstrations import Demonstrations
+from simile.errors import DivergedError
 from simile.evaluation import Evaluation, evaluate
 from simile.policies import Policy
 from simile.rollouts import ExpertStart
-
-REDUCTIONS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Judgement:
     """Contenders on the same held-out frames; prints as a table, the first entry being the one in question."""
 
     entries: tuple[Entry, ...]
@@ -53,13 +51,13 @@ class Comparison:
         ours = rows[self.entries[0].name]
         if self.entries[0].evaluation is None:
             return f"{ours['name']}: its roll-out diverged; try a smaller smoothness or fewer action lags."
-        parts = [_against(ours, rows["hold the last action"], "holding the last action")]
+        parts = [against(ours["error"], rows["hold the last action"]["error"], "holding the last action")]
         simple = [rows[e.name] for e in self.entries[1:] if e.name in SIMPLE and e.evaluation is not None]
         if simple:
             best = min(simple, key=lambda row: row["error"])
-            parts.append(_against(ours, best, f"the best simple filter ({best['name']})"))
-        smooth = "" if math.isnan(ours["roughness"]) else f"; {_roughness(ours['roughness'])}"
-        late = "" if math.isnan(ours["lag"]) else f", {_lag(ours['lag'])}"
+            parts.append(against(ours["error"], best["error"], f"the best simple filter ({best['name']})"))
+        smooth = "" if math.isnan(ours["roughness"]) else f"; {smoothness_in_words(ours['roughness'])}"
+        late = "" if math.isnan(ours["lag"]) else f", {lateness(ours['lag'])}"
         return f"{ours['name']}: {', '.join(parts)}{smooth}{late}."
 
     def __str__(self) -> str:
@@ -81,7 +79,7 @@ EMA, DAMPED = "predict, then average", "predict, then damp"
 SIMPLE = (EMA, DAMPED)
 
 
-def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations) -> Comparison:
+def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations) -> Judgement:
     """Roll policies out over the same frames; `entries` maps names to policies and the CPU seconds of their fits."""
     start = ExpertStart(frames=max(policy.memory for policy, _ in entries.values()))
     found = []
@@ -91,7 +89,7 @@ def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations) -> 
         except DivergedError:
             judged = None
         found.append(Entry(name, policy, judged, seconds))
-    return Comparison(tuple(found), test)
+    return Judgement(tuple(found), test)
 
 
 def simple_filters(
@@ -116,48 +114,6 @@ def simple_filters(
         yield name, found, fitting + time.process_time() - begin
 
 
-def compare(
-    train: Demonstrations | Demonstration,
-    test: Demonstrations | Demonstration,
-    *,
-    reductions: tuple[str, ...] = REDUCTIONS,
-    watch: Callable[[str], object] | None = None,
-    **settings: Any,
-) -> Comparison:
-    """Run every reduction and the simple filters on one data set, and judge them on another.
-
-    Parameters
-    ----------
-    train, test : Demonstrations
-        What to learn from, and the held-out sequences that judge.
-    reductions : tuple of str
-        Which algorithms; all of them by default. The filters are tuned to be as smooth as the first.
-    watch : callable, optional
-        Called with the name of each contender before its turn.
-    settings
-        As for `simile.learn`; what is not given, each algorithm chooses.
-    """
-    if unknown := [r for r in reductions if r not in REDUCTIONS]:
-        raise ArgumentError(f"reductions must be among {', '.join(REDUCTIONS)}; got {unknown}")
-    train, test = Demonstrations.of(train), Demonstrations.of(test)
-    seed = settings.get("seed", 0)
-    share = settings.pop("validation", 0.2)
-    fitted, validation = hold_out(train, share, seed=seed) if isinstance(share, float | int) else (train, share)
-    entries: dict[str, tuple[Policy, float]] = {}
-    for name in reductions:
-        if watch is not None:
-            watch(name)
-        begin = time.process_time()
-        run = getattr(algorithms, name)(fitted, **settings, validation=validation)
-        entries[name] = run.policy, time.process_time() - begin
-    if watch is not None:
-        watch("simple filters")
-    rest = {name: settings[name] for name in ("model", "horizon", "seed") if name in settings}
-    for name, policy, seconds in simple_filters(fitted, validation, entries[reductions[0]][0], **rest):
-        entries[name] = policy, seconds
-    return judge(entries, test)
-
-
 def _row(name: str, judged: Evaluation | None, demos: Demonstrations, of: str, seconds: float) -> dict[str, Any]:
     actions = demos.action_names
     if judged is None:
@@ -177,23 +133,3 @@ def _row(name: str, judged: Evaluation | None, demos: Demonstrations, of: str, s
         "lag": judged.mean("lag", of=of),
         "seconds": seconds,
     }
-
-
-def _against(ours: dict[str, Any], theirs: dict[str, Any], whom: str) -> str:
-    if theirs["error"] == 0.0:
-        return f"{whom} has no error here" + ("" if ours["error"] > 0.0 else ", nor has this")
-    return f"{ours['error'] / theirs['error']:.2f} times the error of {whom}"
-
-
-def _roughness(ratio: float) -> str:
-    return (
-        f"{1 / ratio:.1f} times smoother than the expert"
-        if ratio < 1.0
-        else f"{ratio:.1f} times as rough as the expert"
-    )
-
-
-def _lag(frames: float) -> str:
-    if abs(frames) < 0.5:
-        return "on time"
-    return f"{abs(frames):.1f} frames {'late' if frames > 0 else 'early'}"

@@ -1,0 +1,72 @@
+"""Piecewise linear f: what the ridge through the roll-out makes (`RolloutRidge`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from simile._typing import FloatArray, IntArray
+from simile.errors import ArgumentError
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseLinear:
+    """f(s) = intercept + sum_j coefficient_j max(s_j, knot_j): linear where the knot is -inf, else a hinge.
+
+    The entries s_j of a state are taken in single precision, as a forest takes them, and NaN counts as `fill`.
+    """
+
+    feature: IntArray  # (terms,) entry of the state, as `columns` and `lags` number them
+    knot: FloatArray  # (terms,)
+    fill: FloatArray  # (terms,)
+    coefficient: FloatArray  # (terms, k)
+    intercept: FloatArray  # (k,)
+    columns: IntArray  # (features,) base column of each entry of the state
+    lags: IntArray  # (features,)
+    width: int  # number of base columns
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return len(self.intercept)
+
+    @cached_property
+    def on_matrix(self) -> Any:
+        """The terms, reading entries from a row of a lag matrix."""
+        return self.terms(np.arange(len(self.columns)))
+
+    @cached_property
+    def on_tape(self) -> Any:
+        """The terms, reading entries from a tape of frames."""
+        return self.terms(self.columns - self.lags * self.width)
+
+    @cached_property
+    def slopes(self) -> FloatArray:
+        """The intercept, then the coefficient of each term, (1 + terms, k), as the kernels take them."""
+        return np.ascontiguousarray(np.concatenate([self.intercept[np.newaxis], self.coefficient]), dtype=np.float64)
+
+    def terms(self, offsets: IntArray) -> Any:
+        """Pack the terms for the kernels, with the entries at given offsets."""
+        from simile.kernels import rolling
+
+        terms = np.zeros(len(self.feature), rolling.TERM)
+        terms["knot"] = self.knot
+        terms["fill"] = self.fill
+        terms["offset"] = offsets[self.feature]
+        return terms
+
+    def predict(self, S: FloatArray) -> FloatArray:
+        """Map states (n, features) to actions (n, k); the bits of a row do not depend on the rows beside it."""
+        from simile.kernels import rolling
+
+        with np.errstate(over="ignore"):
+            Z = np.ascontiguousarray(S, dtype=np.float32)
+        if Z.shape[1] != len(self.columns):
+            raise ArgumentError(f"S must have the {len(self.columns)} features f was fitted on; got {Z.shape[1]}")
+        out = np.empty((len(Z), self.n_actions))
+        places = np.arange(len(Z)) * Z.shape[1]
+        rolling.predict_lines(self.on_matrix, self.slopes, Z.ravel(), places, out)
+        return out
