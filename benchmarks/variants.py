@@ -359,10 +359,21 @@ def mixed(parts: Sequence[Pair], weights: Any) -> Pair:
     )
 
 
-def greedy(case: Case, loop: Loop, parts: Sequence[Pair], passes: int = 1, each: bool = False) -> Pair:
+def to_mix(case: Case, loop: Loop, parts: Sequence[Pair], gamma: float) -> tuple[Arrays, Any]:
+    """Return the out-of-fold actions of each policy and the expert's, and below them second differences and zeros."""
+
+    def with_bends(paths: Arrays, keep: float) -> Any:
+        bends = [keep * np.sqrt(gamma) * np.diff(a, 2, axis=0) for a in paths] if gamma else []
+        return np.concatenate([*paths, *bends])
+
+    return [with_bends(loop.rolled(p, case).train, 1.0) for p in parts], with_bends(case.actions.train, 0.0)
+
+
+def greedy(
+    case: Case, loop: Loop, parts: Sequence[Pair], gamma: float = 0.0, passes: int = 1, each: bool = False
+) -> Pair:
     """Go from the first policy towards each of the others, as far as a line search says and if it pays (line 10)."""
-    acted = [np.concatenate(loop.rolled(p, case).train) for p in parts]
-    y = np.concatenate(case.actions.train)
+    acted, y = to_mix(case, loop, parts, gamma)
     weights = np.zeros((len(parts), y.shape[1]))
     weights[0] = 1.0
     for dims in [[j] for j in range(y.shape[1])] if each else [list(range(y.shape[1]))]:
@@ -378,12 +389,12 @@ def greedy(case: Case, loop: Loop, parts: Sequence[Pair], passes: int = 1, each:
     return mixed(parts, weights)
 
 
-def joint(case: Case, loop: Loop, parts: Sequence[Pair]) -> Pair:
+def joint(case: Case, loop: Loop, parts: Sequence[Pair], gamma: float = 0.0) -> Pair:
     """Find convex weights for all policies at once."""
-    M = np.stack([np.concatenate(loop.rolled(p, case).train).ravel() for p in parts], 1)
-    y = np.concatenate(case.actions.train).ravel()
-    heavy = 1e3 * np.sqrt(len(y))  # holds the sum to one
-    weights = nnls(np.r_[M, np.full((1, len(parts)), heavy)], np.r_[y, heavy])[0]
+    acted, y = to_mix(case, loop, parts, gamma)
+    heavy = 1e3 * np.sqrt(y.size)  # holds the sum to one
+    M = np.r_[np.stack([a.ravel() for a in acted], 1), np.full((1, len(parts)), heavy)]
+    weights = nnls(M, np.r_[y.ravel(), heavy])[0]
     return mixed(parts, weights / weights.sum())
 
 
@@ -438,12 +449,15 @@ def alone(*kinds: str) -> Variant:
     return run
 
 
-def weighed(how: Callable[..., Pair], **kind: Any) -> Variant:
-    """Mix the recipe's parts in another way."""
+def weighed(
+    how: Callable[..., Pair], bend: float = 0.0, ridge_gamma: float = 0.1, turned: bool = False, **kind: Any
+) -> Variant:
+    """Mix the recipe's parts in another way; `bend` prices second differences as gamma does in the ridges."""
 
     def run(case: Case, lag: float) -> Pair:
         loop = Loop.of(lag)
-        return loop.rolled(how(case, loop, [own_forest(case, loop), *ridges(case, lag)], **kind), case)
+        parts = [own_forest(case, loop), *ridges(case, lag, gamma=ridge_gamma)[:: -1 if turned else 1]]
+        return loop.rolled(how(case, loop, parts, gamma=bend * lag**4, **kind), case)
 
     return run
 

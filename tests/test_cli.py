@@ -144,14 +144,22 @@ def test_compare_runs_reductions_and_baselines(games: Path, tmp_path: Path):
         "dagger",
         "coach",
         "clone",
-        "predict, then average",
+        "look+",
+        "ridge + One-Euro",
         "hold the last action",
     )
     assert all(name in done.stdout for name in names)
-    found = json.loads(
-        simile_("compare", games, "--actions", "pan", "--reductions", "clone", "--json", *QUICK, cwd=tmp_path).stdout
-    )
-    assert len(found["held_out"]) == 4
+    assert not list(tmp_path.iterdir())
+
+
+def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(games: Path, tmp_path: Path):
+    some = ("--reductions", "learn", "--reductions", "clone", "--no-rivals")
+    done = simile_("compare", games, "--actions", "pan", *some, "--json", "--out", "found", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert len(found["held_out"]) == 2
+    assert found == json.loads((tmp_path / "found" / "comparison.json").read_text())
+    assert (tmp_path / "found" / "frontier.png").stat().st_size > 10_000
+    assert "frontier.png" in done.stderr
 
 
 def test_diagnose_says_what_the_theory_says(games: Path, trained: Path, tmp_path: Path):
@@ -321,7 +329,7 @@ def test_an_earlier_run_is_not_written_over_unless_asked(games: Path, trained: P
 def test_a_training_that_failed_by_a_mistake_is_not_in_the_way_of_the_next(tmp_path: Path):
     rows = "\n".join(f"{i / 10},{i % 7},{i % 5}" for i in range(60))
     (tmp_path / "short.csv").write_text(f"t,x_a,a_u\n{rows}\n")
-    done = simile_("train", "short.csv", cwd=tmp_path, code=2)
+    done = simile_("train", "short.csv", "--algorithm", "paper", cwd=tmp_path, code=2)
     assert "use fewer action lags" in done.stderr
     simile_(
         "train", "short.csv", "--horizon", "Horizon(2, 2)", "--regularizer", "PreviousAction()", *QUICK, cwd=tmp_path

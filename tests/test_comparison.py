@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,39 +12,142 @@ import pytest
 import simile
 from conftest import demos_of
 from simile import measures, rivals
-from simile.comparison import SIMPLE, compare, judge
+from simile.cli.output import to_json
+from simile.comparison import REDUCTIONS, Trial, compare, judge
+from simile.comparison.result import stand
+from simile.comparison.scores import Score
+from simile.filters import Follower
+from simile.rivals import ROSTER, Behind, ContextForest, HoldLast
+
+HELD = "hold the last action"
+QUICK = (HoldLast(), Behind("forest + follower", ContextForest(simile.SmoothForest(8)), lambda s: (Follower(s),)))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A rival that cannot be fitted."""
+
+    name: str = "broken"
+
+    def fit(self, bench):
+        raise ZeroDivisionError("it cannot be done\nat all")
 
 
 @pytest.fixture(scope="module")
 def contest():
-    train, test = simile.tasks.pursuit(n_sequences=10, length=200, seed=5).split(test=0.3)
+    train, test = simile.tasks.pursuit(n_sequences=12, length=200, seed=5).split(test=0.3)
     told: list[str] = []
     found = compare(
-        train, test, reductions=("learn", "clone"), model=simile.SmoothForest(8), n_rounds=1, watch=told.append
+        train,
+        test,
+        reductions=("clone", "learn", "paper"),
+        rivals=(*QUICK, Broken()),
+        model=simile.SmoothForest(8),
+        n_rounds=1,
+        watch=told.append,
     )
     return found, told
 
 
-def test_a_comparison_ranks_all_contenders_and_the_baseline_by_their_error(contest):
+def test_learn_is_the_one_in_question_and_every_contender_is_announced(contest):
     found, told = contest
-    assert told == ["learn", "clone", "simple filters"]
-    names = [row["name"] for row in found.rows()]
-    assert sorted(names) == sorted(["learn", "clone", *SIMPLE, "hold the last action"])
-    errors = [row["error"] for row in found.rows()]
-    assert errors == sorted(errors)
-    assert all(name in str(found) for name in names)
+    assert told == ["learn", "clone", "paper", HELD, "forest + follower", "broken"]
+    assert [c.name for c in found.contenders] == told
 
 
-def test_the_verdict_names_the_first_contender_the_baseline_and_the_best_filter(contest):
+def test_a_comparison_ranks_contenders_by_their_error_at_equal_smoothness(contest):
+    found, _ = contest
+    rows = found.rows()
+    assert [row["name"] for row in rows][-1] == "broken"
+    fair = [row["error"] for row in rows if not row["note"]]
+    assert fair == sorted(fair)
+    assert all(row["name"] in str(found) for row in rows)
+    assert all(row["roughness"] <= found.level * 1.001 for row in rows if not row["note"])
+    own = found["learn"].standing
+    assert own.score.roughness == found.level
+    assert own.nearest is found["learn"].chosen
+
+
+def test_a_rival_that_fails_is_shown_as_such(contest):
+    row = next(row for row in contest[0].rows() if row["name"] == "broken")
+    assert row["note"] == "failed: it cannot be done"
+    assert math.isnan(row["error"])
+
+
+def test_ratios_have_paired_intervals_around_them_and_are_the_same_each_time(contest):
+    found = contest[0]
+    for row in found.rows():
+        if row["name"] not in ("learn", "broken"):
+            assert row["low"] <= row["ratio"] <= row["high"]
+            squares = found[row["name"]].standing.score.squares
+            own = found["learn"].standing.score.squares
+            assert found.ruler.ratio(squares, own, 0) == (row["ratio"], row["low"], row["high"])
+            assert row["microseconds"] > 0.0
+    ratio, low, high = found.ruler.ratio(own, own, 3)
+    assert (ratio, low, high) == (1.0, 1.0, 1.0)
+
+
+def test_the_verdict_names_the_first_contender_the_baseline_the_best_rival_and_the_best_reduction(contest):
     verdict = contest[0].verdict()
     assert verdict.startswith("learn: ")
-    assert "holding the last action" in verdict
-    assert "best simple filter" in verdict
+    for words in ("holding the last action", "best rival, forest + follower", "expert"):
+        assert words in verdict
 
 
-def test_all_contenders_are_scored_on_the_same_frames(contest):
-    frames = {tuple(row["frames"] for row in e.evaluation.rows) for e in contest[0].entries}
-    assert len(frames) == 1
+def test_all_controllers_are_scored_on_the_same_frames_with_the_same_errors_as_evaluate(contest):
+    found = contest[0]
+    assert found.ruler.frames == max(t.controller.memory for c in found.contenders for t in c.trials) == 10
+    policy = found["learn"].chosen.controller
+    judged = simile.evaluate(policy, found.ruler.demos, start=simile.ExpertStart(found.ruler.frames))
+    row = next(row for row in found.rows() if row["name"] == "learn")
+    assert row["rmse pan"] == pytest.approx(judged.mean("rmse", "pan"))
+    assert row["lag"] == pytest.approx(judged.mean("lag"))
+    assert row["roughness"] == pytest.approx(judged.mean("difference_2") / judged.mean("difference_2", of="expert"))
+
+
+def test_plain_data_hold_the_frontiers_sequence_by_sequence(contest):
+    found = contest[0]
+    plain = json.loads(to_json(found.to_dict()))
+    assert len(plain["held_out"]) == 6
+    assert {p["name"] for p in plain["frontier"]} == {c.name for c in found.contenders} - {"broken"}
+    assert all(len(p["sequences"]) == len(plain["sequences"]) for p in plain["frontier"])
+
+
+def test_the_frontier_is_drawn(contest, tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    contest[0].draw(tmp_path / "frontier.png")
+    assert (tmp_path / "frontier.png").stat().st_size > 10_000
+
+
+def trial(roughness: float, error: float, validation: float | None = None) -> Trial:
+    score = Score(np.array([[error], [2.0 * error]]), roughness, 0.0)
+    return Trial(1.0, None, error if validation is None else validation, {}, score)
+
+
+def test_errors_are_interpolated_in_log_roughness_where_a_path_crosses_the_level():
+    found = stand([trial(4.0, 1.0), trial(1.0, 2.0), trial(0.25, 8.0)], 2.0)
+    np.testing.assert_allclose(found.score.squares, [[1.5], [3.0]])
+    assert found.score.roughness == pytest.approx(2.0)
+    assert not found.too_rough
+
+
+def test_a_path_that_is_smoother_everywhere_is_judged_where_validation_is_best():
+    trials = [trial(0.9, 3.0, validation=1.0), trial(0.5, 1.0, validation=2.0)]
+    assert stand(trials, 2.0).nearest is trials[0]
+
+
+def test_a_smoother_and_more_accurate_place_is_taken_where_there_is_one():
+    trials = [trial(4.0, 5.0), trial(1.0, 4.0), trial(0.5, 1.0)]
+    assert stand(trials, 2.0).nearest is trials[2]
+
+
+def test_a_path_that_gets_nowhere_so_smooth_is_marked_and_judged_at_its_smoothest():
+    trials = [trial(4.0, 1.0), trial(3.0, 2.0)]
+    found = stand(trials, 2.0)
+    assert found.too_rough
+    assert found.nearest is trials[1]
+    assert stand([], 2.0) is None
 
 
 def test_a_filter_is_at_least_as_smooth_as_asked_for_where_one_is(pursuit):
@@ -93,23 +198,53 @@ def test_a_contender_that_diverges_is_listed_without_numbers(pursuit):
     assert "diverged" in found.verdict()
 
 
-def test_unknown_reductions_are_refused(pursuit):
+def test_what_makes_no_sense_is_refused(pursuit):
     with pytest.raises(simile.ArgumentError, match="reductions"):
         compare(*pursuit, reductions=("magic",))
+    with pytest.raises(simile.ArgumentError, match="nothing to compare"):
+        compare(*pursuit, reductions=(), rivals=())
+    with pytest.raises(simile.ArgumentError, match="test must have the columns"):
+        compare(pursuit[0], demos_of(50))
+    with pytest.raises(simile.ArgumentError, match="model"):
+        compare(*pursuit, reductions=("clone",), rivals=QUICK, model="magic")
 
 
-def test_an_action_that_never_moves_does_not_break_the_table():
-    demos = demos_of(80, 80, 80, k=2, rate=10.0)
-    still = demos.with_actions([np.column_stack([a[:, 0], np.full(len(a), 5.0)]) for a in demos.actions])
-    found = compare(still, still, reductions=("clone",), model=simile.SmoothForest(4, min_leaf=4), n_rounds=0)
+def test_one_sequence_is_enough_to_learn_from_and_one_to_judge():
+    demos = simile.tasks.pursuit(n_sequences=2, length=300, seed=1)
+    found = compare(demos[0], demos[1], reductions=("learn", "clone"), rivals=QUICK)
+    assert all(math.isfinite(row["error"]) and math.isnan(row["low"]) for row in found.rows())
+    assert "do not tell them apart" in found.verdict()
+
+
+def test_tiny_data_end_in_numbers_or_in_words():
+    demos = demos_of(40, 40, 30)
+    found = compare(demos[:2], demos[2:], n_rounds=1)
+    assert len(found.rows()) == len(REDUCTIONS) + len(ROSTER)
+    assert all(math.isfinite(row["error"]) or row["note"] for row in found.rows())
+    with pytest.raises(simile.DataError, match="longer sequences"):
+        compare(demos[:2], demos_of(5), reductions=("clone",), rivals=QUICK)
+
+
+def test_without_a_validation_part_knobs_are_chosen_on_the_training_part(pursuit):
+    found = compare(*pursuit, reductions=("clone",), rivals=QUICK, validation=None)
     assert all(math.isfinite(row["error"]) for row in found.rows())
 
 
-def test_where_nothing_ever_moves_the_verdict_says_so_and_speaks_of_no_divergence():
+def test_several_actions_missing_contexts_and_an_action_that_never_moves_do_not_break_the_table():
+    demos = demos_of(80, 80, 80, 80, k=2, m=3, rate=10.0)
+    contexts = [np.where(np.arange(len(x))[:, np.newaxis] % 9 == 0, np.nan, x) for x in demos.contexts]
+    actions = [np.column_stack([a[:, 0], np.full(len(a), 5.0)]) for a in demos.actions]
+    still = simile.Demonstrations.from_arrays(contexts, actions, rate=10.0)
+    found = compare(still[:3], still[3:], reductions=("clone",), rivals=(*QUICK, ROSTER[5]), n_rounds=0)
+    assert all(math.isfinite(row["error"]) for row in found.rows())
+    assert "RMSE a1" in str(found)
+
+
+def test_where_nothing_ever_moves_the_verdict_says_so_and_speaks_of_no_divergence(tmp_path):
     demos = demos_of(80, 80, 80, rate=10.0)
     still = demos.with_actions([np.full((len(a), 1), 5.0) for a in demos.actions])
-    verdict = compare(
-        still, still, reductions=("clone",), model=simile.SmoothForest(4, min_leaf=4), n_rounds=0
-    ).verdict()
-    assert "holding the last action has no error here" in verdict
-    assert "diverged" not in verdict
+    found = compare(still, still, reductions=("clone",), rivals=QUICK, n_rounds=0)
+    assert "holding the last action has no error here" in found.verdict()
+    assert "diverged" not in str(found)
+    pytest.importorskip("matplotlib").use("agg")
+    found.draw(tmp_path / "still.png")

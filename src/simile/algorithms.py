@@ -111,11 +111,7 @@ def learn(
         "space": space,
     }
     loop = {"rule": rule, "step_size": step_size, "n_rounds": n_rounds}
-    if (
-        any(choice is not None for choice in loop.values())
-        or not isinstance(feedback, CompensatedFeedback | None)
-        or (isinstance(horizon, Horizon) and horizon.memory > 0)
-    ):
+    if needs_rounds(horizon=horizon, feedback=feedback, **loop):
         share = 0.2 if validation is None else validation
         settings = {n: v for n, v in {**given, **loop, "smoothness": smoothness}.items() if v is not None}
         return _run(demos, {**settings, "validation": share, "watch": watch}, memory=latest, combine=interpolate)
@@ -126,6 +122,15 @@ def learn(
     run = Run.of(mixtures(demos, choices, _number(demos, choices, goal), validation=validation), watch)
     budget = goal.ratio if isinstance(goal, MatchExpert) else run.chosen.validation_roughness
     return run if run.interrupted else _with_second_opinion(run, demos, choices, budget)
+
+
+def needs_rounds(*, horizon: Any = None, feedback: Any = None, **loop: Any) -> bool:
+    """Tell whether `learn` runs the rounds of Algorithm 1: for choices that cross-fitting does not have."""
+    return (
+        any(choice is not None for choice in loop.values())
+        or not isinstance(feedback, CompensatedFeedback | None)
+        or (isinstance(horizon, Horizon) and horizon.memory > 0)
+    )
 
 
 def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> float:

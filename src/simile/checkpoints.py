@@ -66,6 +66,11 @@ class Checkpointed:
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
 
+    @property
+    def recipe(self) -> Any:
+        """The model itself, for fits that are not worth keeping."""
+        return self.model
+
     def __repr__(self) -> str:
         return repr(self.model)  # a policy's card tells the model, not where its checkpoints were
 

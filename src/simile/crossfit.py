@@ -65,7 +65,7 @@ class Choices:
         if not models:
             raise ArgumentError("model must name at least one model; got none")
         for one in models:
-            needs = next((n for n in ("fit_rollout", "fit_smooth") if hasattr(one, n)), "fit")
+            needs = next((n for n in ("fit_rollouts", "fit_smooth") if hasattr(one, n)), "fit")
             _checks.instance(one, "model", needs=needs)
         regularizer = CriticallyDamped(order=3) if regularizer is None else regularizer
         horizon = Horizon.auto(demos.rate) if horizon is None else horizon
@@ -175,7 +175,7 @@ def fits(
     horizon, mu, k = choices.horizon, choices.feedback.mu, demos.n_actions
     if isinstance(model, RolloutRegressor):
         states = states_of(folds.demos, horizon)
-        return [model.fit_rollout(states, folds.demos.actions, lane.loop, folds.fold) for lane in lanes]
+        return list(model.fit_rollouts(states, folds.demos.actions, [lane.loop for lane in lanes], folds.fold))
     if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.criterion is Criterion.LABELS):
         return [fits(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
     spread = [np.concatenate([lane.loop.targets(a, mu) for a in demos.actions]).std() or 1.0 for lane in lanes]

@@ -16,12 +16,10 @@ from simile.camera.simulate import simulate
 from simile.camera.watch import watch_page
 from simile.comparison import judge, simple_filters
 from simile.demonstrations import Demonstration, Demonstrations
-from simile.feedback import CompensatedFeedback
-from simile.regularizers import CriticallyDamped
+from simile.frontier import Frontier, path
+from simile.models import SmoothForest
 from simile.rollouts import rollout
-from simile.states import Horizon
 
-LOOK = Horizon(context_lags=(0, 1, 2, 4, 8, 12, 16, 24, 32), action_lags=0)
 BLACK, ORANGE, BLUE = "#000000", "#e69f00", "#0072b2"  # told apart by colour-blind eyes too
 N_GAMES, N_TEST = 12, 3
 SHOWN = 36.0  # seconds of the picture: in more of them jitter could not be seen
@@ -38,20 +36,14 @@ def main(out: Path) -> None:
         f"{train.n_frames:,} frames to learn from, {test.n_frames:,} held out, {train.n_contexts} contexts: a heat map"
     )
     print("of the detections, their middle, spread and motion.\n\nLearning a smooth policy ...")
-    fitted, validation = hold_out(train, 0.25)
-    smooth = learn(
-        fitted,
-        smoothness=100.0,
-        horizon=LOOK,
-        regularizer=CriticallyDamped(order=3),
-        feedback=CompensatedFeedback(),
-        n_rounds=4,
-        validation=validation,
-    )
+    smooth = learn(train)
     print(smooth)
-    print("\nLearning without smoothness, and simple filters, for comparison ...")
-    rough = learn(fitted, smoothness=0.0, horizon=LOOK, n_rounds=2, validation=validation)
-    rivals = {name: (p, s) for name, p, s in simple_filters(fitted, validation, smooth.policy, horizon=LOOK)}
+    print("\nLearning without smoothness, simple filters, and a whole path of smoothness, for comparison ...")
+    rough = learn(train, smoothness=0.0, model=SmoothForest())
+    fitted, validation = hold_out(train, 0.25)
+    rivals = {name: (p, s) for name, p, s in simple_filters(fitted, validation, smooth.policy)}
+    frontier = path(train, smoothness=6)
+    print(f"\n{frontier}")
     nothing = float("nan")
     found = judge({"simile": (smooth.policy, nothing), "without smoothness": (rough.policy, nothing), **rivals}, test)
     print(f"\nOn held-out games, rolled out (pan in degrees):\n\n{found}\n\n{found.verdict()}\n")
@@ -59,7 +51,7 @@ def main(out: Path) -> None:
     print("As a broadcaster sees it:\n")
     print(compare_framing(games[-N_TEST:], {"operator": test.actions, **rolled}))
     smooth.policy.save(out / "pan.safetensors")
-    draw(out / "demo.png", test[0], rolled["simile"][0], rolled["without smoothness"][0], smooth)
+    draw(out / "demo.png", test[0], rolled["simile"][0], rolled["without smoothness"][0], frontier, smooth)
     shown = {"operator": test[0].actions, **{name: moves[0] for name, moves in rolled.items()}}
     watch_page(games[-N_TEST], shown, out / "demo.html", title="A game that simile has never seen")
     print(f"\nPolicy: {out / 'pan.safetensors'}\nPicture: {out / 'demo.png'}\nWatch the game: {out / 'demo.html'}")
@@ -71,8 +63,10 @@ def _split(games: Sequence[Game]) -> tuple[Demonstrations, Demonstrations]:
     return demos[:-N_TEST], demos[-N_TEST:]
 
 
-def draw(picture: Path, demo: Demonstration, smooth: FloatArray, rough: FloatArray, run: Run) -> None:
-    """Draw one held-out game, and the errors round by round."""
+def draw(
+    picture: Path, demo: Demonstration, smooth: FloatArray, rough: FloatArray, frontier: Frontier, run: Run
+) -> None:
+    """Draw one held-out game, and how accurate policies are at which smoothness."""
     import matplotlib.pyplot as plt
 
     shown = slice(0, round(SHOWN * (demo.rate or 1.0)))
@@ -85,11 +79,19 @@ def draw(picture: Path, demo: Demonstration, smooth: FloatArray, rough: FloatArr
     low, high = left.get_ylim()
     left.set_ylim(low - 0.12 * (high - low), high)  # room for the legend
     left.legend(frameon=False, ncols=3, loc="lower center")
-    numbers = [r.number for r in run.rounds]
-    right.plot(numbers, [r.error**0.5 for r in run.rounds], color=BLUE, label="training")
-    right.plot(numbers, [r.validation_error**0.5 for r in run.rounds], color=BLACK, linestyle="--", label="validation")
-    right.axvline(run.chosen.number, color="0.6", linestyle=":", label="chosen round")
-    right.set(xlabel="round", ylabel="roll-out RMSE (std of pan)", title="learning", ylim=(0, None))
+    chosen = run.chosen
+    roughness, error = ([getattr(p, name) for p in frontier.points] for name in ("roughness", "error"))
+    right.plot(roughness, np.sqrt(error), "o-", color=BLUE, markersize=4)
+    right.plot(chosen.validation_roughness, np.sqrt(chosen.validation_error), "o", color=BLUE, markersize=10)
+    right.annotate(
+        "simile",
+        (chosen.validation_roughness, np.sqrt(chosen.validation_error)),
+        (8, 6),
+        textcoords="offset points",
+        color=BLUE,
+    )
+    right.axvline(1.0, color="0.6", linestyle=":", label="the operator's own")
+    right.set(xscale="log", xlabel="roughness", ylabel="RMSE (std of pan)", title="how smooth?")
     right.legend(frameon=False)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

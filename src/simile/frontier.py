@@ -21,11 +21,12 @@ from simile.models import SmoothForest
 from simile.policies import Policy, SmoothPolicy, interpolate
 from simile.reduction import card_of
 from simile.regularizers import RegularizerClass
+from simile.ridge import RolloutRidge
 from simile.smoothness import MatchExpert, SmoothTime, smoothness_for
 from simile.states import Horizon
 
 LEAST_LAG = 0.5  # frames: hardly any smoothing
-N_SCOUTS, N_TREES = 6, 16  # values of lambda, and trees, that look for the right one
+N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +231,11 @@ def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> floa
 def _light(model: Any) -> Any:
     """Return a recipe that tells as much about smoothness in less time."""
     recipe = getattr(model, "recipe", model)  # of a model with checkpoints, which are for the fits that take time
-    return replace(recipe, n_trees=min(recipe.n_trees, N_TREES)) if isinstance(recipe, SmoothForest) else recipe
+    if isinstance(recipe, SmoothForest):
+        return replace(recipe, n_trees=min(recipe.n_trees, N_TREES))
+    if isinstance(recipe, RolloutRidge):
+        return replace(recipe, rows=min(recipe.rows, N_ROWS), alphas=recipe.alphas[1::2] or recipe.alphas)
+    return recipe
 
 
 def _values(demos: Demonstrations, choices: Choices, given: int | Sequence[float | SmoothTime]) -> list[float]:

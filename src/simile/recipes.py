@@ -35,6 +35,8 @@ HOMES = {
         "RateLimit",
     ),
     "simile.regularizers": ("CriticallyDamped", "LinearAutoregression", "PreviousAction", "VelocityAutoregression"),
+    "simile.ridge": ("RolloutRidge",),
+    "simile.smoothness": ("MatchExpert", "SmoothTime"),
     "simile.states": ("Horizon",),
     "simile.step_sizes": ("BoundMinimizer", "Constant", "ErrorRatio", "LineSearch", "Monotonic", "OneOverHorizon"),
     "simile.training": ("ImitationRule", "JointRule"),
@@ -104,6 +106,7 @@ def _example(name: str) -> str:
         "step_size": "ErrorRatio() or 0.5",
         "rule": "JointRule()",
         "space": "ActionSpace(low=-90, high=90)",
+        "smoothness": "30, SmoothTime(0.3) or MatchExpert(1.0)",
         "stage": "RateLimit(30.0)",
         "gap": "Extrapolate(frames=30)",
     }

@@ -168,7 +168,7 @@ def rounds(
     space = ActionSpace() if space is None else space
     space.check(demos)
     model = SmoothForest() if model is None else model
-    needs = next((name for name in ("fit_rollout", "fit_smooth") if hasattr(model, name)), "fit")
+    needs = next((name for name in ("fit_rollouts", "fit_smooth") if hasattr(model, name)), "fit")
     _checks.instance(model, "model", needs=needs)
     step_size = Constant(step_size) if isinstance(step_size, float | int) else step_size or ErrorRatio()
     regularizer = VelocityAutoregression() if regularizer is None else regularizer

@@ -22,7 +22,7 @@ from simile.models.linear import PiecewiseLinear
 from simile.states import States
 
 BLOCK = 10_000  # frames of the state matrix that are held at a time
-MOST_ROWS = 60_000  # rows of the normal equations: filtered states change slowly, so that more add little
+MOST_KEPT = 20_000_000  # numbers of it that are kept from one closed loop to the next
 MOST_LINES, MOST_HINGES = 800, 400  # terms of each kind
 MOST_HINGE_LAGS = 7
 
@@ -31,10 +31,13 @@ MOST_HINGE_LAGS = 7
 class RolloutRegressor(Protocol):
     """A recipe for f on contexts alone that is fitted through the closed loop behind it."""
 
-    def fit_rollout(
-        self, states: States, expert: Trajectories, loop: ClosedLoop, folds: IntArray
-    ) -> tuple[Model, FloatArray]:
-        """Return f, and what fits without a frame's fold say in it, (n, k); `folds` numbers that of each sequence."""
+    def fit_rollouts(
+        self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
+    ) -> Sequence[tuple[Model, FloatArray]]:
+        """Fit through each closed loop; `folds` numbers the fold of each sequence.
+
+        Returns f, and what fits without a frame's fold say in that frame, (n, k), for each loop.
+        """
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,15 @@ class RolloutRidge:
     bend : float
         Penalty on the squared second differences of the roll-out, times the fourth power of the filter's lag: the
         smoother the policy is meant to be, the less f may undo it.
+    rows : int
+        About how many rows of the normal equations to form, out of longer data evenly: filtered states change slowly,
+        so that all of them say little more.
     """
 
     knots: int = 0
     alphas: Sequence[float] = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
     bend: float = 0.1
+    rows: int = 60_000
 
     def __post_init__(self) -> None:
         _checks.whole_number(self.knots, "knots")
@@ -64,41 +71,48 @@ class RolloutRidge:
             raise ArgumentError("alphas must hold at least one penalty; got none")
         object.__setattr__(self, "alphas", alphas)
         _checks.number(self.bend, "bend", at_least=0.0)
+        _checks.whole_number(self.rows, "rows", at_least=1)
 
     def fit_rollout(
         self, states: States, expert: Trajectories, loop: ClosedLoop, folds: IntArray
     ) -> tuple[PiecewiseLinear, FloatArray]:
         """Solve the normal equations of every fold and of all data; the penalty is chosen by the folds."""
+        return self.fit_rollouts(states, expert, [loop], folds)[0]
+
+    def fit_rollouts(
+        self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
+    ) -> list[tuple[PiecewiseLinear, FloatArray]]:
+        """Fit through several closed loops; they share the states in standard units."""
+        from threadpoolctl import threadpool_limits
+
         if states.horizon.memory:
             raise ArgumentError(
                 "model: RolloutRidge needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
             )
-        from threadpoolctl import threadpool_limits
-
+        regressors = Regressors(Terms.of(states, self.knots), states, {})
         with threadpool_limits(1, user_api="blas"):  # the same bits for any number of threads
-            return self._fitted(states, expert, loop, folds)
+            return [self._fitted(regressors, expert, loop, folds) for loop in loops]
 
     def _fitted(
-        self, states: States, expert: Trajectories, loop: ClosedLoop, folds: IntArray
+        self, regressors: Regressors, expert: Trajectories, loop: ClosedLoop, folds: IntArray
     ) -> tuple[PiecewiseLinear, FloatArray]:
-        terms = Terms.of(states, self.knots)
-        k, n_folds = loop.taps.shape[1], int(folds.max()) + 1
-        chosen = np.zeros((n_folds + 1, len(terms.feature) + 1, k))
+        states, terms = regressors.states, regressors.terms
+        k, n_terms, n_folds = loop.taps.shape[1], len(terms.feature) + 1, int(folds.max()) + 1
+        weights = np.zeros((n_folds + 1, n_terms, k))
+        step = -(-len(states) // self.rows)
+        sequences = _sequences(states)
         for dimensions in _alike(loop.taps):
-            sums = [Sums.zero(len(terms.feature) + 1, len(dimensions)) for _ in range(n_folds)]
-            step = -(-len(states) // MOST_ROWS)
-            for sequence, rows in enumerate(_sequences(states)):
-                forced = (expert[sequence] - loop.free(expert[sequence]))[:, dimensions]
-                for Z, aims in _filtered(terms, states, rows, forced, loop, dimensions[0]):
-                    sums[folds[sequence]].add(Z, aims, step)
-            weights = self._solved(sums, self.bend * loop.lag**4)
-            chosen[:, :, dimensions] = weights
+            sums = [Sums.zero(n_terms, len(dimensions)) for _ in range(n_folds)]
+            for actions, rows, fold in zip(expert, sequences, folds, strict=True):
+                aims = (actions - loop.free(actions))[:, dimensions]
+                for part, Z in regressors.filtered(rows, loop, dimensions[0]):
+                    sums[fold].add(Z, aims[part - rows[0]], step)
+            weights[:, :, dimensions] = self._solved(sums, self.bend * loop.lag**4)
         unseen = np.empty((len(states), k))
-        for sequence, rows in enumerate(_sequences(states)):
-            f = terms.fitted(chosen[folds[sequence]], states)
+        for rows, fold in zip(sequences, folds, strict=True):
             for part in _blocks(rows):
-                unseen[part] = f.predict(states.where(part).matrix())
-        return terms.fitted(chosen[-1], states), unseen
+                unseen[part] = regressors.at(part) @ weights[fold]
+        return terms.fitted(weights[-1], states), unseen
 
     def _solved(self, sums: Sequence[Sums], gamma: float) -> FloatArray:
         """Return the weights without each fold, and those of all data, (folds + 1, terms + 1, k)."""
@@ -148,14 +162,6 @@ class Terms:
             places, np.concatenate(knot), fill[places % m], np.concatenate(mean), np.where(spread > 1e-12, spread, 1.0)
         )
 
-    def of_states(self, states: States) -> FloatArray:
-        """Return the regressors of states in standard units, (n, terms + 1), with a constant last."""
-        S = states.matrix().astype(np.float32).astype(np.float64)[:, self.feature]
-        S = np.where(np.isfinite(S), S, self.fill)
-        out = np.ones((len(S), len(self.feature) + 1))
-        out[:, :-1] = (np.maximum(S, self.knot) - self.mean) / self.scale
-        return out
-
     def fitted(self, weights: FloatArray, states: States) -> PiecewiseLinear:
         """Write weights (terms + 1, k) of regressors in standard units as f of the states themselves."""
         k = states.tape.actions.shape[1]
@@ -171,6 +177,43 @@ class Terms:
             lags=lags,
             width=states.tape.n_contexts + k,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Regressors:
+    """The terms of all states in standard units, a block at a time; those of small data are kept."""
+
+    terms: Terms
+    states: States
+    kept: dict[tuple[int, int], FloatArray]
+
+    def at(self, rows: IntArray) -> FloatArray:
+        """Return the regressors (n, terms + 1) of neighbouring rows, with a constant last."""
+        place = int(rows[0]), len(rows)
+        if place in self.kept:
+            return self.kept[place]
+        terms = self.terms
+        S = self.states.where(rows).matrix().astype(np.float32).astype(np.float64)[:, terms.feature]
+        missing = ~np.isfinite(S)
+        if missing.any():
+            S[missing] = np.broadcast_to(terms.fill, S.shape)[missing]
+        out = np.ones((len(S), len(terms.feature) + 1))
+        out[:, :-1] = (np.maximum(S, terms.knot) - terms.mean) / terms.scale
+        if len(self.states) * out.shape[1] <= MOST_KEPT:
+            self.kept[place] = out
+        return out
+
+    def filtered(self, rows: IntArray, loop: ClosedLoop, dimension: int) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Send the regressors of one sequence through the closed loop; yields rows and what comes out."""
+        from scipy.signal import lfilter
+
+        taps = loop.taps[:, dimension]
+        state: Any = np.zeros((loop.order, len(self.terms.feature) + 1))
+        for part in _blocks(rows):
+            some = part[max(0, loop.order - int(part[0] - rows[0])) :]  # the first frames are the expert's
+            if len(some):
+                Z, state = lfilter([1.0], taps, self.at(part)[-len(some) :], axis=0, zi=state)
+                yield some, Z
 
 
 @dataclass(eq=False)
@@ -220,19 +263,6 @@ class Sums:
     def error(self, weights: FloatArray) -> float:
         """Return the summed squared error of the roll-outs by these weights."""
         return float(np.sum(weights * (self.gram @ weights)) - 2.0 * np.sum(weights * self.moment)) + self.power
-
-
-def _filtered(
-    terms: Terms, states: States, rows: IntArray, aims: FloatArray, loop: ClosedLoop, dimension: int
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Send the regressors of one sequence through the closed loop, a block at a time."""
-    from scipy.signal import lfilter
-
-    taps, order = loop.taps[:, dimension], loop.order
-    state: Any = np.zeros((order, len(terms.feature) + 1))
-    for part in _blocks(rows[order:]):
-        Z, state = lfilter([1.0], taps, terms.of_states(states.where(part)), axis=0, zi=state)
-        yield Z, aims[part - rows[0]]
 
 
 def _sequences(states: States) -> list[IntArray]:

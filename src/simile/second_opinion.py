@@ -29,7 +29,7 @@ from simile.ridge import RolloutRidge
 from simile.states import Horizon
 
 MARGIN = 1.03  # ratio of RMSE from which a rival is worth telling of
-AHEAD = (0, 2, 4, 8, 16, 32)  # frames that a forest looks ahead
+AHEAD = (0, 4, 16)  # frames that a forest looks ahead
 TREES = SmoothForest(n_trees=16, max_depth=None, min_leaf=10)
 FILTERS: dict[str, PreviousAction | CriticallyDamped] = {
     "an exponential average": PreviousAction(),

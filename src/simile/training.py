@@ -113,7 +113,7 @@ class Train:
         begins = np.flatnonzero(np.diff(states.tape.floor[states.rows])) + 1
         folds = np.arange(len(begins) + 1) % N_FOLDS
         loop = ClosedLoop.of(h, self.smoothness)
-        f, _ = self.model.fit_rollout(states, np.split(targets[: len(states)], begins), loop, folds)
+        ((f, _),) = self.model.fit_rollouts(states, np.split(targets[: len(states)], begins), [loop], folds)
         return f  # type: ignore[no-any-return]
 
 

@@ -83,35 +83,59 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
         click.echo(diagnosis)
 
 
-@click.command(short_help="Run all algorithms and baselines on one data set.")
+@click.command(short_help="Run all algorithms and rivals on one data set.")
 @options.data_argument
 @options.config_option
 @options.column_options
 @options.reading_options
-@options.learning_options
 @click.option(
     "--reductions",
     multiple=True,
     type=click.Choice(options.ALGORITHMS),
     help="Only these algorithms; all by default. May be repeated.",
 )
+@click.option(
+    "--rivals/--no-rivals", default=True, show_default=True, help="Also what an engineer would build by hand."
+)
+@click.option("--smoothness", help="How smooth `learn` is to be, and where all are compared.")
+@click.option("--model", help="F of the algorithms other than `learn`; a forest of few trees by default.")
+@click.option("--n-rounds", type=click.IntRange(0), help="Rounds of the algorithms other than `learn`; few by default.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same bits.")
+@click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file.")
+@click.option("--validation", default=0.2, show_default=True, help="Share of the rest that knobs are tuned on.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for comparison.json and frontier.png."
+)
 @options.json_option
-def compare(data: Any, reductions: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Run every algorithm and simple filters on DATA, and judge all of them on the same held-out sequences.
+def compare(
+    data: Any, reductions: tuple[str, ...], rivals: bool, out: Path | None, as_json: bool, **given: Any
+) -> None:
+    """Run every algorithm on DATA, and every rival that an engineer would build by hand: filters behind predictors.
 
-    The filters are tuned on the validation part to be at least as smooth as the first algorithm.
+    All of them, from rough to smooth, are judged on the same held-out sequences, and compared where they are as
+    smooth as `learn`. Knobs are tuned on a part of the training sequences.
     """
+    from simile._files import write_atomically
     from simile.cli.progress import Contenders
     from simile.comparison import REDUCTIONS
     from simile.comparison import compare as contest
+    from simile.rivals import ROSTER
+
+    if out is not None:
+        import matplotlib.pyplot  # noqa: F401 - a library that is missing is better told before the work
 
     train, test = options.read_and_hold_out(data, given)
-    chosen = reductions or REDUCTIONS
-    settings = {**options.recipes(given), "n_rounds": given["n_rounds"], "seed": given["seed"]}
+    chosen, hired = tuple(reductions or REDUCTIONS), ROSTER if rivals else ()
+    settings = {**options.recipes(given), "seed": given["seed"]}
+    if given["n_rounds"] is not None:
+        settings["n_rounds"] = given["n_rounds"]
     settings["validation"] = given["validation"] or None  # 0 holds nothing back
-    with Contenders(len(chosen) + 1) as progress:
-        found = contest(train, test, reductions=tuple(chosen), watch=progress, **settings)
-    if as_json:
-        click.echo(to_json({"verdict": found.verdict(), "held_out": found.rows()}))
-    else:
-        click.echo(f"{found}\n\n{found.verdict()}")
+    with Contenders(len(chosen) + len(hired)) as progress:
+        found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, **settings)
+    told = to_json(found.to_dict())
+    click.echo(told if as_json else f"{found}\n\n{found.verdict()}")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / "comparison.json", f"{told}\n".encode())
+        found.draw(out / "frontier.png")
+        click.echo(f"\n{out / 'comparison.json'}\n{out / 'frontier.png'}", err=as_json)

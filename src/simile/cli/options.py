@@ -75,18 +75,20 @@ reading_options = stacked(
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
 )
 learning_options = stacked(
-    click.option("--smoothness", default="30.0", show_default=True, help="lambda: how smooth."),
-    click.option("--model", default="SmoothForest()", show_default=True, help="F, the regressor inside."),
+    click.option(
+        "--smoothness", help="How smooth: 'MatchExpert(0.5)' (half as rough as the expert), 'SmoothTime(0.3)', lambda."
+    ),
+    click.option("--model", help="F, the regressor inside, e.g. 'SmoothForest()'; a tuple of several to mix."),
     click.option("--horizon", help="What of the past a policy sees, e.g. 'Horizon(context_lags=10, action_lags=10)'."),
     click.option("--regularizer", help="H, e.g. 'CriticallyDamped(order=3)'."),
-    click.option("--feedback", help="Line 6 of Algorithm 1, e.g. 'CompensatedFeedback()'."),
+    click.option("--feedback", help="Line 6 of Algorithm 1, e.g. 'SmoothFeedback()'."),
     click.option("--rule", help="The loss that f minimises: 'JointRule()' or 'ImitationRule()'."),
     click.option("--step-size", help="beta: 'ErrorRatio()' (Eq. 8), a number, ..."),
     click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'."),
-    click.option("--n-rounds", type=click.IntRange(0), default=10, show_default=True, help="Rounds after the first."),
+    click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same bits."),
     click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file."),
-    click.option("--validation", default=0.2, show_default=True, help="Share of the rest that chooses the round."),
+    click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
 trust_option = click.option(
     "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
@@ -109,6 +111,20 @@ def recipes(options: dict[str, Any]) -> dict[str, Any]:
     from simile.recipes import parse
 
     return {name: parse(options[name], name) for name in RECIPES if options.get(name) is not None}
+
+
+def settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `simile.learn` that were given."""
+    rounds = {} if options.get("n_rounds") is None else {"n_rounds": options["n_rounds"]}
+    return {**recipes(options), **rounds, "seed": options["seed"]}
+
+
+def needs_rounds(settings: dict[str, Any]) -> bool:
+    """Tell whether `learn` runs the rounds of Algorithm 1 with these settings."""
+    from simile import algorithms
+
+    names = ("horizon", "feedback", "rule", "step_size", "n_rounds")
+    return algorithms.needs_rounds(**{name: settings[name] for name in names if name in settings})
 
 
 def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:

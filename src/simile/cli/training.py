@@ -17,10 +17,11 @@ from simile.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from simile.algorithms import Run
-    from simile.comparison import Comparison
+    from simile.comparison import Judgement
     from simile.demonstrations import Demonstrations
 
 POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
+ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
 
 
 def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
@@ -63,17 +64,21 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     folder = given["out"] = given["resume"] or given["out"]
     _check_folder(folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
     from simile.algorithms import hold_out
+    from simile.crossfit import MODELS
+    from simile.models import SmoothForest
 
     demos, test = options.read_and_hold_out(given["data"], given)
-    settings = {**options.recipes(given), "n_rounds": given["n_rounds"], "seed": given["seed"]}
+    settings = options.settings(given)
+    rounds = given["algorithm"] != "learn" or options.needs_rounds(settings)
+    settings.setdefault("model", SmoothForest() if rounds else MODELS)
     _check_model(settings["model"], demos, given["trust"])
-    validation = None
-    fitted = demos
-    if given["validation"] > 0.0:
-        fitted, validation = hold_out(demos, given["validation"], seed=given["seed"])
+    share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]
+    fitted, validation = hold_out(demos, share, seed=given["seed"]) if share > 0.0 else (demos, None)
     _write_config(folder / CONFIG, {str(p.name): given.get(str(p.name)) for p in ctx.command.params})
     run = _learn(folder, given, settings, fitted, validation)
     run.policy.save(folder / POLICY)
+    if run.alternative is not None:
+        run.alternative.save(folder / ALTERNATIVE)
     click.echo(run)
     if run.interrupted:
         click.echo(f"\n{folder / POLICY} holds the best policy so far; go on with: simile train --resume {folder}")
@@ -101,9 +106,12 @@ def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
 
 def _check_model(model: Any, demos: Demonstrations, trust: tuple[str, ...]) -> None:
     """Say before the training, not after, that its policy could not be saved."""
+    from simile.ridge import RolloutRegressor
     from simile.storage import check_savable
 
-    check_savable(model, n_actions=demos.n_actions, trusted=trust)
+    for one in model if isinstance(model, tuple) else (model,):
+        if not isinstance(one, RolloutRegressor):
+            check_savable(one, n_actions=demos.n_actions, trusted=trust)
 
 
 def _learn(
@@ -116,11 +124,21 @@ def _learn(
     from simile import algorithms
     from simile.checkpoints import Checkpointed
     from simile.cli.progress import Rounds
+    from simile.ridge import RolloutRegressor
 
     said = {name: repr(value) for name, value in settings.items()}
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
-    model = Checkpointed(settings["model"], folder / CHECKPOINT, key, given["trust"])
-    with Rounds(given["n_rounds"] + 1) as progress:
+
+    def kept(model: Any, place: Path) -> Any:
+        """Let a model write down its fits; those through the roll-out take no time."""
+        return model if isinstance(model, RolloutRegressor) else Checkpointed(model, place, key, given["trust"])
+
+    model, place = settings["model"], folder / CHECKPOINT
+    if isinstance(model, tuple):
+        steps, model = len(model), tuple(kept(m, place / str(i)) for i, m in enumerate(model))
+    else:
+        steps, model = settings.get("n_rounds", 10) + 1, kept(model, place)
+    with Rounds(steps) as progress:
         try:
             run: Run = getattr(algorithms, given["algorithm"])(
                 demos, **{**settings, "model": model}, validation=validation, watch=progress
@@ -142,10 +160,13 @@ def _judge(
     demos: Demonstrations,
     validation: Demonstrations | None,
     test: Demonstrations,
-) -> Comparison:
+) -> Judgement:
+    from simile.algorithms import hold_out
     from simile.comparison import judge, simple_filters
 
-    rest = {name: settings[name] for name in ("model", "horizon", "seed") if name in settings}
+    if validation is None:  # the filters have knobs to tune
+        demos, validation = hold_out(demos, 0.2, seed=settings["seed"])
+    rest = {name: settings[name] for name in ("horizon", "seed") if name in settings}
     rivals = {n: (p, s) for n, p, s in simple_filters(demos, validation, run.policy, **rest)}
     return judge({"policy": (run.policy, math.nan), **rivals}, test)
 
@@ -164,12 +185,23 @@ def _write_config(path: Path, given: dict[str, Any]) -> None:
     write_atomically(path, tomli_w.dumps(kept).encode())
 
 
-def _write_summary(path: Path, run: Run, found: Comparison) -> None:
+def _write_summary(path: Path, run: Run, found: Judgement) -> None:
     from simile._files import write_atomically
 
-    measured = ("number", "beta", "sigma", "error", "roughness", "radius", "validation_error", "diverged")
+    measured = (
+        "number",
+        "beta",
+        "sigma",
+        "error",
+        "roughness",
+        "radius",
+        "validation_error",
+        "validation_roughness",
+        "diverged",
+    )
     summary = {
         "verdict": found.verdict(),
+        "notes": list(run.notes),
         "chosen_round": run.chosen.number,
         "rounds": [{name: getattr(r, name) for name in measured} for r in run.rounds],
         "held_out": found.rows(),

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from simile import algorithms
 from simile._typing import FloatArray
 from simile.algorithms import hold_out
@@ -21,13 +19,17 @@ from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.frontier import path
 from simile.models import SmoothForest
 from simile.online import Predictor
-from simile.policies import Policy
+from simile.policies import Policy, collapse
 from simile.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival
 from simile.rollouts import ExpertStart, rollout
 
 REDUCTIONS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
-SMOOTHNESS = (3.0, 10.0, 30.0, 100.0)  # lambda of the reductions that have no way of their own to choose it
-FEW_TREES, FEW_ROUNDS = SmoothForest(n_trees=20), 5  # enough to rank them, and a comparison ends in minutes
+SMOOTHNESS = (8.0, 40.0, 200.0, 1000.0)  # lambda of the reductions that have no way of their own to choose it
+# Enough to rank them, and a comparison ends in minutes. Stochastic mixtures are slow to roll out, in as many steps as
+# the longest sequence has, so they learn from pieces, in fewer rounds, with larger steps to go as far.
+FEW: dict[str, Any] = {"model": SmoothForest(n_trees=20), "n_rounds": 5}
+STOCHASTIC: dict[str, dict[str, Any]] = {name: {"n_rounds": 3, "step_size": 0.3} for name in ("searn", "smile")}
+PIECE = 500  # frames
 STEPS, BLOCKS = 25, 13  # timed online: the median of so many blocks of so many steps
 
 
@@ -67,7 +69,7 @@ def compare(
     watch : callable, optional
         Called with the name of each contender before its turn.
     settings
-        For the reductions other than `learn`, as for `simile.paper`; twenty trees and five rounds by default.
+        For the reductions other than `learn`, as for `simile.paper`; few trees and rounds by default.
 
     Returns
     -------
@@ -92,12 +94,11 @@ def compare(
             f"{train.context_names} -> {train.action_names}"
         )
     bench = _bench(train, validation, seed)
-    choices = {"model": FEW_TREES, "n_rounds": FEW_ROUNDS, **settings}
     families: list[tuple[Family, bool]] = []
     for name in sorted(reductions, key=lambda r: r != "learn"):
         if watch is not None:
             watch(name)
-        families.append((_reduced(name, bench, smoothness, choices), False))
+        families.append((_reduced(name, bench, smoothness, settings), False))
     for rival in rivals:
         if watch is not None:
             watch(rival.name)
@@ -116,11 +117,13 @@ def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | f
     return Bench(train, Demonstrations.of(validation), seed)
 
 
-def _reduced(name: str, bench: Bench, smoothness: Any, choices: dict[str, Any]) -> Family:
+def _reduced(name: str, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:
     """Run one reduction for a path of smoothness values; what fails but for a wrong argument becomes `trouble`."""
     begin = time.process_time()
     try:
-        points = _learned(bench, smoothness) if name == "learn" else _path(name, bench, choices)
+        if name == "learn":
+            return _learned(bench, smoothness)
+        points = _path(name, bench, {**FEW, **STOCHASTIC.get(name, {}), **settings})
     except ArgumentError:
         raise
     except SimileError as error:
@@ -128,17 +131,23 @@ def _reduced(name: str, bench: Bench, smoothness: Any, choices: dict[str, Any]) 
     return Family(name, points, time.process_time() - begin, "" if points else "diverged at every smoothness")
 
 
-def _learned(bench: Bench, smoothness: Any) -> tuple[Point, ...]:
-    """Fit the path of `learn`, which cross-fits and so learns from everything; the chosen policy comes first."""
+def _learned(bench: Bench, smoothness: Any) -> Family:
+    """Fit `learn` and its path on everything: it cross-fits, and needs no validation part."""
+    begin = time.process_time()
     chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed).chosen
     error = chosen.error if math.isnan(chosen.validation_error) else chosen.validation_error
-    own = Point(getattr(chosen.policy, "smoothness", math.nan), chosen.policy, error)
-    return own, *(Point(p.smoothness, p.policy, p.error) for p in path(bench.everything, seed=bench.seed).points)
+    own = Point(getattr(collapse(chosen.policy), "smoothness", math.nan), chosen.policy, error)
+    others = [Point(p.smoothness, p.policy, p.error) for p in path(bench.everything, seed=bench.seed).points]
+    points = tuple(sorted((own, *others), key=lambda p: p.strength))
+    return Family("learn", points, time.process_time() - begin, chosen=own)
 
 
 def _path(name: str, bench: Bench, choices: dict[str, Any]) -> tuple[Point, ...]:
     """Run a reduction for several lambda; the round is chosen on the validation part, then all data are used."""
     algorithm, points = getattr(algorithms, name), []
+    if name in STOCHASTIC:
+        held_out = None if bench.validation is None else _in_pieces(bench.validation)
+        bench = Bench(_in_pieces(bench.train), held_out, bench.seed)
     for smoothness in SMOOTHNESS:
         settings = {**choices, "smoothness": smoothness, "seed": bench.seed}
         run = algorithm(bench.train, validation=bench.validation, **settings)
@@ -150,6 +159,15 @@ def _path(name: str, bench: Bench, choices: dict[str, Any]) -> tuple[Point, ...]
         if math.isfinite(error):
             points.append(Point(smoothness, policy, error, {"round": number}))
     return tuple(points)
+
+
+def _in_pieces(demos: Demonstrations) -> Demonstrations:
+    """Cut long sequences into equal pieces."""
+    pieces = []
+    for demo in demos:
+        n = max(1, round(len(demo) / PIECE))
+        pieces += [demo.cut(i * len(demo) // n, (i + 1) * len(demo) // n) for i in range(n)]
+    return Demonstrations(tuple(pieces))
 
 
 def _fitted(rival: Rival, bench: Bench) -> Family:
@@ -167,16 +185,16 @@ def _said(error: Exception) -> str:
 
 def _tried(family: Family, rival: bool, ruler: Ruler) -> Contender:
     """Roll out all controllers of a family over the held-out sequences."""
-    trials = []
+    trials, chosen = [], None
     for point in family.points:
         try:
             rolled = _rolled(point.controller, ruler)
         except DivergedError:
             continue
-        score = ruler.measure(rolled)
-        trials.append(Trial(point.strength, point.controller, point.validation, point.knobs, score))
+        trials.append(Trial(point.strength, point.controller, point.validation, point.knobs, ruler.measure(rolled)))
+        chosen = trials[-1] if point is family.chosen else chosen
     trouble = "" if trials else family.trouble or "diverged on the held-out sequences"
-    return Contender(family.name, rival, tuple(trials), family.seconds, trouble)
+    return Contender(family.name, rival, tuple(trials), family.seconds, trouble, chosen)
 
 
 def _rolled(controller: Any, ruler: Ruler) -> list[FloatArray]:
@@ -190,7 +208,7 @@ def _ranked(contenders: list[Contender], ruler: Ruler) -> tuple[Contender, ...]:
     first = next((c for c in contenders if c.trials), contenders[0])
     if not first.trials:
         return tuple(contenders)
-    chosen = first.trials[0] if first.name == "learn" else min(first.trials, key=lambda t: t.validation)
+    chosen = first.chosen or min(first.trials, key=lambda t: t.validation)
     placed = []
     for contender in contenders:
         if contender is first:
@@ -198,8 +216,7 @@ def _ranked(contenders: list[Contender], ruler: Ruler) -> tuple[Contender, ...]:
         else:
             standing = stand(contender.trials, chosen.score.roughness)
         step = math.nan if standing is None else _microseconds(standing.nearest.controller, ruler.demos)
-        trials = tuple(sorted(contender.trials, key=lambda t: -np.nan_to_num(t.score.roughness)))
-        placed.append(replace(contender, trials=trials, standing=standing, microseconds=step))
+        placed.append(replace(contender, standing=standing, microseconds=step))
     head = contenders.index(first)
     return (placed[head], *placed[:head], *placed[head + 1 :])
 

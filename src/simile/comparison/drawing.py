@@ -61,46 +61,25 @@ def _frame(axes: Any, found: Comparison, paths: dict[str, tuple[FloatArray, Floa
     """Choose the part that matters, around the best errors and the expert's roughness, and mark the references."""
     level = 1.0 if math.isnan(found.level) or found.level == 0.0 else found.level
     rough = np.concatenate([x for x, _ in paths.values()])
-    left, right = max(rough.min(), level / 20.0), min(rough.max() * 1.1, max(1.0, level) * 30.0)
+    left, right = max(rough.min(), level / 5.0), min(rough.max() * 1.1, max(1.0, level) * 30.0)
     near = [y[(x >= left) & (x <= right)] for x, y in paths.values()]
     best = min(y.min() for y in near if len(y))
     rows = {row["name"]: row for row in found.rows()}
     middle = float(np.nanmedian([row["error"] for row in rows.values()]))
     top = max(1.6 * best, 1.15 * middle)
     held = rows.get(HELD, {}).get("error", math.nan)
-    axes.set_xlim(min(left, 0.8), max(right, 1.3))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlim(min(left, 0.7), max(right, 1.4))
     axes.set_ylim(best - 0.12 * (top - best), top)
     axes.axvline(1.0, color=DARK, linestyle=":", linewidth=1.2, zorder=1)
-    axes.annotate(
-        "the expert",
-        (1.0, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(4, -11),
-        textcoords="offset points",
-        color=DARK,
-        fontsize=8,
-    )
+    note: dict[str, Any] = {"textcoords": "offset points", "color": DARK, "fontsize": 8}
+    axes.annotate("the expert", (1.0, 0.0), xycoords=("data", "axes fraction"), xytext=(4, 5), **note)
     if held <= top:
         axes.axhline(held, color=DARK, linestyle="--", linewidth=1.0, zorder=1)
-        axes.annotate(
-            HELD,
-            (0.0, held),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 3),
-            textcoords="offset points",
-            color=DARK,
-            fontsize=8,
-        )
+        axes.annotate(HELD, (0.0, held), xycoords=("axes fraction", "data"), xytext=(4, 3), **note)
     elif not math.isnan(held):
-        axes.annotate(
-            f"{HELD}: {held:.2f}, above this picture",
-            (0.0, 1.0),
-            xycoords="axes fraction",
-            xytext=(4, -11),
-            textcoords="offset points",
-            color=DARK,
-            fontsize=8,
-        )
+        said = f"{HELD}: {held:.2f}, above the picture"
+        axes.annotate(said, (0.0, 0.0), xycoords="axes fraction", xytext=(5, 5), **note)
 
 
 def _labels(axes: Any, paths: dict[str, tuple[FloatArray, FloatArray]]) -> None:
@@ -122,14 +101,21 @@ def _labels(axes: Any, paths: dict[str, tuple[FloatArray, FloatArray]]) -> None:
             name,
             xy=ends[name],
             xycoords="data",
-            xytext=(1.02, height),
+            xytext=(1.06, height),
             textcoords=("axes fraction", "data"),
             color=look["color"] if name in LOOKS else DARK,
             fontsize=8.5 if name in LOOKS else 7.5,
             fontweight="bold" if name in LOOKS else "normal",
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": look["color"], "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": look["color"],
+                "linewidth": 0.5,
+                "shrinkA": 1,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
         )
 
 

@@ -17,6 +17,7 @@ from simile.comparison.scores import Ruler, Score
 from simile.comparison.words import against, lateness, smoothness_in_words
 
 HELD = "hold the last action"
+EQUAL = 1.01  # roughness within one per cent is the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,8 @@ class Contender:
         CPU time to tune and fit all its controllers.
     trouble : str
         What went wrong, where something did.
+    chosen : Trial, optional
+        The one it would ship, where it chooses by itself.
     standing : Standing, optional
     microseconds : float
         CPU time of one step online.
@@ -77,6 +80,7 @@ class Contender:
     trials: tuple[Trial, ...]
     seconds: float
     trouble: str = ""
+    chosen: Trial | None = None
     standing: Standing | None = None
     microseconds: float = math.nan
 
@@ -90,8 +94,7 @@ def stand(trials: Sequence[Trial], level: float) -> Standing | None:
     """
     if not trials:
         return None
-    # A rounding error is no roughness.
-    smooth = [t for t in trials if not t.score.roughness > level * (1.0 + 1e-9)]
+    smooth = [t for t in trials if not t.score.roughness > level * EQUAL]
     found = [(t.validation, Standing(t.score, t)) for t in smooth]
     for one, next_one in pairwise(trials):
         rough, smoother = sorted((one, next_one), key=lambda t: -t.score.roughness)
@@ -192,10 +195,10 @@ class Comparison:
         return " ".join(lines)
 
     def __str__(self) -> str:
-        rows = self.rows()
+        rows, names = self.rows(), [c.name for c in self.contenders]
         units = list(self.ruler.demos.action_names) if self.ruler.demos.n_actions <= 2 else []
         width = max(len(row["name"]) for row in rows)
-        head = ["error", f"over {self.contenders[0].name}", "95 % interval", *(f"RMSE {u}" for u in units)]
+        head = ["error", f"over {names[0]}", "95 % interval", *(f"RMSE {u}" for u in units)]
         head += ["roughness", "lag", "fit (s)", "step (us)"]
         wide = [max(9, len(h)) for h in head]
         lines = [f"{'':{width}}  " + "  ".join(f"{h:>{w}}" for h, w in zip(head, wide, strict=True))]
@@ -206,16 +209,12 @@ class Comparison:
             rest = zip((row["roughness"], row["lag"], row["seconds"], row["microseconds"]), wide[-4:], strict=True)
             cells += [cell(value, w, ".3g") for value, w in rest]
             lines.append(f"{row['name']:{width}}  {'  '.join(cells)}" + (f"  {row['note']}" if row["note"] else ""))
-        level = (
-            ""
-            if math.isnan(self.level)
-            else f", compared at the roughness of {self.contenders[0].name}, {self.level:.3g}"
-        )
-        lines.append(
-            f"roll-outs of {len(self.ruler.weights)} held-out sequences{level} or smoother (1: the expert's mean |second "
-            "difference|)"
-        )
-        lines.append("error: RMSE in standard deviations of the expert's actions; lag in frames; fit, step: CPU time")
+        level = f", at most {self.level:.3g} times as rough as the expert, like {names[0]}"
+        lines += [
+            f"roll-outs of {len(self.ruler.weights)} held-out sequences{'' if math.isnan(self.level) else level};",
+            "error: RMSE in standard deviations of the expert's actions; roughness: mean |second difference|, 1 is the",
+            "expert's; lag in frames; fit, step: CPU time",
+        ]
         return "\n".join(lines)
 
     def plot(self) -> Any:

@@ -122,4 +122,5 @@ class Ruler:
 
     def _sums(self, squares: FloatArray) -> FloatArray:
         """Return the summed squared error of each sequence in standard units, (sequences,)."""
-        return self.weights * (squares / self.scale**2).mean(axis=1)
+        sums: FloatArray = self.weights * (squares / self.scale**2).mean(axis=1)
+        return sums

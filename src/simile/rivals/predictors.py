@@ -174,7 +174,7 @@ class Demonstrator:
         The forest, and what it reads.
     """
 
-    n_rounds: int = 4
+    n_rounds: int = 3
     model: SmoothForest = FOREST
     horizon: Horizon = HISTORY
 

@@ -58,6 +58,7 @@ class Family:
     points: tuple[Point, ...]
     seconds: float  # CPU time to tune and fit them all
     trouble: str = ""
+    chosen: Point | None = None  # the point it would ship, where it chooses by itself
 
 
 @dataclass(frozen=True, eq=False)
