@@ -265,6 +265,8 @@ def table(results: dict[str, dict[str, Any]], title: str, names: Sequence[str], 
         oof, test = (mean([pair[s] for pair in both]) for s in (0, 1))
         enough = all(np.isfinite(pair[0]) for pair in both[:2])  # camera, and one real data set with many frames
         verdict = judge(oof, test, both) if enough else "too few runs to say"
+        if enough and any("'" in c or "not run" in c for c in cells):
+            verdict += ", where run"
         print(
             f"{name:48}" + "".join(f"{c:>16}" for c in cells)
             + f" {oof:.3f} / {test:.3f}{mean(cost):6.1f}x  {verdict}"

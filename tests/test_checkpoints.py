@@ -51,6 +51,24 @@ def test_a_resumed_run_equals_one_that_never_stopped(name: str, pursuit, tmp_pat
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()
 
 
+def test_a_cross_fitted_run_is_resumed_to_the_byte(pursuit, tmp_path: Path):
+    train, _ = pursuit
+
+    def models(folder: Path) -> tuple:
+        return Checkpointed(FOREST, folder), simile.RolloutRidge()
+
+    whole = simile.learn(train, model=(FOREST, simile.RolloutRidge()))
+    with pytest.raises(StoppedError):
+        simile.learn(train, model=models(tmp_path / "fits"), watch=stop_after(0))
+    written = {p: p.stat().st_mtime_ns for p in (tmp_path / "fits").iterdir()}
+    assert len(written) == 5  # on all sequences, and without each of four folds
+    resumed = simile.learn(train, model=models(tmp_path / "fits"))
+    assert all(p.stat().st_mtime_ns == time for p, time in written.items())
+    whole.policy.save(tmp_path / "whole")
+    resumed.policy.save(tmp_path / "resumed")
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()
+
+
 def test_models_of_scikit_learn_are_kept_too(pursuit, tmp_path: Path):
     train, _ = pursuit
     whole = simile.learn(train, model=Ridge(), n_rounds=2)

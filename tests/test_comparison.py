@@ -125,9 +125,9 @@ def trial(roughness: float, error: float, validation: float | None = None) -> Tr
     return Trial(1.0, None, error if validation is None else validation, {}, score)
 
 
-def test_errors_are_interpolated_in_log_roughness_where_a_path_crosses_the_level():
+def test_errors_and_roughness_are_interpolated_on_log_scales_where_a_path_crosses_the_level():
     found = stand([trial(4.0, 1.0), trial(1.0, 2.0), trial(0.25, 8.0)], 2.0)
-    np.testing.assert_allclose(found.score.squares, [[1.5], [3.0]])
+    np.testing.assert_allclose(found.score.squares, [[2.0**0.5], [8.0**0.5]])
     assert found.score.roughness == pytest.approx(2.0)
     assert not found.too_rough
 

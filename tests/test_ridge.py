@@ -142,19 +142,35 @@ def test_in_small_blocks_the_ridge_is_the_same(monkeypatch):
 
 def test_blocks_lose_no_more_of_the_bends_than_lie_across_their_borders(monkeypatch):
     demos, loop, model = demos_of(200, 200), loop_of(), RolloutRidge(alphas=(1e-2,))
-    f, said = fitted(model, demos, loop, np.array([0, 1]))
+    _, said = fitted(model, demos, loop, np.array([0, 1]))
     monkeypatch.setattr(ridge, "BLOCK", 50)
-    g, told = fitted(model, demos, loop, np.array([0, 1]))
+    _, told = fitted(model, demos, loop, np.array([0, 1]))
     assert 0.0 < np.abs(told - said).max() < 0.02 * said.std()
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.1])
-def test_of_much_data_every_so_many_th_frame_is_taken(monkeypatch, bend: float):
+def test_of_much_data_every_so_many_th_frame_is_taken(bend: float):
     demos = demos_of(*LENGTHS, k=2)
-    monkeypatch.setattr(ridge, "MOST_ROWS", demos.n_frames // 3 + 1)  # every third
-    assert_twins(
-        RolloutRidge(alphas=(1e-2,), bend=bend), demos, loop_of(2), rows=lambda n: np.arange(0, n, 3), hinges=()
-    )
+    model = RolloutRidge(alphas=(1e-2,), bend=bend, rows=demos.n_frames // 3 + 1)  # every third
+    assert_twins(model, demos, loop_of(2), rows=lambda n: np.arange(0, n, 3))
+
+
+@pytest.mark.parametrize("kept", [0, 10**9])
+def test_several_loops_are_fitted_together_as_one_by_one(monkeypatch, kept: int):
+    monkeypatch.setattr(ridge, "MOST_KEPT", kept)
+    demos, model = demos_of(*LENGTHS, k=2), RolloutRidge(knots=2)
+    loops = [loop_of(2, 3.0), loop_of(2, 80.0, different=True), loop_of(2, 0.0)]
+    together = model.fit_rollouts(states_of(demos, HORIZON), demos.actions, loops, FOLDS)
+    for (f, said), loop in zip(together, loops, strict=True):
+        g, told = fitted(model, demos, loop)
+        np.testing.assert_array_equal(f.coefficient, g.coefficient)
+        np.testing.assert_array_equal(said, told)
+
+
+def test_what_is_said_of_unseen_frames_is_what_a_model_would_predict():
+    demos, model = demos_of(50, 40), RolloutRidge(knots=2)
+    f, said = fitted(model, demos, loop_of(), np.array([0, 0]))
+    np.testing.assert_allclose(said, f.predict(states_of(demos, HORIZON).matrix()), rtol=1e-9, atol=1e-9)
 
 
 def test_hinges_bend_at_quantiles_of_each_context(monkeypatch):
@@ -219,18 +235,16 @@ def test_cross_validation_costs_no_other_answer_than_leaving_sequences_out():
 def test_with_a_single_fold_the_ridge_is_fitted_all_the_same():
     demos = demos_of(80)
     f, said = fitted(RolloutRidge(), demos, loop_of(), np.array([0]))
-    np.testing.assert_array_equal(said, f.predict(states_of(demos, HORIZON).matrix()))
+    np.testing.assert_allclose(said, f.predict(states_of(demos, HORIZON).matrix()), rtol=1e-9, atol=1e-9)
     rolled = loop_of().roll(said, demos[0].actions)
     assert np.mean((rolled - demos[0].actions) ** 2) < 0.1 * demos[0].actions.var()
 
 
 def test_with_a_single_fold_a_single_penalty_is_that_penalty():
     demos, loop = demos_of(80), loop_of()
-    assert_twins_alone = naive_weights(
-        list(zip(naive_regressors(demos, HORIZON, []), demos.actions, strict=True)), loop, 5.0, 0.1
-    )
+    (S,) = naive_regressors(demos, HORIZON, [])
+    expected = S @ naive_weights([(S, demos[0].actions)], loop, 5.0, 0.1)
     f, _ = fitted(RolloutRidge(alphas=(5.0,)), demos, loop, np.array([0]))
-    expected = np.concatenate(naive_regressors(demos, HORIZON, [])) @ assert_twins_alone
     np.testing.assert_allclose(f.predict(states_of(demos, HORIZON).matrix()), expected, rtol=0, atol=1e-4)
 
 
@@ -250,7 +264,7 @@ def test_a_roll_out_that_lines_can_make_is_found(seed: int, smoothness: float):
 
     actions = rollout(SmoothPolicy(F(), h, smoothness, Horizon(0, 0)), blank)
     demos = blank.with_actions(actions)
-    f, said = fitted(RolloutRidge(alphas=(1e-9,), bend=0.0), demos, loop, np.arange(4), Horizon(2, 0))
+    _, said = fitted(RolloutRidge(alphas=(1e-9,), bend=0.0), demos, loop, np.arange(4), Horizon(2, 0))
     for i, a in enumerate(actions):
         rolled = loop.roll(said[120 * i : 120 * (i + 1)], a)
         np.testing.assert_allclose(rolled, a, atol=2e-3 * np.concatenate(actions).std())
@@ -336,6 +350,7 @@ def test_the_ridge_is_a_recipe_for_roll_outs():
         (lambda: RolloutRidge(alphas=(0.1, 0.0)), "alphas must be > 0; got 0.0"),
         (lambda: RolloutRidge(alphas=(np.nan,)), "alphas must be > 0; got nan"),
         (lambda: RolloutRidge(bend=-0.1), "bend must be >= 0; got -0.1"),
+        (lambda: RolloutRidge(rows=0), "rows must be >= 1; got 0"),
         (
             lambda: fitted(RolloutRidge(), demos_of(30), loop_of(), np.array([0]), Horizon(2, 1)),
             "model: RolloutRidge needs a horizon without past actions",
@@ -368,7 +383,7 @@ import numpy as np
 from simile import CriticallyDamped, Horizon, RolloutRidge, tasks
 from simile.closed_loop import ClosedLoop
 from simile.folds import states_of
-demos = tasks.pursuit(n_sequences=4, length=150, n_players=20)
+demos = tasks.pursuit(n_sequences=4, length=150, n_players=12)
 loop = ClosedLoop.of(CriticallyDamped(3).fit(demos.actions, 60.0), 60.0)
 f, said = RolloutRidge(knots=2).fit_rollout(states_of(demos, Horizon.auto(30.0)), demos.actions, loop, np.arange(4))
 print(hashlib.sha256(f.coefficient.tobytes() + said.tobytes()).hexdigest())

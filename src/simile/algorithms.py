@@ -119,7 +119,8 @@ def learn(
     if isinstance(validation, float | int):
         demos, validation = hold_out(demos, validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
-    run = Run.of(mixtures(demos, choices, _number(demos, choices, goal), validation=validation), watch)
+    turns = mixtures(demos, choices, _number(demos, choices, goal), validation=validation)
+    run = replace(Run.of(turns, watch), by_validation=False)
     budget = goal.ratio if isinstance(goal, MatchExpert) else run.chosen.validation_roughness
     return run if run.interrupted else _with_second_opinion(run, demos, choices, budget)
 
@@ -214,6 +215,7 @@ class Run:
 
     rounds: tuple[Round, ...]
     interrupted: bool = False  # stopped by Ctrl-C: the rounds there were are kept
+    by_validation: bool = True  # whether the validation error chooses the round, or the last one is taken
     notes: tuple[str, ...] = ()  # what the user should know
     alternative: Policy | None = None  # something simpler that does better; the notes then say so
 
@@ -235,8 +237,8 @@ class Run:
 
     @property
     def chosen(self) -> Round:
-        """The round with the smallest validation error; the last one (as printed) where there is no validation."""
-        if all(math.isnan(r.validation_error) for r in self.rounds):
+        """The round with the smallest validation error; the last one where there is none, or each builds on the last."""
+        if not self.by_validation or all(math.isnan(r.validation_error) for r in self.rounds):
             return self.rounds[-1]
         return min(self.rounds, key=lambda r: r.validation_error)
 

@@ -32,9 +32,10 @@ from simile.training import anchors_of
 
 # A policy joins the mixture only if the error of unseen roll-outs falls by this share: less may be chance.
 GATE = 0.005
+PRICE = 1.0  # of squared second differences in that error, times the fourth power of the filter's lag
 
-# Trees for what is not linear, lines for what they cannot extrapolate or resolve, hinges for what lies between.
-MODELS = (SmoothForest(n_trees=64, max_depth=None, min_leaf=30), RolloutRidge(), RolloutRidge(knots=5))
+# Trees for what is not linear, lines for what trees cannot resolve, and hinges for what lies between.
+MODELS = (SmoothForest(n_trees=64, max_depth=None, min_leaf=30), RolloutRidge(knots=5), RolloutRidge())
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def crossfit(
         ((f, said),) = fits(model, demos, folds, [lane], choices, rng)  # lines 5 to 8
         trained = SmoothPolicy(f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts, space=space)
         unseen = rolled_out(loop, said, folds.demos)
-        beta = 1.0 if policy is None else line_search(unseen, held, folds.demos, loop.order)  # line 9
+        beta = 1.0 if policy is None else line_search(unseen, held, folds.demos, loop)  # line 9
         policy = trained if policy is None else interpolate(trained, policy, beta)  # line 10
         held = mixed(unseen, held, beta)
         outcome = measures.outcome(policy, demos)  # line 4
@@ -202,14 +203,22 @@ def fits(
     return [(replace(whole, value=(whole.value * scale)[:, part].copy()), said[:, part]) for part in parts]
 
 
-def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, begin: int) -> float:
-    """Return the beta that brings beta * new + (1 - beta) * old closest to the expert; 0 unless it gains by `GATE`."""
-    fresh, held, expert = (np.concatenate([a[begin:] for a in part]) for part in (new, old, demos.actions))
-    apart, missing = fresh - held, expert - held
-    power = float(np.sum(apart**2))
-    beta = float(np.clip(np.sum(apart * missing) / power, 0.0, 1.0)) if power > 0.0 else 0.0
-    before, after = float(np.sum(missing**2)), float(np.sum((missing - beta * apart) ** 2))
-    return beta if after < (1.0 - GATE) * before else 0.0
+def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> float:
+    """Return the beta with which beta * new + (1 - beta) * old does best; 0 unless it gains by `GATE`.
+
+    What counts is the distance to the expert and, at a price, the squared second differences: error that falls
+    because the policy gets rougher could have been had for less by a smaller lambda.
+    """
+    price = PRICE * loop.lag**4
+    fresh, held, expert = ([a[loop.order :] for a in part] for part in (new, old, demos.actions))
+    apart, missing = (np.concatenate([b - a for a, b in zip(held, part, strict=True)]) for part in (fresh, expert))
+    turn, turned = (np.concatenate([np.diff(a, n=2, axis=0) for a in part]) for part in (fresh, held))
+    turn -= turned
+    power = float(np.sum(apart**2)) + price * float(np.sum(turn**2))
+    pull = float(np.sum(apart * missing)) - price * float(np.sum(turn * turned))
+    beta = float(np.clip(pull / power, 0.0, 1.0)) if power > 0.0 else 0.0
+    before = float(np.sum(missing**2)) + price * float(np.sum(turned**2))
+    return beta if beta * (2.0 * pull - beta * power) > GATE * before else 0.0
 
 
 def mixed(new: Trajectories, old: Trajectories, beta: float) -> Trajectories:

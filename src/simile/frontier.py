@@ -186,7 +186,7 @@ def trace(
         for i, (lane, (f, said)) in enumerate(zip(lanes, found, strict=True)):
             trained = SmoothPolicy(f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts)
             unseen, old = rolled_out(lane.loop, said, folds.demos), policies[i]
-            beta = 1.0 if old is None else line_search(unseen, held[i], folds.demos, lane.loop.order)
+            beta = 1.0 if old is None else line_search(unseen, held[i], folds.demos, lane.loop)
             policies[i] = trained if old is None else interpolate(trained, old, beta)
             held[i] = mixed(unseen, held[i], beta)
     points = []

@@ -24,7 +24,7 @@ from simile.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival
 from simile.rollouts import ExpertStart, rollout
 
 REDUCTIONS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
-SMOOTHNESS = (8.0, 40.0, 200.0, 1000.0)  # lambda of the reductions that have no way of their own to choose it
+SMOOTHNESS = (8.0, 25.0, 80.0, 250.0, 800.0)  # lambda of the reductions that have no way of their own to choose it
 # Enough to rank them, and a comparison ends in minutes. Stochastic mixtures are slow to roll out, in as many steps as
 # the longest sequence has, so they learn from pieces, in fewer rounds, with larger steps to go as far.
 FEW: dict[str, Any] = {"model": SmoothForest(n_trees=20), "n_rounds": 5}

@@ -88,7 +88,7 @@ class Contender:
 def stand(trials: Sequence[Trial], level: float) -> Standing | None:
     """Judge a path at a roughness: the most accurate, as validation says, of what is at most so rough.
 
-    Errors are interpolated in log roughness where the path crosses the level. A path that is smoother from end to
+    Errors are interpolated, on log scales, where the path crosses the level. A path that is smoother from end to
     end is judged at its most accurate trial; one that nowhere gets so smooth at its smoothest, and marked. Where the
     expert never moves there is no roughness, and all trials count.
     """

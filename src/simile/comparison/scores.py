@@ -35,9 +35,9 @@ class Score:
     lag: float
 
     def towards(self, other: Score, share: float) -> Score:
-        """Interpolate: 0 is this score, 1 the other; roughness on a log scale."""
+        """Interpolate: 0 is this score, 1 the other; errors and roughness on log scales, where paths bend least."""
         return Score(
-            (1.0 - share) * self.squares + share * other.squares,
+            self.squares ** (1.0 - share) * other.squares**share,
             math.exp((1.0 - share) * math.log(self.roughness) + share * math.log(other.roughness)),
             (1.0 - share) * self.lag + share * other.lag,
         )

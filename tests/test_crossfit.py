@@ -1,0 +1,727 @@
+"""The default of `learn`: folds, cross-fitted mixtures, a second opinion, and data of every kind."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import simile
+from conftest import demos_of
+from simile import (
+    ActionSpace,
+    ColdStart,
+    CompensatedFeedback,
+    CriticallyDamped,
+    Demonstrations,
+    ExpertFeedback,
+    Horizon,
+    MatchExpert,
+    PreviousAction,
+    RolloutRidge,
+    SimileError,
+    SmoothForest,
+    SmoothPolicy,
+    measures,
+    rollout,
+    second_opinion,
+    tasks,
+)
+from simile.closed_loop import ClosedLoop
+from simile.crossfit import GATE, MODELS, PRICE, Choices, line_search, mixed, squared_error
+from simile.demonstrations import Units
+from simile.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
+from simile.models import PiecewiseLinear
+from simile.online import Predictor
+from simile.policies import Mixture, radius
+
+RNG = np.random.default_rng
+PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
+LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def default() -> simile.Run:
+    return simile.learn(PURSUIT)
+
+
+def empty(*lengths: int) -> Demonstrations:
+    """Sequences whose contexts number all frames."""
+    frames = np.split(np.arange(float(sum(lengths))), np.cumsum(lengths)[:-1])
+    return Demonstrations.from_arrays(frames, frames, names=[f"{i}" for i in range(len(lengths))])
+
+
+# Folds
+
+
+@given(LENGTHS)
+def test_folds_cover_every_frame_once_in_order_and_neighbours_stay_together(lengths):
+    demos = empty(*lengths)
+    folds = Folds.of(demos)
+    covered = np.concatenate(folds.demos.contexts).ravel()
+    np.testing.assert_array_equal(covered, np.arange(sum(lengths)))
+    assert len(folds.fold) == len(folds.demos)
+    assert (np.diff(folds.fold) >= 0).all()
+    assert np.unique(folds.fold).tolist() == list(range(len(folds)))
+    assert 1 <= len(folds) <= N_FOLDS
+
+
+@given(LENGTHS)
+def test_only_few_sequences_are_cut_and_no_piece_is_too_short_or_crosses_a_border(lengths):
+    demos = empty(*lengths)
+    pieces = Folds.of(demos).demos
+    if len(lengths) >= N_FOLDS:
+        assert [len(d) for d in pieces] == lengths
+    for piece in pieces:
+        whole = demos[int(piece.name)]
+        assert len(piece) >= SHORTEST or len(piece) == len(whole)
+        assert piece.actions.min() >= whole.actions.min()
+        assert piece.actions.max() <= whole.actions.max()
+
+
+@given(st.integers(1, 40), st.integers(1, 300))
+def test_folds_of_like_sequences_are_balanced(n: int, length: int):
+    folds = Folds.of(empty(*[length] * n))
+    frames = [sum(len(folds.demos[int(i)]) for i in own) for _, own in folds.apart()]
+    assert max(frames) - min(frames) <= max(len(d) for d in folds.demos)
+    if n >= N_FOLDS or n * (length // SHORTEST) >= N_FOLDS:
+        assert len(folds) == N_FOLDS
+
+
+@pytest.mark.parametrize(
+    ("lengths", "pieces"),
+    [((200, 200), 4), ((200,), 4), ((90,), 4), ((60,), 3), ((30,), 1), ((5, 5, 5, 5, 5), 5), ((100, 100, 100), 6)],
+)
+def test_fewer_than_four_sequences_are_cut_into_pieces(lengths, pieces: int):
+    assert len(Folds.of(empty(*lengths)).demos) == pieces
+
+
+def test_each_fold_is_told_apart_from_the_others_and_a_single_one_is_itself():
+    folds = Folds.of(empty(50, 50, 50, 50, 50))
+    for others, own in folds.apart():
+        assert set(others) | set(own) == set(range(5))
+        assert not set(others) & set(own)
+    ((others, own),) = Folds.of(empty(30)).apart()
+    assert others.tolist() == own.tolist() == [0]
+
+
+def test_unseen_is_said_by_models_that_were_fitted_without_the_fold():
+    demos = empty(30, 40, 50, 60)
+    folds = Folds.of(demos)
+
+    class Remembers:
+        def __init__(self, some):
+            self.frames = set(np.concatenate(some.contexts).ravel())
+
+        def predict(self, S):
+            return np.array([[float(row[0] in self.frames)] for row in S])
+
+    np.testing.assert_array_equal(folds.unseen(Remembers, Horizon(0, 0), 1), 0.0)
+    np.testing.assert_array_equal(Folds.of(empty(30)).unseen(Remembers, Horizon(0, 0), 1), 1.0)
+
+
+def test_predictions_in_blocks_are_predictions(monkeypatch):
+    states = states_of(PURSUIT, Horizon((0, 3), 0))
+
+    class Sums:
+        def predict(self, S):
+            return S.sum(axis=1, keepdims=True)
+
+    whole = predicted(Sums(), states)
+    monkeypatch.setattr(simile.folds, "BLOCK", 70)
+    np.testing.assert_array_equal(predicted(Sums(), states), whole)
+    np.testing.assert_array_equal(whole, states.matrix().sum(axis=1, keepdims=True))
+
+
+# The step of line 9
+
+
+def rolls(seed: int, k: int = 1):
+    """Two sets of roll-outs and an expert."""
+    rng = RNG(seed)
+    demos = demos_of(20, 30, k=k, seed=seed % 100)
+    new, old = ([a + s * rng.normal(size=a.shape) for a in demos.actions] for s in rng.uniform(0.0, 2.0, 2))
+    return new, old, demos
+
+
+def loop_of(smoothness: float, k: int = 1, order: int = 3) -> ClosedLoop:
+    return ClosedLoop.of(CriticallyDamped(order).fit([np.zeros((1, k))], smoothness), smoothness)
+
+
+def cost(rolled, demos: Demonstrations, loop: ClosedLoop) -> float:
+    """What the step is searched by, a sequence at a time: squared errors, and squared bends at their price."""
+    total = 0.0
+    for a, expert in zip(rolled, demos.actions, strict=True):
+        total += np.sum((a - expert)[loop.order :] ** 2)
+        total += PRICE * loop.lag**4 * np.sum(np.diff(a[loop.order :], n=2, axis=0) ** 2)
+    return total
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 4), st.sampled_from([0.0, 0.3, 3.0]))
+def test_the_line_search_is_optimal_between_0_and_1_and_gated(seed: int, k: int, order: int, smoothness: float):
+    new, old, demos = rolls(seed, k)
+    loop = loop_of(smoothness, k, order)
+    beta = line_search(new, old, demos, loop)
+    found, before = (cost(mixed(new, old, b), demos, loop) for b in (beta, 0.0))
+    least = min(cost(mixed(new, old, b), demos, loop) for b in np.linspace(0.0, 1.0, 101))
+    assert 0.0 <= beta <= 1.0
+    if beta > 0.0:
+        assert found <= least * (1.0 + 1e-12)
+        assert found < (1.0 - GATE) * before * (1.0 + 1e-12)
+    else:
+        assert least >= (1.0 - GATE) * before * (1.0 - 1e-9)
+
+
+def test_the_line_search_at_its_limits():
+    new, old, demos = rolls(0)
+    loop = loop_of(0.0)  # no lag, no price
+    assert line_search(demos.actions, old, demos, loop) == 1.0
+    assert line_search(old, demos.actions, demos, loop) == 0.0
+    assert line_search(old, old, demos, loop) == 0.0
+    assert line_search(new, old, demos, loop_of(0.0, order=1000)) == 0.0  # no frame is left
+    close = [0.999 * b + 0.001 * a for a, b in zip(demos.actions, old, strict=True)]
+    assert line_search(close, old, demos, loop) == 0.0  # too small a gain to believe in
+
+
+def test_a_gain_that_is_bought_with_roughness_is_refused():
+    demos = Demonstrations.from_arrays([np.zeros(200)], [np.sin(np.arange(200.0) / 20.0)])
+    smooth = [0.8 * a for a in demos.actions]
+    shaking = [a + 0.1 * (-1.0) ** np.arange(200)[:, np.newaxis] for a in demos.actions]
+    assert squared_error(shaking, demos, 3) < squared_error(smooth, demos, 3)
+    assert line_search(shaking, smooth, demos, loop_of(0.0)) > 0.3
+    assert line_search(shaking, smooth, demos, loop_of(60.0)) == 0.0
+
+
+def test_the_squared_error_is_over_the_frames_that_the_policy_chose():
+    demos = demos_of(10, 2)
+    rolled = [a + 2.0 for a in demos.actions]
+    assert squared_error(rolled, demos, 3) == pytest.approx(4.0)
+    assert math.isnan(squared_error(rolled, demos, 10))
+
+
+# Cross-fitting
+
+
+def test_the_default_cross_fits_a_forest_and_two_ridges(default):
+    assert [type(r.trained.f).__name__ for r in default.rounds] == ["Forest", "PiecewiseLinear", "PiecewiseLinear"]
+    assert [r.number for r in default.rounds] == [0, 1, 2]
+    assert default.rounds[0].beta == 1.0
+    assert all(0.0 <= r.beta <= 1.0 for r in default.rounds)
+    assert isinstance(default.rounds[0].h, simile.regularizers.Autoregressor)
+    assert default.rounds[0].h.order == 3
+    assert default.rounds[0].trained.horizon == Horizon.auto(30.0)
+    assert all(r.radius < 1.0 and not r.diverged for r in default.rounds)
+    assert all(math.isnan(r.sigma) for r in default.rounds)
+
+
+def test_a_step_that_is_refused_changes_nothing(default):
+    for before, after in itertools.pairwise(default.rounds):
+        same = (after.validation_error, after.validation_roughness) == (
+            before.validation_error,
+            before.validation_roughness,
+        )
+        assert same == (after.beta == 0.0)
+
+
+def test_the_chosen_policy_is_the_last_mixture(default):
+    # Each round weighed error and roughness already; lambda was chosen for the last one too.
+    assert default.chosen.validation_error == default.rounds[-1].validation_error
+    for a, b in zip(rollout(default.policy, PURSUIT), rollout(default.rounds[-1].policy, PURSUIT), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_each_round_says_what_its_policy_does(default):
+    for turn in default.rounds:
+        rolled = rollout(turn.policy, PURSUIT)
+        for a, b in zip(rolled, turn.rolled, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+        assert measures.imitation_error(turn.policy, rolled, PURSUIT) == pytest.approx(turn.error)
+        assert measures.roughness(rolled, PURSUIT) == pytest.approx(turn.roughness)
+        assert radius(turn.policy) == pytest.approx(turn.radius, abs=1e-4)  # of a triple pole
+        assert [len(t) for t in turn.targets] == [150] * 4
+
+
+def test_targets_are_compensated_for_the_lag(default):
+    units, turn = default.policy.units, default.rounds[0]
+    loop = ClosedLoop.of(turn.h, turn.trained.smoothness)
+    for target, a in zip(turn.targets, PURSUIT.actions, strict=True):
+        expected = units.restore(loop.targets(units.standardize(a), CompensatedFeedback().mu))
+        np.testing.assert_allclose(target, expected, atol=1e-9)
+
+
+def test_the_error_out_of_fold_is_that_of_training_without_the_fold():
+    # By hand, for a model that draws nothing by chance.
+    ridge = RolloutRidge(alphas=(1e-2,))
+    run = simile.learn(PURSUIT, model=ridge, smoothness=40.0)
+    units = Units.of(PURSUIT)
+    standard = PURSUIT.with_actions([units.standardize(a) for a in PURSUIT.actions])
+    loop = ClosedLoop.of(CriticallyDamped(3).fit(standard.actions, 40.0), 40.0)
+    states = states_of(standard, Horizon.auto(30.0))
+    _, said = ridge.fit_rollout(states, standard.actions, loop, np.arange(4))
+    rolled = [loop.roll(z, a) for z, a in zip(np.split(said, 4), standard.actions, strict=True)]
+    assert run.chosen.validation_error == pytest.approx(squared_error(rolled, standard, 3))
+
+
+def test_the_mixture_is_no_worse_than_the_first_model_alone(default):
+    alone = simile.learn(PURSUIT, model=MODELS[0], smoothness=default.rounds[0].trained.smoothness)
+    assert alone.chosen.validation_error == default.rounds[0].validation_error
+    units = Units.of(PURSUIT)
+    assert units.scale == default.policy.units.scale
+    assert default.rounds[-1].validation_error < 1.05 * alone.chosen.validation_error
+
+
+def test_the_default_beats_the_papers_mode_on_unseen_sequences(pursuit):
+    train, test = pursuit
+    ours = measures.outcome(simile.learn(train).policy, test)
+    theirs = measures.outcome(simile.paper(train, n_rounds=5).policy, test)
+    assert ours.error < 0.8 * theirs.error
+    assert measures.roughness(ours.rolled, test) < 1.3
+
+
+def test_models_horizon_regularizer_and_mu_can_be_chosen(tree):
+    run = simile.learn(
+        PURSUIT,
+        model=[tree, RolloutRidge()],
+        horizon=Horizon((0, 2), 0),
+        regularizer=PreviousAction(),
+        feedback=CompensatedFeedback(0.5),
+        smoothness=5.0,
+        seed=3,
+    )
+    assert len(run.rounds) == 2
+    said = run.rounds[0].policy.card.training["settings"]
+    assert said["regularizer"] == "PreviousAction()"
+    assert said["feedback"] == "CompensatedFeedback(mu=0.5)"
+    assert said["smoothness"] == 5.0
+    assert said["seed"] == 3
+    assert simile.learn(PURSUIT, model=RolloutRidge(), smoothness=5.0).rounds[0].number == 0
+
+
+def test_watch_sees_every_round_and_ctrl_c_keeps_them():
+    seen = []
+
+    def watch(turn):
+        seen.append(turn)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    run = simile.learn(PURSUIT, smoothness=30.0, watch=watch)
+    assert run.interrupted
+    assert len(run.rounds) == 2
+    assert run.alternative is None
+
+
+def test_the_card_tells_data_settings_and_errors(default):
+    card = default.policy.card
+    assert card.context_names == PURSUIT.context_names
+    assert card.action_names == ("pan",)
+    assert card.rate == 30.0
+    assert card.training["data"] == PURSUIT.digest()
+    assert card.training["validation_error"] == default.chosen.validation_error
+    assert card.training["settings"]["regularizer"] == "CriticallyDamped(order=3)"
+    assert "RolloutRidge" in card.training["settings"]["models"]
+    assert " at 0x" not in str(card)
+
+
+def test_validation_of_your_own_judges_the_rounds():
+    train, test = tasks.pursuit(n_sequences=8, length=100, n_players=3).split(0.5)
+    run = simile.learn(train, validation=test, smoothness=50.0)
+    for turn in run.rounds:
+        assert turn.validation_error == pytest.approx(measures.outcome(turn.policy, test).error)
+    held = simile.learn(PURSUIT, validation=0.25, smoothness=50.0)
+    assert held.policy.card.training["sequences"] == 3
+    none = simile.learn(PURSUIT, validation=0, smoothness=50.0)
+    assert none.policy.card.training["sequences"] == 4
+
+
+def test_actions_stay_within_the_space():
+    low, high = (f(np.concatenate(PURSUIT.actions)) for f in (np.min, np.max))
+    run = simile.learn(PURSUIT, space=ActionSpace(low, high), smoothness=5.0)
+    for start in (None, ColdStart()):
+        rolled = np.concatenate(rollout(run.policy, PURSUIT, start=start))
+        assert low <= rolled.min() <= rolled.max() <= high
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_forest(default, tmp_path):
+    for name, seed in (("again", 0), ("other", 1)):
+        simile.learn(PURSUIT, seed=seed).policy.save(tmp_path / name)
+    default.policy.save(tmp_path / "default")
+    first, again = ((tmp_path / name).read_bytes() for name in ("default", "again"))
+    assert first == again
+    same, other = (simile.learn(PURSUIT, seed=s, smoothness=9.0, model=MODELS[0]).rounds[0].error for s in (0, 1))
+    assert same != other
+
+
+PROGRAM = """
+import hashlib, pathlib, sys, tempfile
+import simile
+from simile import tasks
+run = simile.learn(tasks.pursuit(n_sequences=4, length=150, n_players=6))
+with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / "policy"
+    run.policy.save(path)
+    print(hashlib.sha256(path.read_bytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_any_number_of_threads_gives_the_same_bytes():
+    def printed(threads: int) -> str:
+        names = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+        command = [sys.executable, "-W", "error", "-c", PROGRAM]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert printed(1) == printed(2) != ""
+
+
+def test_the_units_of_the_actions_do_not_matter(default):
+    # A power of two changes no digit; others, and an offset, change the last ones.
+    for scale, offset, slack in ((1024.0, 0.0, 0.0), (1000.0, 5e4, 1e-4), (-0.01, 3.0, 1e-4)):
+        demos = PURSUIT.with_actions([scale * a + offset for a in PURSUIT.actions])
+        run = simile.learn(demos)
+        for a, b in zip(rollout(default.policy, PURSUIT), rollout(run.policy, demos), strict=True):
+            atol = slack * default.policy.units.scale[0]
+            np.testing.assert_allclose((b - offset) / scale, a, rtol=0, atol=atol)
+
+
+def test_a_default_policy_is_saved_loaded_and_run_online_to_the_bit(default, tmp_path):
+    default.policy.save(tmp_path / "policy.safetensors")
+    again = simile.load(tmp_path / "policy.safetensors")
+    rolled = rollout(default.policy, PURSUIT, start=ColdStart())
+    for policy in (default.policy, again):
+        for expected, x in zip(rolled, PURSUIT.contexts, strict=True):
+            predictor = Predictor(policy)
+            np.testing.assert_array_equal(np.array([predictor.step(row) for row in x]), expected)
+    for a, b in zip(rollout(again, PURSUIT), rollout(default.policy, PURSUIT), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_mixture_of_unseen_roll_outs_is_that_of_the_mixed_policy(default):
+    # All components have one h and lambda, so that the mixture collapses and nothing of the argument is lost.
+    if isinstance(default.policy, Mixture):
+        assert len({c.smoothness for c in default.policy.components}) == 1
+        assert isinstance(simile.collapse(default.policy), SmoothPolicy)
+        parts = [rollout(c, PURSUIT) for c in default.policy.components]
+        for i, whole in enumerate(rollout(default.policy, PURSUIT)):
+            mean = sum(w * p[i] for w, p in zip(default.policy.weights, parts, strict=True))
+            np.testing.assert_allclose(whole, mean, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: simile.learn(PURSUIT, model=[]), "model must name at least one model; got none"),
+        (
+            lambda: simile.learn(PURSUIT, model=[SmoothForest(), "ridge"]),
+            r"model must have a method fit\(\); got 'ridge'",
+        ),
+        (lambda: simile.learn(PURSUIT, model=[RolloutRidge]), "model must be an object, not a class"),
+        (lambda: simile.learn(PURSUIT, regularizer=CriticallyDamped), "regularizer must be an object, not a class"),
+        (lambda: simile.learn(PURSUIT, horizon="far"), r"horizon must have a method states\(\); got 'far'"),
+        (lambda: simile.learn(PURSUIT, seed=-1), "seed must be >= 0; got -1"),
+        (lambda: simile.learn(PURSUIT, smoothness="smooth"), "smoothness must be a number; got 'smooth'"),
+        (
+            lambda: Choices.of(PURSUIT, horizon=Horizon(2, 1)),
+            "cross-fitting takes a horizon without past actions and CompensatedFeedback: use simile.rounds for others",
+        ),
+        (
+            lambda: Choices.of(PURSUIT, feedback=ExpertFeedback()),
+            "cross-fitting takes a horizon without past actions and CompensatedFeedback: use simile.rounds for others",
+        ),
+        (
+            lambda: simile.learn(PURSUIT, regularizer=Bent(), smoothness=3.0),
+            r"regularizer must be linear for cross-fitting; got Bent\(\): use simile.rounds for others",
+        ),
+        (lambda: simile.learn(demos_of(3, 3, 3, 3)), "no sequence is longer"),
+    ],
+)
+def test_mistakes_are_told(call, message: str):
+    with pytest.raises(SimileError, match=message):
+        call()
+
+
+class Bent:
+    """A class of h that is not linear."""
+
+    order = 1
+
+    def fit(self, trajectories, smoothness):
+        return self
+
+    def __call__(self, history):
+        return np.tanh(history[:, 0])
+
+    def __repr__(self):
+        return "Bent()"
+
+
+# A second opinion
+
+
+def ignorant(n: int = 8, length: int = 40, seed: int = 0) -> Demonstrations:
+    """Short sequences of a slow action that contexts tell nothing about."""
+    rng = RNG(seed)
+    contexts = [rng.normal(size=(length, 2)) for _ in range(n)]
+    actions = [10.0 * rng.normal() + np.cumsum(0.02 * rng.normal(size=length)) for _ in range(n)]
+    return Demonstrations.from_arrays(contexts, actions, rate=10.0)
+
+
+def test_where_holding_the_last_action_does_better_the_run_says_so_and_offers_it(tmp_path):
+    demos = ignorant()
+    run = simile.learn(demos)
+    (note,) = run.notes
+    assert note.startswith("holding the last action does better on sequences that were left out, ")
+    assert note.endswith("standard deviations: run.alternative is that policy")
+    assert f"note: {note}" in str(run).splitlines()
+    for rolled, a in zip(rollout(run.alternative, demos), demos.actions, strict=True):
+        np.testing.assert_allclose(rolled[1:, 0], a[0, 0], rtol=1e-5, atol=1e-5)
+    cold = rollout(run.alternative, demos.contexts, start=ColdStart())
+    np.testing.assert_allclose(np.concatenate(cold), np.concatenate(demos.actions).mean(), rtol=1e-6)
+    run.alternative.save(tmp_path / "held.safetensors")
+    again = simile.load(tmp_path / "held.safetensors")
+    for a, b in zip(rollout(again, demos), rollout(run.alternative, demos), strict=True):
+        np.testing.assert_array_equal(a, b)
+    predictor = Predictor(again, start=[[4.0]])
+    assert predictor.step(demos[0].contexts[0])[0] == pytest.approx(4.0)
+    assert again.card.training["settings"]["rival"] == "'holding the last action'"
+    assert radius(run.alternative) < 1.0
+
+
+def test_where_nothing_simpler_does_better_there_is_no_note(default):
+    assert default.notes == ()
+    assert default.alternative is None
+    assert "note:" not in str(default)
+
+
+def rival_of(demos: Demonstrations, budget: float = 1.0):
+    return second_opinion.best_rival(demos, Horizon.auto(demos.rate), budget=budget, space=ActionSpace(), seed=0)
+
+
+def test_rivals_are_within_the_budget_where_any_is():
+    for budget in (0.3, 1.0, 10.0):
+        assert rival_of(PURSUIT, budget).roughness <= budget
+
+
+def test_a_rival_is_what_its_name_says():
+    held = rival_of(ignorant())
+    assert held.name == "holding the last action"
+    assert held.roughness == 0.0
+    # Contexts that tell the action at once need no past and no filter.
+    x = [np.cumsum(RNG(i).normal(size=(60, 1)), axis=0) for i in range(4)]
+    line = rival_of(Demonstrations.from_arrays(x, [3.0 * a[:, 0] for a in x]), budget=2.0)
+    assert line.name.startswith("a ridge behind")
+    assert isinstance(line.policy.f, PiecewiseLinear)
+    assert line.rmse < 0.05
+
+
+def test_a_rival_does_out_of_fold_what_its_numbers_say():
+    held = rival_of(ignorant())
+    demos = ignorant()
+    units = Units.of(demos)
+    gaps = [units.standardize(a)[2:] - units.standardize(a)[1] for a in demos.actions]
+    assert held.rmse == pytest.approx(np.sqrt(np.mean(np.concatenate(gaps) ** 2)))
+
+
+def test_a_single_short_sequence_has_nobody_to_ask():
+    assert rival_of(tasks.pursuit(n_sequences=1, length=30, n_players=2)) is None
+
+
+@pytest.mark.parametrize("frames", [0, 1, 3, 100])
+def test_looking_ahead_ends_with_the_last_action(frames: int):
+    actions = np.arange(10.0)[:, np.newaxis]
+    ahead = second_opinion._ahead(actions, frames)
+    np.testing.assert_array_equal(ahead[:, 0], np.minimum(np.arange(10) + frames, 9))
+
+
+def test_a_note_compares_like_with_like():
+    # Validation of your own is harder here, for everybody, than what was left out in training: no merit of a rival's.
+    train = tasks.pursuit(n_sequences=6, length=150, n_players=3)
+    test = tasks.pursuit(n_sequences=3, length=150, n_players=3, seed=9)
+    noise = [np.where(np.arange(150) < 10, 0.0, 15.0 * RNG(i).normal(size=150)) for i in range(3)]
+    test = test.with_actions([a + e[:, np.newaxis] for a, e in zip(test.actions, noise, strict=True)])
+    assert simile.learn(train).notes == ()
+    run = simile.learn(train, validation=test)
+    ours, theirs = (measures.outcome(p, test).error for p in (run.policy, rival_of(train).policy))
+    assert math.sqrt(ours) < second_opinion.MARGIN * math.sqrt(theirs)
+    assert run.notes == ()
+
+
+def test_rivals_are_as_rough_as_the_policy_may_be_by_the_same_metric(monkeypatch):
+    asked = []
+    true = measures.roughness
+
+    def roughness(rolled, demos, *, order=2):
+        asked.append(order)
+        return true(rolled, demos, order=order)
+
+    monkeypatch.setattr(second_opinion.measures, "roughness", roughness)
+    demos = tasks.pursuit(n_sequences=4, length=60, n_players=2)
+    run = simile.learn(demos, smoothness=30.0, model=RolloutRidge())
+    assert run.rounds
+    asked.clear()
+    learned = []
+    simile.learn(
+        demos,
+        smoothness=MatchExpert(2.0, metric="difference_1"),
+        model=RolloutRidge(),
+        watch=lambda _: learned.append(len(asked)),
+    )
+    assert set(asked[learned[-1] :]) == {1}  # what was asked after the last round, by the second opinion
+
+
+# Data of every kind
+
+
+def with_contexts(change, demos: Demonstrations = PURSUIT) -> Demonstrations:
+    return Demonstrations.from_arrays([change(x.copy()) for x in demos.contexts], demos.actions, rate=demos.rate)
+
+
+def with_actions(change, demos: Demonstrations = PURSUIT) -> Demonstrations:
+    return Demonstrations.from_arrays(demos.contexts, [change(a.copy()) for a in demos.actions], rate=demos.rate)
+
+
+def small(n: int, length: int) -> Demonstrations:
+    return tasks.pursuit(n_sequences=n, length=length, n_players=2, seed=5)
+
+
+def at_rate(rate: float | None) -> Demonstrations:
+    return Demonstrations(tuple(replace(d, rate=rate) for d in PURSUIT))
+
+
+def column(value: float):
+    def change(x):
+        x[:, 0] = value
+        return x
+
+    return change
+
+
+def holes(x):
+    x[RNG(0).random(x.shape) < 0.25] = np.nan
+    return x
+
+
+def six(x, a):
+    return np.concatenate([(j + 1) * a + 0.3 * j * x[:, [j % 3]] for j in range(6)], axis=1)
+
+
+def chance(k: int) -> Demonstrations:
+    rng = RNG(0)
+    return Demonstrations.from_arrays(
+        [rng.normal(size=(80, 2)) for _ in range(4)], [rng.normal(size=(80, k)) for _ in range(4)]
+    )
+
+
+KINDS = {
+    "two sequences of 200 frames": lambda: small(2, 200),
+    "one sequence": lambda: small(1, 200),
+    "one of 30 frames": lambda: small(1, 30),
+    "five of 5 frames": lambda: small(5, 5),
+    "one of 5 frames": lambda: small(1, 5),
+    "very different lengths": lambda: demos_of(1, 2, 3, 4, 90, 7),
+    "one long among short ones": lambda: demos_of(400, 6, 6, 6, 6),
+    "1 Hz": lambda: at_rate(1.0),
+    "10 Hz": lambda: at_rate(10.0),
+    "120 Hz": lambda: at_rate(120.0),
+    "1 kHz": lambda: at_rate(1000.0),
+    "rate unknown": lambda: at_rate(None),
+    "constant actions": lambda: with_actions(lambda a: np.full_like(a, 0.1)),
+    "constant far from zero": lambda: with_actions(lambda a: np.full_like(a, 1e9 / 3.0)),
+    "piecewise constant actions": lambda: with_actions(lambda a: 10.0 * np.round(a / 10.0)),
+    "a straight line": lambda: with_actions(lambda a: np.arange(float(len(a)))),
+    "noisy expert": lambda: with_actions(lambda a: a + a.std() * RNG(1).normal(size=a.shape)),
+    "pure noise": lambda: chance(1),
+    "k = 6": lambda: Demonstrations.from_arrays(
+        PURSUIT.contexts, [six(x, a) for x, a in zip(PURSUIT.contexts, PURSUIT.actions, strict=True)], rate=30.0
+    ),
+    "six dimensions of noise": lambda: chance(6),
+    "one constant dimension": lambda: with_actions(lambda a: np.column_stack([a, np.full(len(a), 3.3)])),
+    "missing contexts": lambda: with_contexts(holes),
+    "a context that is always missing": lambda: with_contexts(column(np.nan)),
+    "nothing but missing contexts": lambda: with_contexts(lambda x: np.full_like(x, np.nan)),
+    "constant contexts": lambda: with_contexts(lambda x: np.full_like(x, 1e6 / 3.0)),
+    "one constant context": lambda: with_contexts(column(0.1)),
+    "huge contexts": lambda: with_contexts(lambda x: 1e30 * x),
+    "contexts beyond single precision": lambda: with_contexts(lambda x: 1e60 * x),
+    "tiny contexts": lambda: with_contexts(lambda x: 1e-30 * x),
+    "huge actions": lambda: with_actions(lambda a: 1e100 * a),
+    "tiny actions": lambda: with_actions(lambda a: 1e-100 * a),
+    "actions far from zero": lambda: with_actions(lambda a: a + 1e9),
+    "outliers": lambda: with_contexts(lambda x: np.where(RNG(0).random(x.shape) < 0.01, 1e6, x)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_default_is_sane_whatever_the_data(kind: str):
+    demos = KINDS[kind]()
+    run = simile.learn(demos)
+    assert str(run)
+    units = run.policy.units
+    widest = max(float(np.abs(units.standardize(a)).max()) for a in demos.actions)
+    for policy in (run.policy, run.alternative) if run.alternative is not None else (run.policy,):
+        assert radius(policy) < 1.0
+        for start in (None, ColdStart()):
+            rolled = rollout(policy, demos, start=start)
+            assert [a.shape for a in rolled] == [a.shape for a in demos.actions]
+            assert all(np.isfinite(a).all() for a in rolled)
+            # Not far outside what the expert ever did.
+            assert max(float(np.abs(units.standardize(a)).max()) for a in rolled) <= 3.0 * widest + 1e-9
+    assert not any(r.diverged for r in run.rounds)
+
+
+@pytest.mark.parametrize("kind", ["constant actions", "one constant dimension"])
+def test_what_the_expert_never_moves_is_not_moved(kind: str):
+    demos = KINDS[kind]()
+    run = simile.learn(demos)
+    for start in (None, ColdStart()):
+        rolled = np.concatenate(rollout(run.policy, demos, start=start))
+        np.testing.assert_allclose(rolled[:, -1], demos[0].actions[0, -1], rtol=1e-6)
+
+
+def test_other_contexts_than_in_training_do_not_make_a_policy_diverge(default):
+    for change in (holes, column(np.nan), lambda x: 10.0 * x, lambda x: np.full_like(x, np.nan)):
+        strange = with_contexts(change)
+        for start in (None, ColdStart()):
+            rolled = np.concatenate(rollout(default.policy, strange.contexts if start else strange, start=start))
+            assert np.isfinite(rolled).all()
+            assert np.abs(default.policy.units.standardize(rolled)).max() < 100.0
+
+
+@given(st.integers(0, 2**16), st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(1, 3))
+@settings(max_examples=10)
+def test_tiny_data_gives_a_policy_or_a_clear_message(seed: int, lengths, k: int):
+    rng = RNG(seed)
+    demos = Demonstrations.from_arrays(
+        [rng.normal(size=(n, 2)) for n in lengths], [np.cumsum(rng.normal(size=(n, k)), axis=0) for n in lengths]
+    )
+    if max(lengths) <= 3:
+        with pytest.raises(SimileError, match="no sequence is longer"):
+            simile.learn(demos)
+        return
+    run = simile.learn(demos)
+    assert radius(run.policy) < 1.0
+    assert all(np.isfinite(a).all() for a in rollout(run.policy, demos))
+
+
+@pytest.mark.slow
+def test_the_default_is_never_much_worse_than_holding_the_last_action_without_saying_so():
+    for kind, make in KINDS.items():
+        demos = make()
+        run, rival = simile.learn(demos), rival_of(demos)
+        if rival is None or not math.isfinite(run.rounds[-1].validation_error):
+            continue
+        ours = math.sqrt(run.rounds[-1].validation_error)
+        units = Units.of(demos)
+        folds = Folds.of(demos.with_actions([units.standardize(a) for a in demos.actions]))
+        held = [simile.losses.hold_last_action(a, warm_up=2) for a in folds.demos.actions]
+        holding = math.sqrt(squared_error(held, folds.demos, 2))
+        assert run.notes or ours <= second_opinion.MARGIN * holding + 1e-9, kind
