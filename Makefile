@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install demo test test-kernels check format bench results docs clean
+.PHONY: help install demo test test-kernels check format bench accuracy results docs clean
 help:
 	@echo "make demo    learn to film simulated games, print tables, save out/demo.png and out/demo.html"
 	@echo "make test    run the tests, doctests, README and docs"
@@ -11,6 +11,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make format  let ruff format and fix what it can"
 	@echo "make bench   measure speed against peers"
+	@echo "make accuracy  the default against rivals at equal smoothness, on games and on real data (half an hour)"
 	@echo "make results reproduce the experiments of the paper into docs/results.md (minutes)"
 	@echo "make docs    build the docs site into site/"
 	@echo "make install only set up .venv"
@@ -47,9 +48,12 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
-	for part in forest online files camera; do \
+	for part in forest learning online files camera; do \
 		($(BIN)/simile --version; $(BIN)/python benchmarks/$$part.py) | tee docs/assets/bench/$$part.txt; \
 	done
+
+accuracy: $(STAMP)
+	($(BIN)/simile --version; $(BIN)/python benchmarks/accuracy.py --jobs 2) | tee docs/assets/bench/accuracy.txt
 
 results: $(STAMP)
 	MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md

@@ -51,12 +51,15 @@ class Case:
         actions, contexts = COLUMNS[self.name]
         path = self.folder / self.name / f"{self.name}.csv"
         demos = simile.read(path, sequence="sequence", time="t", actions=actions, contexts=contexts, quiet=True)
-        groups = None
-        if self.name == "car_following":  # a follower is the next pair's leader: whole runs are held out
-            with (path.parent / "sequences.csv").open() as lines:
-                runs = {row["sequence"]: row["run"] for row in csv.DictReader(lines)}
-            groups = [runs[name] for name in demos.names]
-        return demos.split(0.25, seed=self.number, groups=groups)
+        if self.name != "car_following":
+            return demos.split(0.25, seed=self.number)
+        # A follower is the next pair's leader, so whole runs are held out: each of the four, then the last two.
+        with (path.parent / "sequences.csv").open() as lines:
+            run_of = {row["sequence"]: row["run"] for row in csv.DictReader(lines)}
+        runs = sorted(set(run_of.values()))
+        unseen = runs[self.number : self.number + 1] or runs[-2:]
+        parts = [[d for d in demos if (run_of[d.name] in unseen) is test] for test in (False, True)]
+        return simile.Demonstrations(tuple(parts[0])), simile.Demonstrations(tuple(parts[1]))
 
 
 def measure(case: Case) -> dict[str, float]:

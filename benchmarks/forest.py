@@ -381,7 +381,7 @@ def memory_child(rows: int) -> Found:
     warm_up()
     hand_back()
     before = resident()
-    simile.learn(demos, model=model, n_rounds=2, validation=None)
+    simile.learn(demos, model=model, n_rounds=2, validation=0)
     raw = sum(a.nbytes for d in demos for a in (d.contexts, d.actions))
     return {"raw": raw, "before": before, "peak": peak(), "peak above raw": peak() - before}
 

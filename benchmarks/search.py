@@ -24,23 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from variants import (
-    AUTO,
-    FOREST,
-    Case,
-    Pair,
-    Variant,
+from parts import AUTO, FOREST, Case, Pair, Variant, boosted, error, foreign, forest, greedy, joint
+from variants import (  # fmt: skip
     added,
     alone,
     averaged,
-    boosted,
     dead_zone,
-    error,
-    foreign,
-    forest,
     fourier,
-    greedy,
-    joint,
     lightgbm_boosting,
     look,
     other,
@@ -53,7 +43,7 @@ from variants import (
     trusted,
     weighed,
     zero_phase,
-)  # fmt: skip
+)
 
 import simile
 from simile.camera.features import demonstrations

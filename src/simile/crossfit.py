@@ -89,6 +89,11 @@ class Choices:
             raise ArgumentError(
                 f"regularizer must be linear for cross-fitting; got {self.regularizer!r}: use simile.rounds for others"
             )
+        if h.radius(smoothness) >= 1.0:  # so slow that rounding decides where the poles lie
+            raise ArgumentError(
+                f"smoothness must be smaller for a stable loop behind {self.regularizer!r}; got {smoothness:g}, which "
+                "is more than sequences of a million frames need"
+            )
         return Lane(smoothness, h, ClosedLoop.of(h, smoothness))
 
 

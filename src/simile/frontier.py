@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,8 @@ from simile.states import Horizon
 
 LEAST_LAG = 0.5  # frames: hardly any smoothing
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
+
+STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,23 +212,33 @@ def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> floa
 
     A path of light forests finds it; the policy itself is then learned at that lambda alone.
     """
+    units = Units.of(demos)
+    actions = [units.standardize(a) for a in demos.actions]
     scouts = replace(choices, models=tuple(_light(m) for m in choices.models))
-    frontier = trace(demos, scouts, N_SCOUTS, match)
+    points = list(trace(demos, scouts, N_SCOUTS, match).points)
     longest = max(len(d) for d in demos)
-    while (smoothest := frontier.points[-1]).roughness > match.ratio and smoothest.lag < longest:
-        lags = smoothest.lag * np.geomspace(1.0, 8.0, 3)
-        further = [smoothness_for(choices.regularizer, float(lag), demos.actions) for lag in lags]
-        frontier = trace(demos, scouts, further, match)
-    lags, rough, error = (np.array([getattr(p, n) for p in frontier.points]) for n in ("lag", "roughness", "error"))
+    while points[-1].roughness > match.ratio and points[-1].lag < longest:
+        lags = points[-1].lag * np.geomspace(1.0, 8.0, 3)[1:]
+        further = [smoothness_for(choices.regularizer, float(lag), actions) for lag in lags]
+        points += trace(demos, scouts, further, match).points
+    rough, error = (np.array([getattr(p, n) for p in points]) for n in ("roughness", "error"))
     if not (rough <= match.ratio).any():  # too much was asked for; or nothing, where the expert never moves
-        return frontier.points[int(np.argmin(error)) if np.isnan(rough).all() else -1].smoothness
+        return points[int(np.argmin(error if np.isnan(rough).all() else rough))].smoothness
     best = int(np.argmin(np.where(rough <= match.ratio, error, np.inf)))
     if best == 0 or rough[best - 1] <= match.ratio:
-        return frontier.points[best].smoothness
+        return points[best].smoothness
     # The budget binds: between the last policy that is too rough and the first that is not.
-    share = math.log(rough[best - 1] / match.ratio) / math.log(rough[best - 1] / rough[best])
-    lag = math.exp((1.0 - share) * math.log(lags[best - 1]) + share * math.log(lags[best]))
-    return smoothness_for(choices.regularizer, lag, demos.actions)
+    above, below = points[best - 1 : best + 1]
+    for _ in range(N_HALVINGS):
+        if above.roughness < STEEP * below.roughness:
+            break
+        value = smoothness_for(choices.regularizer, math.sqrt(above.lag * below.lag), actions)
+        (middle,) = trace(demos, scouts, [value], match).points
+        above, below = (middle, below) if middle.roughness > match.ratio else (above, middle)
+    else:
+        return below.smoothness  # it jumps
+    share = math.log(above.roughness / match.ratio) / math.log(above.roughness / below.roughness)
+    return smoothness_for(choices.regularizer, above.lag ** (1.0 - share) * below.lag**share, actions)
 
 
 def _light(model: Any) -> Any:
@@ -240,11 +253,15 @@ def _light(model: Any) -> Any:
 
 def _values(demos: Demonstrations, choices: Choices, given: int | Sequence[float | SmoothTime]) -> list[float]:
     """Return the lambda of a path, ascending; lags are spread evenly over scales where only their number is given."""
-    if isinstance(given, int):
+    if isinstance(given, numbers.Real):
         n = _checks.whole_number(given, "smoothness", at_least=1)
         slowest = max(4.0 * LEAST_LAG, time_scale(demos) / 3.0)
         lags = np.geomspace(LEAST_LAG, slowest, n)
         return [smoothness_for(choices.regularizer, float(lag), demos.actions) for lag in lags]
+    if not isinstance(given, Iterable):
+        raise ArgumentError(
+            f"smoothness must be how many values, or a list of them; got {given!r}: write [{given!r}] for one"
+        )
     values = [
         s.resolve(choices.regularizer, demos.actions, demos.rate)
         if isinstance(s, SmoothTime)

@@ -83,6 +83,7 @@ class RolloutRidge:
         self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
     ) -> list[tuple[PiecewiseLinear, FloatArray]]:
         """Fit through several closed loops; they share the states in standard units."""
+        import scipy.linalg  # noqa: F401 - loaded before the limit, which knows only of libraries that are
         from threadpoolctl import threadpool_limits
 
         if states.horizon.memory:
@@ -118,7 +119,7 @@ class RolloutRidge:
         """Return the weights without each fold, and those of all data, (folds + 1, terms + 1, k)."""
         every = Sums.total(sums)
         if len(sums) == 1:  # nothing can be left out, so that no penalty can be chosen
-            return np.stack([every.solve(1e-2, gamma)] * 2)
+            return np.stack([every.solve(sorted(self.alphas)[len(self.alphas) // 2], gamma)] * 2)
         tried = [[every.minus(s).solve(alpha, gamma) for s in sums] for alpha in self.alphas]
         errors = [sum(s.error(w) for s, w in zip(sums, weights, strict=True)) for weights in tried]
         best = int(np.argmin(errors))
@@ -138,7 +139,7 @@ class Terms:
     @classmethod
     def of(cls, states: States, knots: int) -> Terms:
         """Choose terms for states: every lag of every context and, where there are knots, hinges at some lags."""
-        contexts = states.tape.contexts.astype(np.float32).astype(np.float64)
+        contexts = _single(states.tape.contexts)
         contexts[~np.isfinite(contexts)] = np.nan
         m, n_lags = states.tape.n_contexts, len(states.horizon.context_lags)
         fill = np.array([c[~np.isnan(c)].mean() if not np.isnan(c).all() else 0.0 for c in contexts.T])
@@ -157,10 +158,10 @@ class Terms:
                 mean.append(bent.mean(axis=0))
                 scale.append(bent.std(axis=0))
         spread = np.concatenate(scale)
-        places = np.concatenate(feature)
-        return cls(
-            places, np.concatenate(knot), fill[places % m], np.concatenate(mean), np.where(spread > 1e-12, spread, 1.0)
-        )
+        places, means = np.concatenate(feature), np.concatenate(mean)
+        # Relative to the values, so that contexts may come in any unit.
+        units = np.where(spread > 1e-9 * np.abs(means), spread, 1.0)
+        return cls(places, np.concatenate(knot), fill[places % m], means, units)
 
     def fitted(self, weights: FloatArray, states: States) -> PiecewiseLinear:
         """Write weights (terms + 1, k) of regressors in standard units as f of the states themselves."""
@@ -193,7 +194,7 @@ class Regressors:
         if place in self.kept:
             return self.kept[place]
         terms = self.terms
-        S = self.states.where(rows).matrix().astype(np.float32).astype(np.float64)[:, terms.feature]
+        S = _single(self.states.where(rows).matrix())[:, terms.feature]
         missing = ~np.isfinite(S)
         if missing.any():
             S[missing] = np.broadcast_to(terms.fill, S.shape)[missing]
@@ -263,6 +264,12 @@ class Sums:
     def error(self, weights: FloatArray) -> float:
         """Return the summed squared error of the roll-outs by these weights."""
         return float(np.sum(weights * (self.gram @ weights)) - 2.0 * np.sum(weights * self.moment)) + self.power
+
+
+def _single(values: FloatArray) -> FloatArray:
+    """Round to single precision, as models take their states; what is too large becomes infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).astype(np.float64)
 
 
 def _sequences(states: States) -> list[IntArray]:

@@ -50,7 +50,7 @@ class Rival:
 
 
 def best_rival(
-    demos: Demonstrations, horizon: Horizon, *, budget: float, space: ActionSpace, seed: int
+    demos: Demonstrations, horizon: Horizon, *, budget: float, order: int = 2, space: ActionSpace, seed: int
 ) -> Rival | None:
     """Return the most accurate of the simple policies within a budget of roughness; None where no frame can be spared.
 
@@ -62,15 +62,17 @@ def best_rival(
         What the predictors see.
     budget : float
         Largest roughness allowed; where none is as smooth, the smoothest of each kind stands for it.
+    order : int
+        Of the differences that roughness is measured by.
     """
     units = Units.of(demos)
     standard = demos.with_actions([units.standardize(a) for a in demos.actions])
     folds = Folds.of(standard)
     if len(folds) == 1:
         return None
-    order = max(f.fit(standard.actions, 1.0).order for f in FILTERS.values())
-    held = [hold_last_action(a, warm_up=order) for a in folds.demos.actions]
-    name, error, rough = "holding the last action", squared_error(held, folds.demos, order), 0.0
+    begin = max(f.fit(standard.actions, 1.0).order for f in FILTERS.values())
+    held = [hold_last_action(a, warm_up=begin) for a in folds.demos.actions]
+    name, error, rough = "holding the last action", squared_error(held, folds.demos, begin), 0.0
     fit: Callable[[], Model] = partial(_nothing, standard, horizon)
     h, smoothness = PreviousAction().fit(standard.actions, FOREVER), FOREVER
     for predictor, said, refit in _predictors(standard, folds, horizon, seed):
@@ -79,7 +81,8 @@ def best_rival(
             for strength in STRENGTHS:
                 one = filters.fit(standard.actions, strength)
                 rolled = rolled_out(ClosedLoop.of(one, strength), said, folds.demos)
-                found = squared_error(rolled, folds.demos, order), measures.roughness(rolled, folds.demos)
+                rougher = measures.roughness(rolled, folds.demos, order=order)
+                found = squared_error(rolled, folds.demos, begin), rougher
                 tried.append((*found, kind, one, strength))
         best = min([t for t in tried if not t[1] > budget] or [min(tried, key=lambda t: t[1])], key=lambda t: t[0])
         if best[0] < error:

@@ -125,6 +125,10 @@ def anchors_of(h: Regularizer, states: States, *, at_once: int = 20_000) -> Floa
 
 def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:
     """Fit f_0, the "naive" learner on contexts alone (proof of Proposition 5.8): it starts cold roll-outs."""
+    if isinstance(model, RolloutRegressor):
+        raise ArgumentError(
+            f"model: {type(model).__name__} needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
+        )
     contexts = states.seen_through(states.horizon.without_actions())
     if isinstance(model, SmoothRegressor):
         return model.fit_smooth([contexts], targets, targets, targets, 0.0, rng)
