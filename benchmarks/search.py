@@ -92,6 +92,7 @@ TRIED: dict[str, tuple[Variant, ...]] = {
     "line search prices roughness, 1": (weighed(greedy, bend=1.0),),
     "joint weights price roughness, 0.1": (weighed(joint, bend=0.1),),
     "joint weights price roughness, 1": (weighed(joint, bend=1.0),),
+    "line search prices 1, hinges first": (weighed(greedy, bend=1.0, turned=True),),
     "gamma 1 in the ridges": (weighed(greedy, ridge_gamma=1.0),),
     "gamma 1 in ridges, line search prices 1": (weighed(greedy, bend=1.0, ridge_gamma=1.0),),
     "gamma 1 in ridges, joint weights price 1": (weighed(joint, bend=1.0, ridge_gamma=1.0),),

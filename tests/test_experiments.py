@@ -34,7 +34,6 @@ from simile.experiments import (
     write,
 )
 from simile.experiments.drawing import relative
-from simile.experiments.filters import gains, kalman
 from simile.experiments.lab import WARM_UP, score, score_of
 from simile.experiments.reductions import exponent
 from simile.experiments.results import TIME, brief
@@ -233,22 +232,6 @@ def test_the_camera_source_makes_games_from_a_seed():
     again = CameraSource(n_games=3, minutes=0.05)(1)[0]
     assert train.digest() == again.digest()
     assert train.digest() != CameraSource(n_games=3, minutes=0.05)(2)[0].digest()
-
-
-def test_the_kalman_filter_follows_a_straight_line_without_lag():
-    line = np.arange(50.0)[:, np.newaxis] * [1.0, -2.0]
-    np.testing.assert_allclose(kalman(line, line[:WARM_UP], 0.01), line)
-
-
-def test_its_gains_are_those_of_the_riccati_equation():
-    ratio = 0.3
-    F, G, H = np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[0.5], [1.0]]), np.array([[1.0, 0.0]])
-    P = np.eye(2)
-    for _ in range(1000):
-        P = F @ P @ F.T + ratio**2 * G @ G.T
-        K = P @ H.T / (H @ P @ H.T + 1.0)
-        P = P - K @ H @ P
-    np.testing.assert_allclose(gains(ratio), K[:, 0])
 
 
 @given(st.floats(0.5, 3.0), st.floats(0.01, 10.0))

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from simile import measures, rivals
-from simile._typing import FloatArray
 from simile.algorithms import hold_out
 from simile.demonstrations import Demonstrations
 from simile.experiments.lab import WARM_UP, Lab, Score, score, score_of
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
+from simile.filters import Kalman
 from simile.policies import SmoothPolicy
 from simile.regularizers import RegularizerClass
 from simile.states import Horizon
@@ -71,41 +71,6 @@ def judge(rows: Sequence[Row]) -> list[Effect]:
     ]
 
 
-def kalman(measured: FloatArray, given: FloatArray, ratio: float) -> FloatArray:
-    """Filter (T, k) measurements by the steady Kalman filter of a constant velocity (the alpha-beta filter).
-
-    Parameters
-    ----------
-    measured : (T, k) array
-        What the predictor says.
-    given : (n, k) array
-        The first actions, known; the filter starts at the last of them with its velocity.
-    ratio : float
-        Deviation of the random acceleration over that of the measurement noise, per frame: larger trusts the
-        predictor more.
-    """
-    alpha, beta = gains(ratio)
-    result = measured.copy()
-    result[: len(given)] = given
-    place, speed = given[-1], given[-1] - given[-2]
-    for t in range(len(given), len(measured)):
-        surprise = measured[t] - (place + speed)
-        place, speed = place + speed + alpha * surprise, speed + beta * surprise
-        result[t] = place
-    return result
-
-
-def gains(ratio: float) -> tuple[float, float]:
-    """Return the steady gains of position and velocity for a tracking index (Kalata 1984).
-
-    >>> [round(g, 4) for g in gains(1.0)]
-    [0.75, 0.5]
-    """
-    root = (4.0 + ratio - math.sqrt(8.0 * ratio + ratio**2)) / 4.0
-    alpha = 1.0 - root**2
-    return alpha, 2.0 * (2.0 - alpha) - 4.0 * math.sqrt(1.0 - alpha)
-
-
 def _predictor(lab: Lab, demos: Demonstrations) -> SmoothPolicy:
     found = rivals.predictor(demos, model=lab.forest(), horizon=Horizon(), seed=lab.seed)
     assert isinstance(found, SmoothPolicy)
@@ -132,7 +97,11 @@ def _tuned_kalman(predictor: SmoothPolicy, demos: Demonstrations, roughness: flo
 
 
 def _kalman_score(predicted: Score, demos: Demonstrations, predictor: SmoothPolicy, ratio: float) -> Score:
-    filtered = [kalman(z, a[:WARM_UP], ratio) for z, a in zip(predicted.rolled, demos.actions, strict=True)]
+    kalman = Kalman(ratio**-0.5)
+    filtered = [
+        np.concatenate([a[:WARM_UP], kalman.run(z[WARM_UP:], a[:WARM_UP])])
+        for z, a in zip(predicted.rolled, demos.actions, strict=True)
+    ]
     return score_of(filtered, demos, predictor.units.scale)
 
 
