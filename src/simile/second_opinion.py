@@ -104,7 +104,7 @@ def _predictors(
     yield "a ridge", said, lambda: line
 
     def grown(some: Demonstrations, frames: tuple[int, ...]) -> Forest:
-        labels = np.concatenate([np.concatenate([_ahead(a, d) for d in frames], axis=1) for a in some.actions])
+        labels = np.concatenate([np.concatenate([ahead(a, d) for d in frames], axis=1) for a in some.actions])
         rng = np.random.default_rng(seed)
         return TREES.fit_smooth([states_of(some, horizon)], labels, labels, labels, 0.0, rng)
 
@@ -114,7 +114,7 @@ def _predictors(
         yield name, told[:, i * k : (i + 1) * k], partial(grown, demos, (d,))
 
 
-def _ahead(actions: FloatArray, frames: int) -> FloatArray:
+def ahead(actions: FloatArray, frames: int) -> FloatArray:
     """Return the actions (T, k) of so many frames later; the last one lasts."""
     return actions[np.minimum(np.arange(len(actions)) + frames, len(actions) - 1)]
 

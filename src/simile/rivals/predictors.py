@@ -16,6 +16,7 @@ from simile.models import Model, PiecewiseLinear, SmoothForest
 from simile.models.forest import layout
 from simile.policies import SmoothPolicy
 from simile.regularizers import PreviousAction
+from simile.second_opinion import ahead as ahead_by
 from simile.states import Horizon, Tape
 
 FOREST = SmoothForest()
@@ -74,7 +75,7 @@ class ContextForest:
 
     def _fit(self, demos: Demonstrations, tape: Tape, ahead: int, seed: int) -> SmoothPolicy:
         units = Units.of(demos)
-        labels = np.concatenate([_ahead(units.standardize(a), ahead) for a in demos.actions])
+        labels = np.concatenate([ahead_by(units.standardize(a), ahead) for a in demos.actions])
         states = [tape.states(self.horizon)]
         f = self.model.fit_smooth(states, labels, labels, labels, 0.0, np.random.default_rng(seed))
         return _bare(f, self.horizon, demos, units)
@@ -270,8 +271,3 @@ def _bare(f: Model, horizon: Horizon, demos: Demonstrations, units: Units) -> Sm
 
 def _tape(demos: Demonstrations) -> Tape:
     return Tape.of(demos.contexts, demos.actions)
-
-
-def _ahead(actions: FloatArray, by: int) -> FloatArray:
-    """Return the actions `by` frames later; at the end the last one is taken to have lasted."""
-    return actions[np.minimum(np.arange(len(actions)) + by, len(actions) - 1)]
