@@ -369,7 +369,7 @@ def killed(games: Path, tmp_path: Path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_training_keeps_its_work_and_exits_with_130(killed, number: signal.Signals):
     folder, code, told = killed(number, files=4)
-    assert code == 130
+    assert code == 130, told
     assert "Traceback" not in told
     assert (folder / "policy.safetensors").exists()
     assert list((folder / "checkpoint").glob("fit-*"))

@@ -538,7 +538,7 @@ def test_a_single_short_sequence_has_nobody_to_ask():
 @pytest.mark.parametrize("frames", [0, 1, 3, 100])
 def test_looking_ahead_ends_with_the_last_action(frames: int):
     actions = np.arange(10.0)[:, np.newaxis]
-    ahead = second_opinion._ahead(actions, frames)
+    ahead = second_opinion.ahead(actions, frames)
     np.testing.assert_array_equal(ahead[:, 0], np.minimum(np.arange(10) + frames, 9))
 
 
