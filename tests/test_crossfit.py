@@ -7,11 +7,10 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simile
@@ -24,7 +23,6 @@ from simile import (
     Demonstrations,
     ExpertFeedback,
     Horizon,
-    MatchExpert,
     PreviousAction,
     RolloutRidge,
     SimileError,
@@ -32,14 +30,12 @@ from simile import (
     SmoothPolicy,
     measures,
     rollout,
-    second_opinion,
     tasks,
 )
 from simile.closed_loop import ClosedLoop
 from simile.crossfit import GATE, MODELS, PRICE, Choices, line_search, mixed, squared_error
 from simile.demonstrations import Units
 from simile.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
-from simile.models import PiecewiseLinear
 from simile.online import Predictor
 from simile.policies import Mixture, radius
 
@@ -462,266 +458,3 @@ class Bent:
 
     def __repr__(self):
         return "Bent()"
-
-
-# A second opinion
-
-
-def ignorant(n: int = 8, length: int = 40, seed: int = 0) -> Demonstrations:
-    """Short sequences of a slow action that contexts tell nothing about."""
-    rng = RNG(seed)
-    contexts = [rng.normal(size=(length, 2)) for _ in range(n)]
-    actions = [10.0 * rng.normal() + np.cumsum(0.02 * rng.normal(size=length)) for _ in range(n)]
-    return Demonstrations.from_arrays(contexts, actions, rate=10.0)
-
-
-def test_where_holding_the_last_action_does_better_the_run_says_so_and_offers_it(tmp_path):
-    demos = ignorant()
-    run = simile.learn(demos)
-    (note,) = run.notes
-    assert note.startswith("holding the last action does better on sequences that were left out, ")
-    assert note.endswith("standard deviations: run.alternative is that policy")
-    assert f"note: {note}" in str(run).splitlines()
-    for rolled, a in zip(rollout(run.alternative, demos), demos.actions, strict=True):
-        np.testing.assert_allclose(rolled[1:, 0], a[0, 0], rtol=1e-5, atol=1e-5)
-    cold = rollout(run.alternative, demos.contexts, start=ColdStart())
-    np.testing.assert_allclose(np.concatenate(cold), np.concatenate(demos.actions).mean(), rtol=1e-6)
-    run.alternative.save(tmp_path / "held.safetensors")
-    again = simile.load(tmp_path / "held.safetensors")
-    for a, b in zip(rollout(again, demos), rollout(run.alternative, demos), strict=True):
-        np.testing.assert_array_equal(a, b)
-    predictor = Predictor(again, start=[[4.0]])
-    assert predictor.step(demos[0].contexts[0])[0] == pytest.approx(4.0)
-    assert again.card.training["settings"]["rival"] == "'holding the last action'"
-    assert radius(run.alternative) < 1.0
-
-
-def test_where_nothing_simpler_does_better_there_is_no_note(default):
-    assert default.notes == ()
-    assert default.alternative is None
-    assert "note:" not in str(default)
-
-
-def rival_of(demos: Demonstrations, budget: float = 1.0):
-    return second_opinion.best_rival(demos, Horizon.auto(demos.rate), budget=budget, space=ActionSpace(), seed=0)
-
-
-def test_rivals_are_within_the_budget_where_any_is():
-    for budget in (0.3, 1.0, 10.0):
-        assert rival_of(PURSUIT, budget).roughness <= budget
-
-
-def test_a_rival_is_what_its_name_says():
-    held = rival_of(ignorant())
-    assert held.name == "holding the last action"
-    assert held.roughness == 0.0
-    # Contexts that tell the action at once need no past and no filter.
-    x = [np.cumsum(RNG(i).normal(size=(60, 1)), axis=0) for i in range(4)]
-    line = rival_of(Demonstrations.from_arrays(x, [3.0 * a[:, 0] for a in x]), budget=2.0)
-    assert line.name.startswith("a ridge behind")
-    assert isinstance(line.policy.f, PiecewiseLinear)
-    assert line.rmse < 0.05
-
-
-def test_a_rival_does_out_of_fold_what_its_numbers_say():
-    held = rival_of(ignorant())
-    demos = ignorant()
-    units = Units.of(demos)
-    gaps = [units.standardize(a)[2:] - units.standardize(a)[1] for a in demos.actions]
-    assert held.rmse == pytest.approx(np.sqrt(np.mean(np.concatenate(gaps) ** 2)))
-
-
-def test_a_single_short_sequence_has_nobody_to_ask():
-    assert rival_of(tasks.pursuit(n_sequences=1, length=30, n_players=2)) is None
-
-
-@pytest.mark.parametrize("frames", [0, 1, 3, 100])
-def test_looking_ahead_ends_with_the_last_action(frames: int):
-    actions = np.arange(10.0)[:, np.newaxis]
-    ahead = second_opinion.ahead(actions, frames)
-    np.testing.assert_array_equal(ahead[:, 0], np.minimum(np.arange(10) + frames, 9))
-
-
-def test_a_note_compares_like_with_like():
-    # Validation of your own is harder here, for everybody, than what was left out in training: no merit of a rival's.
-    train = tasks.pursuit(n_sequences=6, length=150, n_players=3)
-    test = tasks.pursuit(n_sequences=3, length=150, n_players=3, seed=9)
-    noise = [np.where(np.arange(150) < 10, 0.0, 15.0 * RNG(i).normal(size=150)) for i in range(3)]
-    test = test.with_actions([a + e[:, np.newaxis] for a, e in zip(test.actions, noise, strict=True)])
-    assert simile.learn(train).notes == ()
-    run = simile.learn(train, validation=test)
-    ours, theirs = (measures.outcome(p, test).error for p in (run.policy, rival_of(train).policy))
-    assert math.sqrt(ours) < second_opinion.MARGIN * math.sqrt(theirs)
-    assert run.notes == ()
-
-
-def test_rivals_are_as_rough_as_the_policy_may_be_by_the_same_metric(monkeypatch):
-    asked = []
-    true = measures.roughness
-
-    def roughness(rolled, demos, *, order=2):
-        asked.append(order)
-        return true(rolled, demos, order=order)
-
-    monkeypatch.setattr(second_opinion.measures, "roughness", roughness)
-    demos = tasks.pursuit(n_sequences=4, length=60, n_players=2)
-    run = simile.learn(demos, smoothness=30.0, model=RolloutRidge())
-    assert run.rounds
-    asked.clear()
-    learned = []
-    simile.learn(
-        demos,
-        smoothness=MatchExpert(2.0, metric="difference_1"),
-        model=RolloutRidge(),
-        watch=lambda _: learned.append(len(asked)),
-    )
-    assert set(asked[learned[-1] :]) == {1}  # what was asked after the last round, by the second opinion
-
-
-# Data of every kind
-
-
-def with_contexts(change, demos: Demonstrations = PURSUIT) -> Demonstrations:
-    return Demonstrations.from_arrays([change(x.copy()) for x in demos.contexts], demos.actions, rate=demos.rate)
-
-
-def with_actions(change, demos: Demonstrations = PURSUIT) -> Demonstrations:
-    return Demonstrations.from_arrays(demos.contexts, [change(a.copy()) for a in demos.actions], rate=demos.rate)
-
-
-def small(n: int, length: int) -> Demonstrations:
-    return tasks.pursuit(n_sequences=n, length=length, n_players=2, seed=5)
-
-
-def at_rate(rate: float | None) -> Demonstrations:
-    return Demonstrations(tuple(replace(d, rate=rate) for d in PURSUIT))
-
-
-def column(value: float):
-    def change(x):
-        x[:, 0] = value
-        return x
-
-    return change
-
-
-def holes(x):
-    x[RNG(0).random(x.shape) < 0.25] = np.nan
-    return x
-
-
-def six(x, a):
-    return np.concatenate([(j + 1) * a + 0.3 * j * x[:, [j % 3]] for j in range(6)], axis=1)
-
-
-def chance(k: int) -> Demonstrations:
-    rng = RNG(0)
-    return Demonstrations.from_arrays(
-        [rng.normal(size=(80, 2)) for _ in range(4)], [rng.normal(size=(80, k)) for _ in range(4)]
-    )
-
-
-KINDS = {
-    "two sequences of 200 frames": lambda: small(2, 200),
-    "one sequence": lambda: small(1, 200),
-    "one of 30 frames": lambda: small(1, 30),
-    "five of 5 frames": lambda: small(5, 5),
-    "one of 5 frames": lambda: small(1, 5),
-    "very different lengths": lambda: demos_of(1, 2, 3, 4, 90, 7),
-    "one long among short ones": lambda: demos_of(400, 6, 6, 6, 6),
-    "1 Hz": lambda: at_rate(1.0),
-    "10 Hz": lambda: at_rate(10.0),
-    "120 Hz": lambda: at_rate(120.0),
-    "1 kHz": lambda: at_rate(1000.0),
-    "rate unknown": lambda: at_rate(None),
-    "constant actions": lambda: with_actions(lambda a: np.full_like(a, 0.1)),
-    "constant far from zero": lambda: with_actions(lambda a: np.full_like(a, 1e9 / 3.0)),
-    "piecewise constant actions": lambda: with_actions(lambda a: 10.0 * np.round(a / 10.0)),
-    "a straight line": lambda: with_actions(lambda a: np.arange(float(len(a)))),
-    "noisy expert": lambda: with_actions(lambda a: a + a.std() * RNG(1).normal(size=a.shape)),
-    "pure noise": lambda: chance(1),
-    "k = 6": lambda: Demonstrations.from_arrays(
-        PURSUIT.contexts, [six(x, a) for x, a in zip(PURSUIT.contexts, PURSUIT.actions, strict=True)], rate=30.0
-    ),
-    "six dimensions of noise": lambda: chance(6),
-    "one constant dimension": lambda: with_actions(lambda a: np.column_stack([a, np.full(len(a), 3.3)])),
-    "missing contexts": lambda: with_contexts(holes),
-    "a context that is always missing": lambda: with_contexts(column(np.nan)),
-    "nothing but missing contexts": lambda: with_contexts(lambda x: np.full_like(x, np.nan)),
-    "constant contexts": lambda: with_contexts(lambda x: np.full_like(x, 1e6 / 3.0)),
-    "one constant context": lambda: with_contexts(column(0.1)),
-    "huge contexts": lambda: with_contexts(lambda x: 1e30 * x),
-    "contexts beyond single precision": lambda: with_contexts(lambda x: 1e60 * x),
-    "tiny contexts": lambda: with_contexts(lambda x: 1e-30 * x),
-    "huge actions": lambda: with_actions(lambda a: 1e100 * a),
-    "tiny actions": lambda: with_actions(lambda a: 1e-100 * a),
-    "actions far from zero": lambda: with_actions(lambda a: a + 1e9),
-    "outliers": lambda: with_contexts(lambda x: np.where(RNG(0).random(x.shape) < 0.01, 1e6, x)),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_default_is_sane_whatever_the_data(kind: str):
-    demos = KINDS[kind]()
-    run = simile.learn(demos)
-    assert str(run)
-    units = run.policy.units
-    widest = max(float(np.abs(units.standardize(a)).max()) for a in demos.actions)
-    for policy in (run.policy, run.alternative) if run.alternative is not None else (run.policy,):
-        assert radius(policy) < 1.0
-        for start in (None, ColdStart()):
-            rolled = rollout(policy, demos, start=start)
-            assert [a.shape for a in rolled] == [a.shape for a in demos.actions]
-            assert all(np.isfinite(a).all() for a in rolled)
-            # Not far outside what the expert ever did.
-            assert max(float(np.abs(units.standardize(a)).max()) for a in rolled) <= 3.0 * widest + 1e-9
-    assert not any(r.diverged for r in run.rounds)
-
-
-@pytest.mark.parametrize("kind", ["constant actions", "one constant dimension"])
-def test_what_the_expert_never_moves_is_not_moved(kind: str):
-    demos = KINDS[kind]()
-    run = simile.learn(demos)
-    for start in (None, ColdStart()):
-        rolled = np.concatenate(rollout(run.policy, demos, start=start))
-        np.testing.assert_allclose(rolled[:, -1], demos[0].actions[0, -1], rtol=1e-6)
-
-
-def test_other_contexts_than_in_training_do_not_make_a_policy_diverge(default):
-    for change in (holes, column(np.nan), lambda x: 10.0 * x, lambda x: np.full_like(x, np.nan)):
-        strange = with_contexts(change)
-        for start in (None, ColdStart()):
-            rolled = np.concatenate(rollout(default.policy, strange.contexts if start else strange, start=start))
-            assert np.isfinite(rolled).all()
-            assert np.abs(default.policy.units.standardize(rolled)).max() < 100.0
-
-
-@given(st.integers(0, 2**16), st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(1, 3))
-@settings(max_examples=10)
-def test_tiny_data_gives_a_policy_or_a_clear_message(seed: int, lengths, k: int):
-    rng = RNG(seed)
-    demos = Demonstrations.from_arrays(
-        [rng.normal(size=(n, 2)) for n in lengths], [np.cumsum(rng.normal(size=(n, k)), axis=0) for n in lengths]
-    )
-    if max(lengths) <= 3:
-        with pytest.raises(SimileError, match="no sequence is longer"):
-            simile.learn(demos)
-        return
-    run = simile.learn(demos)
-    assert radius(run.policy) < 1.0
-    assert all(np.isfinite(a).all() for a in rollout(run.policy, demos))
-
-
-@pytest.mark.slow
-def test_the_default_is_never_much_worse_than_holding_the_last_action_without_saying_so():
-    for kind, make in KINDS.items():
-        demos = make()
-        run, rival = simile.learn(demos), rival_of(demos)
-        if rival is None or not math.isfinite(run.rounds[-1].validation_error):
-            continue
-        ours = math.sqrt(run.rounds[-1].validation_error)
-        units = Units.of(demos)
-        folds = Folds.of(demos.with_actions([units.standardize(a) for a in demos.actions]))
-        held = [simile.losses.hold_last_action(a, warm_up=2) for a in folds.demos.actions]
-        holding = math.sqrt(squared_error(held, folds.demos, 2))
-        assert run.notes or ours <= second_opinion.MARGIN * holding + 1e-9, kind
