@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from simile import losses
+from simile import _checks, _plots, losses
 from simile._text import cell
 from simile._typing import FloatArray
 from simile.demonstrations import Demonstration, Demonstrations
@@ -53,10 +53,13 @@ class Evaluation:
         apply is NaN.
     rolled : list of (T, k) arrays
         The roll-outs that were measured.
+    demos : Demonstrations
+        What the expert did meanwhile.
     """
 
     rows: tuple[dict[str, Any], ...]
     rolled: list[FloatArray]
+    demos: Demonstrations
 
     def mean(self, metric: str, action: str | None = None, *, of: str = "policy") -> float:
         """Return a metric's mean over sequences, weighted by frames; the RMSE is pooled as squares.
@@ -80,6 +83,24 @@ class Evaluation:
             return math.nan
         power = 2 if metric == "rmse" else 1
         return float(np.average(values[there] ** power, weights=frames[there]) ** (1.0 / power))
+
+    def plot(self, sequence: int | None = None) -> Any:
+        """Draw what the policy did in one sequence beside the expert, and the RMSE of all; a matplotlib figure.
+
+        Parameters
+        ----------
+        sequence : int, optional
+            Which; the one of median error by default.
+        """
+        actions = self.demos.action_names
+        found = {(r["sequence"], r["action"]): r["policy"] for r in self.rows if r["metric"] == "rmse"}
+        errors = np.array([[found.get((i, a), math.nan) for a in actions] for i in range(len(self.demos))])
+        total = errors.sum(axis=1)
+        if sequence is None:
+            sequence = int(np.argsort(total)[(~np.isnan(total)).sum() // 2])  # sequences too short to judge sort last
+        sequence = _checks.whole_number(sequence, "sequence", at_most=len(self.demos) - 1)
+        demo = self.demos[sequence]
+        return _plots.trajectories(demo.actions, self.rolled[sequence], actions, demo.rate, demo.name, errors)
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return the rows as a data frame of "pandas", "polars" or "pyarrow"."""
@@ -160,4 +181,4 @@ def evaluate(
             f"no sequence is longer than the {max(given)} frames that start the roll-out: "
             "give longer sequences, or start=ColdStart()"
         )
-    return Evaluation(tuple(rows), rolled)
+    return Evaluation(tuple(rows), rolled, demos)

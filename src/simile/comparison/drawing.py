@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simile._plots import BLACK, BLUE, ORANGE
 from simile._typing import FloatArray
 
 if TYPE_CHECKING:
     from simile.comparison.result import Comparison, Contender
 
-BLUE, ORANGE, BLACK, DARK, GREY = "#0072b2", "#e69f00", "#000000", "#555555", "#b0b0b0"
+DARK, GREY = "#555555", "#b0b0b0"
 HELD = "hold the last action"
 LOOKS: dict[str, dict[str, Any]] = {
     "learn": {"color": BLUE, "linewidth": 3.0, "zorder": 5},

@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from simile._plots import BLACK, BLUE, GREEN, ORANGE
 from simile.errors import ArgumentError
 from simile.experiments import filters, mixing, progress, reductions, smoothness, steps, targets
 from simile.experiments.results import Result
 from simile.experiments.statistics import Row, interval
 from simile.experiments.traces import EXPERT
 
-# Okabe and Ito's colours, which colour-blind eyes tell apart; line styles and markers tell apart without any colour.
-BLACK, ORANGE, BLUE, GREEN, RED, GREY = "#000000", "#e69f00", "#0072b2", "#009e73", "#d55e00", "#7f7f7f"
+RED, GREY = "#d55e00", "#7f7f7f"  # line styles and markers tell apart without any colour
 STYLES = (
     (BLUE, "-", "o"),
     (ORANGE, "--", "s"),
