@@ -20,7 +20,8 @@ from simile import ArgumentError, DataError
 from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.watch import MISSING, Painter, Scene, ground_seen, markings, pack, watch_page, watch_video
+from simile.camera.watch import Painter, Scene, ground_seen, markings, watch_page, watch_video
+from simile.pages import MISSING, pack
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or google-chrome")
@@ -50,7 +51,7 @@ def scene_of(page: Path) -> dict:
 def unpack(packed: dict, frames: int) -> np.ndarray:
     changes = np.frombuffer(zlib.decompress(base64.b64decode(packed["values"])), "<i2")
     numbers = np.cumsum(changes.reshape(packed["columns"], frames).T, axis=0, dtype=np.int16)
-    return np.where(numbers == MISSING, np.nan, numbers * packed["unit"])
+    return np.where(numbers == MISSING, np.nan, numbers * np.array(packed["unit"]))
 
 
 # ------------------------------------------------------------------------------------------------------------- drawings

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import math
 import os
-import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,13 +17,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simile import _checks
+from simile import _checks, pages
 from simile._files import replacing, write_atomically
 from simile._typing import FloatArray, IntArray
 from simile.camera.courts import Court
 from simile.camera.games import AXES, Game
 from simile.camera.geometry import Camera
 from simile.errors import ArgumentError
+from simile.pages import pack
 from simile.reading.needs import need
 
 Progress = Callable[[int, int], object]  # called with what is done, and what there is
@@ -55,7 +53,6 @@ PALETTES = {
 UNITS = {"pan": "°", "tilt": "°", "zoom": "×"}  # noqa: RUF001 - a times sign is meant
 FINENESS = {"pan": 0.01, "tilt": 0.01, "zoom": 0.001}  # hundredths of a degree
 CENTIMETRE = 0.01
-MISSING = -(2**15)  # NaN, among whole numbers of 16 bits
 
 
 def watch_page(
@@ -84,10 +81,11 @@ def watch_page(
         When the actions of a camera do not fit the game.
     """
     scene = Scene.of(game, cameras, title)
-    texts = {"title": html.escape(scene.title), "scene": _harmless(scene.packed())}
-    template = resources.files("simile.camera").joinpath("page.html").read_text(encoding="utf-8")
-    # In one pass: a title that looks like a place to fill stays what it is.
-    page = re.sub(r"\{\{(\w+)\}\}", lambda place: texts[place[1]], template)
+    page = pages.fill(
+        resources.files("simile.camera").joinpath("page.html").read_text(encoding="utf-8"),
+        title=html.escape(scene.title),
+        scene=pages.harmless(scene.packed()),
+    )
     write_atomically(path, page.encode())
 
 
@@ -307,25 +305,6 @@ def _box(left: float, low: float, right: float, high: float) -> FloatArray:
 def _arc(x: float, y: float, radius: float, begin: float = 0.0, end: float = 360.0) -> FloatArray:
     angle = np.radians(np.linspace(begin, end, 1 + 2 * math.ceil((end - begin) / 12.0)))  # symmetric
     return np.column_stack([x + radius * np.cos(angle), y + radius * np.sin(angle)])
-
-
-# ------------------------------------------------------------------------------------------------------------- the page
-
-
-def pack(values: FloatArray, unit: float) -> dict[str, Any]:
-    """Return values (T, ...) as text: whole multiples of `unit` in 16 bits, as differences in time, compressed."""
-    flat = values.reshape(len(values), -1)
-    whole = np.clip(np.nan_to_num(np.round(flat / unit), posinf=np.inf, neginf=-np.inf), MISSING + 1, 2**15 - 1)
-    numbers = np.where(np.isnan(flat), MISSING, whole).astype("<i2")
-    # What moves smoothly changes by little. Differences that leave the 16 bits wrap around, and so do their sums.
-    changes = np.diff(numbers, axis=0, prepend=np.zeros((1, numbers.shape[1]), "<i2"))
-    text = base64.b64encode(zlib.compress(changes.T.tobytes(), 9)).decode()
-    return {"unit": unit, "columns": numbers.shape[1], "values": text}
-
-
-def _harmless(text: str) -> str:
-    """Return JSON in which nothing can end the script that holds it."""
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 # ------------------------------------------------------------------------------------------------------------- the film
