@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
-from simile import _checks, measures
+from simile import _checks, _plots, measures
 from simile._text import cell
 from simile.crossfit import Choices, mixtures
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.errors import ArgumentError
 from simile.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
-from simile.frontier import matched
+from simile.frontier import Frontier, matched
 from simile.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
 from simile.reduction import Round, rounds
 from simile.regularizers import RegularizerClass, VelocityAutoregression
@@ -121,8 +121,9 @@ def learn(
     if isinstance(validation, float | int):
         demos, validation = hold_out(demos, validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
-    turns = mixtures(demos, choices, _number(demos, choices, goal), validation=validation)
-    run = replace(Run.of(turns, watch), by_validation=False)
+    value, tried = _number(demos, choices, goal)
+    turns = mixtures(demos, choices, value, validation=validation)
+    run = replace(Run.of(turns, watch), by_validation=False, frontier=tried)
     if run.interrupted:
         return run
     budget, order = run.chosen.validation_roughness, 2
@@ -150,14 +151,15 @@ def needs_rounds(*, horizon: Any = None, feedback: Any = None, **loop: Any) -> b
     )
 
 
-def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> float:
-    """Return lambda, whichever way it was given."""
+def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> tuple[float, Frontier | None]:
+    """Return lambda, whichever way it was given, and what was tried to find it."""
     if isinstance(smoothness, MatchExpert):
         return matched(demos, choices, smoothness)
     if isinstance(smoothness, SmoothTime):
         units = Units.of(demos)  # in which h is fitted
-        return smoothness.resolve(choices.regularizer, [units.standardize(a) for a in demos.actions], demos.rate)
-    return smoothness
+        actions = [units.standardize(a) for a in demos.actions]
+        return smoothness.resolve(choices.regularizer, actions, demos.rate), None
+    return smoothness, None
 
 
 def _with_second_opinion(
@@ -246,6 +248,7 @@ class Run:
     by_validation: bool = True  # whether the validation error chooses the round, or the last one is taken
     notes: tuple[str, ...] = ()  # what the user should know
     alternative: Policy | None = None  # something simpler that does better; the notes then say so
+    frontier: Frontier | None = None  # light policies from rough to smooth, by which lambda was found
 
     @classmethod
     def of(cls, turns: Iterable[Round], watch: Watch | None = None) -> Run:
@@ -274,6 +277,10 @@ class Run:
     def policy(self) -> Policy:
         """The policy of the chosen round."""
         return self.chosen.policy
+
+    def plot(self) -> Any:
+        """Draw error, smoothness and step by round, the chosen one marked; returns a matplotlib figure."""
+        return _plots.rounds(self.rounds, self.chosen.number)
 
     def __repr__(self) -> str:
         return f"Run({len(self.rounds)} rounds, round {self.chosen.number} chosen)"

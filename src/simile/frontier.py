@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simile import _checks, measures
+from simile import _checks, _plots, measures
 from simile._text import cell
 from simile._typing import Trajectories
 from simile.crossfit import Choices, fits, line_search, mixed, rolled_out, squared_error
@@ -113,17 +113,7 @@ class Frontier:
 
     def plot(self) -> Any:
         """Draw error over roughness; returns a matplotlib figure."""
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(figsize=(6.0, 4.0), layout="constrained")
-        knee = self.knee()
-        axes.plot([p.roughness for p in self.points], [math.sqrt(p.error) for p in self.points], "o-", color="#0072b2")
-        axes.plot(knee.roughness, math.sqrt(knee.error), "o", color="#e69f00", markersize=9, label="knee")
-        axes.axvline(1.0, color="0.6", linestyle=":", label="the expert's own roughness")
-        axes.set(xscale="log", xlabel="roughness (1: the expert's)", ylabel="RMSE (std of the expert's actions)")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
-        return figure
+        return _plots.frontier(self.points, self.knee())
 
 
 def path(
@@ -207,10 +197,10 @@ def trace(
     return Frontier(tuple(points), match.metric, demos.rate)
 
 
-def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> float:
+def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[float, Frontier]:
     """Return the lambda at which policies are as rough as asked for, or a larger one if that is more accurate.
 
-    A path of light forests finds it; the policy itself is then learned at that lambda alone.
+    A path of light models, returned too, finds it; the policy itself is then learned at that lambda alone.
     """
     units = Units.of(demos)
     actions = [units.standardize(a) for a in demos.actions]
@@ -221,12 +211,13 @@ def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> floa
         lags = points[-1].lag * np.geomspace(1.0, 8.0, 3)[1:]
         further = [smoothness_for(choices.regularizer, float(lag), actions) for lag in lags]
         points += trace(demos, scouts, further, match).points
+    tried = Frontier(tuple(points), match.metric, demos.rate)
     rough, error = (np.array([getattr(p, n) for p in points]) for n in ("roughness", "error"))
     if not (rough <= match.ratio).any():  # too much was asked for; or nothing, where the expert never moves
-        return points[int(np.argmin(error if np.isnan(rough).all() else rough))].smoothness
+        return points[int(np.argmin(error if np.isnan(rough).all() else rough))].smoothness, tried
     best = int(np.argmin(np.where(rough <= match.ratio, error, np.inf)))
     if best == 0 or rough[best - 1] <= match.ratio:
-        return points[best].smoothness
+        return points[best].smoothness, tried
     # The budget binds: between the last policy that is too rough and the first that is not.
     above, below = points[best - 1 : best + 1]
     for _ in range(N_HALVINGS):
@@ -236,9 +227,9 @@ def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> floa
         (middle,) = trace(demos, scouts, [value], match).points
         above, below = (middle, below) if middle.roughness > match.ratio else (above, middle)
     else:
-        return below.smoothness  # it jumps
+        return below.smoothness, tried  # it jumps
     share = math.log(above.roughness / match.ratio) / math.log(above.roughness / below.roughness)
-    return smoothness_for(choices.regularizer, above.lag ** (1.0 - share) * below.lag**share, actions)
+    return smoothness_for(choices.regularizer, above.lag ** (1.0 - share) * below.lag**share, actions), tried
 
 
 def _light(model: Any) -> Any:

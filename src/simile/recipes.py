@@ -68,14 +68,12 @@ def _made(node: ast.expr) -> Any:
             raise ValueError("** cannot be used here")
         recipe = _named(node.func)
         return recipe(*(_made(a) for a in node.args), **{str(k.arg): _made(k.value) for k in node.keywords})
-    if isinstance(node, ast.Attribute):
-        return _named(node)
-    if isinstance(node, ast.Tuple | ast.List):
-        return tuple(_made(item) for item in node.elts)
-    if isinstance(node, ast.Name):
+    if isinstance(node, ast.Name | ast.Attribute):
         made = _named(node)
         # A bare name is the recipe with its defaults.
         return made() if callable(made) else made
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_made(item) for item in node.elts)
     return ast.literal_eval(node)
 
 
@@ -111,3 +109,19 @@ def _example(name: str) -> str:
         "gap": "Extrapolate(frames=30)",
     }
     return examples.get(name, "CriticallyDamped(order=3)")
+
+
+def as_python(text: str) -> tuple[str, set[str]]:
+    """Return a recipe as Python writes it after `import simile`, and the other modules to import for it.
+
+    >>> as_python("SmoothForest(n_trees=20)")
+    ('simile.SmoothForest(n_trees=20)', set())
+    """
+    tree, modules = ast.parse(text.strip(), mode="eval").body, set()
+    for node in list(ast.walk(tree)):
+        if isinstance(node, ast.Name) and node.id in NAMES:
+            node.id = f"simile.{node.id}"
+        elif isinstance(node, ast.Attribute) and (dotted := ast.unparse(node)).startswith("sklearn."):
+            modules.add(dotted.rpartition(".")[0])
+    bare = isinstance(tree, ast.Name | ast.Attribute)  # the recipe with its defaults
+    return ast.unparse(tree) + ("()" if bare else ""), {m for m in modules if m != "sklearn"}

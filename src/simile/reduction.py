@@ -28,6 +28,19 @@ from simile.states import Horizon, Tape
 from simile.step_sizes import Constant, ErrorRatio, Evidence, StepSize
 from simile.training import Dataset, JointRule, Memory, Rule, Train, fit_naive, latest
 
+# What a round measured, as numbers that can be written down.
+MEASURED = (
+    "number",
+    "beta",
+    "sigma",
+    "error",
+    "roughness",
+    "radius",
+    "validation_error",
+    "validation_roughness",
+    "diverged",
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Round:
@@ -47,6 +60,10 @@ class Round:
     diverged: bool  # whether the step was refused because its roll-out diverged or its closed loop was unstable
     validation_error: float = math.nan
     validation_roughness: float = math.nan
+
+    def measured(self) -> dict[str, Any]:
+        """Return what was measured, by name; errors are mean squared ones."""
+        return {name: getattr(self, name) for name in MEASURED}
 
     def in_units(self, units: Units, space: ActionSpace, card: Card) -> Round:
         """Return the round with policies and trajectories in the user's units, and with the run's card."""

@@ -42,12 +42,13 @@ def reproduce(
     from simile.experiments import FULL, SMALL, FileSource
     from simile.experiments import reproduce as measure
     from simile.reading import read
+    from simile.runs import reading
 
     found = measure(
         out,
         claims=claims or None,
         seeds=range(first_seed, first_seed + seeds),
-        source=None if data is None else FileSource(read(data, **options.reading(given))),
+        source=None if data is None else FileSource(read(data, **reading(given))),
         effort=SMALL if quick else FULL,
         n_jobs=jobs,
         page=page,

@@ -104,17 +104,20 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 @click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file.")
 @click.option("--validation", default=0.2, show_default=True, help="Share of the rest that knobs are tuned on.")
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for comparison.json and frontier.png."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for report.html, comparison.json and frontier.png.",
 )
+@options.report_option
 @options.json_option
-def compare(
-    data: Any, reductions: tuple[str, ...], rivals: bool, out: Path | None, as_json: bool, **given: Any
-) -> None:
+@click.pass_context
+def compare(ctx: click.Context, /, out: Path | None, report: bool, as_json: bool, **given: Any) -> None:
     """Run every algorithm on DATA, and every rival that an engineer would build by hand: filters behind predictors.
 
     All of them, from rough to smooth, are judged on the same held-out sequences, and compared where they are as
     smooth as `learn`. Knobs are tuned on a part of the training sequences.
     """
+    from simile import runs
     from simile._files import write_atomically
     from simile.cli.progress import Contenders
     from simile.comparison import REDUCTIONS
@@ -124,18 +127,29 @@ def compare(
     if out is not None:
         import matplotlib.pyplot  # noqa: F401 - a library that is missing is better told before the work
 
-    train, test = options.read_and_hold_out(data, given)
-    chosen, hired = tuple(reductions or REDUCTIONS), ROSTER if rivals else ()
-    settings = {**options.recipes(given), "seed": given["seed"]}
-    if given["n_rounds"] is not None:
-        settings["n_rounds"] = given["n_rounds"]
+    train, test = runs.read_and_hold_out(given)
+    chosen, hired = tuple(given["reductions"] or REDUCTIONS), ROSTER if given["rivals"] else ()
+    settings = runs.settings(given)
     settings["validation"] = given["validation"] or None  # 0 holds nothing back
-    with Contenders(len(chosen) + len(hired)) as progress:
+    folder = None if out is None else runs.RunFolder(out)
+    if folder is not None:
+        kept = [str(p.name) for p in ctx.command.params if p.name != "as_json"]
+        folder.write_config({**{name: ctx.params.get(name) for name in kept}})
+    with Contenders(len(chosen) + len(hired), None if folder is None else folder.path / runs.ROUNDS) as progress:
         found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, **settings)
     told = to_json(found.to_dict())
     click.echo(told if as_json else f"{found}\n\n{found.verdict()}")
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "comparison.json", f"{told}\n".encode())
-        found.draw(out / "frontier.png")
-        click.echo(f"\n{out / 'comparison.json'}\n{out / 'frontier.png'}", err=as_json)
+    if folder is None:
+        return
+    write_atomically(folder.path / runs.COMPARISON, f"{told}\n".encode())
+    found.draw(folder.path / "frontier.png")
+    written = [runs.COMPARISON, "frontier.png"]
+    if report:
+        from simile.report import Report
+
+        repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
+        name = Path(given["data"] if isinstance(given["data"], str) else given["data"][0]).name
+        page = Report.of_comparison(found, title=f"Comparison on {name}", repeat=repeat)
+        page.save(folder.path / runs.REPORT)
+        written.append(runs.REPORT)
+    click.echo("\n" + "\n".join(str(folder.path / name) for name in written), err=as_json)

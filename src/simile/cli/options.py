@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
-RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "rule", "step_size", "space")
 
 
 def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -93,6 +92,7 @@ learning_options = stacked(
 trust_option = click.option(
     "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
 )
+report_option = click.option("--report/--no-report", default=True, show_default=True, help="Write report.html, a page.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 start_option = click.option(
     "--start",
@@ -106,27 +106,6 @@ policy_argument = click.argument("policy", type=click.Path(path_type=Path))
 data_argument = click.argument("data", nargs=-1, callback=lambda _, __, paths: _one_or_many(paths))
 
 
-def recipes(options: dict[str, Any]) -> dict[str, Any]:
-    """Turn the texts of --model, --horizon and the like into objects; what is not given is left out."""
-    from simile.recipes import parse
-
-    return {name: parse(options[name], name) for name in RECIPES if options.get(name) is not None}
-
-
-def settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `simile.learn` that were given."""
-    rounds = {} if options.get("n_rounds") is None else {"n_rounds": options["n_rounds"]}
-    return {**recipes(options), **rounds, "seed": options["seed"]}
-
-
-def needs_rounds(settings: dict[str, Any]) -> bool:
-    """Tell whether `learn` runs the rounds of Algorithm 1 with these settings."""
-    from simile import algorithms
-
-    names = ("horizon", "feedback", "rule", "step_size", "n_rounds")
-    return algorithms.needs_rounds(**{name: settings[name] for name in names if name in settings})
-
-
 def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
     """Return one path as such; several are files with a sequence each."""
     if not paths:
@@ -137,34 +116,13 @@ def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
 def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:
     """Read the columns that a policy was trained on."""
     from simile.reading import read
+    from simile.runs import reading
 
     card = policy.card
     if not card.context_names:
         raise click.ClickException("the policy does not say which columns it was trained on")
-    return read(data, actions=card.action_names, contexts=card.context_names, **reading(options))
-
-
-def reading(options: dict[str, Any]) -> dict[str, Any]:
-    """Pick the arguments of `simile.read` that were given."""
-    wanted = ("actions", "contexts", "sequence", "time", "rate", "gap", "resample")
-    given = {name: options.get(name) for name in wanted}
-    return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, ())}
-
-
-def read_and_hold_out(data: str | list[str], options: dict[str, Any]) -> tuple[Demonstrations, Demonstrations]:
-    """Read the data, and --test: another data file, or a share of the sequences."""
-    from simile.algorithms import hold_out
-    from simile.reading import read
-
-    demos = read(data, **reading(options))
-    try:
-        share = float(options["test"])
-    except ValueError:
-        columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(options["test"], **{**reading(options), **columns})
-    if not 0.0 < share < 1.0:
-        raise click.ClickException(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
-    return hold_out(demos, share, seed=options["seed"])
+    columns = {"actions": card.action_names, "contexts": card.context_names}
+    return read(data, **{**reading(options), **columns})
 
 
 def start_of(name: str) -> Any:

@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 
-def to_json(value: Any) -> str:
+def to_json(value: Any, *, indent: int | None = 2) -> str:
     """Write plain data as JSON; a number that is not finite becomes null, as JSON has none such."""
-    return json.dumps(_plain(value), indent=2)
+    return json.dumps(_plain(value), indent=indent)
 
 
 def _plain(value: Any) -> Any:

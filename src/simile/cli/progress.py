@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -68,14 +70,20 @@ class Rounds(Bar):
 
 
 class Contenders(Bar):
-    """The contenders of a comparison, one after the other."""
+    """The contenders of a comparison, one after the other; kept in a file too, for whoever looks in."""
 
-    def __init__(self, n_contenders: int) -> None:
+    def __init__(self, n_contenders: int, record: Path | None = None) -> None:
         super().__init__("comparing", n_contenders)
+        self.record = record
+        if record is not None:
+            record.write_text(json.dumps({"total": n_contenders}) + "\n", encoding="utf-8")
 
     def __call__(self, name: str) -> None:
         """Show whose turn it is."""
         self.step(name)
+        if self.record is not None:
+            with self.record.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"contender": name}) + "\n")
 
 
 class Frames(Bar):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +17,20 @@ from simile.cli.output import to_json
 from simile.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from simile.algorithms import Run
+    from simile.algorithms import Run, Watch
     from simile.comparison import Judgement
     from simile.demonstrations import Demonstrations
-
-POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
-ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
+    from simile.reduction import Round
 
 
 def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
     """Take up the options that the interrupted run was started with."""
     if folder is not None:
-        if not (folder / CONFIG).exists():
+        if not (folder / "config.toml").exists():
             raise click.ClickException(
-                f"--resume: {folder} holds no {CONFIG} of an earlier run: train with --out first"
+                f"--resume: {folder} holds no config.toml of an earlier run: train with --out first"
             )
-        options.use_config(ctx, folder / CONFIG)
+        options.use_config(ctx, folder / "config.toml")
     return folder
 
 
@@ -53,41 +52,51 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @options.reading_options
 @click.option("--algorithm", type=click.Choice(options.ALGORITHMS), default="learn", show_default=True)
 @options.learning_options
+@options.report_option
 @options.trust_option
 @click.pass_context
 def train(ctx: click.Context, /, **given: Any) -> None:
     """Learn a policy from DATA: a file, a folder, several files or a quoted glob.
 
-    Writes policy.safetensors, config.toml (all options, for --config) and summary.json to the folder of --out, and
-    judges the policy on held-out sequences beside the expert, holding the last action, and simple filters.
+    Judges the policy on held-out sequences beside the expert, holding the last action, and simple filters. Writes
+    policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the
+    folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
     """
     folder = given["out"] = given["resume"] or given["out"]
     _check_folder(folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
+    from simile import runs
     from simile.algorithms import hold_out
     from simile.crossfit import MODELS
     from simile.models import SmoothForest
 
-    demos, test = options.read_and_hold_out(given["data"], given)
-    settings = options.settings(given)
-    rounds = given["algorithm"] != "learn" or options.needs_rounds(settings)
+    demos, test = runs.read_and_hold_out(given)
+    settings = runs.settings(given)
+    rounds = given["algorithm"] != "learn" or runs.needs_rounds(settings)
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     _check_model(settings["model"], demos, given["trust"])
     share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]
     fitted, validation = hold_out(demos, share, seed=given["seed"]) if share > 0.0 else (demos, None)
-    _write_config(folder / CONFIG, {str(p.name): given.get(str(p.name)) for p in ctx.command.params})
-    run = _learn(folder, given, settings, fitted, validation)
-    run.policy.save(folder / POLICY)
+    names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
+    runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
+    run = _learn(folder, given, settings, fitted, validation, by_validation=rounds)
+    policy = folder / runs.POLICY
+    run.policy.save(policy)
     if run.alternative is not None:
-        run.alternative.save(folder / ALTERNATIVE)
+        run.alternative.save(folder / runs.ALTERNATIVE)
     click.echo(run)
     if run.interrupted:
-        click.echo(f"\n{folder / POLICY} holds the best policy so far; go on with: simile train --resume {folder}")
+        click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
         ctx.exit(INTERRUPTED)
     found = _judge(run, settings, fitted, validation, test)
-    _write_summary(folder / SUMMARY, run, found)
-    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+    _write_summary(folder / runs.SUMMARY, run, found, test)
+    shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
     click.echo(f"\n{found}\n\n{found.verdict()}")
-    click.echo(f"\nPolicy: {folder / POLICY}\nRun it: simile run {folder / POLICY} < contexts.csv")
+    click.echo(f"\nPolicy: {policy}\nRun it: simile run {policy} < contexts.csv")
+    if given["report"]:
+        from simile.report import Report
+
+        Report.of_folder(runs.RunFolder(folder), demos=test, trusted=given["trust"]).save(folder / runs.REPORT)
+        click.echo(f"Look at it: {folder / runs.REPORT}")
 
 
 def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -96,12 +105,16 @@ def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         raise click.ClickException(f"--out: {folder} is not a folder")
     if resume:
         return
+    from simile.runs import CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY
+
     if any((folder / name).exists() for name in (POLICY, CHECKPOINT)) and not overwrite:
         raise click.ClickException(
             f"--out: {folder} holds an earlier run: go on with it (--resume {folder}), replace it (--overwrite) or "
             "choose another folder"
         )
     shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+    for name in (SUMMARY, ROUNDS, REPORT):  # of the earlier run: they would be taken for this one's
+        (folder / name).unlink(missing_ok=True)
 
 
 def _check_model(model: Any, demos: Demonstrations, trust: tuple[str, ...]) -> None:
@@ -120,11 +133,14 @@ def _learn(
     settings: dict[str, Any],
     demos: Demonstrations,
     validation: Demonstrations | None,
+    *,
+    by_validation: bool,
 ) -> Run:
     from simile import algorithms
     from simile.checkpoints import Checkpointed
     from simile.cli.progress import Rounds
     from simile.ridge import RolloutRegressor
+    from simile.runs import CHECKPOINT, POLICY, ROUNDS
 
     said = {name: repr(value) for name, value in settings.items()}
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
@@ -139,14 +155,17 @@ def _learn(
     else:
         steps, model = settings.get("n_rounds", 10) + 1, kept(model, place)
     with Rounds(steps) as progress:
+        record = _Record(folder, progress, by_validation)
         try:
             run: Run = getattr(algorithms, given["algorithm"])(
-                demos, **{**settings, "model": model}, validation=validation, watch=progress
+                demos, **{**settings, "model": model}, validation=validation, watch=record
             )
         except (ArgumentError, DataError):
             # Resumed, it would fail again: what was fitted is of no use, and would be in the way of the next try.
             if given["resume"] is None:
                 shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+                for name in (POLICY, ROUNDS):
+                    (folder / name).unlink(missing_ok=True)
             raise
         except KeyboardInterrupt:  # before there was a first round to keep
             click.echo(f"simile: interrupted; go on with: simile train --resume {folder}", err=True)
@@ -171,39 +190,44 @@ def _judge(
     return judge({"policy": (run.policy, math.nan), **rivals}, test)
 
 
-def _write_config(path: Path, given: dict[str, Any]) -> None:
-    """Keep every option, given or default, so that --config repeats the run."""
-    import tomli_w
+@dataclass
+class _Record:
+    """Keeps, in the folder of a run, every round as it comes and the best policy so far: whoever looks in sees them."""
 
+    folder: Path
+    progress: Watch
+    by_validation: bool
+    turns: list[Round] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        from simile.runs import ROUNDS
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / ROUNDS).write_bytes(b"")
+
+    def __call__(self, turn: Round) -> None:
+        """Take a round."""
+        from simile.algorithms import Run
+        from simile.runs import POLICY, ROUNDS
+
+        self.progress(turn)
+        self.turns.append(turn)
+        Run(tuple(self.turns), by_validation=self.by_validation).policy.save(self.folder / POLICY)
+        with (self.folder / ROUNDS).open("a", encoding="utf-8") as file:
+            file.write(f"{to_json(turn.measured(), indent=None)}\n")
+
+
+def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations) -> None:
     from simile._files import write_atomically
+    from simile.comparison import judged_path
 
-    kept = {
-        name: str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
-        for name, value in given.items()
-        if value not in (None, ()) and name not in ("resume", "overwrite")
-    }
-    write_atomically(path, tomli_w.dumps(kept).encode())
-
-
-def _write_summary(path: Path, run: Run, found: Judgement) -> None:
-    from simile._files import write_atomically
-
-    measured = (
-        "number",
-        "beta",
-        "sigma",
-        "error",
-        "roughness",
-        "radius",
-        "validation_error",
-        "validation_roughness",
-        "diverged",
-    )
     summary = {
         "verdict": found.verdict(),
         "notes": list(run.notes),
         "chosen_round": run.chosen.number,
-        "rounds": [{name: getattr(r, name) for name in measured} for r in run.rounds],
+        "rounds": [turn.measured() for turn in run.rounds],
+        "digest": test.digest(),  # of the held-out data that what follows was measured on
         "held_out": found.rows(),
+        "path": [] if run.frontier is None else judged_path(run.frontier, test),
     }
     write_atomically(path, f"{to_json(summary)}\n".encode())

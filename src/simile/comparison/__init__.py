@@ -1,7 +1,7 @@
 """Contenders side by side on held-out sequences: the same frames, the same measures, at equal smoothness."""
 
 from simile.comparison.contest import REDUCTIONS, compare
-from simile.comparison.judging import SIMPLE, Judgement, judge, simple_filters
+from simile.comparison.judging import SIMPLE, Judgement, judge, judged_path, simple_filters
 from simile.comparison.result import Comparison, Contender, Trial
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "Trial",
     "compare",
     "judge",
+    "judged_path",
     "simple_filters",
 ]

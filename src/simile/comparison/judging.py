@@ -12,12 +12,14 @@ import numpy as np
 
 from simile import measures, rivals
 from simile._text import cell
+from simile.comparison.scores import Ruler
 from simile.comparison.words import against, lateness, smoothness_in_words
 from simile.demonstrations import Demonstrations
 from simile.errors import DivergedError
 from simile.evaluation import Evaluation, evaluate
+from simile.frontier import Frontier
 from simile.policies import Policy
-from simile.rollouts import ExpertStart
+from simile.rollouts import ExpertStart, rollout
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +114,26 @@ def simple_filters(
         begin = time.process_time()
         found = rivals.filtered(bare, kind, tuned_on, roughness=roughness)
         yield name, found, fitting + time.process_time() - begin
+
+
+def judged_path(frontier: Frontier, test: Demonstrations) -> list[dict[str, float]]:
+    """Roll the policies of a path out over held-out sequences: smoothness, lag, error (RMSE) and roughness of each."""
+    ruler = Ruler(test, max(p.policy.memory for p in frontier.points))
+    rows = []
+    for point in frontier.points:
+        try:
+            score = ruler.measure(rollout(point.policy, test, start=ExpertStart(ruler.frames)))
+        except DivergedError:
+            continue
+        rows.append(
+            {
+                "smoothness": point.smoothness,
+                "lag": point.lag,
+                "error": ruler.error(score.squares),
+                "roughness": score.roughness,
+            }
+        )
+    return rows
 
 
 def _row(name: str, judged: Evaluation | None, demos: Demonstrations, of: str, seconds: float) -> dict[str, Any]:

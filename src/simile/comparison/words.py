@@ -22,6 +22,8 @@ def smoothness_in_words(ratio: float) -> str:
     """
     if ratio == 0.0:
         return "perfectly smooth"
+    if 0.95 <= ratio < 1.05:
+        return "as smooth as the expert"
     return (
         f"{1 / ratio:.1f} times smoother than the expert"
         if ratio < 1.0
