@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install demo test test-kernels check format bench accuracy results docs clean
+.PHONY: help install demo test test-kernels check format web bench accuracy results docs clean
 help:
-	@echo "make demo    learn to film simulated games, print tables, save out/demo.png and out/demo.html"
+	@echo "make demo    learn to film simulated games, print tables, save out/report.html, demo.html and demo.png"
 	@echo "make test    run the tests, doctests, README and docs"
 	@echo "make test-kernels  run the kernels' tests without compiling them"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make format  let ruff format and fix what it can"
+	@echo "make web     check, test and build the pages from frontend/ (needs npm; what it builds is committed)"
 	@echo "make bench   measure speed against peers"
 	@echo "make accuracy  the default against rivals at equal smoothness, on games and on real data (half an hour)"
 	@echo "make results reproduce the experiments of the paper into docs/results.md (minutes)"
@@ -21,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'simile needs Python 3.11 or newer; set PYTHON=')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,skops,tracking,video]" \
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,skops,studio,tracking,video]" \
 		--group test --group check --group docs
 	touch $@
 
@@ -46,9 +47,12 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+web:
+	cd frontend && npm ci --silent && npm run --silent check && npm test --silent && npm run --silent build
+
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
-	for part in forest learning online files camera; do \
+	for part in forest learning online files camera pages; do \
 		($(BIN)/simile --version; $(BIN)/python benchmarks/$$part.py) | tee docs/assets/bench/$$part.txt; \
 	done
 

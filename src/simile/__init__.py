@@ -31,6 +31,7 @@ HOMES = {
     "reading": "from_episodes read write",
     "reduction": "Round rounds",
     "regularizers": "CriticallyDamped LinearAutoregression PreviousAction VelocityAutoregression",
+    "report": "Report",
     "ridge": "RolloutRidge",
     "rollouts": "ColdStart ExpertStart GivenStart rollout rollout_out_of_bag",
     "smoothness": "MatchExpert SmoothTime",

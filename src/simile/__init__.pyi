@@ -61,6 +61,7 @@ from simile.regularizers import CriticallyDamped as CriticallyDamped
 from simile.regularizers import LinearAutoregression as LinearAutoregression
 from simile.regularizers import PreviousAction as PreviousAction
 from simile.regularizers import VelocityAutoregression as VelocityAutoregression
+from simile.report import Report as Report
 from simile.ridge import RolloutRidge as RolloutRidge
 from simile.rollouts import ColdStart as ColdStart
 from simile.rollouts import ExpertStart as ExpertStart

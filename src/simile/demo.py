@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from simile._plots import BLACK, BLUE, ORANGE, axes_of
 from simile._typing import FloatArray
 from simile.algorithms import Run, hold_out, learn
 from simile.camera.features import demonstrations
@@ -18,10 +20,20 @@ from simile.comparison import judge, simple_filters
 from simile.demonstrations import Demonstration, Demonstrations
 from simile.frontier import Frontier, path
 from simile.models import SmoothForest
+from simile.report import Report
 from simile.rollouts import rollout
 
-BLACK, ORANGE, BLUE = "#000000", "#e69f00", "#0072b2"  # told apart by colour-blind eyes too
 N_GAMES, N_TEST = 12, 3
+SCRIPT = f"""\
+import simile
+from simile.camera.features import demonstrations
+from simile.camera.simulate import simulate
+
+games = simulate({N_GAMES}, minutes=(0.8, 1.2), seed=100)
+demos = demonstrations(games)
+run = simile.learn(demos[:-{N_TEST}])
+print(simile.evaluate(run.policy, demos[-{N_TEST}:]))
+"""
 SHOWN = 36.0  # seconds of the picture: in more of them jitter could not be seen
 
 
@@ -51,10 +63,20 @@ def main(out: Path) -> None:
     print("As a broadcaster sees it:\n")
     print(compare_framing(games[-N_TEST:], {"operator": test.actions, **rolled}))
     smooth.policy.save(out / "pan.safetensors")
+    page = Report.of(
+        replace(smooth, frontier=frontier),
+        test,
+        judgement=found,
+        title="Learning to film basketball",
+        subtitle=f"{N_GAMES} simulated games, {N_TEST} of them held out",
+        repeat={"command": "simile demo", "python": SCRIPT, "config": ""},
+    )
+    page.save(out / "report.html")
     draw(out / "demo.png", test[0], rolled["simile"][0], rolled["without smoothness"][0], frontier, smooth)
     shown = {"operator": test[0].actions, **{name: moves[0] for name, moves in rolled.items()}}
     watch_page(games[-N_TEST], shown, out / "demo.html", title="A game that simile has never seen")
     print(f"\nPolicy: {out / 'pan.safetensors'}\nPicture: {out / 'demo.png'}\nWatch the game: {out / 'demo.html'}")
+    print(f"Report: {(out / 'report.html').resolve()}")
 
 
 def _split(games: Sequence[Game]) -> tuple[Demonstrations, Demonstrations]:
@@ -71,7 +93,7 @@ def draw(
 
     shown = slice(0, round(SHOWN * (demo.rate or 1.0)))
     seconds = np.arange(len(demo))[shown] / (demo.rate or 1.0)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.8), width_ratios=[3, 1], layout="constrained", dpi=110)
+    figure, ((left, right),) = axes_of(1, 2, (12.0, 3.8), width_ratios=[3, 1])
     left.plot(seconds, rough[shown], color=ORANGE, linewidth=1, label="learned without smoothness")
     left.plot(seconds, demo.actions[shown], color=BLACK, linewidth=2, label="human operator (simulated)")
     left.plot(seconds, smooth[shown], color=BLUE, linewidth=2, label="simile")
@@ -93,8 +115,6 @@ def draw(
     right.axvline(1.0, color="0.6", linestyle=":", label="the operator's own")
     right.set(xscale="log", xlabel="roughness", ylabel="RMSE (std of pan)", title="how smooth?")
     right.legend(frameon=False)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
     picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture)
+    figure.savefig(picture, dpi=110)
     plt.close(figure)

@@ -1,0 +1,29 @@
+// Bundles the pages into the Python package (which is committed), or, with --test, the tests into .test/.
+import { readdirSync } from "node:fs";
+import { build } from "esbuild";
+
+const testing = process.argv.includes("--test");
+const common = { bundle: true, target: "es2022", logLevel: "warning", charset: "utf8", legalComments: "inline" };
+
+if (testing) {
+  const tests = readdirSync("test")
+    .filter((name) => name.endsWith(".test.ts"))
+    .map((name) => `test/${name}`);
+  await build({
+    ...common,
+    entryPoints: tests,
+    outdir: ".test",
+    format: "esm",
+    platform: "node",
+    packages: "external",
+  });
+} else {
+  await build({
+    ...common,
+    entryPoints: ["src/report.ts", "src/studio.ts", "src/report.css", "src/studio.css"],
+    outdir: "../src/simile/pages/built",
+    format: "iife",
+    minify: true,
+    banner: { js: "/*! With uPlot 1.6.32, (c) Leon Sorokin, MIT license. Sources: frontend/ */" },
+  });
+}

@@ -1,0 +1,34 @@
+"""`simile report`: a page that shows a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simile.cli import options
+
+
+@click.command(short_help="Make a page that shows a run.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1)
+@options.reading_options
+@options.trust_option
+@click.option("--out", type=click.Path(path_type=Path), help="Page to write; RUN/report.html by default.")
+def report(run: Path, data: tuple[str, ...], trust: tuple[str, ...], out: Path | None, **given: Any) -> None:
+    """Make a page that shows RUN, the folder that `simile train --out` wrote: one file, which needs no network.
+
+    It shows the sequences that the run held out, or DATA, where that is given: other recordings with the same columns.
+    """
+    from simile.report import Report
+    from simile.runs import REPORT, RunFolder, reading
+
+    folder = RunFolder(run)
+    others = None
+    if data:
+        asked = {**reading(folder.config), **reading(given)}
+        others = options.read_for(folder.policy(trust), list(data) if len(data) > 1 else data[0], asked)
+    target = run / REPORT if out is None else out
+    Report.of_folder(folder, demos=others, trusted=trust).save(target)
+    click.echo(f"Look at {target}")
