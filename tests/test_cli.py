@@ -180,16 +180,6 @@ def test_bench_measures_steps(trained: Path, tmp_path: Path):
     assert len(shown) == 3
 
 
-@pytest.mark.slow
-def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(tmp_path: Path):
-    done = simile_("demo", "--out", "sub", cwd=tmp_path)
-    for words in ("<- chosen", "without smoothness", "times the error of holding", "players in the picture"):
-        assert words in done.stdout
-    assert (tmp_path / "sub" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert "<canvas" in (tmp_path / "sub" / "demo.html").read_text()
-    assert simile.load(tmp_path / "sub" / "pan.safetensors").card.action_names == ("pan",)
-
-
 def test_a_library_that_is_missing_is_named_with_the_way_to_install_it(tmp_path: Path):
     code = "import sys; sys.modules['matplotlib'] = None; from simile.cli import main; sys.exit(main(['demo']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

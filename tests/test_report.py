@@ -208,7 +208,7 @@ def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learne
     (folder.path / ROUNDS).write_text("".join(json.dumps(turn) + "\n" for turn in turns))
     early = Report.of_folder(folder)
     assert_page_can_read(early)
-    assert early.content["title"] == "Run my run"
+    assert early.content["title"] == "A policy learned from data.csv"
     assert early.content["notes"] == ["the run has not ended"]
     assert early.content["chosen"] == run.chosen.number
     assert [s["frames"] for s in early.content["sequences"]] == [150, 150]

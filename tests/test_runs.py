@@ -35,6 +35,10 @@ def simile_command(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def python(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+
+
 def trained(data: Path, folder: Path, **options) -> RunFolder:
     config = {"data": [str(data)], "actions": ["pan"], "out": "first", "seed": 0, **options}
     done = simile_command(as_command("train", config), folder)
@@ -67,7 +71,9 @@ def test_the_line_and_the_script_of_a_run_make_the_same_policy_to_the_bit(data, 
     assert done.returncode == 0, done.stderr
     assert (again / "first" / POLICY).read_bytes() == first
     (by_script := tmp_path / "script").mkdir()
-    done = subprocess.run([sys.executable, "-c", run.python], cwd=by_script, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", run.python], cwd=by_script, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert (by_script / POLICY).read_bytes() == first
 
@@ -83,7 +89,7 @@ def test_the_script_of_a_comparison_runs(data, tmp_path):
         "validation": 0.2,
     }
     script = as_script("compare", {**config, **SMALL})
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = python(script, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "learn" in done.stdout
     assert "clone" in done.stdout
@@ -100,10 +106,12 @@ def test_rounds_are_written_as_they_come_and_a_half_written_line_is_not_read(dat
 
 def test_a_run_reads_and_splits_its_data_again_as_it_did(data, tmp_path):
     run = RunFolder(tmp_path)
-    run.write_config({"data": (str(data),), "actions": ("pan",), "test": "0.25", "seed": 2, "gap": None, "contexts": ()})
+    run.write_config(
+        {"data": (str(data),), "actions": ("pan",), "test": "0.25", "seed": 2, "gap": None, "contexts": ()}
+    )
     assert "gap" not in run.config
     train, test = run.demonstrations()
-    expected = read_and_hold_out({"data": str(data), "actions": ["pan"], "test": 0.25, "seed": 2})
+    expected = read_and_hold_out({"data": str(data), "actions": "pan", "test": 0.25, "seed": 2})
     assert (train.names, test.names) == (expected[0].names, expected[1].names)
 
 

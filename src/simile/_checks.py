@@ -39,13 +39,13 @@ def number(
     return result
 
 
-def whole_number(value: Any, name: str, *, at_least: int = 0, at_most: float = math.inf) -> int:
+def whole_number(value: Any, name: str, *, at_least: int = 0, at_most: int | None = None) -> int:
     """Return `value` as an int within bounds."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise ArgumentError(f"{name} must be a whole number; got {value!r}")
     if value < at_least:
         raise ArgumentError(f"{name} must be >= {at_least}; got {value!r}")
-    if value > at_most:
+    if at_most is not None and int(value) > at_most:
         raise ArgumentError(f"{name} must be <= {at_most}; got {value!r}")
     return int(value)
 

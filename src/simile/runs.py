@@ -43,13 +43,13 @@ def reading(options: Mapping[str, Any]) -> dict[str, Any]:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, (), [])}
 
 
-def read_and_hold_out(options: Mapping[str, Any]) -> tuple[Demonstrations, Demonstrations]:
+def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tuple[Demonstrations, Demonstrations]:
     """Read the data, and the held-out part: another data file, or a share of the sequences."""
-    demos = read(_one_or_many(options["data"]), **reading(options))
+    demos = read(_one_or_many(options["data"]), **reading(options), quiet=quiet)
     share = _share(options["test"])
     if share is None:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(options["test"], **{**reading(options), **columns})
+        return demos, read(options["test"], **{**reading(options), **columns}, quiet=quiet)
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
     return hold_out(demos, share, seed=options["seed"])
@@ -138,7 +138,16 @@ class RunFolder:
 
     def demonstrations(self) -> tuple[Demonstrations, Demonstrations]:
         """Read the data again: the part the run learned from, and the part it held out."""
-        return read_and_hold_out(self.config)
+        return read_and_hold_out(self.config, quiet=True)
+
+    @property
+    def title(self) -> str:
+        """What to write above a page about the run."""
+        if self.config.get("title"):
+            return str(self.config["title"])
+        data = self.config["data"]
+        name = Path(data if isinstance(data, str) else data[0]).name
+        return f"A policy learned from {name}" if self.verb == "train" else f"A comparison on {name}"
 
     @property
     def verb(self) -> str:
@@ -174,7 +183,7 @@ def as_command(verb: str, config: Mapping[str, Any]) -> str:
     """
     data = config["data"]
     words = ["simile", verb, *([data] if isinstance(data, str) else data)]
-    for name in (*ORDER, "report", "out"):
+    for name in (*ORDER, "report", "title", "out"):
         value = config.get(name)
         if value is None or value == DEFAULTS.get(name):
             continue

@@ -19,7 +19,10 @@ EXTRAS = {
     "polars": "frames",
     "pyarrow": "cli",
     "skops": "skops",
+    "starlette": "studio",
     "tomli_w": "cli",
+    "uvicorn": "studio",
+    "websockets": "studio",
 }
 
 

@@ -8,8 +8,10 @@ from simile import __version__
 from simile.cli.experimenting import reproduce
 from simile.cli.filming import camera
 from simile.cli.judging import compare, diagnose, evaluate, rollout
+from simile.cli.reporting import report
 from simile.cli.showing import bench, demo, inspect
 from simile.cli.streaming import run
+from simile.cli.studio import studio
 from simile.cli.training import train
 
 EXAMPLE = """\b
@@ -25,5 +27,19 @@ def app() -> None:
     """Learn a smooth controller from recorded demonstrations."""
 
 
-for command in (demo, train, evaluate, rollout, compare, diagnose, inspect, bench, run, camera, reproduce):
+for command in (
+    demo,
+    studio,
+    train,
+    report,
+    evaluate,
+    rollout,
+    compare,
+    diagnose,
+    inspect,
+    bench,
+    run,
+    camera,
+    reproduce,
+):
     app.add_command(command)

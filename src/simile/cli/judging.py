@@ -148,8 +148,7 @@ def compare(ctx: click.Context, /, out: Path | None, report: bool, as_json: bool
         from simile.report import Report
 
         repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
-        name = Path(given["data"] if isinstance(given["data"], str) else given["data"][0]).name
-        page = Report.of_comparison(found, title=f"Comparison on {name}", repeat=repeat)
+        page = Report.of_comparison(found, title=folder.title, repeat=repeat)
         page.save(folder.path / runs.REPORT)
         written.append(runs.REPORT)
     click.echo("\n" + "\n".join(str(folder.path / name) for name in written), err=as_json)

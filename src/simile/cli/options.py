@@ -92,7 +92,10 @@ learning_options = stacked(
 trust_option = click.option(
     "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
 )
-report_option = click.option("--report/--no-report", default=True, show_default=True, help="Write report.html, a page.")
+report_option = stacked(
+    click.option("--report/--no-report", default=True, show_default=True, help="Write report.html, a page to look at."),
+    click.option("--title", help="What to write above it."),
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 start_option = click.option(
     "--start",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from simile.cli import options
+from simile.errors import DataError
 
 
 @click.command(short_help="Make a page that shows a run.")
@@ -25,10 +26,15 @@ def report(run: Path, data: tuple[str, ...], trust: tuple[str, ...], out: Path |
     from simile.runs import REPORT, RunFolder, reading
 
     folder = RunFolder(run)
-    others = None
+    shown = None
     if data:
         asked = {**reading(folder.config), **reading(given)}
-        others = options.read_for(folder.policy(trust), list(data) if len(data) > 1 else data[0], asked)
+        shown = options.read_for(folder.policy(trust), list(data) if len(data) > 1 else data[0], asked)
+    elif folder.verb == "train":
+        try:
+            shown = folder.demonstrations()[1]
+        except DataError as error:
+            raise DataError(f"{error}: say where the data are now: simile report RUN DATA") from None
     target = run / REPORT if out is None else out
-    Report.of_folder(folder, demos=others, trusted=trust).save(target)
+    Report.of_folder(folder, demos=shown, trusted=trust).save(target)
     click.echo(f"Look at {target}")

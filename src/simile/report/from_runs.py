@@ -75,9 +75,8 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
     elsewhere.
     """
     repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
-    title = f"Run {folder.path.resolve().name}"
     if (compared := folder.comparison()) is not None:
-        return of_data(compared, title, repeat)
+        return of_data(compared, folder.title, repeat)
     policy, summary = folder.policy(trusted), folder.summary()
     test = folder.demonstrations()[1] if demos is None else demos
     ruler = Ruler(test, policy.memory)
@@ -107,7 +106,7 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
         chosen=policy.card.training.get("round") if summary is None else summary.get("chosen_round"),
         notes=["the run has not ended" if summary is None else "", *(summary or {}).get("notes", ())],
         simpler=simpler.exists(),
-        title=title,
+        title=folder.title,
         subtitle="",
         repeat=repeat,
     )

@@ -1,0 +1,63 @@
+"""`simile studio`: a page on this machine to work with, from a data file to a policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simile.cli import options
+
+
+@click.command(short_help="Work live on a page: open data, train, slide, compare.")
+@click.argument("data", nargs=-1)
+@options.column_options
+@options.reading_options
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 8765, or a free one, by default.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Name or address under which the page is opened.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="simile-studio",
+    show_default=True,
+    help="Where uploads and runs are kept.",
+)
+@click.option(
+    "--max-upload",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=200.0,
+    show_default=True,
+    help="MB of a file.",
+)
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Trainings at a time.")
+@click.option("--open/--no-open", "show", default=True, show_default=True, help="Open a browser.")
+def studio(
+    data: tuple[str, ...],
+    port: int,
+    host: str,
+    folder: Path,
+    max_upload: float,
+    jobs: int,
+    show: bool,
+    **given: Any,
+) -> None:
+    """Open a page to work on, and print its address: read data, train, look, slide the smoothness, compare.
+
+    DATA (a file, a folder, several files or a quoted glob) is there from the start; other files can be dropped on the
+    page. Everything is kept in the folder of --folder: what was under way goes on at the next start. Nobody gets in
+    without the token in the address.
+    """
+    from simile.runs import reading
+    from simile.studio.server import serve
+
+    serve(
+        folder,
+        data=data,
+        options=reading(given),
+        host=host,
+        port=port,
+        upload=round(max_upload * 1e6),
+        jobs=jobs,
+        show=show,
+    )

@@ -1,0 +1,276 @@
+"""The routes of the studio. A handler checks what it is asked, asks the `Studio`, and answers with JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from simile.errors import SimileError
+from simile.pages import asset
+from simile.runs import POLICY, REPORT
+from simile.studio import requests, uploads
+from simile.studio.core import Studio
+from simile.studio.refusals import Refusal
+from simile.studio.security import PAGE_POLICY, SANDBOX_POLICY
+from simile.studio.showing import config_text, written
+from simile.studio.workspace import Data, clean_name, new_id
+
+LONGEST = 1 << 16  # bytes of a JSON body
+STATIC = {"studio.js": "text/javascript", "studio.css": "text/css"}
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def routes(studio: Studio) -> list[Route | WebSocketRoute]:
+    """Return all routes of a studio."""
+    api = Api(studio)
+    return [
+        Route("/", _answering(api.page, studio)),
+        Route("/favicon.ico", _answering(api.nothing, studio)),
+        Route("/static/{name}", _answering(api.static, studio)),
+        Route("/api/state", _answering(api.state, studio)),
+        Route("/api/data/{name:path}", _answering(api.upload, studio), methods=["PUT"]),
+        Route("/api/data/{id}", _answering(api.choose, studio), methods=["POST"]),
+        Route("/api/data/{id}", _answering(api.drop, studio), methods=["DELETE"]),
+        Route("/api/games", _answering(api.games, studio), methods=["POST"]),
+        Route("/api/runs", _answering(api.start, studio), methods=["POST"]),
+        Route("/api/runs/{id}", _answering(api.remove, studio), methods=["DELETE"]),
+        Route("/api/runs/{id}/stop", _answering(api.stop, studio), methods=["POST"]),
+        Route("/api/runs/{id}/resume", _answering(api.resume, studio), methods=["POST"]),
+        Route("/api/runs/{id}/sequences", _answering(api.sequences, studio)),
+        Route("/api/runs/{id}/roll", _answering(api.roll, studio), methods=["POST"]),
+        Route("/api/runs/{id}/court", _answering(api.court, studio)),
+        Route("/api/runs/{id}/{what}", _answering(api.download, studio)),
+        WebSocketRoute("/api/events", api.events),
+    ]
+
+
+def error(status: int, sentence: str) -> Response:
+    """Return an error as the page expects it."""
+    return JSONResponse({"error": sentence}, status)
+
+
+def _answering(handler: Handler, studio: Studio) -> Handler:
+    """Turn whatever goes wrong in a handler into a sentence."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            status, sentence = refusal.status, refusal.sentence
+        except SimileError as mistake:
+            status, sentence = 422, str(mistake)
+        except OSError as trouble:
+            status, sentence = 500, f"a file of the studio cannot be used: {trouble.strerror or 'unknown trouble'}"
+        sentence = studio.scrubbed(sentence, None)
+        if request.method == "PUT":
+            return uploads.Draining(status, json.dumps({"error": sentence}).encode())  # type: ignore[return-value]
+        return error(status, sentence)
+
+    return answer
+
+
+async def body_of(request: Request) -> Any:
+    """Return the JSON of a request; None where there is none."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > LONGEST:
+            raise Refusal(413, f"a request must be shorter than {LONGEST} bytes")
+    try:
+        return json.loads(data) if data.strip() else {}
+    except (ValueError, RecursionError):
+        raise Refusal(400, "the request must be JSON") from None
+
+
+class Api:
+    """The handlers of a studio's routes."""
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+
+    async def page(self, request: Request) -> Response:  # noqa: ARG002
+        """Answer with the page itself."""
+        return Response(asset("studio.html"), media_type="text/html", headers={"content-security-policy": PAGE_POLICY})
+
+    async def nothing(self, request: Request) -> Response:  # noqa: ARG002
+        """Answer with nothing: browsers ask for an icon, and would note an error."""
+        return Response(status_code=204)
+
+    async def static(self, request: Request) -> Response:
+        """Answer with the page's script or style."""
+        name = request.path_params["name"]
+        if name not in STATIC:
+            raise Refusal(404, "there is no such file")
+        return Response(asset(f"built/{name}"), media_type=STATIC[name])
+
+    async def state(self, request: Request) -> Response:  # noqa: ARG002
+        """Answer with everything that a page shows."""
+        return JSONResponse(self.studio.state())
+
+    async def events(self, socket: WebSocket) -> None:
+        """Tell a page what happens."""
+        await self.studio.events.serve(socket, self.studio.state)
+
+    async def upload(self, request: Request) -> Response:
+        """Take a data file."""
+        studio, name = self.studio, clean_name(request.path_params["name"])
+        ending = uploads.ending_of(name)
+        uploads.check_size(request, studio.upload)
+        data = Data(new_id(), name, "table", [], 0, uploaded=True)
+        folder = studio.workspace.place(data)
+        target = folder / f"data{ending}"
+        try:
+            size = await uploads.receive_file(request, target, studio.upload)
+            found = await studio.look(replace(data, paths=[str(target)], bytes=size))
+        except BaseException:
+            if data.id not in studio.data:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return JSONResponse(found.shown(), 201)
+
+    async def choose(self, request: Request) -> Response:
+        """Read data again, with other options."""
+        data = self.studio.datum(request.path_params["id"])
+        given = await body_of(request)
+        given = given["options"] if isinstance(given, dict) and isinstance(given.get("options"), dict) else given
+        options = {n: v for n, v in requests.checked(given, requests.READING).items() if v not in ("", [])}
+        return JSONResponse((await self.studio.look(replace(data, options=options))).shown())
+
+    async def drop(self, request: Request) -> Response:
+        """Forget data."""
+        self.studio.drop(self.studio.datum(request.path_params["id"]))
+        return Response(status_code=204)
+
+    async def games(self, request: Request) -> Response:
+        """Simulate games."""
+        wanted = {"n_games": 8, "minutes": 1.0, "axes": 1, "sport": "basketball", "seed": 0}
+        wanted |= requests.checked(await body_of(request), requests.GAMES)
+        n, length = wanted["n_games"], wanted["minutes"]
+        options = f"--axes {wanted['axes']} --sport {wanted['sport']} --seed {wanted['seed']}"
+        origin = [
+            f"simile camera simulate --n-games {n} --minutes {length:g} {length:g} {options} --out games",
+            "simile camera features games/*.npz --out games.parquet",
+        ]
+        name = f"{n} simulated {'game' if n == 1 else 'games'} of {wanted['sport']}"
+        made = await self.studio.simulate(Data(new_id(), name, "games", [], 0, origin=origin), **wanted)
+        return JSONResponse(made.shown(), 201)
+
+    async def start(self, request: Request) -> Response:
+        """Begin a training or a comparison."""
+        given = await body_of(request)
+        kind = given.get("kind", "train") if isinstance(given, dict) else "train"
+        fields = requests.RUNS[requests.one_of(*requests.RUNS)("kind", kind)]
+        options = await self.studio.in_thread(requests.checked, given, fields)
+        about = {name: options.pop(name) for name in ("name", "parent") if name in options}
+        if "parent" in about:
+            options.setdefault("data", self.studio.job(about["parent"]).data)
+        if "data" not in options:
+            raise Refusal(400, "data must be the id of data that were uploaded")
+        options.pop("kind", None)
+        job = await self.studio.start(kind, self.studio.datum(options.pop("data")), options, **about)
+        return JSONResponse(self.studio.view(job.id), 201)
+
+    async def stop(self, request: Request) -> Response:
+        """Stop a run; the best policy so far is kept."""
+        job = self.studio.job(request.path_params["id"])
+        await self.studio.jobs.stop(job)
+        return JSONResponse(self.studio.view(job.id))
+
+    async def resume(self, request: Request) -> Response:
+        """Go on with a run."""
+        job = self.studio.job(request.path_params["id"])
+        await self.studio.jobs.resume(job)
+        return JSONResponse(self.studio.view(job.id))
+
+    async def remove(self, request: Request) -> Response:
+        """Remove a run."""
+        await self.studio.remove(self.studio.job(request.path_params["id"]))
+        return Response(status_code=204)
+
+    async def sequences(self, request: Request) -> Response:
+        """Tell the held-out sequences of a run and the range of its slider."""
+        job = self.studio.job(request.path_params["id"])
+        about = await self.studio.in_thread(self.studio.screen.about, self.studio.folder(job))
+        self.studio.warm(job)
+        return JSONResponse(about)
+
+    async def roll(self, request: Request) -> Response:
+        """Roll a policy out, at its own smoothness or at another."""
+        job = self.studio.job(request.path_params["id"])
+        wanted = {"sequence": 0, **requests.checked(await body_of(request), requests.ROLL)}
+        curves = await self.studio.in_thread(
+            self.studio.screen.curves, self.studio.folder(job), wanted["sequence"], wanted.get("smoothness")
+        )
+        return Response(curves, media_type="application/octet-stream")
+
+    async def court(self, request: Request) -> Response:
+        """Play a held-out game."""
+        job = self.studio.job(request.path_params["id"])
+        data = self.studio.datum(job.data)
+        if data.kind != "games":
+            raise Refusal(404, "there is no court to show: these data are no games")
+        sequence, smoothness = _number(request, "sequence") or 0.0, _number(request, "smoothness")
+        page = await self.studio.in_thread(
+            self.studio.screen.court,
+            self.studio.folder(job),
+            self.studio.workspace.place(data),
+            int(sequence),
+            smoothness,
+        )
+        return Response(page, media_type="text/html", headers={"content-security-policy": SANDBOX_POLICY})
+
+    async def download(self, request: Request) -> Response:
+        """Hand out a file of a run."""
+        job = self.studio.job(request.path_params["id"])
+        run, data, what = self.studio.folder(job), self.studio.data.get(job.data), request.path_params["what"]
+        name = re.sub(r"[^\w.-]+", "-", job.name, flags=re.ASCII).strip("-.") or "run"
+        if what in ("policy", "report"):
+            file = run.path / (POLICY if what == "policy" else REPORT)
+            if not file.is_file():
+                raise Refusal(404, f"there is no {what} yet: it is written {_WHEN[what]}")
+            content = await self.studio.in_thread(file.read_bytes)
+            inline = what == "report" and request.query_params.get("inline") == "1"
+        elif what in ("command", "python", "config"):
+            command, script = written(run, data)
+            content = {"command": f"{command}\n", "python": script, "config": config_text(run, data)}[what].encode()
+            inline = False
+        else:
+            raise Refusal(404, f"there is no {clean_name(what)!r} of a run")
+        ending, media = _FILES[what]
+        headers = {"content-security-policy": SANDBOX_POLICY} if what == "report" else {}
+        if not inline:
+            headers["content-disposition"] = f'attachment; filename="{name}{ending}"'
+        return Response(content, media_type=media, headers=headers)
+
+
+_WHEN = {"policy": "when the first round has ended", "report": "at the end of a run"}
+_FILES = {
+    "policy": (".safetensors", "application/octet-stream"),
+    "report": (".html", "text/html"),
+    "command": (".sh", "text/plain"),
+    "python": (".py", "text/plain"),
+    "config": (".toml", "text/plain"),
+}
+
+
+def _number(request: Request, name: str) -> float | None:
+    """Return a number of a request's address."""
+    said = request.query_params.get(name)
+    if said is None:
+        return None
+    try:
+        value = float(said)
+    except ValueError:
+        raise Refusal(400, f"{name} must be a number; got {clean_name(said)!r}") from None
+    found: float = requests.number(0.0, 1e12)(name, value)
+    return found

@@ -1,0 +1,233 @@
+"""What the studio knows and does, without a word of HTTP: data, runs, what the page is told of them, and previews."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from simile import __version__
+from simile.report.plain import plain
+from simile.runs import DEFAULTS, RunFolder
+from simile.studio import looking
+from simile.studio.events import Events
+from simile.studio.jobs import Jobs
+from simile.studio.refusals import Refusal
+from simile.studio.requests import ALGORITHMS
+from simile.studio.screening import Screen, get_ready
+from simile.studio.showing import blank, show
+from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, new_id, now
+
+Result = TypeVar("Result")
+WORKERS = 4  # threads for what takes longer than a request may hold the others up
+
+
+class Studio:
+    """The state of a server.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        Where everything is kept.
+    upload : int
+        Bytes of the largest file that is taken.
+    jobs : int
+        Trainings at a time.
+    """
+
+    def __init__(self, workspace: Workspace, *, upload: int, jobs: int = 1) -> None:
+        self.workspace = workspace
+        self.upload = upload
+        self.events = Events()
+        self.screen = Screen()
+        self.data: dict[str, Data] = {data.id: data for data in workspace.data()}
+        self.jobs = Jobs(workspace, jobs, self._changed)
+        self._views: dict[str, dict[str, Any]] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._looks = asyncio.Semaphore(2)
+        self._limiter = anyio.CapacityLimiter(WORKERS)
+
+    async def begin(self) -> None:
+        """Show what is there, and go on with what was under way."""
+        threading.Thread(target=get_ready, daemon=True).start()
+        for key in list(self.jobs.all):
+            await self._changed(key)
+        await self.jobs.begin()
+
+    async def close(self) -> None:
+        """End the children; the next server takes their runs up."""
+        await self.jobs.close()
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that a page shows."""
+        return {
+            "version": __version__,
+            "limits": {"upload": self.upload},
+            "algorithms": list(ALGORITHMS),
+            "data": [data.shown() for data in self.data.values()],
+            "runs": [self._views[key] for key in self.jobs.all if key in self._views],
+        }
+
+    async def in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Do work that would hold the server up."""
+        return await anyio.to_thread.run_sync(partial(work, *arguments), limiter=self._limiter)
+
+    def datum(self, key: str) -> Data:
+        """Return data by their id."""
+        if key not in self.data:
+            raise Refusal(404, f"there are no data {clean_name(key)!r}: they may have been removed")
+        return self.data[key]
+
+    def job(self, key: str) -> Job:
+        """Return a run by its id."""
+        if key not in self.jobs.all:
+            raise Refusal(404, f"there is no run {clean_name(key)!r}: it may have been removed")
+        return self.jobs.all[key]
+
+    def folder(self, job: Job) -> RunFolder:
+        """Return the folder of a run."""
+        return RunFolder(self.workspace.place(job))
+
+    def view(self, key: str) -> dict[str, Any]:
+        """Return what the page shows of a run."""
+        self.job(key)
+        return self._views[key]
+
+    async def look(self, data: Data) -> Data:
+        """Look into data, anew where there are other options, and tell the pages."""
+        is_new = data.id not in self.data
+        async with self._looks:
+            found = await looking.in_child("look", paths=data.paths, options=data.options)
+        if not is_new:
+            self.datum(data.id)  # somebody may have removed them meanwhile
+        return self.take(replace(data, found=self.scrubbed(found, data)))
+
+    def take(self, data: Data) -> Data:
+        """Keep data, and tell the pages."""
+        self.data[data.id] = data
+        self.workspace.keep(data)
+        self.events.tell({"type": "data", "data": data.shown()})
+        return data
+
+    async def simulate(self, data: Data, **wanted: Any) -> Data:
+        """Simulate games into the folder of new data."""
+        folder = self.workspace.place(data)
+        folder.mkdir(parents=True)
+        async with self._looks:
+            found = await looking.in_child("simulate", folder=str(folder), **wanted)
+        table = folder / "games.parquet"
+        size = table.stat().st_size if table.exists() else 0
+        return self.take(replace(data, paths=[str(table)], bytes=size, found=self.scrubbed(found, data)))
+
+    def drop(self, data: Data) -> None:
+        """Forget data that no run uses."""
+        users = [job.name for job in self.jobs.all.values() if job.data == data.id]
+        if users:
+            raise Refusal(409, f"{data.name} is used by {_listed(users)}: remove that first")
+        del self.data[data.id]
+        self.workspace.forget(data)
+        self.events.tell({"type": "gone", "data": data.id})
+
+    async def start(self, kind: str, data: Data, options: Mapping[str, Any], **about: Any) -> Job:
+        """Write the config of a new run, and queue it."""
+        if data.found.get("status") != looking.READY:
+            raise Refusal(409, f"{data.name} cannot be read yet: choose its columns first")
+        parent = about.get("parent")
+        inherited = {} if parent is None else self._options(self.job(parent), kind)
+        for older in [j for j in self.jobs.all.values() if parent and j.parent == parent and j.status in UNFINISHED]:
+            await self.remove(older)
+        defaults = {n: DEFAULTS[n] for n in ("seed", "test", "report")}
+        if kind == "train":
+            defaults["algorithm"] = DEFAULTS["algorithm"]
+        name = about.pop("name", None) or _name(kind, data, options, parent)
+        job = Job(new_id(), clean_name(name), kind, data.id, now(), **about)
+        self.workspace.place(job).mkdir(parents=True)
+        self.folder(job).write_config(
+            {**defaults, **data.options, **inherited, **options, "data": data.paths, "title": job.name}
+        )
+        await self.jobs.add(job)
+        return job
+
+    def _options(self, job: Job, kind: str) -> dict[str, Any]:
+        """Return the options of a run, for another that differs in little."""
+        if job.kind != kind:
+            raise Refusal(400, f"parent must be a run of the kind {kind}; {job.name!r} is of the kind {job.kind}")
+        return {n: v for n, v in self.folder(job).config.items() if n not in ("data", "out")}
+
+    async def remove(self, job: Job) -> None:
+        """Remove a run, and tell the pages."""
+        await self.jobs.remove(job)
+        self._views.pop(job.id, None)
+        self._turns.pop(job.id, None)
+        self.events.tell({"type": "gone", "run": job.id})
+
+    def scrubbed(self, said: Any, data: Data | None) -> Any:
+        """Return texts without the server's paths: data go by the name that the user knows."""
+        if isinstance(said, dict):
+            return {name: self.scrubbed(value, data) for name, value in said.items()}
+        if isinstance(said, list):
+            return [self.scrubbed(value, data) for value in said]
+        if not isinstance(said, str):
+            return said
+        for path in data.paths if data is not None else ():
+            name = data.name if data is not None and data.uploaded else Path(path).name
+            said = said.replace(path, name)
+            if said.startswith(f"{Path(path).name}: "):
+                said = name + said.removeprefix(Path(path).name)
+        return said.replace(f"{self.workspace.folder}/", "").replace(str(self.workspace.folder), "the studio's folder")
+
+    async def _changed(self, key: str) -> None:
+        """Look at a run's folder again, and tell the pages."""
+        # One at a time for each run, so that nobody is told the older news last.
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            job = self.jobs.all.get(key)
+            if job is None:
+                return
+            data = self.data.get(job.data)
+            try:
+                view = await self.in_thread(show, job, self.workspace.place(job), data)
+            except Exception as error:  # a folder that somebody has tampered with must not stop the others
+                view = {**blank(job), "error": f"its folder cannot be read: {error}"}
+            if key not in self.jobs.all:
+                return
+            view["error"] = self.scrubbed(view["error"], data)
+            before, self._views[key] = self._views.get(key), plain(view)
+            self.events.tell({"type": "run", "run": self._views[key]})
+        if job.status == DONE and before is not None and before["status"] != DONE:
+            self.warm(job)
+
+    def warm(self, job: Job) -> None:
+        """Prepare the first preview of a run, so that the slider is quick from the start."""
+        folder = self.folder(job)
+
+        def prepare() -> None:
+            with suppress(Exception):
+                self.screen.roll(folder, 0, None)
+
+        threading.Thread(target=prepare, daemon=True).start()
+
+
+def _name(kind: str, data: Data, options: Mapping[str, Any], parent: str | None) -> str:
+    if parent is not None:
+        return f"smoothness {_short(options.get('smoothness', 'as before'))}"
+    what = "compare all" if kind == "compare" else options.get("algorithm", "learn")
+    smooth = f", {_short(options['smoothness'])}" if "smoothness" in options else ""
+    return f"{what} on {data.name}{smooth}"
+
+
+def _short(smoothness: str) -> str:
+    try:
+        return f"{float(smoothness):.3g}"
+    except ValueError:
+        return smoothness
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"

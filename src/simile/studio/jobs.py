@@ -1,0 +1,148 @@
+"""Trainings and comparisons, some at a time; others wait in order. What was cut short is taken up at the next start."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from simile.errors import StorageError
+from simile.runs import COMPARISON, SUMMARY
+from simile.studio import children
+from simile.studio.children import LOG, UNKNOWN, Child
+from simile.studio.showing import last_words, stamp
+from simile.studio.workspace import DONE, FAILED, RUNNING, STOPPED, UNFINISHED, WAITING, Job, Workspace
+
+INTERRUPTED = 130  # exit status of a command that was stopped and has kept its work
+PERIOD = 0.2  # seconds between looks at what a child has written
+PATIENCE = 15.0  # seconds in which a child that is told to stop may keep its work
+
+Changed = Callable[[str], Awaitable[None]]
+
+
+class Jobs:
+    """All runs of a workspace, and the children that do them.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    most : int
+        Children at a time.
+    changed : callable
+        Awaited with the id of a run whenever it, or what its folder holds, has changed.
+    """
+
+    def __init__(self, workspace: Workspace, most: int, changed: Changed) -> None:
+        self.workspace = workspace
+        self.all: dict[str, Job] = {job.id: job for job in workspace.jobs()}
+        self._most = most
+        self._changed = changed
+        self._children: dict[str, Child] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping: set[str] = set()
+        self._closing = False
+
+    async def begin(self) -> None:
+        """Take up what was under way when the last server ended."""
+        for job in [job for job in self.all.values() if job.status in UNFINISHED]:
+            child = children.left_over(self.workspace.place(job))
+            if child is None:
+                await self._keep(replace(job, status=WAITING))
+            else:
+                self._tend(job, child)
+        await self._next()
+
+    async def add(self, job: Job) -> None:
+        """Queue a run whose folder holds its config."""
+        await self._keep(job)
+        await self._next()
+
+    async def resume(self, job: Job) -> None:
+        """Queue a run again that was stopped or has failed."""
+        if job.status in (STOPPED, FAILED):
+            await self.add(replace(job, status=WAITING, error=None))
+
+    async def stop(self, job: Job, *, patience: float = PATIENCE) -> None:
+        """Stop a run and wait until it has ended; the best policy so far is kept, if there is patience."""
+        task, child = self._tasks.get(job.id), self._children.get(job.id)
+        if task is None or child is None:
+            if job.status in UNFINISHED:
+                await self._keep(replace(job, status=STOPPED))
+            return
+        self._stopping.add(job.id)
+        await _end(task, child, patience)
+
+    async def remove(self, job: Job) -> None:
+        """Stop a run, at once, and delete its folder."""
+        await self.stop(job, patience=0.0)
+        self.all.pop(job.id, None)
+        self.workspace.forget(job)
+
+    async def close(self) -> None:
+        """Interrupt all children; what they were at is taken up by the next server."""
+        self._closing = True
+        await asyncio.gather(*(_end(task, self._children[i], PATIENCE) for i, task in list(self._tasks.items())))
+
+    async def _next(self) -> None:
+        """Start what waits, as far as there is room."""
+        for key in list(self.all):
+            if self._closing or len(self._tasks) >= self._most:
+                return
+            job = self.all.get(key)
+            if job is not None and job.status == WAITING and key not in self._tasks:
+                try:
+                    self._tend(replace(job, status=RUNNING), children.start(job, self.workspace.place(job)))
+                except OSError as error:
+                    reason = error.strerror or error
+                    await self._keep(replace(job, status=FAILED, error=f"it cannot be started: {reason}"))
+
+    def _tend(self, job: Job, child: Child) -> None:
+        self._children[job.id] = child
+        self._tasks[job.id] = asyncio.create_task(self._tended(job, child))
+
+    async def _tended(self, job: Job, child: Child) -> None:
+        """Watch a child until it ends, and tell what it writes."""
+        folder, begun, seen = self.workspace.place(job), time.monotonic(), None
+        await self._keep(job)
+        while (code := child.poll()) is None:
+            if (now := stamp(folder)) != seen:
+                seen = now
+                self.all[job.id] = replace(self.all[job.id], seconds=job.seconds + time.monotonic() - begun)
+                await self._changed(job.id)
+            await asyncio.sleep(PERIOD)
+        ended = replace(self._outcome(job, code, folder), seconds=job.seconds + time.monotonic() - begun)
+        del self._tasks[job.id], self._children[job.id]
+        self._stopping.discard(job.id)
+        await self._keep(ended)
+        await self._next()
+
+    def _outcome(self, job: Job, code: int, folder: Path) -> Job:
+        """Tell from its exit status and its folder how a run ended."""
+        there = (folder / (COMPARISON if job.kind == "compare" else SUMMARY)).exists()
+        if there and code in (0, UNKNOWN):
+            return replace(job, status=DONE, error=None)
+        if job.id in self._stopping or (code == INTERRUPTED and not self._closing):
+            return replace(job, status=STOPPED)
+        if self._closing or code == UNKNOWN:
+            return replace(job, status=WAITING)
+        said = last_words(folder / LOG) if code > 0 else f"it was ended by signal {-code}: is there enough memory?"
+        return replace(job, status=FAILED, error=said or f"it ended with status {code}")
+
+    async def _keep(self, job: Job) -> None:
+        self.all[job.id] = job
+        with suppress(StorageError):  # on a full disk a run goes on; after a restart it may be done again
+            self.workspace.keep(job)
+        await self._changed(job.id)
+
+
+async def _end(task: asyncio.Task[None], child: Child, patience: float) -> None:
+    """Ask a child to stop, insist when patience is at its end, and wait for its task."""
+    if patience > 0.0:
+        child.interrupt()
+        await asyncio.wait([task], timeout=patience)
+    if not task.done():
+        child.kill()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,125 @@
+"""Reports as users get them: `train`, `report`, `compare` and `demo` as real processes, opened in a real browser."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import browser as real
+import simile
+from browser import pixels_near, screenshot
+from report_pages import drawn
+from simile import tasks
+
+browser, open_page = real.browser, real.open_page
+
+BLUE, PLOT = "#0072b2", ".timechart .plot canvas"
+
+
+def simile_(*arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "simile", *map(str, arguments)]
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs")
+    simile.write(tasks.pursuit(n_sequences=8, length=200, seed=5), path / "games.csv")
+    simile_("train", "games.csv", "--actions", "pan", "--model", "(SmoothForest(n_trees=6), RolloutRidge)", cwd=path)
+    return path
+
+
+def opened(open_page: Any, path: Path) -> Any:
+    """Open a report without a network, and see that the policy's curve is on it."""
+    found = open_page(path, offline=True)
+    page = drawn(found)
+    assert found.requests == [path.as_uri()]
+    assert pixels_near(page, PLOT, BLUE) > 300
+    return page
+
+
+def test_a_training_ends_in_a_report_with_everything_on_it(folder, open_page):
+    page = opened(open_page, folder / "run" / "report.html")
+    assert page.locator(".answer").count() == 5
+    headings = page.locator("section h2").all_inner_texts()
+    assert {"How smooth should I choose?", "How did the training go?", "What does it look at?"} <= set(headings)
+    text = page.inner_text("body")
+    for said in ("games.csv", "predict, then damp", "hold the last action", "other smoothness", "simile train"):
+        assert said in text, said
+    screenshot(page, "report-of-a-training")
+
+
+def test_report_makes_the_page_again_from_the_folder(folder):
+    before = (folder / "run" / "report.html").read_text()
+    assert "run/report.html" in simile_("report", "run", cwd=folder).stdout
+    assert (folder / "run" / "report.html").read_text() == before
+
+
+def test_report_shows_other_data(folder, open_page):
+    simile.write(tasks.pursuit(n_sequences=2, length=300, seed=99), folder / "new.csv")
+    simile_("report", "run", "new.csv", "--out", "new.html", cwd=folder)
+    page = opened(open_page, folder / "new.html")
+    assert page.locator("#errors tbody tr").count() == 2
+
+
+def test_a_training_without_a_report_writes_none(folder):
+    words = ("--actions", "pan", "--model", "RolloutRidge", "--smoothness", "9", "--out", "bare", "--no-report")
+    simile_("train", "games.csv", *words, cwd=folder)
+    assert not (folder / "bare" / "report.html").exists()
+
+
+def test_data_that_have_gone_are_told_with_the_way_out(folder, tmp_path):
+    (folder / "run").rename(tmp_path / "run")
+    try:
+        told = simile_("report", "run", cwd=tmp_path, code=2).stderr
+    finally:
+        (tmp_path / "run").rename(folder / "run")
+    assert "games.csv" in told
+    assert "simile report RUN DATA" in told
+
+
+def test_a_folder_without_a_run_is_told(tmp_path):
+    assert "is no folder of a run" in simile_("report", ".", cwd=tmp_path, code=2).stderr
+
+
+def test_a_comparison_ends_in_a_report_with_every_contender(folder, open_page):
+    words = ("--reductions", "learn", "--reductions", "clone", "--model", "SmoothForest(n_trees=4)", "--n-rounds", "1")
+    simile_("compare", "games.csv", "--actions", "pan", *words, "--out", "found", cwd=folder)
+    page = opened(open_page, folder / "found" / "report.html")
+    text = page.inner_text("#smoothness")
+    for name in ("learn", "clone", "look+", "hold the last action"):
+        assert name in text, name
+    screenshot(page, "report-of-a-comparison")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("demo")
+    return simile_("demo", "--out", "sub", cwd=folder).stdout, folder / "sub"
+
+
+@pytest.mark.slow
+def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(demo):
+    said, folder = demo
+    for words in ("<- chosen", "without smoothness", "times the error of holding", "players in the picture"):
+        assert words in said
+    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert "<canvas" in (folder / "demo.html").read_text()
+    assert simile.load(folder / "pan.safetensors").card.action_names == ("pan",)
+
+
+@pytest.mark.slow
+def test_the_demo_ends_by_telling_of_a_report_that_shows_the_games(demo, open_page):
+    (path,) = re.findall(r"^Report: (.*)$", demo[0], re.MULTILINE)
+    assert demo[0].rstrip().endswith(path)
+    page = opened(open_page, Path(path))
+    assert page.locator("#errors tbody tr").count() == 3
+    assert "without smoothness" in page.inner_text("#smoothness")
