@@ -1,0 +1,44 @@
+// How good what is drawn is, in numbers: a row for every policy in the plot.
+import { format, h } from "../dom";
+import { colour } from "../theme";
+import type { Rolled } from "./types";
+import { lateness } from "./words";
+
+export interface Row {
+  name: string;
+  colour: number;
+  rolled: Rolled;
+}
+
+const HEADS: [text: string, title: string][] = [
+  ["Policy", ""],
+  ["λ", "How smooth it was asked to be"],
+  ["Error", "RMSE on this sequence, in standard deviations of the expert’s actions"],
+  ["Roughness", "Mean absolute second difference, 1 for the expert’s own"],
+  ["Lag", "How late it is behind the expert"],
+];
+
+export function numbersTable(): { root: HTMLElement; update(rows: Row[]): void } {
+  const heads = HEADS.map(([text, title], i) => h("th", { scope: "col", title, class: i ? "number" : null }, text));
+  const body = h("tbody", {});
+  const table = h(
+    "table",
+    { class: "numbers" },
+    h("caption", { class: "hidden" }, "The policies in the plot, on this sequence"),
+    h("thead", {}, h("tr", {}, ...heads)),
+    body,
+  );
+  return { root: h("div", { class: "scroll" }, table), update: (rows) => body.replaceChildren(...rows.map(rowOf)) };
+}
+
+function rowOf({ name, colour: i, rolled }: Row): HTMLElement {
+  const dot = h("span", { class: rolled.preview ? "dot on hollow" : "dot on", style: { "--dot": colour(i) } });
+  const cells = [
+    format(rolled.smoothness),
+    format(rolled.rmse),
+    rolled.roughness === null ? "–" : `${format(rolled.roughness, 2)} ×`,
+    lateness(rolled.lag, rolled.rate),
+  ];
+  const head = h("th", { scope: "row" }, dot, name);
+  return h("tr", {}, head, ...cells.map((text) => h("td", { class: "number" }, text)));
+}

@@ -1,0 +1,124 @@
+// What the studio's server says, as JSON.
+import type { Contender, Round } from "../payload";
+
+export interface Column {
+  name: string;
+  kind: string; // "number", "text", "time", ...
+}
+
+export interface Understood {
+  summary: string; // what `simile.read` prints
+  actions: string[];
+  contexts: string[];
+  sequence: string | null;
+  time: string | null;
+  rate: number | null;
+  sequences: { name: string; frames: number }[];
+}
+
+/** How a table is to be read; what is left out is guessed. */
+export interface ReadOptions {
+  actions?: string[];
+  contexts?: string[];
+  sequence?: string;
+  time?: string;
+  rate?: number;
+  gap?: number;
+  resample?: number;
+}
+
+export interface Data {
+  id: string;
+  name: string;
+  kind: "table" | "games";
+  frames: number | null;
+  status: "ready" | "choose" | "broken";
+  columns: Column[];
+  understood: Understood | null;
+  options: ReadOptions;
+  error: string | null;
+  bytes: number;
+}
+
+export interface Run {
+  id: string;
+  name: string;
+  kind: "train" | "compare";
+  data: string;
+  parent: string | null;
+  status: "waiting" | "running" | "done" | "stopped" | "failed";
+  error: string | null;
+  smoothness: number | null; // lambda of its policy
+  options: Record<string, string | number | boolean | string[] | null>;
+  started: string; // ISO
+  seconds: number | null;
+  rounds: Round[];
+  chosen: number | null;
+  verdict: string | null;
+  notes: string[];
+  contenders_done: string[];
+  contenders_total: number;
+  table: { columns: string[]; rows: (string | number | null)[][] } | null;
+  frontier: Contender[];
+  has: { policy: boolean; report: boolean; court: boolean };
+  command: string;
+  python: string;
+}
+
+export interface State {
+  version: string;
+  limits: { upload: number };
+  algorithms: string[];
+  data: Data[];
+  runs: Run[];
+}
+
+export type Message =
+  | ({ type: "state" } & State)
+  | { type: "data"; data: Data }
+  | { type: "run"; run: Run }
+  | { type: "gone"; data?: string; run?: string };
+
+/** The held-out sequences of a run, and how far its smoothness may be slid. */
+export interface Sequences {
+  actions: string[];
+  rate: number | null;
+  sequences: { name: string; frames: number }[];
+  smoothness: { now: number; low: number; high: number };
+  begins: number;
+}
+
+/** A policy rolled out over a sequence: of each curve, of each action, its samples. */
+export interface Rolled {
+  curves: string[];
+  actions: string[];
+  frames: number;
+  step: number;
+  begins: number;
+  rate: number | null;
+  smoothness: number | null;
+  rmse: number | null; // in standard deviations of the expert's actions
+  roughness: number | null; // 1: the expert's
+  lag: number | null; // frames late
+  preview: boolean;
+  milliseconds: number;
+  values: Float32Array[][];
+}
+
+/** What a new run is asked to be. */
+export interface Wish {
+  kind: "train" | "compare";
+  data: string;
+  parent?: string;
+  [option: string]: string | number | boolean | undefined;
+}
+
+export interface GamesWish {
+  n_games: number;
+  minutes: number;
+  axes: number;
+  sport: string;
+  seed: number;
+}
+
+export const busy = (run: Run): boolean => run.status === "waiting" || run.status === "running";
