@@ -20,6 +20,7 @@ from sklearn.tree import DecisionTreeRegressor
 import simile
 from conftest import demos_of
 from simile import losses, pages, tasks
+from simile._text import plain
 from simile.comparison import judge, judged_path, simple_filters
 from simile.comparison.result import HELD
 from simile.comparison.scores import Ruler
@@ -33,7 +34,6 @@ from simile.report.attention import attention
 from simile.report.contenders import Path as Steps
 from simile.report.contenders import Step
 from simile.report.late import lag_curve
-from simile.report.plain import plain
 from simile.report.spectrum import log_bins, spectrum
 from simile.report.trust import MEANINGS, diagnosis
 from simile.rivals import ROSTER

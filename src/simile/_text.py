@@ -1,8 +1,12 @@
-"""Numbers in tables."""
+"""Numbers in tables and in JSON."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 
 def cell(value: float, width: int = 12, form: str = ".4g") -> str:
@@ -12,3 +16,27 @@ def cell(value: float, width: int = 12, form: str = ".4g") -> str:
     ('  0.1235', '  -')
     """
     return f"{'-':>{width}}" if math.isnan(value) else f"{value:{width}{form}}"
+
+
+def plain(value: Any) -> Any:
+    """Return lists, dicts, texts and numbers; a number that is not finite becomes None, as JSON has none such.
+
+    >>> plain({"a": np.float64("nan"), "b": (np.arange(2), True)})
+    {'a': None, 'b': [[0, 1], True]}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def number(value: Any) -> float:
+    """Return what `plain` left of a number: NaN where it left nothing.
+
+    >>> number(None), number(2)
+    (nan, 2.0)
+    """
+    return math.nan if value is None else float(value)

@@ -181,7 +181,7 @@ def _with_second_opinion(
         return run
     note = (
         f"{rival.name} does better on sequences that were left out, {theirs:.3f} against {ours:.3f} standard "
-        "deviations: run.alternative is that policy"
+        "deviations: it is kept as run.alternative (alternative.safetensors in the folder of a run)"
     )
     return replace(run, notes=(*run.notes, note), alternative=rival.policy)
 

@@ -82,6 +82,7 @@ export class RoundsView {
         x: rounds.map((round) => round.number),
         series: there,
         xLabel: "round",
+        whole: true,
         yLabel: panel.title.toLowerCase(),
         marks: chosen === null ? [] : [{ x: chosen, label: "chosen" }],
         height: 220,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import simile
+from simile._text import number, plain
 from simile.demonstrations import Demonstrations
 from simile.frontier import time_scale
 from simile.policies import Policy, radius
@@ -21,7 +22,6 @@ from simile.report.contenders import Path
 from simile.report.curves import Curves
 from simile.report.late import lag_curve
 from simile.report.moments import worst_moments
-from simile.report.plain import number, plain
 from simile.report.spectrum import spectrum
 from simile.report.trust import diagnosis
 

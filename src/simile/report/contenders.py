@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from simile._text import number
 from simile.comparison import SIMPLE
 from simile.comparison.result import HELD
 from simile.comparison.scores import Ruler, Score
 from simile.frontier import Frontier
 from simile.report.curves import measured, roll
-from simile.report.plain import number
 from simile.rivals import Held
 
 OTHERS = "other smoothness"

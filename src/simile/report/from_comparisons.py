@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from simile._text import number
 from simile.comparison import Comparison
 from simile.comparison.result import HELD
 from simile.policies import Policy
@@ -13,7 +14,6 @@ from simile.report.answers import Facts
 from simile.report.assembling import Material, facts_of, measured_on, said_of
 from simile.report.contenders import Path, Step, table
 from simile.report.curves import Curves, roll
-from simile.report.plain import number
 from simile.rivals import Filtered
 
 Rows = list[dict[str, Any]]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simile._text import number
 from simile._typing import FloatArray
 from simile.algorithms import Run
 from simile.comparison import Judgement
@@ -18,7 +19,6 @@ from simile.report.assembling import Material, facts_of, measured_on, rounds_of,
 from simile.report.contenders import OTHERS, Path, Step, best_simple, held_row, points_of, row, table
 from simile.report.curves import Curves, measured, roll
 from simile.report.from_comparisons import of_data
-from simile.report.plain import number
 from simile.runs import ALTERNATIVE, RunFolder
 from simile.storage import load
 

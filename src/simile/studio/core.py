@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import anyio
 
 from simile import __version__
-from simile.report.plain import plain
+from simile._text import plain
 from simile.runs import DEFAULTS, RunFolder
 from simile.studio import looking
 from simile.studio.events import Events

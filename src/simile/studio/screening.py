@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._text import plain
 from simile._typing import FloatArray
 from simile.camera.games import Game
 from simile.camera.recordings import ARRAYS, load_game
@@ -20,7 +21,6 @@ from simile.camera.watch import watch_page
 from simile.demonstrations import Demonstration, Demonstrations
 from simile.policies import SmoothPolicy
 from simile.report.curves import thinned
-from simile.report.plain import plain
 from simile.runs import POLICY, RunFolder, reading
 from simile.studio.caching import Cache
 from simile.studio.looking import game_file

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as File
 from typing import Any
 
+from simile._text import number
 from simile.errors import SimileError
 from simile.report.contenders import OTHERS, Path, Step, points_of, table
 from simile.report.from_comparisons import of_data
-from simile.report.plain import number
 from simile.runs import COMPARISON, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder, as_command, as_script
 from simile.storage import read_header
 from simile.studio.workspace import Data, Job
