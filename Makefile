@@ -48,7 +48,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 web:
-	cd frontend && npm ci --silent && npm run --silent check && npm test --silent && npm run --silent build
+	cd frontend && npm install --silent && npm run --silent check && npm test --silent && npm run --silent build
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
