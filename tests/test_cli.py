@@ -149,7 +149,7 @@ def test_compare_runs_reductions_and_baselines(games: Path, tmp_path: Path):
         "hold the last action",
     )
     assert all(name in done.stdout for name in names)
-    assert not list(tmp_path.iterdir())
+    assert sorted(p.name for p in (tmp_path / "comparison").glob("*.html")) == ["report.html"]
 
 
 def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(games: Path, tmp_path: Path):

@@ -155,3 +155,12 @@ def test_a_comparison_keeps_its_options_its_contenders_and_its_page(data, tmp_pa
     assert (found.path / "report.html").exists()
     assert "--no-rivals" in found.command
     json.dumps(found.config)
+
+
+def test_a_comparison_does_not_write_over_a_training(data, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / POLICY).write_bytes(b"mine")
+    done = simile_command(f"simile compare {shlex.quote(str(data))} --actions pan --out run", tmp_path)
+    assert done.returncode == 2
+    assert "run holds a training" in done.stderr
+    assert [p.name for p in (tmp_path / "run").iterdir()] == [POLICY]

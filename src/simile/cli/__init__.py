@@ -14,14 +14,18 @@ EXTRAS = {
     "h5py": "minari",
     "kloppy": "tracking",
     "matplotlib": "cli",
+    "msgspec": "serve",
     "pandas": "frames",
+    "picows": "serve",
     "PIL": "video",
     "polars": "frames",
+    "prometheus_client": "serve",
     "pyarrow": "cli",
     "skops": "skops",
     "starlette": "studio",
     "tomli_w": "cli",
     "uvicorn": "studio",
+    "uvloop": "serve",
     "websockets": "studio",
 }
 

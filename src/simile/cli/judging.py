@@ -106,17 +106,21 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for report.html, comparison.json and frontier.png.",
+    default="comparison",
+    show_default=True,
+    help="Folder for report.html, comparison.json and frontier.png; those of an earlier comparison are replaced.",
 )
 @options.report_option
 @options.json_option
 @click.pass_context
-def compare(ctx: click.Context, /, out: Path | None, report: bool, as_json: bool, **given: Any) -> None:
+def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **given: Any) -> None:
     """Run every algorithm on DATA, and every rival that an engineer would build by hand: filters behind predictors.
 
     All of them, from rough to smooth, are judged on the same held-out sequences, and compared where they are as
     smooth as `learn`. Knobs are tuned on a part of the training sequences.
     """
+    import matplotlib.pyplot  # noqa: F401 - a library that is missing is better told before the work
+
     from simile import runs
     from simile._files import write_atomically
     from simile.cli.progress import Contenders
@@ -124,31 +128,26 @@ def compare(ctx: click.Context, /, out: Path | None, report: bool, as_json: bool
     from simile.comparison import compare as contest
     from simile.rivals import ROSTER
 
-    if out is not None:
-        import matplotlib.pyplot  # noqa: F401 - a library that is missing is better told before the work
-
+    if (out / runs.POLICY).exists():
+        raise click.ClickException(f"--out: {out} holds a training: choose another folder")
     train, test = runs.read_and_hold_out(given)
     chosen, hired = tuple(given["reductions"] or REDUCTIONS), ROSTER if given["rivals"] else ()
     settings = runs.settings(given)
     settings["validation"] = given["validation"] or None  # 0 holds nothing back
-    folder = None if out is None else runs.RunFolder(out)
-    if folder is not None:
-        kept = [str(p.name) for p in ctx.command.params if p.name != "as_json"]
-        folder.write_config({**{name: ctx.params.get(name) for name in kept}})
-    with Contenders(len(chosen) + len(hired), None if folder is None else folder.path / runs.ROUNDS) as progress:
+    folder = runs.RunFolder(out)
+    folder.write_config({str(p.name): ctx.params.get(str(p.name)) for p in ctx.command.params if p.name != "as_json"})
+    with Contenders(len(chosen) + len(hired), out / runs.ROUNDS) as progress:
         found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, **settings)
     told = to_json(found.to_dict())
     click.echo(told if as_json else f"{found}\n\n{found.verdict()}")
-    if folder is None:
-        return
-    write_atomically(folder.path / runs.COMPARISON, f"{told}\n".encode())
-    found.draw(folder.path / "frontier.png")
+    write_atomically(out / runs.COMPARISON, f"{told}\n".encode())
+    found.draw(out / "frontier.png")
     written = [runs.COMPARISON, "frontier.png"]
     if report:
         from simile.report import Report
 
         repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
         page = Report.of_comparison(found, title=folder.title, repeat=repeat)
-        page.save(folder.path / runs.REPORT)
+        page.save(out / runs.REPORT)
         written.append(runs.REPORT)
-    click.echo("\n" + "\n".join(str(folder.path / name) for name in written), err=as_json)
+    click.echo("\n" + "\n".join(str(out / name) for name in written), err=as_json)

@@ -72,18 +72,16 @@ class Rounds(Bar):
 class Contenders(Bar):
     """The contenders of a comparison, one after the other; kept in a file too, for whoever looks in."""
 
-    def __init__(self, n_contenders: int, record: Path | None = None) -> None:
+    def __init__(self, n_contenders: int, record: Path) -> None:
         super().__init__("comparing", n_contenders)
         self.record = record
-        if record is not None:
-            record.write_text(json.dumps({"total": n_contenders}) + "\n", encoding="utf-8")
+        record.write_text(json.dumps({"total": n_contenders}) + "\n", encoding="utf-8")
 
     def __call__(self, name: str) -> None:
         """Show whose turn it is."""
         self.step(name)
-        if self.record is not None:
-            with self.record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"contender": name}) + "\n")
+        with self.record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"contender": name}) + "\n")
 
 
 class Frames(Bar):

@@ -10,6 +10,8 @@ import click
 from simile.cli import options
 from simile.cli.output import to_json
 
+LISTED = 8  # numbers of a list that `inspect` shows; --json shows all
+
 
 @click.command(short_help="Learn to film simulated games, and see how well it went.")
 @click.option("--out", type=click.Path(path_type=Path), default="out", show_default=True, help="Folder to write.")
@@ -38,10 +40,22 @@ def _lines(values: dict[str, Any], indent: str = "") -> list[str]:
         if isinstance(value, dict):
             lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
         else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)
+            text = _listed(value) if isinstance(value, list) else _word(value)
             lines.append(f"{indent}{name:<{max(1, 20 - len(indent))}} {text}")
     # Names come from the file, and a terminal would obey control characters in them.
     return ["".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines]
+
+
+def _listed(values: list[Any]) -> str:
+    """Write a list in one line: names in full, and of many numbers the first few."""
+    numbers = all(value is None or isinstance(value, float | int) for value in values)
+    shown = values[:LISTED] if numbers and len(values) > LISTED else values
+    more = f", ... ({len(values)} in all)" if len(shown) < len(values) else ""
+    return ", ".join(map(_word, shown)) + more
+
+
+def _word(value: Any) -> str:
+    return "-" if value is None else str(value)
 
 
 @click.command(short_help="Measure how fast a policy acts on this machine.")
