@@ -69,7 +69,8 @@ def test_train_writes_a_policy_a_config_and_a_verdict(games: Path, tmp_path: Pat
     for word in ("policy", "hold the last action", "predict, then damp", "roughness", "times the error of holding"):
         assert word in done.stdout
     folder = tmp_path / "run"
-    assert sorted(p.name for p in folder.iterdir()) == ["config.toml", "policy.safetensors", "summary.json"]
+    written = ["config.toml", "policy.safetensors", "report.html", "rounds.jsonl", "summary.json"]
+    assert sorted(p.name for p in folder.iterdir()) == written
     summary = json.loads((folder / "summary.json").read_text())
     assert [r["number"] for r in summary["rounds"]] == [0, 1, 2]
     policy = simile.load(folder / "policy.safetensors")
