@@ -17,7 +17,7 @@ import pytest
 import simile
 from simile import tasks
 
-QUICK = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2")
+QUICK = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
 
 
 def command(*arguments: str | Path) -> list[str]:
@@ -63,7 +63,7 @@ def test_the_installed_command_is_this_program(tmp_path: Path):
 
 
 def test_train_writes_a_policy_a_config_and_a_verdict(games: Path, tmp_path: Path):
-    done = simile_("train", games, "--actions", "pan", *QUICK, cwd=tmp_path)
+    done = simile_("train", games, "--actions", "pan", *QUICK, "--report", cwd=tmp_path)
     assert "10 sequences" in done.stderr  # what was understood
     assert "round 2" in done.stderr
     for word in ("policy", "hold the last action", "predict, then damp", "roughness", "times the error of holding"):
@@ -150,7 +150,8 @@ def test_compare_runs_reductions_and_baselines(games: Path, tmp_path: Path):
         "hold the last action",
     )
     assert all(name in done.stdout for name in names)
-    assert sorted(p.name for p in (tmp_path / "comparison").glob("*.html")) == ["report.html"]
+    written = ["comparison.json", "config.toml", "frontier.png", "rounds.jsonl"]
+    assert sorted(p.name for p in (tmp_path / "comparison").iterdir()) == written
 
 
 def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(games: Path, tmp_path: Path):
@@ -374,7 +375,7 @@ def test_resuming_with_other_data_is_refused(killed, games: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_training_killed_at_random_moments_and_resumed_gives_the_same_bytes(games: Path, tmp_path: Path):
-    options = ("--actions", "pan", "--model", "SmoothForest(n_trees=10)", "--n-rounds", "4")
+    options = ("--actions", "pan", "--model", "SmoothForest(n_trees=10)", "--n-rounds", "4", "--no-report")
     simile_("train", games, *options, "--out", "whole", cwd=tmp_path)
     whole = (tmp_path / "whole" / "policy.safetensors").read_bytes()
     rng = np.random.default_rng(0)
