@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from naive import NaiveStream, naive_lines, naive_roll
-from simile import ColdStart, DivergedError, Horizon, Mixture, SimileError, SmoothPolicy
+from simile import ColdStart, DivergedError, Horizon, Mixture, RolloutRidge, SimileError, SmoothPolicy, tasks
 from simile.demonstrations import ActionSpace, Units
-from simile.fused import FusedPolicy
+from simile.fused import FusedPolicy, _merged
 from simile.kernels import rolling
 from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.forest import layout
@@ -341,3 +342,26 @@ def test_units_and_bounds_are_those_of_any_policy():
     assert rolled.max() <= 10.1
     predictor = Predictor(inside, start=10.0)
     np.testing.assert_array_equal([predictor.step(x) for x in walk(50)], rolled)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_an_interrupt_while_models_are_merged_stays_an_interrupt():
+    run = simile.learn(tasks.pursuit(n_sequences=3, length=80), model=RolloutRidge(), smoothness=5.0)
+    models = [(simile.collapse(run.policy).f, 1.0)] * 2
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    def merge_until(wait: float):
+        signal.setitimer(signal.ITIMER_REAL, wait)
+        while True:
+            _merged(models, 1)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for wait in np.linspace(1e-4, 1e-3, 300):
+            with pytest.raises(KeyboardInterrupt):
+                merge_until(wait)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

@@ -189,7 +189,9 @@ def _merged(lines: list[tuple[PiecewiseLinear, float]], k: int) -> tuple[Any, Fl
     slopes = np.concatenate([np.empty((0, k)), *(weight * f.coefficient for f, weight in lines)])
     order = np.lexsort((terms["fill"], terms["knot"], terms["offset"]))
     terms, slopes = terms[order], slopes[order]
-    first = np.flatnonzero(np.append(True, terms[1:] != terms[:-1])[: len(terms)])  # of those that are the same
+    # By field: a comparison of whole records swallows a Ctrl-C that comes meanwhile, and raises TypeError instead.
+    new = np.any([terms[name][1:] != terms[name][:-1] for name in ("fill", "knot", "offset")], axis=0)
+    first = np.flatnonzero(np.append(True, new)[: len(terms)])  # of those that are the same
     intercept: FloatArray = sum((weight * f.intercept for f, weight in lines), start=np.zeros(k))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows here diverges in the first frame
         merged = np.add.reduceat(slopes, first) if len(terms) else slopes

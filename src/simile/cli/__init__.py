@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 
 MISTAKE, INTERRUPTED = 2, 130
+# Libraries may answer a KeyboardInterrupt in their midst by an exception of their own: this tells what happened.
+interrupted = threading.Event()
 # What to install for a library that a command needs and does not find.
 EXTRAS = {
     "av": "video",
@@ -41,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from simile.errors import SimileError
 
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         return int(app.main(args=arguments, prog_name="simile", standalone_mode=False) or 0)
     except click.UsageError as error:
@@ -61,6 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except (OSError, MemoryError) as error:
         return _said(f"{type(error).__name__}: {error}", MISTAKE)
+    except Exception:
+        if interrupted.is_set():
+            return _said("interrupted", INTERRUPTED)
+        raise
 
 
 def _said(sentence: str, code: int) -> int:
@@ -70,4 +79,5 @@ def _said(sentence: str, code: int) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     """Treat a polite request to stop as Ctrl-C, so that the work is kept."""
+    interrupted.set()
     raise KeyboardInterrupt

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simile.cli import INTERRUPTED, options
+from simile.cli import INTERRUPTED, interrupted, options
 from simile.cli.output import to_json
 from simile.errors import ArgumentError, DataError
 
@@ -167,7 +167,9 @@ def _learn(
                 for name in (POLICY, ROUNDS):
                     (folder / name).unlink(missing_ok=True)
             raise
-        except KeyboardInterrupt:  # before there was a first round to keep
+        except (Exception, KeyboardInterrupt):  # before there was a first round to keep, or disguised by a library
+            if not interrupted.is_set():
+                raise
             click.echo(f"simile: interrupted; go on with: simile train --resume {folder}", err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
     return run
