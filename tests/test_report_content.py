@@ -1,0 +1,199 @@
+"""What a report holds: every key against the page's own types, for runs, comparisons, folders and edges."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeRegressor
+
+import reports as shared
+import simile
+from conftest import demos_of
+from reports import assert_page_can_read, fits, linear, run_of, unpacked
+from simile import tasks
+from simile._text import plain
+from simile.comparison import judge, judged_path, simple_filters
+from simile.comparison.result import HELD
+from simile.report import Report, curves
+from simile.rivals import ROSTER
+from simile.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
+
+learned = shared.learned
+
+
+# --- The contract with the page --------------------------------------------------------------------------------------
+
+
+def test_the_reader_of_types_refuses_what_does_not_fit():
+    types = {"Share": {"name": "string", "share": "number | null"}}
+    assert fits([{"name": "a", "share": None}], "Share[]", types)
+    for wrong in ([{"name": "a"}], [{"name": 1, "share": 1}], {"name": "a", "share": 1}, [{"name": "", "share": True}]):
+        assert not fits(wrong, "Share[]", types)
+    assert fits([None, 1.0], "(number | null)[]", types)
+    assert not fits("red", '"good" | "poor"', types)
+
+
+def test_a_report_of_a_run_has_every_part_that_the_page_shows(learned):
+    run, test = learned
+    report = Report.of(run, test, repeat={"command": "simile train x.csv", "python": "", "config": ""})
+    assert_page_can_read(report)
+    content = report.content
+    assert content["curves"] == ["expert", "policy"]
+    assert [row[0] for row in content["table"]["rows"]] == ["policy", HELD]
+    assert [c["kind"] for c in content["frontier"]] == ["ours", "path"]
+    assert len(content["frontier"][-1]["points"]) == len(run.frontier.points)
+    assert content["chosen"] == run.chosen.number
+    assert content["rounds"][-1]["error"] == pytest.approx(math.sqrt(run.rounds[-1].error))
+    assert content["importances"] is not None
+    assert f"{len(test)} held-out sequences" in content["subtitle"]
+    assert "3 held-out sequences" in content["frontier_note"]
+
+
+def test_the_points_of_the_path_are_those_of_the_held_out_sequences(learned):
+    run, test = learned
+    points = Report.of(run, test).content["frontier"][-1]["points"]
+    for point, row in zip(points, judged_path(run.frontier, test), strict=True):
+        assert (point["error"], point["roughness"]) == pytest.approx((row["error"], row["roughness"]), rel=1e-2)
+
+
+def test_a_judgement_brings_its_rows_and_the_best_filter_and_no_roll_out_is_made_twice(learned, pursuit, monkeypatch):
+    run, test = replace(learned[0], frontier=None), learned[1]
+    train, _ = pursuit
+    rivals = {n: (p, s) for n, p, s in simple_filters(*train.split(0.3), run.policy)}
+    found = judge({"policy": (run.policy, math.nan), **rivals}, test)
+    monkeypatch.setattr(curves, "_rolled", lambda *_: pytest.fail("rolled out again"))
+    report = Report.of(run, test, judgement=found)
+    assert_page_can_read(report)
+    assert report.content["verdict"] == found.verdict()
+    assert [row[0] for row in report.content["table"]["rows"]] == [row["name"] for row in found.rows()]
+    assert report.content["curves"][2] in rivals
+    assert "best simple filter" in report.content["answers"][0]["answer"]
+
+
+def test_a_comparison_shows_the_first_contender_the_best_reduction_and_the_best_rival(tmp_path):
+    train, test = tasks.pursuit(n_sequences=6, length=100).split(test=0.4)
+    found = simile.compare(train, test, reductions=("learn", "clone"), rivals=ROSTER[:2], model=DecisionTreeRegressor())
+    report = Report.of_comparison(found, title="A title", subtitle="and more")
+    assert_page_can_read(report)
+    best = next(r["name"] for r in found.rows() if r["kind"] == "rival" and r["name"] != HELD)
+    assert report.content["curves"] == ["expert", "learn", "clone", best]
+    assert [c["kind"] for c in report.content["frontier"]] == ["ours", "reduction", "rival"]
+    (tmp_path / COMPARISON).write_text(json.dumps(plain(found.to_dict())))
+    folder = RunFolder(tmp_path)
+    folder.write_config({"data": ["x.csv"], "seed": 0, "test": "0.25"})
+    kept = Report.of_folder(folder)
+    assert_page_can_read(kept)
+    assert kept.series == ()
+    assert kept.content["verdict"] == report.content["verdict"]
+    assert kept.content["frontier"] == report.content["frontier"]
+    assert kept.content["repeat"]["command"].startswith("simile compare x.csv")
+
+
+def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learned, tmp_path):
+    run, test = learned
+    demos = tasks.pursuit(n_sequences=4, length=150)
+    simile.write(demos, tmp_path / "data.csv")
+    folder = RunFolder(tmp_path / "my run")
+    folder.write_config(
+        {"data": [str(tmp_path / "data.csv")], "actions": ["pan"], "seed": 0, "test": "0.5", "algorithm": "learn"}
+    )
+    run.policy.save(folder.path / POLICY)
+    turns = [{name: getattr(r, name) for name in ("number", "beta", "error", "diverged")} for r in run.rounds]
+    (folder.path / ROUNDS).write_text("".join(json.dumps(turn) + "\n" for turn in turns))
+    early = Report.of_folder(folder)
+    assert_page_can_read(early)
+    assert early.content["title"] == "A policy learned from data.csv"
+    assert early.content["notes"] == ["the run has not ended"]
+    assert early.content["chosen"] == run.chosen.number
+    assert [s["frames"] for s in early.content["sequences"]] == [150, 150]
+    path = [{"smoothness": s, "lag": 3.0, "error": e, "roughness": 1.0 / s} for s, e in ((0.5, 0.2), (2.0, 0.3))]
+    held_out = judge({"policy": (run.policy, math.nan)}, folder.demonstrations()[1])
+    summary = {
+        "verdict": "good enough",
+        "notes": ["a note"],
+        "chosen_round": 0,
+        "rounds": plain(turns),
+        "held_out": plain(held_out.rows()),
+        "path": path,
+        "digest": folder.demonstrations()[1].digest(),
+    }
+    (folder.path / SUMMARY).write_text(json.dumps(summary))
+    linear(test.n_contexts).save(folder.path / ALTERNATIVE)
+    told = Report.of_folder(folder)
+    assert_page_can_read(told)
+    assert told.content["verdict"] == "good enough"
+    assert told.content["notes"] == ["a note"]
+    assert told.content["frontier"][-1]["points"][0]["label"] == "smoothness 0.5, lag 100 ms"
+    assert "something simpler" in [row[0] for row in told.content["table"]["rows"]]
+    assert Report.of_folder(folder, demos=folder.demonstrations()[1]).content == told.content
+    elsewhere = Report.of_folder(folder, demos=test)
+    assert elsewhere.content["verdict"].startswith("policy: ")
+    assert {c["kind"] for c in elsewhere.content["frontier"]} == {"ours", "rival"}
+
+
+# --- Edges ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [None, 25.0])
+@pytest.mark.parametrize("k", [1, 3])
+def test_any_number_of_actions_with_or_without_a_rate_can_be_shown(k, rate):
+    demos = demos_of(90, 60, 1, m=2, k=k, rate=rate)
+    report = Report.of(run_of(linear(2, k)), demos)
+    assert_page_can_read(report)
+    assert report.content["spectrum"]["unit"] == ("cycles per frame" if rate is None else "Hz")
+    assert report.content["notes"] == ["1 sequence of at most 1 frame could not be judged"]
+    assert report.content["sequences"][2]["error"] is None
+
+
+def test_one_short_sequence_with_missing_contexts_and_a_resting_expert_can_be_shown():
+    contexts = np.full((7, 2), np.nan)
+    demos = simile.Demonstrations.from_arrays([contexts], [np.full((7, 1), 3.0)])
+    report = Report.of(run_of(linear(2)), demos)
+    assert_page_can_read(report)
+    assert [a["mood"] for a in report.content["answers"][:3]] == ["unknown"] * 3
+    assert report.content["spectrum"] is None
+    assert report.content["lag"] is None
+    assert report.content["frontier"] == []
+
+
+@pytest.mark.parametrize("lengths", [(80,), (80, 6, 70)])
+def test_a_policy_that_runs_away_is_told_and_its_curve_breaks_off(lengths):
+    demos = demos_of(*lengths)
+    report = Report.of(run_of(linear(2, growth=3.0, smoothness=100.0)), demos)
+    assert_page_can_read(report)
+    lost = sum(n > 6 for n in lengths)
+    assert f"in {lost} of {len(lengths)} held-out sequence" in report.content["answers"][0]["answer"]
+    assert "diverged" in report.content["verdict"]
+    found = unpacked(report.series[0])
+    assert not np.isnan(found[:, 0]).any()
+    assert np.isnan(found[1:, 1]).all()
+    assert not np.isnan(found[0, 1])
+    assert all(len(lengths) > 1 and m["sequence"] == 1 for m in report.content["moments"])
+
+
+def test_a_foreign_model_has_no_shares_to_show(pursuit):
+    train, test = pursuit
+    run = simile.clone(train, model=DecisionTreeRegressor(min_samples_leaf=20))
+    report = Report.of(run, test)
+    assert_page_can_read(report)
+    assert report.content["importances"] is None
+    assert "forecast" in report.content["answers"][3]["answer"]
+
+
+def test_something_simpler_that_did_better_is_measured_and_told():
+    demos = demos_of(200, 200, 200)
+    run = run_of(linear(2), alternative=linear(2, slope=0.5, smoothness=4.0, growth=1.0), notes=("it does better",))
+    report = Report.of(run, demos)
+    assert_page_can_read(report)
+    assert "something simpler" in [row[0] for row in report.content["table"]["rows"]]
+    assert report.content["notes"] == ["it does better"]
+    assert "simpler" in report.content["answers"][3]["answer"]
+
+
+def test_sequences_shorter_than_the_memory_are_refused_with_a_way_out():
+    with pytest.raises(simile.DataError, match="give longer sequences"):
+        Report.of(run_of(linear(2)), demos_of(1))

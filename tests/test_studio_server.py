@@ -1,0 +1,119 @@
+"""The studio's real server as a process: its doors, and that nothing is lost when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+import studios as shared
+from simile.studio import locks
+from studios import QUICK, Server, ready, served
+
+games, server = shared.games, shared.server
+
+
+def test_the_printed_address_opens_the_page(server: Server):
+    with httpx.Client(follow_redirects=True) as browser:
+        page = browser.get(f"{server.address}/?token={server.token}")
+        assert (page.status_code, page.url.path, page.url.query) == (200, "/", b"")
+        assert browser.get(f"{server.address}/static/studio.js").headers["content-type"].startswith("text/javascript")
+        assert browser.get(f"{server.address}/favicon.ico").status_code == 204
+    assert httpx.get(server.address).status_code == 403
+
+
+def test_a_foreign_page_reaches_neither_http_nor_websocket(server: Server):
+    with server.http as http:
+        assert http.get("/api/state", headers={"origin": "http://evil.example"}).status_code == 403
+        assert http.get("/api/state", headers={"host": "evil.example"}).status_code == 421
+    with pytest.raises(InvalidStatus) as refused, server.events(origin="http://evil.example"):
+        pass
+    assert refused.value.response.status_code == 403
+    with pytest.raises(InvalidStatus), connect(server.address.replace("http:", "ws:") + "/api/events"):
+        pass
+    with server.events(origin=server.address) as socket:
+        assert json.loads(socket.recv(timeout=10))["type"] == "state"
+        socket.send("x" * 100_000)
+        with pytest.raises(ConnectionClosed):
+            socket.recv(timeout=10)
+
+
+def test_an_upload_that_is_too_large_is_answered_before_it_ends(server: Server):
+    def endless() -> Iterator[bytes]:
+        for _ in range(300):
+            yield b"x" * 10_000
+
+    with server.http as http:
+        for content, headers in ((endless(), {}), (b"x" * 3_000_000, {}), (b"x" * 30_000_000, {})):
+            answer = http.put("/api/data/large.csv", content=content, headers=headers)
+            assert answer.status_code == 413
+            assert "larger than 1 MB" in answer.json()["error"]
+        assert http.put("/api/data/large.exe", content=b"x" * 30_000_000).status_code == 415
+        assert http.get("/api/state").status_code == 200
+
+
+def test_a_server_that_is_killed_loses_nothing(games: Path, tmp_path: Path):
+    folder = tmp_path / "studio"
+    asked = {**QUICK, "algorithm": "paper", "n_rounds": 12}
+    with served(folder, games, "--actions", "pan") as first:
+        data = ready(first)
+        with first.http as http:
+            running, waiting = (http.post("/api/runs", json={**asked, "data": data}).json()["id"] for _ in range(2))
+        first.wait(running, "running", rounds=1)
+        os.kill(first.process.pid, signal.SIGKILL)
+        first.process.wait()
+    with served(folder) as second:
+        assert second.token == first.token  # open pages find back
+        with second.http as http:
+            assert [d["id"] for d in http.get("/api/state").json()["data"]] == [data]
+        for key in (running, waiting):
+            run = second.wait(key, "done", "failed", "stopped")
+            assert (run["status"], len(run["rounds"])) == ("done", 13)
+
+
+def test_ctrl_c_interrupts_a_training_and_the_next_start_takes_it_up(games: Path, tmp_path: Path):
+    folder = tmp_path / "studio"
+    with served(folder, games, "--actions", "pan") as first:
+        with first.http as http:
+            asked = {**QUICK, "data": ready(first), "algorithm": "paper", "n_rounds": 12}
+            key = http.post("/api/runs", json=asked).json()["id"]
+        first.wait(key, "running", rounds=1)
+    assert first.process.returncode == 0
+    assert not locks.is_held(folder / "runs" / key / "lock")
+    with served(folder) as second:
+        assert second.wait(key, "done", "failed", "stopped")["status"] == "done"
+
+
+def test_two_studios_stand_side_by_side_but_not_in_one_folder(server: Server, tmp_path: Path):
+    with served(tmp_path / "studio") as other:
+        assert other.address != server.address
+        assert other.token != server.token
+        with other.http as http:
+            assert http.get("/api/state").json()["runs"] == []
+        with httpx.Client(headers={"authorization": f"Bearer {server.token}"}) as wrong:
+            assert wrong.get(f"{other.address}/api/state").status_code == 403
+        command = [sys.executable, "-m", "simile", "studio", "--no-open", "--folder", str(tmp_path / "studio")]
+        third = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert third.returncode == 2
+        assert "another studio is at work" in third.stderr
+
+
+def test_a_lock_lives_as_long_as_the_child_that_inherits_it(tmp_path: Path):
+    lock = locks.take(tmp_path / "lock")
+    assert lock is not None
+    child = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
+    os.close(lock)
+    assert locks.is_held(tmp_path / "lock")
+    child.kill()
+    child.wait()
+    assert not locks.is_held(tmp_path / "lock")
+    assert not locks.is_held(tmp_path / "none")

@@ -1,0 +1,107 @@
+"""Files that come to the studio: what becomes of bad ones, large ones, odd names and unclear columns."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+import studios as shared
+from simile.studio import looking
+from simile.studio.workspace import Workspace
+from studios import QUICK, TestClient
+
+workspace, client = shared.workspace, shared.client
+
+BAD_FILES = [
+    ("junk.csv", secrets.token_bytes(5000), "broken"),
+    ("junk.parquet", secrets.token_bytes(5000), "broken"),
+    ("junk.npz", b"PK\x03\x04" + secrets.token_bytes(500), "broken"),
+    ("empty.csv", b"", "broken"),
+    ("header.csv", b"a_pan,x\n", "broken"),
+    ("pickle.npz", b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix", "broken"),
+    ("words.csv", b"when,what\nnow,this\nthen,that\n", "choose"),
+    ("unclear.csv", b"pan,x\n1,2\n2,3\n", "choose"),
+    ("half.csv", b"a_pan,x\n1,2\nhello,3\n4,5\n6,7\n", "choose"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "status"), BAD_FILES, ids=[name for name, _, _ in BAD_FILES])
+def test_a_bad_file_is_listed_with_the_reason_and_without_our_paths(
+    name: str, content: bytes, status: str, client: TestClient, workspace: Workspace
+):
+    answer = client.put(f"/api/data/{name}", content=content)
+    assert answer.status_code == 201
+    found = answer.json()
+    assert (found["status"], found["name"], found["understood"]) == (status, name, None)
+    assert name in found["error"]
+    assert str(workspace.folder) not in answer.text
+    assert client.post("/api/runs", json={**QUICK, "data": found["id"]}).status_code == 409
+    assert client.get("/api/state").json()["data"] == [found]
+    assert client.delete(f"/api/data/{found['id']}").status_code == 204
+    assert list((workspace.folder / "data").iterdir()) == []
+
+
+def test_a_file_that_takes_its_reader_down_does_not_take_the_studio_down(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(looking.sys, "executable", "/bin/false")
+    found = client.put("/api/data/bomb.csv", content=b"a_pan,x\n1,2\n").json()
+    assert found["status"] == "broken"
+    assert "small enough for memory" in found["error"]
+    assert client.get("/api/state").json()["data"] == [found]
+
+
+def test_data_keep_their_order_over_a_restart(client: TestClient, workspace: Workspace):
+    keys = [client.put(f"/api/data/{i}.csv", content=b"a_pan,x\n1,2\n2,3\n").json()["id"] for i in range(3)]
+    client.post(f"/api/data/{keys[0]}", json={"rate": 5})
+    assert [data.id for data in workspace.data()] == keys
+    (workspace.folder / "data" / keys[1] / "about.json").write_text("{")  # not ours any more, and in nobody's way
+    (workspace.folder / "data" / "notes").mkdir()
+    assert [data.id for data in workspace.data()] == [keys[0], keys[2]]
+
+
+def test_columns_can_be_chosen_when_they_are_not_clear(client: TestClient):
+    content = "when,play,pan,x\n" + "".join(f"{i / 10},{i // 10},{i},{2 * i}\n" for i in range(40))
+    data = client.put("/api/data/odd.csv", content=content).json()
+    assert data["status"] == "choose"
+    assert [c["name"] for c in data["columns"]] == ["when", "play", "pan", "x"]
+    wrong = client.post(f"/api/data/{data['id']}", json={"actions": ["pam"]}).json()
+    assert "did you mean 'pan'" in wrong["error"]
+    right = {"actions": ["pan"], "sequence": "play", "time": "when"}
+    found = client.post(f"/api/data/{data['id']}", json=right).json()
+    assert (found["status"], found["frames"], found["options"]) == ("ready", 40, right)
+    assert found["understood"]["summary"].startswith("odd.csv: 4 sequences by column 'play'")
+    assert found["understood"]["rate"] == pytest.approx(10.0)
+    assert (found["understood"]["sequence"], found["understood"]["time"]) == ("play", "when")
+    assert client.post(f"/api/data/{data['id']}", json={"rate": -1}).status_code == 400
+
+
+@pytest.mark.parametrize("name", ["model.pkl", "script.py", "page.html", "nothing", "data.csv.exe", ".csv/", "x.json"])
+def test_an_ending_that_is_not_known_is_refused_with_those_that_are(
+    name: str, client: TestClient, workspace: Workspace
+):
+    answer = client.put(f"/api/data/{name}", content=b"x" * 1000)
+    assert answer.status_code == 415
+    assert ".parquet" in answer.json()["error"]
+    assert list((workspace.folder / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["..%2f..%2f..%2ftmp%2fevil.csv", "..%2f..%2fevil.csv", "a%00b.csv", "%2e%2e/evil.csv", "C:\\evil.csv"]
+)
+def test_a_name_that_is_a_path_is_text_and_nothing_else(name: str, client: TestClient, workspace: Workspace):
+    answer = client.put(f"/api/data/x/{name}", content=b"a_pan,x\n1,2\n2,3\n")
+    assert answer.status_code == 201
+    assert "evil.csv" in answer.json()["name"] or "a b.csv" in answer.json()["name"]
+    files = [p for p in workspace.folder.rglob("*") if p.is_file()]
+    assert {p.name for p in files} <= {"data.csv", "about.json"}
+
+
+def test_a_file_that_is_too_large_is_refused_by_its_length_and_by_its_stream(client: TestClient, workspace: Workspace):
+    for content in (b"x" * 200_000, iter([b"x" * 60_000] * 3)):
+        answer = client.put("/api/data/large.csv", content=content)
+        assert answer.status_code == 413
+        assert "larger than 0.1 MB" in answer.json()["error"]
+    assert list((workspace.folder / "data").iterdir()) == []
+    assert client.get("/api/state").json()["data"] == []
