@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install demo test test-kernels check format web bench accuracy results docs clean
+.PHONY: help install demo test test-kernels check format web bench soak accuracy results docs clean
 help:
 	@echo "make demo    learn to film simulated games, print tables, save out/report.html, demo.html and demo.png"
 	@echo "make test    run the tests, doctests, README and docs"
@@ -12,6 +12,7 @@ help:
 	@echo "make format  let ruff format and fix what it can"
 	@echo "make web     check, test and build the pages from frontend/ (needs npm; what it builds is committed)"
 	@echo "make bench   measure speed against peers"
+	@echo "make soak    ten minutes of serving with faults; ends in a table of what held and what was lost"
 	@echo "make accuracy  the default against rivals at equal smoothness, on games and on real data (half an hour)"
 	@echo "make results reproduce the experiments of the paper into docs/results.md (minutes)"
 	@echo "make docs    build the docs site into site/"
@@ -22,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'simile needs Python 3.11 or newer; set PYTHON=')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,skops,studio,tracking,video]" \
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,serve,skops,studio,tracking,video]" \
 		--group test --group check --group docs
 	touch $@
 
@@ -52,9 +53,12 @@ web:
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
-	for part in forest learning online files camera pages; do \
+	for part in forest learning online files camera pages serving; do \
 		($(BIN)/simile --version; $(BIN)/python benchmarks/$$part.py) | tee docs/assets/bench/$$part.txt; \
 	done
+
+soak: $(STAMP)
+	($(BIN)/simile --version; $(BIN)/python benchmarks/soak.py) | tee docs/assets/bench/soak.txt
 
 accuracy: $(STAMP)
 	($(BIN)/simile --version; $(BIN)/python benchmarks/accuracy.py --jobs 2) | tee docs/assets/bench/accuracy.txt

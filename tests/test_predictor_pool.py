@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simile import ColdStart, DivergedError, Horizon, SimileError, SmoothPolicy, rollout
+from simile.demonstrations import Units
 from simile.online import HoldAction, Predictor, PredictorPool
 from simile.online.tapes import SPARE
 from simile.regularizers import Autoregressor
@@ -90,6 +93,61 @@ def test_a_pool_stopped_and_resumed_elsewhere_keeps_its_bits(policy, seed: int, 
     np.testing.assert_array_equal(begun + play(pool, moment, 45), whole)
 
 
+@given(policies(kinds=("forest", "forests", "tree")), SEEDS, st.integers(0, 40), st.booleans())
+@settings(max_examples=20)
+def test_a_pool_that_adopts_its_equal_keeps_the_bits(policy, seed: int, moment: int, staged: bool):
+    stages = STAGES if staged else ()
+    X = np.array([contexts_of(policy, 60, seed + i) for i in range(3)])
+    pool, heir = (PredictorPool(policy, 3, stages=stages) for _ in range(2))
+    for t in range(moment):
+        pool.step(X[:2, t], streams=[0, 1])  # the last has not begun
+    heir.adopt(pool)
+    for t in range(moment, 60):
+        np.testing.assert_array_equal(heir.step(X[:, t]), pool.step(X[:, t]))
+
+
+@pytest.mark.parametrize("kind", ["forest", "tree"])
+@pytest.mark.parametrize("lags", [(0, 0), (1, 3), (9, 12)])
+def test_a_pool_that_adopts_another_policy_s_past_goes_on_from_it(kind: str, lags):
+    old, new = make("forest", context_lags=5, action_lags=6), make(kind, 2, 1, *lags)
+    new = new.in_units(Units(new.units.center + 1.0, new.units.scale * 2.0), new.space, new.card)
+    X = contexts_of(old, 40, 1)
+    pool, heir, alone = PredictorPool(old, 2), PredictorPool(new, 2), PredictorPool(new, 2)
+    sent = np.array([pool.step([x, -x]) for x in X])
+    heir.adopt(pool)
+    reach = pool._streams.tapes.reach
+    for x, a in zip(X[-reach:], sent[-reach:], strict=True):  # the oldest of these has lasted before
+        alone.override(a, [x, -x])
+    for x in contexts_of(old, 20, 2):
+        np.testing.assert_allclose(heir.step([x, x]), alone.step([x, x]), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("before", [(), STAGES[1:2], STAGES])
+@pytest.mark.parametrize("after", [(), STAGES[1:2], STAGES])
+def test_a_pool_that_adopts_knows_where_the_actuators_are(before, after):
+    policy = make("forest")
+    pool = PredictorPool(policy, 2, stages=before)
+    X = contexts_of(policy, 30, 4, missing=0.0)
+    sent = [pool.step([x, -x]) for x in X][-1]
+    heir = PredictorPool(policy, 2, stages=after)
+    heir.adopt(pool)
+    now = heir.step([X[-1], -X[-1]])
+    if after:
+        assert (np.abs(now - sent) <= 9.0 / 20.0 + 1e-12).all()
+    assert (heir._streams.chain.moving.all()) or not after
+
+
+def test_a_pool_that_does_not_know_its_contexts_yet_can_adopt_and_be_adopted():
+    narrow, wide = (replace(affine(0), n_contexts=n) for n in (None, 2))
+    for first, second in ((narrow, wide), (wide, narrow)):
+        pool, heir, alone = (PredictorPool(policy, 2, start=0.5) for policy in (first, second, second))
+        heir.adopt(pool)  # nothing has come yet
+        np.testing.assert_array_equal(heir.step(np.ones((2, 2))), alone.step(np.ones((2, 2))))
+        pool.step(np.ones((2, 2)))
+        heir.adopt(pool)
+        np.testing.assert_array_equal(heir.step(np.zeros((2, 2))), alone.step(np.zeros((2, 2))))
+
+
 def test_a_stream_may_wait_while_others_go_on():
     policy = make("forest")
     X = contexts_of(policy, 30, 0)
@@ -139,6 +197,12 @@ def test_a_few_kilobytes_hold_a_stream():
         (lambda: pool().override(np.zeros((3, 2))), "A must hold 1 action for each of 3 streams"),
         (lambda: pool(start=[np.zeros(1)] * 2), "one history for each of 3 sequences; got 2"),
         (lambda: PredictorPool(affine(0), 0), "n_streams must be >= 1"),
+        (lambda: pool().adopt(PredictorPool(make("forest"), 2)), "other must have 3 streams, as this pool; got 2"),
+        (
+            lambda: pool().adopt(PredictorPool(make("forest", m=3), 3)),
+            "other must have 2 contexts, as this pool; got 3",
+        ),
+        (lambda: pool().adopt(PredictorPool(make("forest", k=2), 3)), "other must have 1 actions, as this pool; got 2"),
         (lambda: pool().load_state_dict(Predictor(make("forest")).state_dict()), "state must be what state_dict"),
         (lambda: pool().load_state_dict(PredictorPool(make("forest"), 2).state_dict()), "state"),
     ],

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
@@ -234,9 +235,24 @@ def card_of(demos: Demonstrations, choices: Mapping[str, Any]) -> Card:
         "sequences": len(demos),
         "frames": demos.n_frames,
         "data": demos.digest(),
+        "ranges": _ranges(demos),
         "settings": {name: _said(value) for name, value in choices.items()},
     }
     return Card(demos.context_names, demos.action_names, demos.rate, training)
+
+
+def _ranges(demos: Demonstrations) -> dict[str, list[float | None]]:
+    """Return the lowest and the highest value of each context in six digits; None where all are missing."""
+    sides = {}
+    for name, extreme, rounding in (("low", np.fmin, ROUND_FLOOR), ("high", np.fmax, ROUND_CEILING)):
+        outwards = Context(prec=6, rounding=rounding)  # so that no value of the training falls outside
+        values = extreme.reduce([extreme.reduce(x, axis=0) for x in demos.contexts]).tolist()
+        rounded = [float(outwards.create_decimal(repr(value))) for value in values]
+        sides[name] = [
+            None if math.isnan(value) else short if math.isfinite(short) else value
+            for value, short in zip(values, rounded, strict=True)
+        ]
+    return sides
 
 
 def _said(value: Any) -> Any:

@@ -9,6 +9,7 @@ from simile.cli.experimenting import reproduce
 from simile.cli.filming import camera
 from simile.cli.judging import compare, diagnose, evaluate, rollout
 from simile.cli.reporting import report
+from simile.cli.serving import serve
 from simile.cli.showing import bench, demo, inspect
 from simile.cli.streaming import run
 from simile.cli.studio import studio
@@ -39,6 +40,7 @@ for command in (
     inspect,
     bench,
     run,
+    serve,
     camera,
     reproduce,
 ):

@@ -10,7 +10,7 @@ import click
 from simile.cli import options
 from simile.cli.output import to_json
 
-LISTED = 8  # numbers of a list that `inspect` shows; --json shows all
+LISTED = 12  # numbers of a list that `inspect` shows; --json shows all
 
 
 @click.command(short_help="Learn to film simulated games, and see how well it went.")

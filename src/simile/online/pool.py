@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from simile import _checks
 from simile._typing import FloatArray, IntArray
+from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.resume import State, check_state
@@ -112,6 +113,27 @@ class PredictorPool:
     def load_state_dict(self, state: State) -> None:
         """Go on where another pool was when it returned `state`; policy and stages must be like its own."""
         self._streams.load(check_state(state, self.state_dict()))
+
+    def adopt(self, other: PredictorPool) -> None:
+        """Go on where `other` is, which may be of another policy: its contexts and actions become the past here.
+
+        Where this policy looks back further than the other, the oldest frame is taken to have lasted before. Stages
+        go on from where the actuators are. `other` is left as it is.
+
+        Parameters
+        ----------
+        other : PredictorPool
+            With as many streams, contexts and actions.
+        """
+        ours, theirs = self._streams, other._streams
+        for what, here, there in (
+            ("streams", len(self), len(other)),
+            ("contexts", ours.n_contexts, theirs.n_contexts or ours.n_contexts),
+            ("actions", ours.n_actions, theirs.n_actions),
+        ):
+            if here != there and here:
+                raise ArgumentError(f"other must have {here} {what}, as this pool; got {there}")
+        ours.adopt(theirs)
 
     def _ids(self, streams: ArrayLike | None) -> IntArray:
         return self._streams.everyone if streams is None else inputs.streams(streams, len(self))

@@ -161,6 +161,8 @@ class Chain:
             return wanted
         sent = self.sent[streams]
         new = ~self.moving[streams] if self.n_new else None
+        if new is not None and not new.any():
+            new = None
         for i, stage in enumerate(self.stages):
             last, before = sent[:, i, 0], sent[:, i, 1]
             if new is not None:

@@ -16,6 +16,7 @@ from simile.online.engines import GeneralEngine, engine_of, missing_explained
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend, trend_of
 from simile.online.resume import State
 from simile.online.stages import Chain, Stage
+from simile.online.tapes import Mark
 from simile.policies import Policy, collapse, prune
 from simile.rollouts import ColdStart, GivenStart
 
@@ -62,11 +63,15 @@ class Streams:
         """Dimension k of an action."""
         return self.policy.n_actions
 
-    def reset(self, streams: IntArray, start: Any) -> None:
-        """Forget all about some streams; `start` is None for a cold start, or known actions as in `GivenStart`."""
+    def reset(self, streams: IntArray, start: Any, *, actuators: bool = True) -> None:
+        """Forget all about some streams; `start` is None for a cold start, or known actions as in `GivenStart`.
+
+        Without `actuators`, the stages know where these are: they go on from there.
+        """
         past = self._known(start, len(streams))
         self.tapes.forget(streams)
-        self.chain.reset(streams)
+        if actuators:
+            self.chain.reset(streams)
         if past is None:
             return
         units = self.policy.units
@@ -77,15 +82,25 @@ class Streams:
 
     def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns what to send, (n, k)."""
-        if self.tapes.n_unseen:
-            self._welcome(streams, X)
-        actions = self.engine.advance(streams, X)
-        if self.tapes.n_unseen:
-            self.tapes.settle(streams, seen=True)
-        return self.chain(streams, actions)
+        return self.chain(streams, self.wanted(streams, X))
 
     def miss(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what to send, (n, k)."""
+        return self.chain(streams, self.wanted_blind(streams))
+
+    def wanted(self, streams: IntArray, X: FloatArray) -> FloatArray:
+        """Take a frame with contexts X (n, m); returns what the policy wants, (n, k), which no stage has seen."""
+        # Of many streams some have often not begun; that these here have is quickly seen.
+        new = self.tapes.n_unseen > 0 and not self.tapes.seen[streams].all()
+        if new:
+            self._welcome(streams, X)
+        actions = self.engine.advance(streams, X)
+        if new:
+            self.tapes.settle(streams, seen=True)
+        return actions
+
+    def wanted_blind(self, streams: IntArray) -> FloatArray:
+        """Take a frame that brought no contexts; returns what the gap wants, (n, k), which no stage has seen."""
         return self._missed(streams, self._blind(streams))
 
     def step_some(self, streams: IntArray, X: FloatArray, present: Any) -> FloatArray:
@@ -94,7 +109,7 @@ class Streams:
         actions = np.empty((len(streams), self.n_actions))
         blind = self._blind(gone)  # nothing has changed if this fails, nor if the next line does
         actions[present] = self.step(here, X[present]) if len(here) else actions[:0]
-        actions[~present] = self._missed(gone, blind)
+        actions[~present] = self.chain(gone, self._missed(gone, blind))
         return actions
 
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
@@ -123,7 +138,42 @@ class Streams:
         self.tapes.hold(streams, self.tapes.last(streams))
         self.chain.rest(streams)
 
+    def rewrite(self, streams: IntArray, A: FloatArray) -> None:
+        """Let the policy believe that it wanted A (n, k), in the user's units, in the last frame."""
+        self.tapes.amend(streams, self.policy.units.standardize(A))
+
     # ----------------------------------------------------------------------------------------------------------- state
+
+    def mark(self, streams: IntArray) -> Mark:
+        """Return what `withdraw` needs to take back the frame that comes next."""
+        return self.tapes.mark(streams)
+
+    def withdraw(self, streams: IntArray, mark: Mark) -> None:
+        """Take back the frame since `mark`, of what the policy knows; the stages are not asked to."""
+        self.tapes.withdraw(streams, mark)
+
+    def adopt(self, other: Streams) -> None:
+        """Go on from the past of `other`, whose policy may be another, with other lags and units."""
+        ours, theirs = self.policy.units, other.policy.units
+        same = np.array_equal(ours.center, theirs.center) and np.array_equal(ours.scale, theirs.scale)
+        past = other.tapes.state()
+        if not same:  # else the bits would change for nothing
+            past["actions"] = ours.standardize(theirs.restore(past["actions"]))
+        if other.n_contexts == 0:  # none has come yet
+            past["contexts"] = np.zeros((len(self.everyone), 1, self.n_contexts))
+        for name in ("contexts", "actions"):
+            past[name] = _lengthened(past[name], self.tapes.reach)
+        with np.errstate(over="ignore"):
+            self.tapes.load(past)
+        if len(self.chain.stages) == len(other.chain.stages):
+            self.chain.load(other.chain.sent, other.chain.moving)
+            return
+        self.chain.reset(self.everyone)
+        begun = self.everyone[self.tapes.begun]
+        for back in (min(2, other.tapes.reach), 1):
+            wanted = theirs.restore(other.tapes.history(begun, back)[:, -1])
+            sent = other.chain.sent[begun, -1, back - 1] if other.chain.stages else wanted
+            self.chain.follow(begun, sent)
 
     def state(self) -> State:
         """Return all that is needed to go on elsewhere: what the policy must look like, and the streams' past."""
@@ -198,7 +248,7 @@ class Streams:
 
     def _missed(self, streams: IntArray, blind: FloatArray) -> FloatArray:
         self.tapes.commit(streams, blind, missed=True)
-        return self.chain(streams, self.engine.bounds.restored(blind))
+        return self.engine.bounds.restored(blind)
 
     def _view(self, streams: IntArray) -> Blind:
         def trend() -> FloatArray:
@@ -212,3 +262,9 @@ class Streams:
             trend=trend,
             again=lambda: self.engine.act(streams),
         )
+
+
+def _lengthened(past: FloatArray, reach: int) -> FloatArray:
+    """Return the last `reach` rows of each stream's past (n, any, width); the oldest one has lasted before."""
+    absent = max(reach - past.shape[1], 0)
+    return np.concatenate([np.repeat(past[:, :1], absent, axis=1), past[:, past.shape[1] + absent - reach :]], axis=1)

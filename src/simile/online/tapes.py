@@ -13,6 +13,8 @@ from simile._typing import FloatArray, IntArray
 # with fewer they would move often, and with more thousands of streams would not fit the cache.
 SPARE = 32
 
+Mark = tuple[IntArray, IntArray, Any, Any]  # of some streams: frame, missed, begun, seen
+
 
 class Tapes:
     """A sliding tape for each of n streams: contexts, and actions in standard units.
@@ -107,6 +109,16 @@ class Tapes:
     def amend(self, streams: IntArray, actions: FloatArray) -> None:
         """Put other actions (n, k) in the place of the last."""
         self._write(streams, self.row[streams] - 1, actions)
+
+    def mark(self, streams: IntArray) -> Mark:
+        """Return all that one frame changes, but for what it writes."""
+        return self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams]
+
+    def withdraw(self, streams: IntArray, mark: Mark) -> None:
+        """Take back the one frame since `mark`; what it wrote will be written over."""
+        self.row[streams] -= 1
+        self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams] = mark
+        self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
 
     def last(self, streams: IntArray) -> FloatArray:
         """Return the last actions, (n, k)."""

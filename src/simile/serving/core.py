@@ -1,0 +1,299 @@
+"""The service itself, without sockets and without waiting: frames are put in, and `run` answers them together."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from simile import _checks
+from simile.errors import ArgumentError
+from simile.online import Extrapolate
+from simile.online.gaps import Gap
+from simile.online.stages import Stage
+from simile.policies import Policy
+from simile.serving import snapshots
+from simile.serving.counts import Counts, Latencies
+from simile.serving.handover import Handover
+from simile.serving.messages import Answer, Frame
+from simile.serving.reading import Reader
+from simile.serving.reception import Reception
+from simile.serving.relay import Prepared, Relay
+from simile.serving.sessions import Sink, Stream, Turn
+from simile.serving.watching import Monitor
+from simile.serving.waves import FAILED, Outcome, Taken, Waves
+
+SWEEP = 1.0  # seconds between two looks for streams that have gone
+CLOSED = "this stream was closed, was idle for too long, or was opened by somebody else: open it again"
+
+log = logging.getLogger("simile.serving")
+
+
+class Service:
+    """A policy at work for many streams, which come and go.
+
+    Each stream acts as a `Predictor` of its own would, bit for bit. Nothing here blocks, and nothing is thread-safe
+    but `prepare`: one thread, or one event loop, calls it all.
+
+    Parameters
+    ----------
+    policy : Policy
+        What acts. Its number of contexts must be known.
+    gap, stages, rate
+        As for a `Predictor`.
+    max_streams : int
+        How many streams there can be; room for all is taken at the start.
+    queue : int
+        How many frames of a stream may wait; of more, the oldest is dropped.
+    idle : float
+        Seconds without a frame after which a stream is forgotten.
+    clock : callable
+        Seconds, from any beginning.
+    monitor : Monitor, optional
+        What watches for trouble, with as many slots.
+    handover : float
+        Seconds that a reload takes to hand every stream over.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        gap: Gap = Extrapolate(),  # noqa: B008 - frozen
+        stages: Sequence[Stage] = (),
+        rate: float | None = None,
+        max_streams: int = 1024,
+        queue: int = 4,
+        idle: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        monitor: Monitor | None = None,
+        handover: float = 1.0,
+    ) -> None:
+        self.max_streams = _checks.whole_number(max_streams, "max_streams", at_least=1)
+        self.queue = _checks.whole_number(queue, "queue", at_least=1)
+        self.idle, handover = (
+            _checks.number(idle, "idle", above=0.0),
+            _checks.number(handover, "handover", at_least=0.0),
+        )
+        self.clock, self.monitor = clock, monitor
+        self.counts, self.latencies = Counts(), Latencies()
+        self._relay = Relay(policy, self.max_streams, gap=gap, stages=stages, rate=rate, seconds=handover)
+        self._reader = Reader(self._relay.streams)
+        self._waves = Waves(self._relay, self.counts, monitor)
+        self._reception = Reception(self.max_streams, self._relay, self._waves.begin, self.counts, clock)
+        self._waiting: list[Stream] = []  # those with a queue
+        self._next_sweep = -math.inf
+
+    # -------------------------------------------------------------------------------------------------- what there is
+
+    @property
+    def policy(self) -> Policy:
+        """The policy at work; during a hand-over, the one that takes over."""
+        return self._relay.streams.policy
+
+    @property
+    def rate(self) -> float | None:
+        """Frames a second; None where neither the policy nor the user says."""
+        return self._relay.streams.rate
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """The streams that live, by name."""
+        return self._reception.by_name
+
+    @property
+    def slots(self) -> Mapping[int, Stream]:
+        """The streams that live, by slot, as a monitor's events name them."""
+        return self._reception.by_slot
+
+    @property
+    def handing_over(self) -> bool:
+        """Whether there are streams on their way from one policy to another."""
+        return isinstance(self._relay.acting, Handover)
+
+    # --------------------------------------------------------------------------------------------- streams come and go
+
+    def open(
+        self, name: str, *, start: Sequence[float] | None = None, deadline: float = 0.0, resume: bool = False
+    ) -> Stream:
+        """Begin a stream, or go on with one.
+
+        Whoever had opened a stream of this name loses it: after a connection broke unnoticed, the same client comes.
+
+        Parameters
+        ----------
+        name : str
+            The doors check its letters.
+        start : sequence of float, optional
+            The last known action; None starts cold. Of no use to a stream that is resumed.
+        deadline : float
+            Seconds by which a frame may be late; then an action is made without it, and answered by "gap". 0: none.
+        resume : bool
+            Go on with the stream of this name, where it exists; else it begins anew.
+
+        Raises
+        ------
+        Refusal
+            When there is no room, or the stream cannot be as asked for.
+        """
+        return self._reception.open(name, start=start, deadline=deadline, resume=resume)
+
+    def detach(self, stream: Stream) -> None:
+        """Note that nobody is connected to a stream any more: it can be resumed until it has been idle too long."""
+        if not stream.closed:
+            self._reception.leave_alone(stream)
+
+    def close(self, stream: Stream) -> None:
+        """End a stream; its slot is for another."""
+        if not stream.closed:
+            self._reception.close(stream)
+
+    # --------------------------------------------------------------------------------------------------- frame by frame
+
+    def put(self, stream: Stream, frame: Frame, sink: Sink) -> None:
+        """Let a frame wait for the next `run`, and be answered to `sink`; one whose number has been is answered now.
+
+        Raises
+        ------
+        Refusal
+            When the stream is closed, or has been opened by somebody else.
+        """
+        if stream.slot < 0:
+            raise self._reception.refused("closed", CLOSED)
+        counts, now = self.counts, self.clock()
+        counts.frames += 1
+        stream.sink, stream.seen = sink, now
+        n, last = frame.n, stream.n
+        if n is None:
+            n = 0 if last is None else last + 1
+        elif last is not None and n <= last:
+            counts.answers += 1
+            self._send(stream, Answer(n, error=stream.turn_away(n, last, now, counts)))
+            return
+        stream.n = stream.received = n
+        if stream.deadline:
+            stream.due = now + stream.period + stream.deadline
+        x, override, problem = frame.x, frame.override, None
+        if override is not None or type(x) is not list or len(x) != self._reader.n_contexts:
+            x, override, problem = self._reader(x, override)
+            if problem is not None:
+                counts.malformed += 1
+        queue = stream.queue
+        if not queue:
+            self._waiting.append(stream)
+        elif len(queue) >= self.queue:
+            queue.popleft()
+            stream.drop(1)
+            counts.dropped += 1
+        queue.append(Turn(n, x, override, problem, now))
+
+    def drop(self, stream: Stream) -> None:
+        """Count a frame that came too fast, and was not looked at; the next answer tells."""
+        self.counts.frames += 1
+        self.counts.limited += 1
+        stream.drop(1)
+
+    def run(self) -> None:
+        """Answer all frames that wait: of each stream one, all together, then the next of each, until none waits."""
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            wave = []
+            for stream in waiting:
+                queue = stream.queue
+                if queue:  # else it was closed in the meantime
+                    wave.append((stream, queue.popleft()))
+                    if queue:
+                        self._waiting.append(stream)
+            if wave:
+                self.counts.answers += len(wave)
+                self._answer(self._taken(wave))
+                self.latencies.add(self.clock() - np.array([turn.arrived for _, turn in wave]))
+
+    def tick(self, now: float) -> list[Stream]:
+        """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""
+        late = [s for s in self._reception.timed if s.due <= now and s.begun and s.sink is not None and not s.queue]
+        if late:
+            self.counts.bridged_late += len(late)
+            self._answer(self._taken([(stream, stream.overdue(now)) for stream in late]))
+        if now < self._next_sweep:
+            return []
+        self._next_sweep = now + SWEEP
+        expired = [stream for stream in self.streams.values() if now - stream.seen > self.idle]
+        for stream in expired:
+            self.close(stream)
+        self.counts.expired += len(expired)
+        self._relay.settle(self._reception.slots)
+        return expired
+
+    # ----------------------------------------------------------------------------------------------- policies and state
+
+    def prepare(self, policy: Policy) -> Prepared:
+        """Build what `reload` takes, and check that it can take over; slow, and safe in another thread than `run`."""
+        return self._relay.prepare(policy)
+
+    def reload(self, policy: Policy | Prepared) -> None:
+        """Hand all streams over to another policy, or to what `prepare` made of it, without a jump.
+
+        Raises
+        ------
+        ArgumentError
+            When the policy cannot take over: the old one goes on. Whoever asked for it counts the failure.
+        """
+        prepared = policy if isinstance(policy, Prepared) else self._relay.prepare(policy)
+        self._relay.take_over(prepared, self._reception.slots)
+        self._reader = Reader(prepared.streams)
+        if self.monitor is not None:
+            self.monitor.adopt(prepared.streams.policy, self._relay.stages)
+        self.counts.reloads += 1
+
+    def snapshot(self) -> snapshots.Snapshot:
+        """Return copies of all that a new service of the same policy needs to go on with every stream.
+
+        Frames that wait are not in it. During a hand-over it is the state of the policy that takes over. A policy
+        that cannot be written down has none: StorageError.
+        """
+        return snapshots.take(self._relay.front, self.streams.values())
+
+    def restore(self, snapshot: snapshots.Snapshot) -> None:
+        """Go on with the streams of a snapshot, of which nobody is connected yet; the service must be new.
+
+        Raises
+        ------
+        ArgumentError
+            When it is of another policy, of other stages, or of more streams than there is room for.
+        """
+        if self.streams:
+            raise ArgumentError(f"snapshot: a new service is needed; this one has {len(self.streams)} streams")
+        self._reception.fill(snapshots.restore(self._relay.front, snapshot))
+
+    # ---------------------------------------------------------------------------------------------------------- helpers
+
+    def _taken(self, wave: list[Taken]) -> list[Outcome]:
+        try:
+            return self._waves.take(wave)
+        except Exception:  # nothing is known to come here, but nobody may wait for an answer in vain
+            log.exception("a wave of %d frames failed", len(wave))
+            self.counts.failed += len(wave)
+            return [Outcome(stream, turn, None, None, FAILED) for stream, turn in wave]
+
+    def _answer(self, outcomes: Sequence[Outcome]) -> None:
+        for stream, turn, a, by, error in outcomes:
+            self._send(stream, Answer(turn.n, a, by, None, 0, error))
+
+    def _send(self, stream: Stream, answer: Answer) -> None:
+        if stream.sink is None:  # its connection went while others were answered
+            self.counts.unsent += 1
+            stream.unsend()
+            return
+        if stream.lost:
+            answer.lost, stream.lost = stream.lost, 0
+        try:
+            stream.sink(stream, answer)
+        except Exception:  # whatever is wrong with one reader, the others get theirs
+            self.counts.unsent += 1
+            stream.unsend()
+            stream.lost += answer.lost
+            log.exception("an answer of stream %s could not be handed over", stream.name)

@@ -1,0 +1,159 @@
+"""What goes over a stream's WebSocket: typed messages, as JSON in text frames or as msgpack in binary ones.
+
+Every message is decoded by msgspec into one of these: whatever does not fit, an unknown field too, is refused with a
+sentence before anything else looks at it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+Number = float | None  # null is a value that is missing
+By = Literal["policy", "gap", "operator"]
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # of a stream
+LARGEST_N = 2**53 - 1  # what JavaScript can count to
+
+
+class Open(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a stream begins.
+
+    Parameters
+    ----------
+    start : list of float, optional
+        The action from which it begins.
+    deadline : float
+        Seconds by which a frame may be late before its action is made without it; 0 for none.
+    resume : bool
+        Whether to go on with a stream of this name, where there is one.
+    """
+
+    start: list[float] | None = None
+    deadline: float = 0.0
+    resume: bool = False
+
+
+class Frame(Struct, forbid_unknown_fields=True):
+    """A message to the server: a frame, an operator's action, the beginning of a stream or its end.
+
+    Parameters
+    ----------
+    x : list or dict of float or None, optional
+        The context, in order or by name; None for a frame that was dropped.
+    n : int, optional
+        The number of the frame; None lets the server count.
+    override : list of float, optional
+        What an operator does in this frame.
+    stream : str, optional
+        Which stream is meant, on a connection that carries many.
+    open, close
+        Begins the stream, or ends it.
+    """
+
+    x: list[Number] | dict[str, Number] | UnsetType | None = UNSET
+    n: int | None = None
+    override: list[float] | None = None
+    stream: str | None = None
+    open: Open | None = None
+    close: Literal[True] | None = None
+
+
+class Answer(Struct, omit_defaults=True):
+    """The answer to a frame; what is as by default is left out of the message, `n` apart.
+
+    Parameters
+    ----------
+    n : int or None
+        The number of the frame that is answered; None where it could not be read.
+    a : list of float, optional
+        The action.
+    by : str, optional
+        Who made it: the policy, the gap that bridges, or the operator.
+    stream : str, optional
+        Which stream it is for, on a connection that carries many.
+    lost : int
+        Frames of this stream that were dropped, doubled or out of order, and answers that were not sent, since the
+        answer before.
+    error : str, optional
+        Why the frame could not be used.
+    """
+
+    n: int | None
+    a: list[float] | None = None
+    by: By | None = None
+    stream: str | None = None
+    lost: int = 0
+    error: str | None = None
+
+
+class Opened(Struct, frozen=True):
+    """What a stream that was opened is like."""
+
+    frames: int  # that it has seen: above 0 where it was resumed
+    rate: float | None
+    contexts: list[str]
+    actions: list[str]
+    n: int | None = None  # the last number that it took: a client that resumes it goes on from there
+
+
+class Closed(Struct, frozen=True):
+    """What a stream that was closed has seen."""
+
+    frames: int
+    dropped: int
+
+
+class OpenAnswer(Struct, omit_defaults=True):
+    """The answer to `open`."""
+
+    opened: Opened
+    stream: str | None = None
+
+
+class CloseAnswer(Struct, omit_defaults=True):
+    """The answer to `close`."""
+
+    closed: Closed
+    stream: str | None = None
+
+
+class Notice(Struct, omit_defaults=True):
+    """Something that nobody asked for: `event` has its kind, whether it is on, and what there is to say."""
+
+    event: dict[str, Any]
+    stream: str | None = None
+
+
+Reply = Answer | OpenAnswer | CloseAnswer | Notice
+
+from_json = msgspec.json.Decoder(Frame).decode
+from_msgpack = msgspec.msgpack.Decoder(Frame).decode
+to_json = msgspec.json.Encoder().encode
+to_msgpack = msgspec.msgpack.Encoder().encode
+
+
+def trouble_of(error: Exception) -> str:
+    """Say in a sentence why a message could not be read."""
+    reason = str(error).split("\n", maxsplit=1)[0]
+    return f"the message cannot be read: {reason[:200]}"
+
+
+def complete(frame: Frame) -> str | None:
+    """Make a context that is not there None; returns a sentence where the message asks for nothing, or for too much."""
+    if frame.open is not None or frame.close is not None:
+        if frame.x is not UNSET or frame.n is not None or frame.override is not None:
+            return "the message must be one of a frame, open and close: send them one after the other"
+        if frame.open is not None and frame.close is not None:
+            return "the message must be one of open and close: send them one after the other"
+        return None
+    if frame.x is UNSET:
+        if frame.n is None and frame.override is None:
+            return 'the message must have "x", "override", "open" or "close"; got none of them'
+        frame.x = None
+    if frame.n is not None and not 0 <= frame.n <= LARGEST_N:
+        return f"n must be from 0 to {LARGEST_N}; got {frame.n}"
+    return None

@@ -1,0 +1,142 @@
+"""Metrics for Prometheus, read off what the service counts anyway: a frame costs nothing here, a scrape a millisecond.
+
+Names begin with `simile_`, counters end in `_total`, units are seconds and shares from 0 to 1. Features and kinds of
+trouble are labels; streams are not, for anybody could name a million of them. `GET /streams` tells of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from simile._typing import IntArray
+from simile.serving.counts import Counts, Latencies
+from simile.serving.watching import Monitor
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+# What the counters of `Counts` mean, in the order in which one reads them.
+HELP = {
+    "frames": "Frames that came, whatever became of them.",
+    "answers": "Answers to these frames, those with an error too.",
+    "dropped": "Frames dropped: the oldest of a full queue, or left in the queue of a stream that was closed.",
+    "limited": "Frames not taken because a stream sent more than --max-rate.",
+    "duplicates": "Frames whose number had come before.",
+    "out_of_order": "Frames whose number was below the last one's.",
+    "late": "Frames that came after their deadline, when their action had been made without them.",
+    "malformed": "Messages that could not be read, or not be used as contexts or actions.",
+    "diverged": "Streams that left every reasonable range and began anew.",
+    "failed": "Frames that the policy could not act on.",
+    "overrides": "Frames in which an operator acted.",
+    "missing": "Frames that never came, by their numbers.",
+    "bridged_missing": "Actions made for missing frames.",
+    "bridged_late": "Actions made and sent at a deadline.",
+    "unsent": "Answers that a slow reader did not get.",
+    "opened": "Streams that began.",
+    "resumed": "Streams that were continued.",
+    "closed": "Streams that were closed.",
+    "expired": "Streams that were idle for too long.",
+    "refused": "Streams and connections that were refused.",
+    "reloads": "Policies that were taken over while serving.",
+    "reload_failures": "Policy files that were refused while serving; the old policy went on.",
+    "snapshots": "Snapshots written.",
+    "snapshot_failures": "Snapshots that could not be written.",
+}
+
+
+class Served(Protocol):
+    """What is looked at of a `Service`."""
+
+    counts: Counts
+    latencies: Latencies
+    max_streams: int
+    monitor: Monitor | None
+
+    @property
+    def streams(self) -> Mapping[str, Any]:
+        """The streams by name."""
+
+
+class ServiceCollector:
+    """Tells Prometheus about a service; it is read when Prometheus asks.
+
+    Parameters
+    ----------
+    service : Served
+        Whose numbers.
+    """
+
+    def __init__(self, service: Served) -> None:
+        self.service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        from prometheus_client.core import CounterMetricFamily as Counter
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+
+        service = self.service
+        for name, said in HELP.items():
+            yield Counter(f"simile_{name}", said, value=getattr(service.counts, name))
+        yield Gauge("simile_streams", "Streams that are open.", value=len(service.streams))
+        yield Gauge("simile_streams_limit", "Streams that there can be.", value=service.max_streams)
+        yield _histogram(service.latencies)
+        if service.monitor is not None:
+            live = np.array([stream.slot for stream in service.streams.values()], np.intp)
+            yield from _troubles(service.monitor, live)
+
+
+def registry_of(service: Served) -> CollectorRegistry:
+    """Return a registry with the service's metrics and those of its process: memory, CPU time, open files."""
+    from prometheus_client import CollectorRegistry, ProcessCollector
+
+    registry = CollectorRegistry()
+    registry.register(ServiceCollector(service))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: CollectorRegistry) -> bytes:
+    """Write all metrics as Prometheus reads them, `text/plain; version=0.0.4`."""
+    from prometheus_client import generate_latest
+
+    return generate_latest(registry)
+
+
+def _histogram(latencies: Latencies) -> Metric:
+    from prometheus_client.core import HistogramMetricFamily
+
+    below = np.cumsum(latencies.counts).tolist()
+    edges = [*map(str, latencies.edges), "+Inf"]
+    return HistogramMetricFamily(
+        "simile_answer_seconds",
+        "Time from the arrival of a frame to its answer.",
+        buckets=list(zip(edges, below, strict=True)),
+        sum_value=latencies.total,
+    )
+
+
+def _troubles(monitor: Monitor, live: IntArray) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    now = GaugeMetricFamily("simile_streams_in_trouble", "Streams in trouble now.", labels=["kind"])
+    for kind, streams in monitor.troubles(live).items():
+        now.add_metric([kind], streams)
+    yield now
+    ever = CounterMetricFamily("simile_troubles", "Troubles that began.", labels=["kind"])
+    for kind, times in monitor.begun.items():
+        ever.add_metric([kind], times)
+    yield ever
+    known = float(monitor.usual.drift_known)
+    yield GaugeMetricFamily(
+        "simile_drift_known", "1 where the policy tells the range of its training's contexts, else 0.", value=known
+    )
+    drift = GaugeMetricFamily(
+        "simile_drift_ratio", "Recent contexts outside the training's range, as a share of all.", labels=["feature"]
+    )
+    for feature, share in monitor.drift(live).items():
+        drift.add_metric([feature], share)
+    yield drift

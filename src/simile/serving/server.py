@@ -1,0 +1,262 @@
+"""The server: a policy file, two doors, signals. It ends by draining, and a restarted one goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import uvicorn
+from picows import ws_create_server
+
+from simile.errors import ArgumentError, SimileError
+from simile.serving import snapshots
+from simile.serving.core import Service
+from simile.serving.desk import Desk, Options
+from simile.serving.guard import Guard, check_exposure, is_loopback, tls_of
+from simile.serving.loading import Loaded, load_policy
+from simile.serving.streaming import Exchange, quiet
+from simile.serving.watching import Monitor
+from simile.serving.web import build_app
+
+SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older actions are of no use
+FAREWELL = 3.0  # seconds for all peers to hang up
+PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
+SPARE_FILES = 64
+
+Announce = Callable[[str, str | None, dict[str, Any]], None]
+
+log = logging.getLogger(__name__)
+
+
+def serve(options: Options, announce: Announce) -> None:
+    """Serve a policy until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    options : Options
+        What, and how.
+    announce : callable
+        Told the addresses of streams and of HTTP (None where that is off), and facts of the policy, once both listen.
+    """
+    check_exposure(options.host, options.token, insecure=options.insecure)
+    tls = tls_of(options.certfile, options.keyfile)
+    loaded = load_policy(options.policy, options.trust)
+    rate = options.rate or loaded.policy.card.rate
+    service = Service(
+        loaded.policy,
+        gap=options.gap,
+        stages=options.stages,
+        rate=options.rate,
+        max_streams=options.max_streams,
+        queue=options.queue,
+        idle=options.idle,
+        monitor=Monitor.of(loaded.policy, rate, options.max_streams, stages=options.stages),
+        handover=options.handover,
+    )
+    _restore(service, options)
+    _allow_files(options.max_connections)
+    # They write a line for every peer that goes without a word: anybody could fill a disk so.
+    for chatty in ("aiofastnet", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(options, loaded, service, tls, announce))
+
+
+async def _serve(
+    options: Options,
+    loaded: Loaded,
+    service: Service,
+    tls: ssl.SSLContext | None,
+    announce: Announce,
+) -> None:
+    desk = Desk(options, loaded, service)
+    guard = Guard(
+        options.token,
+        frozenset(origin.lower().rstrip("/") for origin in options.origins),
+        local=is_loopback(options.host),
+    )
+    exchange = Exchange(desk, guard)
+    desk.tell = exchange.tell
+    streams, listening = _listen_twice(options)
+    streams.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # which every connection inherits
+    door = await ws_create_server(
+        exchange.admit,
+        sock=streams,
+        ssl=tls,
+        backlog=1024,
+        enable_auto_pong=False,  # see `Connection`
+        max_frame_size=options.max_message,
+        enable_auto_ping=True,
+        auto_ping_idle_timeout=PING_EVERY,
+        auto_ping_reply_timeout=PING_EVERY,
+        logger_name=quiet,
+    )
+    web, web_address = None, None
+    if listening is not None:
+        web_address = _address("https" if tls else "http", listening)
+        web = _web_server(desk, guard)
+        serving = asyncio.create_task(web.serve([listening]))
+        while not web.started and not serving.done():
+            await asyncio.sleep(0.005)
+    stop = _stop_on_signals(desk)
+    gc.collect()
+    gc.freeze()  # what is here now stays: looking through it again and again would delay frames
+    announce(f"{_address('wss' if tls else 'ws', streams)}/streams", web_address, desk.facts)
+    chores = [asyncio.create_task(chore) for chore in _chores(desk, exchange)]
+    await stop.wait()
+    for chore in chores:
+        chore.cancel()
+    await _drain(desk, exchange, door)
+    if web is not None:
+        web.should_exit = True
+        await serving
+
+
+def _chores(desk: Desk, exchange: Exchange) -> Iterator[Coroutine[Any, Any, None]]:
+    """Yield what is done beside answering."""
+    yield desk.watch_deadlines()
+    yield desk.watch_for_trouble()
+    yield exchange.watch_readers()
+    if desk.options.watch:
+        yield desk.watch_file()
+    if desk.options.snapshots is not None:
+        yield desk.keep_snapshots()
+
+
+async def _drain(desk: Desk, exchange: Exchange, door: asyncio.Server) -> None:
+    """End in good order: nobody new, all that came is answered, the streams are kept, everybody is told."""
+    desk.draining = True
+    door.close()
+    exchange.tell({"kind": "draining", "on": True})
+    await asyncio.sleep(0)  # what the system has already taken in is read
+    desk.run()
+    keeping = asyncio.ensure_future(desk.snapshot())
+    await asyncio.sleep(0)  # the state is copied, and from here on no frame is taken
+    exchange.say_goodbye()
+    await keeping
+    for _ in range(round(FAREWELL / 0.01)):
+        if not exchange.connections:
+            return
+        await asyncio.sleep(0.01)
+    for connection in list(exchange.connections):
+        connection.cut()
+    await asyncio.sleep(0.01)
+
+
+class _WebServer(uvicorn.Server):
+    """Uvicorn as a guest: signals are the host's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+def _web_server(desk: Desk, guard: Guard) -> _WebServer:
+    options = desk.options
+    config = uvicorn.Config(
+        build_app(desk, guard),
+        log_level="error",
+        access_log=False,  # it would show tokens
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=options.max_connections,
+        timeout_graceful_shutdown=round(FAREWELL),
+        ssl_certfile=options.certfile,
+        ssl_keyfile=options.keyfile,
+    )
+    return _WebServer(config)
+
+
+def _stop_on_signals(desk: Desk) -> asyncio.Event:
+    """Return what is set when the service is to end; SIGHUP reloads."""
+    stop, tasks = asyncio.Event(), set[asyncio.Task[Any]]()
+
+    def reload() -> None:
+        task = desk.loop.create_task(desk.reload())
+        tasks.add(task)  # the loop alone would forget it
+        task.add_done_callback(tasks.discard)
+
+    with suppress(NotImplementedError):  # on Windows, where Ctrl-C ends the loop instead
+        for number in (signal.SIGTERM, signal.SIGINT):
+            desk.loop.add_signal_handler(number, stop.set)
+        desk.loop.add_signal_handler(signal.SIGHUP, reload)
+    return stop
+
+
+def _restore(service: Service, options: Options) -> None:
+    """Go on with the streams of the last run, where there is a snapshot that fits."""
+    path = options.snapshots
+    if path is None or not path.exists():
+        return
+    try:
+        service.restore(snapshots.read(path))
+    except SimileError as error:
+        aside = snapshots.set_aside(path)
+        log.warning("the snapshot was not taken, and kept as %s: %s", aside, error)
+
+
+def _listen_twice(options: Options) -> tuple[socket.socket, socket.socket | None]:
+    """Open both ports, or none."""
+    streams = _listen(options.host, options.port, "--port")
+    if not options.http_port:
+        return streams, None
+    try:
+        return streams, _listen(options.host, options.http_port, "--http-port")
+    except ArgumentError:
+        streams.close()
+        raise
+
+
+def _listen(host: str, port: int, option: str) -> socket.socket:
+    """Open a port, before anybody is told of it."""
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named, for asyncio turns Nagle's delay off only where it knows of TCP.
+    opened = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    if sys.platform != "win32":  # there it would share the port with others
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((host, port))
+    except OSError as error:
+        opened.close()
+        raise ArgumentError(f"{option}: {host}:{port} cannot be opened: {error.strerror}: name another") from None
+    opened.setblocking(False)
+    return opened
+
+
+def _address(scheme: str, listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _allow_files(connections: int) -> None:
+    """Let this process have as many connections as were asked for: the system's first limit is often 1024 files."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * connections + SPARE_FILES
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the fastest event loop there is."""
+    try:
+        import uvloop
+    except ImportError:  # on Windows
+        return None
+    return uvloop.new_event_loop

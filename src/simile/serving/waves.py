@@ -1,0 +1,205 @@
+"""A wave: one frame of each of many streams, taken together.
+
+What fails takes nothing away from the others: the wave is halved until the frame that failed stands alone. A frame
+that cannot be used is bridged as if it had been dropped, and its answer says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simile._typing import FloatArray
+from simile.errors import DivergedError, SimileError
+from simile.online import Extrapolate
+from simile.serving.counts import Counts
+from simile.serving.messages import By
+from simile.serving.relay import Relay
+from simile.serving.sessions import Stream, Turn
+from simile.serving.watching import Monitor
+
+LONGEST_BRIDGE = 30  # missing frames that are bridged one by one, where the gap does not say
+
+NOTHING_KNOWN = "nothing is known of this stream yet: send a context first, or open it with the last action as start"
+DIVERGED = "the action left every reasonable range: the stream begins anew with the next frame"
+NO_START = "the policy cannot begin with a context alone: open the stream with the last action as start"
+FAILED = "the policy cannot act on this context: send other values, or null for what is missing"
+MISSING = "the policy cannot take a context with missing values: fill them in, or send x null for the whole frame"
+
+log = logging.getLogger("simile.serving")
+
+Taken = tuple[Stream, Turn]
+
+
+class Outcome(NamedTuple):
+    """What becomes of a frame."""
+
+    stream: Stream
+    turn: Turn
+    a: list[float] | None
+    by: By | None
+    error: str | None
+
+
+class Waves:
+    """Takes waves of frames by whatever acts.
+
+    Parameters
+    ----------
+    relay : Relay
+        Who acts. Its gap says how many missing frames are bridged one by one.
+    counts : Counts
+        What happens is counted here.
+    monitor : Monitor or None
+        Sees all that is taken.
+    """
+
+    def __init__(self, relay: Relay, counts: Counts, monitor: Monitor | None) -> None:
+        self.relay, self.counts, self.monitor = relay, counts, monitor
+        self._no_context = np.full((1, relay.streams.n_contexts), np.nan)  # for any number of streams
+        self._longest = relay.gap.frames if isinstance(relay.gap, Extrapolate) else LONGEST_BRIDGE
+
+    def begin(self, stream: Stream, start: Any) -> None:
+        """Make the slot of a stream new; `start` as for a `PredictorPool`."""
+        slots = np.array([stream.slot])
+        self.relay.acting.reset(slots, start)
+        if self.monitor is not None:
+            self.monitor.reset(slots)
+        stream.begun = start is not None
+
+    def take(self, wave: Sequence[Taken]) -> list[Outcome]:
+        """Take a frame of each of these streams, all of them different; returns what became of each, in any order."""
+        steps: list[Taken] = []
+        others: list[Taken] = []
+        gaps: list[Taken] = []  # some before these were left out
+        for taken in wave:
+            stream, turn = taken
+            last = stream.taken
+            if last is not None and turn.n - last > 1:
+                gaps.append(taken)
+            (steps if turn.x is not None and turn.override is None else others).append(taken)
+        if gaps:
+            self._bridge(gaps)
+        outcomes = self._step(steps) if steps else []
+        if others:
+            operators = [taken for taken in others if taken[1].override is not None]
+            seeing = [taken for taken in operators if taken[1].x is not None]
+            blind = [taken for taken in operators if taken[1].x is None]
+            outcomes += self._override(seeing, np.array([turn.x for _, turn in seeing], np.float64))
+            outcomes += self._override(blind, None)
+            outcomes += self._miss([taken for taken in others if taken[1].override is None])
+        for stream, turn, a, by, _ in outcomes:
+            stream.taken = turn.n
+            if a is not None:
+                stream.frames += 1
+                stream.begun = True
+                stream.by = by
+        return outcomes
+
+    # ------------------------------------------------------------------------------------------------- kinds of frames
+
+    def _step(self, wave: list[Taken]) -> list[Outcome]:
+        X = np.array([turn.x for _, turn in wave], dtype=np.float64)
+        if not np.isinf(X).any():
+            return self._step_finite(wave, X)
+        wild = np.isinf(X).sum(axis=1).tolist()
+        fine = [taken for taken, n in zip(wave, wild, strict=True) if not n]
+        bad = [
+            (stream, turn._replace(x=None, problem=f"x must be finite, or null where a value is missing; got {turn.x}"))
+            for (stream, turn), n in zip(wave, wild, strict=True)
+            if n
+        ]
+        self.counts.malformed += len(bad)
+        return [*(self._step(fine) if fine else []), *self._miss(bad)]
+
+    def _step_finite(self, wave: list[Taken], X: FloatArray) -> list[Outcome]:
+        done, failed = self._attempt(wave, X)
+        for taken, error in failed:
+            stream, turn = taken
+            if isinstance(error, DivergedError):
+                done.append(self._begin_anew(taken))
+                continue
+            self.counts.failed += 1
+            if not isinstance(error, SimileError):
+                log.error("a policy failed on a frame of stream %s", stream.name, exc_info=error)
+            done += self._miss([(stream, turn._replace(x=None, problem=_explained(stream, turn)))])
+        return done
+
+    def _miss(self, wave: list[Taken]) -> list[Outcome]:
+        known = [taken for taken in wave if taken[0].begun]
+        unknown = [taken for taken in wave if not taken[0].begun]
+        bridged, failed = self._attempt(known, None) if known else ([], [])
+        return [
+            *bridged,
+            *(Outcome(stream, turn, None, None, turn.problem or NOTHING_KNOWN) for stream, turn in unknown),
+            *(self._begin_anew(taken) for taken, _ in failed),
+        ]
+
+    def _override(self, wave: list[Taken], X: FloatArray | None) -> list[Outcome]:
+        if not wave:
+            return []
+        A = np.array([turn.override for _, turn in wave], dtype=np.float64)
+        slots = np.array([stream.slot for stream, _ in wave])
+        self.relay.acting.override(slots, A, X)
+        if self.monitor is not None:
+            self.monitor.see(slots, self._no_context if X is None else X, A)
+        self.counts.overrides += len(wave)
+        return [Outcome(stream, turn, turn.override, "operator", None) for stream, turn in wave]
+
+    def _bridge(self, gaps: list[Taken]) -> None:
+        """Make the actions of frames that never came; nobody gets them, but the next action goes on from there."""
+        left = []
+        for stream, turn in gaps:
+            missing = turn.n - (stream.taken or 0) - 1
+            self.counts.missing += missing
+            left.append(missing if missing <= self._longest else 1)
+        for number in range(max(left)):
+            wave = [taken for taken, n in zip(gaps, left, strict=True) if n > number and taken[0].begun]
+            if wave:
+                done, failed = self._attempt(wave, None)
+                self.counts.bridged_missing += len(done)
+                for (stream, _), _error in failed:
+                    self._forget(stream)
+
+    # ------------------------------------------------------------------------------------------------------ what fails
+
+    def _attempt(self, wave: list[Taken], X: FloatArray | None) -> tuple[list[Outcome], list[tuple[Taken, Exception]]]:
+        """Act on contexts X (n, m), or blindly; returns what was done, and what failed on its own."""
+        slots = np.array([stream.slot for stream, _ in wave])
+        acting = self.relay.acting
+        try:
+            actions = acting.miss(slots) if X is None else acting.step(slots, X)
+        except Exception as error:  # a model of somebody else may raise anything
+            if len(wave) == 1:
+                return [], [(wave[0], error)]
+            half = len(wave) // 2
+            done, failed = self._attempt(wave[:half], None if X is None else X[:half])
+            more, worse = self._attempt(wave[half:], None if X is None else X[half:])
+            return done + more, failed + worse
+        if self.monitor is not None:
+            self.monitor.see(slots, self._no_context if X is None else X, actions)
+        by: By = "gap" if X is None else "policy"
+        outcomes = [
+            Outcome(stream, turn, a, by, turn.problem) for (stream, turn), a in zip(wave, actions.tolist(), strict=True)
+        ]
+        return outcomes, []
+
+    def _begin_anew(self, taken: Taken) -> Outcome:
+        self._forget(taken[0])
+        return Outcome(*taken, None, None, DIVERGED)
+
+    def _forget(self, stream: Stream) -> None:
+        self.counts.diverged += 1
+        # The actuator is where it is: only the policy forgets.
+        self.relay.acting.reset(np.array([stream.slot]), None, actuators=False)
+        stream.begun = False
+
+
+def _explained(stream: Stream, turn: Turn) -> str:
+    """Say why a policy may have failed; what it says itself is for whoever has its files, not for all the world."""
+    if any(value is None or value != value for value in turn.x or ()):
+        return MISSING
+    return FAILED if stream.begun else NO_START

@@ -1,0 +1,260 @@
+"""The doors of `simile serve`: who may come in, and what is answered over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from websockets.exceptions import InvalidMessage, InvalidStatus
+from websockets.sync.client import connect
+
+import servers as shared
+import simile
+from servers import Server, ask, event, served
+from simile.cli import main
+from simile.errors import ArgumentError
+from simile.serving import guard
+from simile.serving.openapi import document
+
+with warnings.catch_warnings():  # of what they are built on
+    warnings.simplefilter("ignore")
+    import schemathesis
+
+contexts, policies, server = shared.contexts, shared.policies, shared.server
+
+TOKEN = "a-secret-of-some-length"
+
+
+# Who may come in.
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/a/b", {}, 404),
+        ("/%2e%2e%2f", {}, 404),
+        ("/" + "x" * 65, {}, 404),
+        ("/page", {"Origin": "https://elsewhere.example"}, 403),
+        ("/page", {"Host": "elsewhere.example"}, 421),
+    ],
+)
+def test_a_connection_that_may_not_be_is_refused_in_words(server: Server, path: str, headers: Any, status: int):
+    if "Host" in headers:
+        found = server.get("/streams", headers=headers)
+        assert (found.status_code, "127.0.0.1" in found.json()["error"]) == (status, True)
+        return
+    with pytest.raises(InvalidStatus) as refused, server.connect(path, additional_headers=headers):
+        pass
+    response = refused.value.response
+    assert response.status_code == status
+    assert response.body is not None
+    assert json.loads(response.body)["error"]
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return cert, key
+
+
+def test_token_tls_origins_and_limits_hold_on_both_doors(policies: Any, contexts: np.ndarray, tmp_path: Path):
+    cert, key = certificate(tmp_path)
+    page = "https://control.example"
+    secret = tmp_path / "token"
+    secret.write_text(f"{TOKEN}\n")
+    arguments = ("--token-file", str(secret), "--certfile", str(cert), "--keyfile", str(key), "--allow-origin", page)
+    limits = ("--max-streams", "2", "--max-connections", "3", "--max-rate", "20", "--idle", "3")
+    trust = ssl.create_default_context(cafile=str(cert))
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    with served(policies["served"], *arguments, *limits, host="0.0.0.0") as server:
+        assert server.url.startswith("wss://")
+        for headers, path in (({}, "/a"), ({"Authorization": "Bearer wrong"}, "/a"), ({}, "/a?token=wrong")):
+            with pytest.raises(InvalidStatus) as refused, server.connect(path, ssl=trust, additional_headers=headers):
+                pass
+            assert refused.value.response.status_code == 401
+        foreign = {**bearer, "Origin": "https://elsewhere.example"}
+        with pytest.raises(InvalidStatus) as refused, server.connect("/a", ssl=trust, additional_headers=foreign):
+            pass
+        assert refused.value.response.status_code == 403
+        with pytest.raises(InvalidMessage), connect(server.url.replace("wss", "ws") + "/a"):
+            pass
+
+        assert server.get("/health", verify=trust).status_code == 200
+        assert server.get("/streams", verify=trust).status_code == 401
+        assert server.get("/streams", verify=trust, headers={**bearer, "Origin": page}).status_code == 200
+        assert server.get(f"/streams?token={TOKEN}", verify=trust).json() == {"streams": []}
+        assert server.get("/openapi.json", verify=trust, headers=bearer).json()["security"]
+
+        frame = {"x": contexts[0].tolist()}
+        with (
+            server.connect(f"/a?token={TOKEN}", ssl=trust) as first,
+            server.connect("", ssl=trust, additional_headers={**bearer, "Origin": page}) as second,
+        ):
+            ask(first, frame)
+            ask(second, {**frame, "stream": "b"})
+            assert "2 streams" in ask(second, {**frame, "stream": "c"})["error"]
+            full = server.get("/ready", verify=trust)
+            assert (full.status_code, full.json()["status"]) == (503, "full")
+            with pytest.raises(InvalidStatus) as refused, server.connect("/d", ssl=trust, additional_headers=bearer):
+                pass
+            assert refused.value.response.status_code == 503
+            with server.connect("", ssl=trust, additional_headers=bearer):
+                with pytest.raises(InvalidStatus) as refused, server.connect("", ssl=trust, additional_headers=bearer):
+                    pass
+                assert refused.value.response.status_code == 503
+
+            for _ in range(60):  # 20 at once, and 20 a second, are taken
+                first.send(json.dumps(frame))
+            time.sleep(0.3)
+            first.send(json.dumps(frame))
+            lost = 0
+            with suppress(TimeoutError):
+                while True:
+                    lost += json.loads(first.recv(timeout=0.5)).get("lost", 0)
+            assert 20 <= lost <= 61
+
+            assert event(first, "expired")["event"]["on"]
+            assert event(second, "expired")["stream"] == "b"
+            assert ask(second, {**frame, "stream": "c"})["n"] == 0
+        code, errors = server.stop()
+        assert (code, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--host", "0.0.0.0"), "--token"),
+        (("--host", "192.0.2.7"), "--insecure"),
+        (("--token", "short"), "at least 8"),
+        (("--keyfile", "policy"), "--certfile"),
+        (("--certfile", "policy"), "PEM"),
+        (("--token-file", "nothing"), "cannot be read"),
+        (("--stage", "Nonsense()"), "stage must be"),
+    ],
+)
+def test_what_is_not_safe_or_not_there_is_refused_before_anything_listens(
+    policies: Any, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["serve", str(policies["served"]), "--port", "0", "--http-port", "0", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--port", "--http-port"])
+def test_a_port_that_is_taken_is_said_in_words(policies: Any, option: str, capsys: pytest.CaptureFixture[str]):
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        ports = {"--port": "0", "--http-port": "0", option: str(busy.getsockname()[1])}
+        assert main(["serve", str(policies["served"]), *(word for pair in ports.items() for word in pair)]) == 2
+    assert f"{option}: 127.0.0.1" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_policy_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "junk").write_bytes(b"junk" * 100)
+    assert main(["serve", str(tmp_path / "junk")]) == 2
+    assert "junk" in capsys.readouterr().err
+
+
+def test_loopback_is_this_machine_alone():
+    assert all(map(guard.is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST")))
+    assert not any(map(guard.is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "", "127.0.0.1.example")))
+    guard.check_exposure("0.0.0.0", None, insecure=True)
+    with pytest.raises(ArgumentError, match="empty"):
+        guard.read_token(Path(os.devnull))
+
+
+# HTTP.
+
+
+def test_health_policy_streams_and_metrics_can_be_asked_for(server: Server, policies: Any, contexts: np.ndarray):
+    assert server.get("/health").json()["status"] == server.get("/ready").json()["status"] == "ok"
+    policy = server.get("/policy").json()
+    assert policy["actions"] == ["pan"]
+    assert (policy["low"], policy["high"], policy["drift"]) == ([-40.0], [40.0], "known")
+    assert str(policies["served"].parent) not in json.dumps(policy)
+    with server.connect("/listed") as ws:
+        ask(ws, {"x": contexts[0].tolist()})
+        listed = {s["name"]: s for s in server.get("/streams").json()["streams"]}["listed"]
+        assert listed == {"name": "listed", "frames": 1, "dropped": 0, "late": 0, "by": "policy"}
+        assert server.metric("simile_frames_total") > 0
+        assert server.metric("simile_streams") >= 1
+        ended = httpx.delete(f"{server.http}/streams/listed", trust_env=False)
+        assert ended.json() == {"closed": {"frames": 1, "dropped": 0}}
+        assert event(ws, "closed")["event"]["on"]
+        assert ask(ws, {"x": contexts[0].tolist()})["n"] == 0
+    assert httpx.delete(f"{server.http}/streams/nobody", trust_env=False).status_code == 404
+
+
+def test_a_roll_out_is_that_of_the_library_to_the_bit(server: Server, policies: Any, contexts: np.ndarray):
+    policy = simile.load(policies["served"])
+    post = lambda body: httpx.post(f"{server.http}/rollouts", json=body, trust_env=False, timeout=10)  # noqa: E731
+    rows = [[None if v == contexts[3, 0] else v for v in row] for row in contexts.tolist()]
+    X = np.array(rows, dtype=float)
+    found = post({"contexts": rows})
+    assert found.json()["actions"] == simile.rollout(policy, [X], start=simile.ColdStart())[0].tolist()
+    found = post({"contexts": rows, "start": [3.0]})
+    assert found.json()["actions"] == simile.rollout(policy, [X], start=[3.0])[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "cannot be read"),
+        (b'{"contexts": []}', 400, "rows"),
+        (b'{"contexts": [[1]]}', 400, "6 values"),
+        (b'{"contexts": [[1,2,3,4,5,6]], "start": []}', 400, "start"),
+        (b'{"contexts": [[1,2,3,4,5,1e40]]}', 400, "within"),
+        (b'{"contexts": [[1,2,3,4,5,6]], "x": 1}', 400, "unknown field"),
+        (b"[" * (5 << 20), 413, "larger"),
+    ],
+)
+def test_a_roll_out_that_cannot_be_is_refused_in_words(server: Server, body: bytes, status: int, words: str):
+    found = httpx.post(f"{server.http}/rollouts", content=body, trust_env=False, timeout=10)
+    assert (found.status_code, words in found.json()["error"]) == (status, True)
+
+
+def test_addresses_that_are_not_are_refused_in_words(server: Server):
+    assert server.get("/../../etc/passwd").status_code == 404
+    assert server.get("/nothing").json() == {"error": "there is nothing at this address"}
+    refused = httpx.put(f"{server.http}/health", trust_env=False)
+    assert refused.status_code == 405
+    assert "GET" in refused.headers["allow"]
+    assert server.get("/streams", headers={"Origin": "https://elsewhere.example"}).status_code == 403
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")
+def test_the_http_part_does_what_its_openapi_document_says(server: Server):
+    found = server.get("/openapi.json").json()
+    assert found == document(6, 1, version=simile.__version__, token=False)
+    schema = schemathesis.openapi.from_dict(found)
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert {operation.path for operation in operations} == set(found["paths"])
+    good, bad = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+    for operation in operations:
+        takes = operation.path in ("/rollouts", "/streams/{name}")  # something that can be wrong
+        for mode in (good, bad) if takes else (good,):
+
+            @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def check(case: Any) -> None:
+                case.call_and_validate(base_url=server.http)
+
+            check()

@@ -1,0 +1,106 @@
+"""The past of streams outlives the process of `simile serve`, and the policy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+import servers as shared
+import simile
+from servers import GENEROUS, ask, event, farewell, served, until
+
+contexts, policies = shared.contexts, shared.policies
+
+
+def test_streams_go_on_after_a_kill_and_end_in_good_order(policies: Any, contexts: np.ndarray, tmp_path: Path):
+    predictor = simile.Predictor(simile.load(policies["served"]))
+    file = tmp_path / "streams"
+    arguments = ("--snapshots", str(file), "--snapshot-every", "0.2", *GENEROUS)
+    with served(policies["served"], *arguments) as server:
+        with server.connect("/survivor") as ws:
+            for n in range(20):
+                ask(ws, {"x": contexts[n].tolist(), "n": n})
+                predictor.step(contexts[n])
+            seen = server.metric("simile_snapshots_total")
+            until(lambda: server.metric("simile_snapshots_total") > seen + 1)
+        server.stop(signal.SIGKILL)
+    with served(policies["served"], *arguments) as server:
+        assert [s["name"] for s in server.get("/streams").json()["streams"]] == ["survivor"]
+        with server.connect("/survivor") as ws:
+            assert ask(ws, {"open": {"resume": True}})["opened"]["frames"] == 20
+            for n in range(20, 30):
+                assert ask(ws, {"x": contexts[n].tolist(), "n": n})["a"] == predictor.step(contexts[n]).tolist()
+            ws.send(json.dumps({"x": contexts[30].tolist(), "n": 30}))
+            server.process.send_signal(signal.SIGTERM)
+            told, code = farewell(ws)
+            assert code == 1001
+            assert {"event": {"kind": "draining", "on": True}} in told
+            assert [t["n"] for t in told if "n" in t] == [30]
+        assert server.stop() == (0, "")
+    with served(policies["next"], *arguments) as server:  # another policy: the past would mean something else to it
+        assert server.get("/streams").json() == {"streams": []}
+        assert file.with_name("streams.old").exists()
+        assert "another policy" in server.errors.read_text()
+        code, _ = server.stop(signal.SIGINT)
+        assert code == 0
+
+
+def test_a_new_policy_file_takes_over_without_a_jump_and_junk_does_not(policies: Any, contexts: Any, tmp_path: Path):
+    live, limit = tmp_path / "live", 12.0  # units a second
+    shutil.copy(policies["served"], live)
+
+    def replace(data: bytes) -> None:
+        (tmp_path / "new").write_bytes(data)
+        os.replace(tmp_path / "new", live)
+
+    # Snapshots cannot be written where a file is in the way, as if the disk were full; serving goes on.
+    kept = ("--snapshots", str(policies["served"] / "streams"), "--snapshot-every", "0.3")
+    with served(live, "--stage", f"RateLimit({limit})", "--handover", "0.5", *kept, *GENEROUS) as server:
+        digest = server.get("/policy").json()["digest"]
+        with server.connect("/steered") as ws:
+            last = ask(ws, {"x": contexts[0].tolist()})["a"][0]
+            n = 0
+
+            def drive(frames: int) -> None:
+                nonlocal n, last
+                for _ in range(frames):
+                    n += 1
+                    now = ask(ws, {"x": contexts[n % 200].tolist(), "n": n})["a"][0]
+                    assert abs(now - last) <= limit / 30.0 + 1e-9
+                    last = now
+
+            drive(20)
+            assert event(ws, "snapshot_failed")["event"]["on"]
+            until(lambda: server.metric("simile_snapshot_failures_total") > 1)
+            replace(policies["next"].read_bytes())
+            assert event(ws, "reloaded")["event"]["digest"] != digest
+            drive(60)
+            assert server.get("/policy").json()["digest"] != digest
+            assert server.metric("simile_reloads_total") == 1
+
+            for data, words in ((b"junk" * 500, "safetensors"), (policies["other"].read_bytes(), "contexts")):
+                replace(data)
+                reason = event(ws, "reload_failed")["event"]["reason"]
+                assert words in reason
+                assert str(tmp_path) not in reason
+                drive(5)
+                answered = httpx.post(f"{server.http}/reload", trust_env=False)
+                assert answered.status_code == 409
+                assert str(tmp_path) not in answered.text
+                assert event(ws, "reload_failed")
+            assert server.metric("simile_reload_failures_total") == 4
+
+            shutil.copy(policies["served"], tmp_path / "new")
+            os.replace(tmp_path / "new", live)
+            server.process.send_signal(signal.SIGHUP)
+            assert event(ws, "reloaded")["event"]["digest"] == digest
+            drive(40)
+        code, _ = server.stop()
+        assert code == 0

@@ -1,0 +1,140 @@
+"""The short form of `make soak`, and that the soak would notice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simile
+from conftest import demos_of
+from simile.online import Predictor, RateLimit
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+pytestmark = pytest.mark.skipif(
+    not BENCHMARKS.exists() or sys.platform != "linux", reason="needs a checkout, and Linux to fill a disk"
+)
+
+INJECTED = (
+    *(
+        "abrupt disconnect",
+        "connections with noise",
+        "disk full while snapshotting",
+        "duplicated",
+        "kill -9 and restart",
+    ),
+    *("malformed", "missing frame", "missing value", "NaN or infinity", "out of order", "slow readers", "wrong length"),
+    *("policy file replaced by junk", "policy file replaced by half a policy", "policy replaced by another"),
+)
+
+
+@pytest.mark.slow
+def test_a_short_soak_finds_no_frame_wrong_or_lost_without_being_counted() -> None:
+    command = [sys.executable, str(BENCHMARKS / "soak.py"), "--minutes", "0.5", "--streams", "20", "--trees", "10"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "wrong, or lost without being counted: 0" in found.stdout
+    for fault in INJECTED:
+        assert f"\n{fault} " in found.stdout, f"{fault} was not injected:\n{found.stdout}"
+
+
+# The twin, by which the soak judges.
+
+
+@pytest.fixture
+def twins(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from load import twins
+
+    return twins
+
+
+@pytest.fixture(scope="module")
+def policy() -> Any:
+    return simile.clone(demos_of(150, 150, rate=60.0), model=simile.SmoothForest(n_trees=3), smoothness=1.0).policy
+
+
+X = np.random.default_rng(1).normal(size=(600, 2)).cumsum(axis=0).tolist()
+
+
+def sent(twins: Any, n: int, **options: Any) -> Any:
+    return twins.Sent(n, X[n], **options)
+
+
+def test_a_twin_bridges_what_is_missing_and_a_long_gap_by_one(twins: Any, policy: Any) -> None:
+    twin, predictor = twins.Twin(policy, (), None), Predictor(policy)
+    assert twin.take(sent(twins, 0)).action == predictor.step(X[0]).tolist()
+    for _ in range(3):
+        predictor.step(None)
+    assert twin.take(sent(twins, 4)).action == predictor.step(X[4]).tolist()
+    predictor.step(None)
+    assert twin.take(sent(twins, 100)).action == predictor.step(X[100]).tolist()
+    assert twin.take(sent(twins, 101, usable=False)).action == predictor.step(None).tolist()
+
+
+def test_a_twin_finds_which_unanswered_frames_were_taken_even_behind_a_limit(twins: Any, policy: Any) -> None:
+    stages = (RateLimit(0.5),)  # so tight that actions alone seldom tell
+    twin, server = twins.Twin(policy, stages, None), twins.Twin(policy, stages, None)
+    rng = np.random.default_rng(0)
+    doubtful: list[Any] = []
+    for n in range(500):
+        frame = sent(twins, n)
+        if rng.random() < 0.03:  # not answered; every other one was taken
+            doubtful.append(frame)
+            if rng.random() < 0.5:
+                server.take(frame)
+            continue
+        action = server.take(frame).action
+        assert twin.follow(doubtful, frame, action).action == action
+        doubtful = []
+
+
+def test_a_twin_notices_an_action_that_is_wrong_in_the_last_bit(twins: Any, policy: Any) -> None:
+    twin, predictor = twins.Twin(policy, (), None), Predictor(policy)
+    for n in range(20):
+        action = predictor.step(X[n]).tolist()
+        assert twin.follow([], sent(twins, n), action).action == action
+    wrong = [float(np.nextafter(predictor.step(X[20])[0], np.inf))]
+    assert twin.follow([], sent(twins, 20), wrong).action != wrong
+
+
+@pytest.mark.parametrize("back", [1, 7, 150, 300])
+def test_a_twin_goes_back_to_a_snapshot_and_forwards_to_what_was_under_way(twins: Any, policy: Any, back: int) -> None:
+    twin, predictor = twins.Twin(policy, (), None), Predictor(policy)
+    for n in range(400):
+        twin.take(sent(twins, n))
+    for n in range(400 - back):
+        predictor.step(X[n])
+    assert twin.go_to(400 - back, 399 - back, [])
+    under_way = [sent(twins, n) for n in range(400 - back, 400 - back + 6)]
+    assert twin.go_to(400 - back + 3, under_way[4].n, under_way)
+    predictor.step(under_way[0].x)  # read alone; of the next the queue kept two, and the last did not come
+    predictor.step(None), predictor.step(None)
+    predictor.step(under_way[3].x), predictor.step(under_way[4].x)
+    predictor.step(None)
+    after = sent(twins, 400 - back + 6)
+    action = predictor.step(after.x).tolist()
+    assert twin.follow([], after, action).action == action
+
+
+def test_a_twin_says_where_the_past_is_too_long_ago(twins: Any, policy: Any) -> None:
+    twin = twins.Twin(policy, (), None)
+    for n in range(5):
+        twin.take(sent(twins, n))
+    assert not twin.go_to(8, 7, [sent(twins, 5)])
+
+
+def test_a_ledger_calls_a_jump_beyond_the_limit_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from load.ledgers import Ledger
+
+    ledger = Ledger()
+    ledger.jump(1.0, "s")
+    assert ledger.mistakes == []
+    ledger.jump(1.01, "s")
+    assert "1.01 of the rate limit" in ledger.summary()
