@@ -1,0 +1,227 @@
+"""Let `simile serve` run under load while everything goes wrong: `python benchmarks/soak.py`, ten minutes.
+
+A server in a process of its own serves 50 streams at 60 Hz, on connections of their own and several over one, in JSON
+and msgpack. A seeded schedule injects malformed, oversized, out of order, duplicated and missing frames, NaN, slow
+readers, abrupt disconnects, noise instead of HTTP, kill -9 and restart, a full disk while snapshotting (RLIMIT_FSIZE of
+the running server), and policy files replaced by junk, by half a policy and by another policy. Every answer is compared
+with a `Predictor` of its own, to the bit, across disconnects and restarts too; while one policy hands over to another,
+with the actuator's rate limit. Every frame must be answered, or told to be lost. The exit status is 1 if one was wrong
+or lost without being counted. Linux only: the full disk needs prlimit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import psutil
+import uvloop
+from load.callers import Caller
+from load.fuzzing import Fuzzer
+from load.lines import Line
+from load.percentiles import COLUMNS, milliseconds, table
+from load.policies import RATE, contexts, saved
+from load.servers import Server
+from load.trials import Trials, copied
+from load.twins import QUEUE
+from load.worlds import World
+
+from simile.online import Predictor, RateLimit
+
+MALFORMED_A_MINUTE = 10_000  # 100,000 in ten minutes
+KILLS_UNTIL = 0.4  # of the whole time; the rest shows whether memory grows
+MOST_GROWTH = 0.05
+LONG_ENOUGH = 120.0  # seconds of one process after which its growth is judged
+
+
+def main() -> None:
+    """Run it, print the books, and leave with their verdict."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long")
+    parser.add_argument("--streams", type=int, default=50, help="how many; at least 10")
+    parser.add_argument("--trees", type=int, default=100, help="of the policy")
+    parser.add_argument("--seed", type=int, default=0, help="of the faults")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        sys.exit(uvloop.run(soak(Path(folder), options)))
+
+
+async def soak(folder: Path, options: argparse.Namespace) -> int:
+    """Return the exit status."""
+    policies = [
+        (folder / f"{name}.simile", saved(folder / f"{name}.simile", options.trees, seed=i))
+        for i, name in enumerate("ab")
+    ]
+    limit = limit_of([policy for _, policy in policies])
+    served = copied(policies[0][0], folder / "policy.simile")
+    arguments = [
+        *("--stage", f"RateLimit({limit})", "--snapshots", str(folder / "streams.safetensors")),
+        *("--snapshot-every", "1", "--max-streams", str(options.streams + 8), "--queue", str(QUEUE)),
+    ]
+    server = Server(served, arguments)
+    world = World(policies[0][1], (RateLimit(limit),), limit / RATE)
+    lines, callers, slow = called(world, server.url, options)
+    fuzzer = Fuzzer(world, server.url, options.seed)
+    trials = Trials(server, world, served, policies, lines, callers, slow)
+    memory: list[tuple[float, int, int]] = []
+    begin, seconds = time.monotonic(), 60.0 * options.minutes
+    tasks = [
+        *(asyncio.create_task(line.keep()) for line in lines),
+        asyncio.create_task(pace(callers)),
+        asyncio.create_task(fuzzer.run(MALFORMED_A_MINUTE / 60.0)),
+        asyncio.create_task(sample(server, memory)),
+    ]
+    try:
+        await direct(trials, begin + seconds)
+        await finish(world, callers)
+        counted = await asyncio.to_thread(server.metrics)
+        fuzzer.check()
+    except OSError as error:  # a server that does not answer: say what it said last, instead of where we noticed
+        world.ledger.mistake(f"the server could not be asked: {error}; it said last:\n{server.tail}")
+        counted = {}
+    finally:
+        for task in tasks:
+            task.cancel()
+        status = await asyncio.to_thread(server.stop)
+    for task in tasks:
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            world.ledger.mistake(f"the soak itself: {task.exception()!r}")
+    if status != 0:
+        world.ledger.mistake(f"the server left with status {status} when it was asked to end: {server.tail}")
+    report(world, fuzzer, counted, memory, time.monotonic() - begin)
+    return 1 if world.ledger.mistakes else 0
+
+
+def called(world: World, url: str, options: argparse.Namespace) -> tuple[list[Line], list[Caller], list[Caller]]:
+    """Make callers: two fifths of them four to a line, three slow at times, some with a deadline."""
+    lines: list[Line] = []
+    callers: list[Caller] = []
+    shared = 2 * options.streams // 5
+    for i in range(options.streams):
+        name, many, slow = f"stream-{i}", i < shared, i >= options.streams - 3
+        if not many or i % 4 == 0:
+            own = {"many": many, "binary": len(lines) % 2 == 0 and not slow, "slow": slow}
+            lines.append(Line(world, url if many else f"{url}/{name}", **own))
+        deadline = 0.05 if i % 10 == 9 and not slow else 0.0
+        caller = Caller(world, lines[-1], name, 1000 * options.seed + i, deadline=deadline)
+        lines[-1].callers[name] = caller
+        callers.append(caller)
+    return lines, callers, callers[-3:]
+
+
+async def pace(callers: list[Caller]) -> None:
+    """Let every caller have its turn at the rate, their phases spread evenly."""
+    step, due = 1.0 / (RATE * len(callers)), time.perf_counter()
+    while True:
+        for caller in callers:
+            due += step
+            if due - time.perf_counter() > 0.001:
+                await asyncio.sleep(due - time.perf_counter())
+            caller.turn()
+        if time.perf_counter() - due > 1.0:  # this process was stopped for a while: nobody can make up for that
+            due = time.perf_counter()
+        await asyncio.sleep(0)
+
+
+async def direct(trials: Trials, end: float) -> None:
+    """Do one trial after the other until the time is up; kill only early, so that memory can be watched later."""
+    begin = time.monotonic()
+    await asyncio.sleep(2.0)
+    program: list[Callable[[], Awaitable[None]]] = [
+        *(trials.replace_by_junk, trials.replace_by_another, trials.kill, trials.fill_disk),
+        *(trials.read_slowly, trials.make_noise),
+    ]
+    while True:
+        for trial in program:
+            early = time.monotonic() < begin + KILLS_UNTIL * (end - begin)
+            if trial == trials.kill and not early and trials.world.ledger.injected["kill -9 and restart"]:
+                continue
+            await trial()
+            await trials.rest()
+        left = end - time.monotonic()
+        if left < 25.0:
+            await asyncio.sleep(max(left - 3.0, 0.0))
+            return
+
+
+async def finish(world: World, callers: list[Caller]) -> None:
+    """End every stream and balance its books."""
+    world.calm = True
+    await asyncio.sleep(2.0)
+    world.ending = True
+    for caller in callers:
+        if not caller.ready:
+            world.ledger.mistake(f"{caller.name} was not open at the end")
+        caller.close()
+    await asyncio.sleep(1.0)
+    for caller in callers:
+        if caller.closing:
+            world.ledger.mistake(f"{caller.name} was not closed")
+
+
+async def sample(server: Server, memory: list[tuple[float, int, int]]) -> None:
+    """Note the memory of the server twice a second."""
+    while True:
+        try:
+            process = psutil.Process(server.pid)
+            memory.append((time.monotonic(), process.pid, process.memory_info().rss))
+        except psutil.Error:
+            pass  # it was killed just now
+        await asyncio.sleep(0.5)
+
+
+def report(
+    world: World, fuzzer: Fuzzer, counted: dict[str, float], memory: list[tuple[float, int, int]], seconds: float
+) -> None:
+    """Print the books."""
+    ledger = world.ledger
+    ledger.injected["malformed messages, tried by the fuzzer"] = fuzzer.sent
+    print(f"{seconds:.0f} s of soak, {ledger.held['answers equal to the bit']:,} answers equal to the bit")
+    judged, growth = grown(memory)
+    if judged and growth > MOST_GROWTH:
+        ledger.mistake(f"the server's memory grew by {growth:.1%}")
+    print(ledger.summary())
+    print(table("Latency with all this, milliseconds", ("", *COLUMNS), [["answers", *milliseconds(ledger.latencies)]]))
+    print(table("Counted by the server since its last start", ("", "count"), _counters(counted)))
+    print(f"\nlargest step, as a share of the actuator's rate limit: {ledger.largest_jump:.3f}")
+    print(f"memory of the server: {growth:+.1%}" + ("" if judged else " (too short to judge)"))
+    print(f"wrong, or lost without being counted: {len(ledger.mistakes)}")
+
+
+def grown(memory: list[tuple[float, int, int]]) -> tuple[bool, float]:
+    """Return whether the last process ran for long enough to judge its growth, and the growth after a warm-up."""
+    last = [(when, size) for when, pid, size in memory if pid == memory[-1][1]]
+    ran = last[-1][0] - last[0][0]
+    warm = [size for when, size in last if when >= last[0][0] + min(30.0, 0.3 * ran)]
+    tenth = max(1, len(warm) // 10)
+    return ran >= LONG_ENOUGH, median(warm[-tenth:]) / median(warm[:tenth]) - 1.0
+
+
+def limit_of(policies: list[Any]) -> float:
+    """Return a rate limit, in units a second, that ordinary actions reach at times."""
+    fastest = 0.0
+    for policy in policies:
+        predictor = Predictor(policy)
+        actions = np.array([predictor.step(row) for row in contexts()])
+        fastest = max(fastest, float(np.quantile(np.abs(np.diff(actions, axis=0)), 0.995)))
+    return round(1.2 * fastest * RATE, 3)
+
+
+def _counters(counted: dict[str, float]) -> list[tuple[str, str]]:
+    return [
+        (name.removeprefix("simile_").removesuffix("_total").replace("_", " "), f"{value:,.0f}")
+        for name, value in counted.items()
+        if name.startswith("simile_") and name.endswith("_total")
+    ]
+
+
+if __name__ == "__main__":
+    main()
