@@ -17,7 +17,7 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from load.policies import contexts
 
-NEAR = 0.002  # seconds before a frame is due from which on the generator no longer sleeps: timers are coarse
+TICK = 0.001  # seconds that the generator sleeps at least: frames are up to so late, which counts as from due
 PATIENCE = 5.0  # seconds to wait for the last answers
 
 
@@ -139,7 +139,7 @@ async def _send_all(
     for k in range(int(seconds / step)):
         due = begin + k * step
         while (left := due - time.perf_counter()) > 0.0:
-            await asyncio.sleep(left - NEAR if left > NEAR else 0)  # asleep while far, awake for answers when near
+            await asyncio.sleep(max(left, TICK))  # never awake for nothing: the server may share the core's units
         n, i = divmod(k, n_streams)
         line = owner[i]
         if line.closed or line.transport is None:

@@ -37,7 +37,7 @@ class Open(Struct, frozen=True, forbid_unknown_fields=True):
     resume: bool = False
 
 
-class Frame(Struct, forbid_unknown_fields=True):
+class Frame(Struct, forbid_unknown_fields=True, gc=False):
     """A message to the server: a frame, an operator's action, the beginning of a stream or its end.
 
     Parameters
@@ -62,7 +62,7 @@ class Frame(Struct, forbid_unknown_fields=True):
     close: Literal[True] | None = None
 
 
-class Answer(Struct, omit_defaults=True):
+class Answer(Struct, omit_defaults=True, gc=False):
     """The answer to a frame; what is as by default is left out of the message, `n` apart.
 
     Parameters

@@ -142,7 +142,8 @@ class Seat:
 
     def _begin(self, wanted: Open, binary: bool, n: int | None) -> Stream | None:
         """Open the stream, and take it from whoever had it; None, and an answer, where that cannot be."""
-        self.desk.run()  # what came before is answered before
+        if self.name in self.desk.service.streams:
+            self.desk.run()  # what came before is answered before
         try:
             stream = self.desk.open(self.name, wanted)
         except SimileError as refusal:

@@ -30,6 +30,7 @@ SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older a
 FAREWELL = 3.0  # seconds for all peers to hang up
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
 SPARE_FILES = 64
+YOUNG = (50_000, 20, 50)  # objects, and rounds, between looks for garbage: frames are freed without any
 
 Announce = Callable[[str, str | None, dict[str, Any]], None]
 
@@ -109,6 +110,7 @@ async def _serve(
     stop = _stop_on_signals(desk)
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would delay frames
+    gc.set_threshold(*YOUNG)
     announce(f"{_address('wss' if tls else 'ws', streams)}/streams", web_address, desk.facts)
     chores = [asyncio.create_task(chore) for chore in _chores(desk, exchange)]
     await stop.wait()
