@@ -87,7 +87,12 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     if run.interrupted:
         click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
         ctx.exit(INTERRUPTED)
-    found = _judge(run, settings, fitted, validation, test)
+    try:
+        found = _judge(run, settings, fitted, validation, test)
+    except DataError as error:
+        raise DataError(
+            f"{error}. The policy is kept in {policy}; to judge it, hold out others: --test FILE or SHARE, or --seed"
+        ) from None
     _write_summary(folder / runs.SUMMARY, run, found, test)
     shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
     click.echo(f"\n{found}\n\n{found.verdict()}")
