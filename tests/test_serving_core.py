@@ -282,7 +282,9 @@ def test_whatever_goes_wrong_in_a_wave_nobody_waits_in_vain(caplog):
             raise RuntimeError("a mistake")
 
     policy = make("forest")
-    served = Played(policy, monitor=Broken.of(policy, 20.0, 8))
+    monitor = Monitor.of(policy, 20.0, 8)
+    monitor.__class__ = Broken
+    served = Played(policy, monitor=monitor)
     with caplog.at_level(logging.CRITICAL):
         answer = served.step(served.open(), [0.0, 0.0])
     assert "the policy cannot act" in answer.error

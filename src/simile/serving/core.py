@@ -7,8 +7,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from simile import _checks
 from simile.errors import ArgumentError
 from simile.online import Extrapolate
@@ -24,7 +22,7 @@ from simile.serving.reception import Reception
 from simile.serving.relay import Prepared, Relay
 from simile.serving.sessions import Sink, Stream, Turn
 from simile.serving.watching import Monitor
-from simile.serving.waves import FAILED, Outcome, Taken, Waves
+from simile.serving.waves import FAILED, Answered, Taken, Waves
 
 SWEEP = 1.0  # seconds between two looks for streams that have gone
 CLOSED = "this stream was closed, was idle for too long, or was opened by somebody else: open it again"
@@ -114,6 +112,11 @@ class Service:
         """Whether there are streams on their way from one policy to another."""
         return isinstance(self._relay.acting, Handover)
 
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether some streams must not wait, so that `tick` is to be called every few milliseconds."""
+        return bool(self._reception.timed)
+
     # --------------------------------------------------------------------------------------------- streams come and go
 
     def open(
@@ -153,8 +156,15 @@ class Service:
 
     # --------------------------------------------------------------------------------------------------- frame by frame
 
-    def put(self, stream: Stream, frame: Frame, sink: Sink) -> None:
+    def put(self, stream: Stream, frame: Frame, sink: Sink, now: float | None = None) -> None:
         """Let a frame wait for the next `run`, and be answered to `sink`; one whose number has been is answered now.
+
+        Parameters
+        ----------
+        stream, frame, sink
+            What came, and where the answer goes.
+        now : float, optional
+            What the clock says, where the caller has just looked.
 
         Raises
         ------
@@ -163,7 +173,9 @@ class Service:
         """
         if stream.slot < 0:
             raise self._reception.refused("closed", CLOSED)
-        counts, now = self.counts, self.clock()
+        counts = self.counts
+        if now is None:
+            now = self.clock()
         counts.frames += 1
         stream.sink, stream.seen = sink, now
         n, last = frame.n, stream.n
@@ -209,15 +221,18 @@ class Service:
                         self._waiting.append(stream)
             if wave:
                 self.counts.answers += len(wave)
-                self._answer(self._taken(wave))
-                self.latencies.add(self.clock() - np.array([turn.arrived for _, turn in wave]))
+                for stream, answer in self._taken(wave):
+                    self._send(stream, answer)
+                now = self.clock()
+                self.latencies.add([now - turn.arrived for _, turn in wave])
 
     def tick(self, now: float) -> list[Stream]:
         """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""
         late = [s for s in self._reception.timed if s.due <= now and s.begun and s.sink is not None and not s.queue]
         if late:
             self.counts.bridged_late += len(late)
-            self._answer(self._taken([(stream, stream.overdue(now)) for stream in late]))
+            for stream, answer in self._taken([(stream, stream.overdue(now)) for stream in late]):
+                self._send(stream, answer)
         if now < self._next_sweep:
             return []
         self._next_sweep = now + SWEEP
@@ -271,17 +286,13 @@ class Service:
 
     # ---------------------------------------------------------------------------------------------------------- helpers
 
-    def _taken(self, wave: list[Taken]) -> list[Outcome]:
+    def _taken(self, wave: list[Taken]) -> list[Answered]:
         try:
             return self._waves.take(wave)
         except Exception:  # nothing is known to come here, but nobody may wait for an answer in vain
             log.exception("a wave of %d frames failed", len(wave))
             self.counts.failed += len(wave)
-            return [Outcome(stream, turn, None, None, FAILED) for stream, turn in wave]
-
-    def _answer(self, outcomes: Sequence[Outcome]) -> None:
-        for stream, turn, a, by, error in outcomes:
-            self._send(stream, Answer(turn.n, a, by, None, 0, error))
+            return [(stream, Answer(turn.n, error=FAILED)) for stream, turn in wave]
 
     def _send(self, stream: Stream, answer: Answer) -> None:
         if stream.sink is None:  # its connection went while others were answered

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import numpy as np
-
-from simile._typing import FloatArray, IntArray
 
 # Seconds; from what loopback takes to what no actuator would wait for.
 EDGES = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-_EDGES = np.array(EDGES)
 
 
 @dataclass
@@ -50,7 +47,7 @@ class Counts:
 class Latencies:
     """How long answers took, from the arrival of their frames: counts between `edges`, the last one of the longer."""
 
-    counts: IntArray = field(default_factory=lambda: np.zeros(len(EDGES) + 1, np.int64))
+    counts: list[int] = field(default_factory=lambda: [0] * (len(EDGES) + 1))
     total: float = 0.0  # seconds
 
     @property
@@ -58,7 +55,9 @@ class Latencies:
         """Seconds, in order."""
         return EDGES
 
-    def add(self, seconds: FloatArray) -> None:
-        """Count some."""
-        self.counts += np.bincount(_EDGES.searchsorted(seconds), minlength=len(self.counts))
-        self.total += float(seconds.sum())
+    def add(self, seconds: Iterable[float]) -> None:
+        """Count some; often they are so few that numpy would take longer."""
+        counts = self.counts
+        for value in seconds:
+            counts[bisect_left(EDGES, value)] += 1
+            self.total += value

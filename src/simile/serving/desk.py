@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simile.errors import SimileError
 from simile.online.gaps import Extrapolate, Gap
@@ -24,7 +24,10 @@ from simile.serving.messages import Closed, Open
 from simile.serving.metrics import exposition, registry_of
 from simile.serving.sessions import Stream
 
-TICK = 0.005  # seconds between looks at deadlines
+if TYPE_CHECKING:
+    from simile.serving.streaming import Connection
+
+TICK, SLOW_TICK = 0.005, 0.1  # seconds between looks at the clock, with deadlines and without
 EVENTS_EVERY, WATCH_EVERY = 0.25, 1.0  # seconds
 
 log = logging.getLogger(__name__)
@@ -89,6 +92,7 @@ class Desk:
         self.max_rate = options.max_rate or max(1000.0, 10.0 * (self.rate or 0.0))
         self.draining = False
         self.tell: Callable[[dict[str, Any], str | None], None] = _unheard  # until there are connections
+        self.gathering: list[Connection] = []  # connections whose answers go out together when the batch is done
         self._begun = self.clock()
         self._due = False  # whether a run is on its way
         self._failing = False  # whether the last snapshot could not be written
@@ -139,8 +143,12 @@ class Desk:
 
     def run(self) -> None:
         """Answer what has come."""
-        self._due = False
+        self._due = True  # what is gathered now does not wake it again
         self.service.run()
+        gathering, self.gathering = self.gathering, []
+        for connection in gathering:
+            connection.send_gathered()
+        self._due = False
 
     def open(self, name: str, wanted: Open) -> Stream:
         """Open a stream."""
@@ -218,7 +226,7 @@ class Desk:
     async def watch_deadlines(self) -> None:
         """Look after deadlines, expiry and hand-overs, for ever."""
         while True:
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(TICK if self.service.has_deadlines else SLOW_TICK)
             for stream in self.service.tick(self.clock()):
                 self.tell({"kind": "expired", "on": True}, stream.name)
 

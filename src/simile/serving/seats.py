@@ -77,10 +77,13 @@ class Seat:
         if due - now > BURST:
             self.desk.service.drop(stream)
             return
-        # Frames that were left out are bridged, which takes as long as a frame: they count.
-        skipped = 0 if message.n is None or stream.n is None else min(max(message.n - stream.n - 1, 0), LONGEST_BRIDGE)
-        self.due = due + self.pace * (1 + skipped)
-        self.put(stream, message, self.sinks[binary])
+        due += self.pace
+        n, last = message.n, stream.n
+        if n is not None and last is not None and n > last + 1:
+            # Frames that were left out are bridged, which takes as long as a frame: they count.
+            due += self.pace * min(n - last - 1, LONGEST_BRIDGE)
+        self.due = due
+        self.put(stream, message, self.sinks[binary], now)
         self.desk.wake()
 
     def answer_text(self, stream: Stream, answer: Answer) -> None:  # noqa: ARG002
@@ -88,20 +91,24 @@ class Seat:
         connection = self.connection
         if self.many:
             answer.stream = self.name
-        if connection.reads:
-            connection.send_text(to_json(answer))
-        else:
+        if not connection.reads:
             self._reply(answer, binary=False)
+        elif self.many:
+            connection.gather(to_json(answer), binary=False)
+        else:
+            connection.send_text(to_json(answer))
 
     def answer_binary(self, stream: Stream, answer: Answer) -> None:  # noqa: ARG002
         """Send an answer as msgpack."""
         connection = self.connection
         if self.many:
             answer.stream = self.name
-        if connection.reads:
-            connection.send_binary(to_msgpack(answer))
-        else:
+        if not connection.reads:
             self._reply(answer, binary=True)
+        elif self.many:
+            connection.gather(to_msgpack(answer), binary=True)
+        else:
+            connection.send_binary(to_msgpack(answer))
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell an event of this stream, unless the peer does not read."""
@@ -142,7 +149,8 @@ class Seat:
 
     def _begin(self, wanted: Open, binary: bool, n: int | None) -> Stream | None:
         """Open the stream, and take it from whoever had it; None, and an answer, where that cannot be."""
-        if self.name in self.desk.service.streams:
+        present = self.desk.service.streams.get(self.name)
+        if present is not None and present.queue:
             self.desk.run()  # what came before is answered before
         try:
             stream = self.desk.open(self.name, wanted)

@@ -10,6 +10,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -30,6 +31,7 @@ SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older a
 FAREWELL = 3.0  # seconds for all peers to hang up
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
 SPARE_FILES = 64
+THREADS = 2  # one reads a policy while another writes a snapshot
 YOUNG = (50_000, 20, 50)  # objects, and rounds, between looks for garbage: frames are freed without any
 
 Announce = Callable[[str, str | None, dict[str, Any]], None]
@@ -108,6 +110,8 @@ async def _serve(
         while not web.started and not serving.done():
             await asyncio.sleep(0.005)
     stop = _stop_on_signals(desk)
+    # Every thread has a heap of its own, and a policy is read by any: few threads hold little that nobody needs.
+    desk.loop.set_default_executor(ThreadPoolExecutor(THREADS))
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would delay frames
     gc.set_threshold(*YOUNG)

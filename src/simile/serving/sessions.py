@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from simile.errors import SimileError
 from simile.serving.counts import Counts
@@ -22,7 +23,7 @@ class Refusal(SimileError):  # noqa: N818 - nothing went wrong
         self.code = code
 
 
-class Turn(NamedTuple):
+class Turn(Struct, gc=False):
     """A frame that waits: its number, what it brought, and when."""
 
     n: int
@@ -30,6 +31,10 @@ class Turn(NamedTuple):
     override: list[float] | None
     problem: str | None  # why it cannot be used
     arrived: float  # seconds
+
+    def without_context(self, problem: str) -> Turn:
+        """Return it as a frame whose context cannot be used, and why."""
+        return Turn(self.n, None, self.override, problem, self.arrived)
 
 
 class Stream:
