@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import uvloop
@@ -30,12 +31,20 @@ class Echo(WSListener):
             return
         way = msgspec.msgpack if kind is WSMsgType.BINARY else msgspec.json
         said = way.decode(frame.get_payload_as_memoryview())
-        transport.send(kind, way.encode({"n": said["n"], "a": [0.0], "by": "policy"}))
+        named = {"stream": said["stream"]} if "stream" in said else {}
+        transport.send(kind, way.encode({"n": said["n"], "a": [0.0], "by": "policy", **named}))
+
+
+class Echoing(NamedTuple):
+    """Where its streams are, and its process."""
+
+    url: str
+    pid: int
 
 
 @contextmanager
-def echoing(core: int | None) -> Iterator[str]:
-    """Run it on a core; yields where its streams are."""
+def echoing(core: int | None) -> Iterator[Echoing]:
+    """Run it on a core."""
     (port,) = free_ports(1)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     process = subprocess.Popen([sys.executable, "-m", "load.echo", str(port)], env=environment)
@@ -44,7 +53,7 @@ def echoing(core: int | None) -> Iterator[str]:
     try:
         url = f"ws://127.0.0.1:{port}/streams"
         uvloop.run(_reached(url))
-        yield url
+        yield Echoing(url, process.pid)
     finally:
         process.kill()
         process.wait()

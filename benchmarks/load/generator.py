@@ -33,10 +33,11 @@ class Heard(msgspec.Struct):
 
 @dataclass
 class Traffic:
-    """What came of it: seconds from writing and from due, and counts."""
+    """What came of it: seconds from writing and from due, when that was, and counts."""
 
     from_write: list[float] = field(default_factory=list)
     from_due: list[float] = field(default_factory=list)
+    due: list[float] = field(default_factory=list)
     sent: int = 0
     answered: int = 0
     lost: int = 0
@@ -77,6 +78,7 @@ class Line(WSListener):
         if due >= self.warm_until:
             traffic.from_write.append(now - written)
             traffic.from_due.append(now - due)
+            traffic.due.append(due)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002
         """Note the end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
@@ -31,7 +32,9 @@ SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older a
 FAREWELL = 3.0  # seconds for all peers to hang up
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
 SPARE_FILES = 64
-THREADS = 2  # one reads a policy while another writes a snapshot
+THREADS = 2  # one reads a policy while another writes a snapshot; each has a heap of its own
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # as malloc.h numbers them
+LARGE = 128 << 10  # bytes of a block that goes back to the system when it is freed
 YOUNG = (50_000, 20, 50)  # objects, and rounds, between looks for garbage: frames are freed without any
 
 Announce = Callable[[str, str | None, dict[str, Any]], None]
@@ -51,6 +54,7 @@ def serve(options: Options, announce: Announce) -> None:
     """
     check_exposure(options.host, options.token, insecure=options.insecure)
     tls = tls_of(options.certfile, options.keyfile)
+    _give_memory_back()
     loaded = load_policy(options.policy, options.trust)
     rate = options.rate or loaded.policy.card.rate
     service = Service(
@@ -110,7 +114,6 @@ async def _serve(
         while not web.started and not serving.done():
             await asyncio.sleep(0.005)
     stop = _stop_on_signals(desk)
-    # Every thread has a heap of its own, and a policy is read by any: few threads hold little that nobody needs.
     desk.loop.set_default_executor(ThreadPoolExecutor(THREADS))
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would delay frames
@@ -182,6 +185,14 @@ def _web_server(desk: Desk, guard: Guard) -> _WebServer:
         ssl_keyfile=options.keyfile,
     )
     return _WebServer(config)
+
+
+def _give_memory_back() -> None:
+    """Let a policy that was replaced leave no gaps: glibc learns to keep large blocks, unless it is told a limit."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGE)
+        mallopt(M_ARENA_MAX, THREADS)
 
 
 def _stop_on_signals(desk: Desk) -> asyncio.Event:
