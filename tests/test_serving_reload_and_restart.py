@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 
 import servers as shared
@@ -64,7 +65,7 @@ def test_a_new_policy_file_takes_over_without_a_jump_and_junk_does_not(policies:
     kept = ("--snapshots", str(policies["served"] / "streams"), "--snapshot-every", "0.3")
     with served(live, "--stage", f"RateLimit({limit})", "--handover", "0.5", *kept, *GENEROUS) as server:
         digest = server.get("/policy").json()["digest"]
-        with server.connect("/steered") as ws:
+        with server.connect("/steered") as ws, server.connect("/silent") as silent:
             last = ask(ws, {"x": contexts[0].tolist()})["a"][0]
             n = 0
 
@@ -102,5 +103,8 @@ def test_a_new_policy_file_takes_over_without_a_jump_and_junk_does_not(policies:
             server.process.send_signal(signal.SIGHUP)
             assert event(ws, "reloaded")["event"]["digest"] == digest
             drive(40)
+            # Of all this a peer was told nothing before its first message: JSON would mean nothing to some.
+            silent.send(msgspec.msgpack.encode({"x": contexts[0].tolist()}))
+            assert msgspec.msgpack.decode(silent.recv(timeout=5))["n"] == 0
         code, _ = server.stop()
         assert code == 0

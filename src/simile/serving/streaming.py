@@ -137,6 +137,7 @@ class Connection(WSListener):
         self.paused_at = math.inf  # since when it does not take it
         self.send_text: Callable[[bytes], None] = _gone
         self.send_binary: Callable[[bytes], None] = _gone
+        self.spoken = False  # whether it has said anything: until then, nobody knows how to tell it an event
         self.binary = False  # of the latest message: events are told in the same way
         self._gathered: list[bytes] = []  # answers that go out together, each after its header
         self._parts: list[bytes] = []  # of a message in fragments
@@ -177,7 +178,7 @@ class Connection(WSListener):
             if self.ended and kind is not WSMsgType.CLOSE:
                 return
             if (kind is BINARY or kind is TEXT) and frame.fin and not self._parts:
-                self.binary = kind is BINARY
+                self.spoken, self.binary = True, kind is BINARY
                 self._take(frame.get_payload_as_memoryview())
             else:
                 self._take_unusual(transport, frame)
@@ -238,7 +239,7 @@ class Connection(WSListener):
                 self.end(WSCloseCode.PROTOCOL_ERROR, "a message in fragments is out of order")
                 return
             if kind is not CONTINUATION:
-                self.binary, self._size = kind is BINARY, 0
+                self.spoken, self.binary, self._size = True, kind is BINARY, 0
             # A fragment may be empty, which `_parts` must not be while there is one.
             self._parts.append(frame.get_payload_as_bytes())
             self._size += frame.payload_size
@@ -277,7 +278,7 @@ class Connection(WSListener):
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell an event that is not about a stream alone."""
-        if self.reads:  # who does not read cannot be told; the metrics have it
+        if self.reads and self.spoken:  # who does not read cannot be told; the metrics have it
             self.send(Notice(event), self.binary)
 
     def send(self, reply: Reply, binary: bool) -> None:
