@@ -224,7 +224,7 @@ class Caller:
             self.refusals.remove(found)
             self.refused += 1
             ledger.lost["duplicated or out of order, and told"] += 1
-        elif n is not None and self.deadline and (n in self.pending or "deadline" in error):
+        elif n is not None and self.deadline and (n in self.pending or n in self.overdue or "deadline" in error):
             self.pending.pop(n, None)
             self.overdue.discard(n)
             self.refused += 1
