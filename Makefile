@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'simile needs Python 3.11 or newer; set PYTHON=')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,frames,minari,plot,serve,skops,studio,tracking,video]" \
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[cli,dask,export,frames,minari,plot,serve,skops,studio,torch,tracking,tune,video]" \
 		--group test --group check --group docs
 	touch $@
 
@@ -35,7 +35,7 @@ test: $(STAMP)
 
 # The kernels as plain Python: what numba would hide, such as an index out of bounds, shows here.
 test-kernels: $(STAMP)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_kernels.py tests/test_linear.py tests/test_forest.py tests/test_forest_edges.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_kernels.py tests/test_linear.py tests/test_forest.py tests/test_forest_edges.py tests/test_spread_forest.py
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_predictor.py -k "twin or same or divergence"
 
 check: $(STAMP)

@@ -78,6 +78,20 @@ def naive_random(seed):
         yield z ^ (z >> 31)
 
 
+def naive_branch(stream):
+    """The streams of the left and the right child of a node: random bits of its own, turned in two ways."""
+    return [next(naive_random(stream ^ turn)) for turn in (0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7)]
+
+
+def naive_features(stream, n_features):
+    """All features in the order in which a node draws them: each moves to the front and is changed for one there."""
+    order = list(range(n_features))
+    for drawn, bits in zip(range(n_features), naive_random(stream), strict=False):
+        place = drawn + bits % (n_features - drawn)
+        order[drawn], order[place] = order[place], order[drawn]
+    return order
+
+
 def naive_draw(lengths, by_sequence, seed):
     """How often each row is in a bag of as many sequences (or rows) as there are."""
     sequence_of_row = [i for i, length in enumerate(lengths) for _ in range(length)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from naive import (
     MISSING,
     NaiveNode,
     naive_bin,
+    naive_branch,
     naive_draw,
     naive_edges,
+    naive_features,
     naive_grow,
     naive_histogram,
     naive_leaf,
@@ -26,6 +29,7 @@ from naive import (
 from simile import Bagging, Criterion, Demonstrations, Horizon, ImitationRule, JointRule, SmoothForest
 from simile.kernels import growing
 from simile.kernels.binning import bin_column, bin_edges
+from simile.models.forest import exact_units
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
@@ -227,16 +231,110 @@ def test_the_generator_is_splitmix64():
 def test_bags_are_drawn_as_by_their_twin_and_are_as_large_as_the_whole(lengths, by_sequence: bool, seed: int):
     starts = np.cumsum([0, *lengths])
     counts = np.empty(sum(lengths), np.int32)
-    growing.draw(starts, by_sequence, seed, counts)
+    growing.draw(starts, by_sequence, seed, 0, counts)
     assert list(counts) == naive_draw(lengths, by_sequence, seed)
     assert (counts[starts[:-1]].sum() == len(lengths)) if by_sequence else (counts.sum() == sum(lengths))
+    for first in range(len(counts)):  # whoever holds some of the rows counts those alone, in the same bag
+        some = np.empty((len(counts) - first + 1) // 2, np.int32)
+        growing.draw(starts, by_sequence, seed, first, some)
+        assert list(some) == list(counts[first : first + len(some)])
 
 
 def test_a_bag_takes_each_row_as_often_as_it_was_drawn():
     base = RNG(0).normal(size=(4, 3))
-    rows, payload = growing.take(np.array([2, 0, 1, 0], np.int32), np.array([5, 6, 7, 8], np.int32), base)
+    times, positions, units = np.array([2, 0, 1, 0], np.int32), np.array([5, 6, 7, 8], np.int32), 2.0 ** -np.arange(3)
+    rows, payload = growing.take(times, positions, base, units)
     np.testing.assert_array_equal(rows, [5, 7])
-    np.testing.assert_array_equal(payload, [2 * base[0], base[2]])
+    rounded = np.round(base / units) * units
+    np.testing.assert_array_equal(payload, [2 * rounded[0], rounded[2]])
+    np.testing.assert_array_equal(growing.reach(times, base), np.abs(base[[0, 2]]).max(axis=0))
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40)
+    | st.lists(st.floats(-1e-300, 1e-300), min_size=1, max_size=40)
+    | st.lists(st.floats(-3.0, 3.0), min_size=1, max_size=40),
+    st.integers(1, 9),
+    SEEDS,
+)
+def test_the_values_in_a_bag_move_a_little_and_have_sums_that_are_exact_in_any_order(values, most: int, seed: int):
+    rng, base = RNG(seed), np.array(values)[:, np.newaxis]
+    times = rng.integers(most + 1, size=len(values)).astype(np.int32)
+    largest, size = growing.reach(times, base), float(times.sum())
+    _, payload = growing.take(times, np.arange(len(times)), base, exact_units(largest, size))
+    inside, counts = base[times > 0, 0], times[times > 0]
+    exact = [Fraction(p) for p in payload[:, 0]]
+    for p, value, count in zip(exact, inside, counts, strict=True):
+        assert abs(p - int(count) * Fraction(value)) <= int(count) * Fraction(largest[0]) * int(size) / 2**51
+    for _ in range(3):
+        assert np.cumsum(payload[rng.permutation(len(payload)), 0])[-1:].tolist() == [sum(exact)][: len(exact)]
+
+
+def test_ordinary_labels_move_by_less_than_a_billionth():
+    largest, n = np.array([4.0]), 500_000  # of standardised actions, in a long recording
+    assert exact_units(largest, n)[0] / 2 < 1e-9
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 12), st.data())
+def test_nodes_draw_features_as_their_twins_each_from_a_stream_of_its_own(stream: int, n_features: int, data):
+    streams = np.array([stream, *naive_branch(stream)], np.uint64)
+    begin, end = sorted((data.draw(st.integers(0, n_features)), data.draw(st.integers(0, n_features))))
+    drawn = growing.drawn_features(streams, n_features, begin, end)
+    assert drawn.tolist() == [naive_features(int(s), n_features)[begin:end] for s in streams]
+    assert [int(s) for s in growing.branch(streams[0])] == naive_branch(stream)
+
+
+def check_draws(forest, root, S, rows, stream, tried):
+    """Assert that each split is on one of the first features its node draws, those aside that are constant there."""
+    if forest.feature[root] < 0:
+        return
+    values = S[rows].astype(np.float32)
+    varies = [len(np.unique(column)) > 1 for column in values.T]  # to NumPy, missing values are one value
+    candidates = [f for f in naive_features(stream, S.shape[1]) if varies[f]][:tried]
+    assert forest.feature[root] in candidates
+    column = values[:, forest.feature[root]]
+    right = np.where(np.isnan(column), forest.missing_right[root], column > forest.threshold[root]).astype(bool)
+    for which, child_stream in enumerate(naive_branch(stream)):
+        check_draws(forest, forest.child[root] + which, S, rows[right == which], child_stream, tried)
+
+
+@pytest.mark.parametrize("bagging", Bagging)
+def test_each_node_of_a_tree_tries_the_features_that_its_twin_draws(bagging):
+    rng = RNG(3)
+    X = rng.integers(3, size=(80, 9)).astype(float)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 4] = 1.0
+    y = rng.normal(size=(80, 1))
+    demos = Demonstrations.from_arrays([X[:30], X[30:]], [y[:30], y[30:]])
+    recipe = SmoothForest(3, None, 2, 2, bagging=bagging, n_jobs=1)
+    forest = recipe.fit_smooth([Horizon(0, 0).states(demos, demos.actions)], y, y, y, 0.0, RNG(0))
+    for root, number in zip(forest.roots, forest.number, strict=True):
+        rows = np.flatnonzero(forest.bag.counts(number))
+        check_draws(forest, root, X, rows, forest.bag.seeds[number] ^ 0x5DEECE66D, 2)
+
+
+@given(nodes(), st.integers(0, 30), SEEDS)
+def test_histograms_of_parts_add_up_to_the_histogram_of_all(node: NaiveNode, cut: int, seed: int):
+    payload = np.round(payload_of(node)[0] * 1024) / 1024
+    bins = np.where(np.isnan(node.features), MISSING, node.features).astype(np.uint8).T.copy()
+    n, n_features = len(payload), len(bins)
+    columns, lags = np.arange(n_features), np.zeros(n_features, np.intp)
+    features = RNG(seed).integers(n_features, size=(1, 2)).astype(np.int32)
+
+    def summed(rows):
+        begins = np.array([0, 0, len(rows)])  # behind a node that is empty
+        return growing.histograms(bins, columns, lags, rows, payload[rows], begins, np.array([1]), features)
+
+    rows = np.arange(n, dtype=np.int32)
+    whole = summed(rows)
+    for parts in ((rows[:cut], rows[cut:]), (rows[cut:], rows[:cut])):
+        for ours, theirs in zip(growing.merge(*(a for part in parts for a in summed(part))), whole, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    where, met, sums = whole
+    for j, feature in enumerate(features[0]):
+        dense = np.zeros((256, payload.shape[1]))
+        dense[met[where[j] : where[j + 1]]] = sums[where[j] : where[j + 1]]
+        np.testing.assert_array_equal(dense, naive_histogram(bins[feature], payload))
 
 
 def grown(features, labels, targets, smoothness, criterion, *, anchors=None, weights=None, min_leaf=1, max_depth=None):

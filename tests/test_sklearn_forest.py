@@ -164,11 +164,14 @@ def test_a_tree_of_scikit_learn_with_several_outputs(data):
 @pytest.mark.parametrize("max_features", [1 / 3, "sqrt", None])
 def test_held_out_as_good_as_a_random_forest(max_features):
     X, y = make_friedman1(6000, 8, noise=1.0, random_state=0)
-    settings = {"max_depth": 12, "min_samples_leaf": 5, "max_features": max_features, "random_state": 0}
-    ours = SmoothForestRegressor(50, **settings).fit(X[:3000], y[:3000])
-    theirs = RandomForestRegressor(50, **settings).fit(X[:3000], y[:3000])
-    assert ours.score(X[3000:], y[3000:]) == pytest.approx(theirs.score(X[3000:], y[3000:]), abs=0.01)
-    np.testing.assert_allclose(ours.feature_importances_, theirs.feature_importances_, atol=0.03)
+    settings = {"max_depth": 12, "min_samples_leaf": 5, "max_features": max_features}
+    scores, importances = [], []
+    for kind in (SmoothForestRegressor, RandomForestRegressor):  # means of a few: one seed alone moves by as much
+        fitted = [kind(50, random_state=seed, **settings).fit(X[:3000], y[:3000]) for seed in range(4)]
+        scores.append(np.mean([forest.score(X[3000:], y[3000:]) for forest in fitted]))
+        importances.append(np.mean([forest.feature_importances_ for forest in fitted], axis=0))
+    assert scores[0] == pytest.approx(scores[1], abs=0.01)
+    np.testing.assert_allclose(*importances, atol=0.03)
 
 
 # Weights
@@ -212,7 +215,7 @@ def test_a_share_has_no_scale(data):
         other = forest.fit(X, y, sample_weight=scale * weights).predict(X)
         np.testing.assert_allclose(other, predicted, rtol=1e-9)
     assert len(np.unique(predicted)) > 20
-    with pytest.raises(DataError, match=r"sums to 1, too little for two leaves of min_samples_leaf=32: scale"):
+    with pytest.raises(DataError, match=r"sums to 1, too little for two leaves of min_samples_leaf=20: scale"):
         SmoothForestRegressor().fit(X, y, sample_weight=weights / weights.sum())
 
 

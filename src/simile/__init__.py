@@ -19,13 +19,16 @@ HOMES = {
     "comparison": "Comparison compare",
     "demonstrations": "ActionSpace Demonstration Demonstrations",
     "diagnostics": "Diagnosis diagnose stochastic_gap",
+    "distributed": "DaskBackend",
     "errors": "ArgumentError DataError DivergedError SimileError StorageError",
     "evaluation": "Evaluation evaluate",
+    "export": "Exported export_c export_onnx",
     "feedback": (
         "CompensatedFeedback ExpertFeedback OracleFeedback SmoothFeedback by_distance constant exponential geometric"
     ),
     "frontier": "Frontier path",
     "models": "Bagging Criterion SmoothForest",
+    "neural": "GRU MLP TCN TorchRegressor",
     "online": "AccelerationLimit Bounds DeadBand Extrapolate HoldAction HoldContext Predictor PredictorPool RateLimit",
     "policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
     "reading": "from_episodes read write",
@@ -34,11 +37,14 @@ HOMES = {
     "report": "Report",
     "ridge": "RolloutRidge",
     "rollouts": "ColdStart ExpertStart GivenStart rollout rollout_out_of_bag",
+    "sites": "SpreadDemonstrations",
     "smoothness": "MatchExpert SmoothTime",
+    "spreading": "LocalBackend",
     "states": "Horizon",
     "step_sizes": "BoundMinimizer Constant ErrorRatio LineSearch Monotonic OneOverHorizon",
     "storage": "load",
     "training": "ImitationRule JointRule",
+    "tuning": "Tuned tune",
 }
 _HOME = {name: module for module, names in HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)

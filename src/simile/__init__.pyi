@@ -17,6 +17,7 @@ from simile.demonstrations import Demonstrations as Demonstrations
 from simile.diagnostics import Diagnosis as Diagnosis
 from simile.diagnostics import diagnose as diagnose
 from simile.diagnostics import stochastic_gap as stochastic_gap
+from simile.distributed import DaskBackend as DaskBackend
 from simile.errors import ArgumentError as ArgumentError
 from simile.errors import DataError as DataError
 from simile.errors import DivergedError as DivergedError
@@ -24,6 +25,9 @@ from simile.errors import SimileError as SimileError
 from simile.errors import StorageError as StorageError
 from simile.evaluation import Evaluation as Evaluation
 from simile.evaluation import evaluate as evaluate
+from simile.export import Exported as Exported
+from simile.export import export_c as export_c
+from simile.export import export_onnx as export_onnx
 from simile.feedback import CompensatedFeedback as CompensatedFeedback
 from simile.feedback import ExpertFeedback as ExpertFeedback
 from simile.feedback import OracleFeedback as OracleFeedback
@@ -37,6 +41,10 @@ from simile.frontier import path as path
 from simile.models import Bagging as Bagging
 from simile.models import Criterion as Criterion
 from simile.models import SmoothForest as SmoothForest
+from simile.neural import GRU as GRU
+from simile.neural import MLP as MLP
+from simile.neural import TCN as TCN
+from simile.neural import TorchRegressor as TorchRegressor
 from simile.online import AccelerationLimit as AccelerationLimit
 from simile.online import Bounds as Bounds
 from simile.online import DeadBand as DeadBand
@@ -68,8 +76,10 @@ from simile.rollouts import ExpertStart as ExpertStart
 from simile.rollouts import GivenStart as GivenStart
 from simile.rollouts import rollout as rollout
 from simile.rollouts import rollout_out_of_bag as rollout_out_of_bag
+from simile.sites import SpreadDemonstrations as SpreadDemonstrations
 from simile.smoothness import MatchExpert as MatchExpert
 from simile.smoothness import SmoothTime as SmoothTime
+from simile.spreading import LocalBackend as LocalBackend
 from simile.states import Horizon as Horizon
 from simile.step_sizes import BoundMinimizer as BoundMinimizer
 from simile.step_sizes import Constant as Constant
@@ -80,5 +90,7 @@ from simile.step_sizes import OneOverHorizon as OneOverHorizon
 from simile.storage import load as load
 from simile.training import ImitationRule as ImitationRule
 from simile.training import JointRule as JointRule
+from simile.tuning import Tuned as Tuned
+from simile.tuning import tune as tune
 
 __version__: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, overload
 
-from simile import _checks, _plots, measures
+from simile import _checks, _plots, measures, sites
 from simile._text import cell
 from simile.crossfit import Choices, mixtures
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
@@ -18,12 +18,15 @@ from simile.policies import Combine, Policy, interpolate, replace_policy, sample
 from simile.reduction import Round, rounds
 from simile.regularizers import RegularizerClass, VelocityAutoregression
 from simile.second_opinion import MARGIN, best_rival
+from simile.sites import AnyDemonstrations, SpreadDemonstrations
 from simile.smoothness import MatchExpert, Smoothness, SmoothTime
+from simile.spreading import Backend
 from simile.states import Horizon
 from simile.step_sizes import Constant, ErrorRatio, StepSize
 from simile.training import JointRule, Memory, Rule, everything, latest
 
-Validation = Demonstrations | Demonstration | float | None
+Data = Demonstrations | Demonstration | SpreadDemonstrations
+Validation = Data | float | None
 Watch = Callable[[Round], object]
 
 LENIENT = 1.1  # share of a budget of roughness from which it counts as missed
@@ -48,11 +51,12 @@ class Settings(TypedDict, total=False):
     seed: int
     space: ActionSpace
     validation: Validation
+    backend: Backend
     watch: Watch
 
 
 def learn(
-    demos: Demonstrations | Demonstration,
+    demos: Data,
     *,
     model: Any = None,
     regularizer: RegularizerClass | None = None,
@@ -65,6 +69,7 @@ def learn(
     seed: int = 0,
     space: ActionSpace | None = None,
     validation: Validation = None,
+    backend: Backend | None = None,
     watch: Watch | None = None,
 ) -> Run:
     """Learn a smooth policy: the best that we know to get from the data, as smooth as the expert.
@@ -72,8 +77,8 @@ def learn(
     Without further arguments policies on contexts alone are cross-fitted (`simile.crossfit`): a forest and two
     ridges that know of the filter behind them, mixed as roll-outs of sequences that they have not seen advise.
 
-    Give `rule`, `step_size`, `n_rounds`, a feedback other than `CompensatedFeedback` or a horizon with past actions,
-    and Algorithm 1 runs its rounds as in `paper`, the best of which is chosen on held-out sequences.
+    Give `rule`, `step_size`, `n_rounds`, a feedback other than `CompensatedFeedback`, a horizon with past actions or a
+    `backend`, and Algorithm 1 runs its rounds as in `paper`, the best of which is chosen on held-out sequences.
 
     Parameters
     ----------
@@ -92,6 +97,9 @@ def learn(
     validation : float or Demonstrations, optional
         What chooses among the rounds of Algorithm 1: a share of the sequences (the end of a single one), 0.2 by
         default, or demonstrations of your own; 0 for none, and the last round. Cross-fitting needs none.
+    backend : Backend, optional
+        Where to run the rounds, for data that are too large for one machine: `DaskBackend(client)`. Demonstrations in
+        memory are cut into parts; better, the workers read their own (`DaskBackend.read`).
     watch : callable, optional
         Called with every `Round` as it comes.
 
@@ -103,7 +111,6 @@ def learn(
     >>> len(run.rounds)
     3
     """
-    demos = Demonstrations.of(demos)
     given: dict[str, Any] = {
         "model": model,
         "regularizer": regularizer,
@@ -113,10 +120,16 @@ def learn(
         "space": space,
     }
     loop = {"rule": rule, "step_size": step_size, "n_rounds": n_rounds}
-    if needs_rounds(horizon=horizon, feedback=feedback, **loop):
+    if isinstance(demos, SpreadDemonstrations) or needs_rounds(
+        horizon=horizon, feedback=feedback, backend=backend, **loop
+    ):
         share = 0.2 if validation is None else validation
         settings = {n: v for n, v in {**given, **loop, "smoothness": smoothness}.items() if v is not None}
-        return _run(demos, {**settings, "validation": share, "watch": watch}, memory=latest, combine=interpolate)
+        rest = {"validation": share, "backend": backend, "watch": watch}
+        return _run(demos, {**settings, **rest}, memory=latest, combine=interpolate)
+    if isinstance(validation, SpreadDemonstrations):
+        raise ArgumentError("validation: demonstrations in parts need a backend to learn with: give backend=...")
+    demos = Demonstrations.of(demos)
     choices = Choices.of(demos, **given)
     if isinstance(validation, float | int):
         demos, validation = hold_out(demos, validation, seed=seed) if validation else (demos, None)
@@ -186,7 +199,7 @@ def _with_second_opinion(
     return replace(run, notes=(*run.notes, note), alternative=rival.policy)
 
 
-def paper(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+def paper(demos: Data, **settings: Unpack[Settings]) -> Run:
     """SIMILE as printed: Algorithm 2 with Eq. 8, tau = 10, and the last policy as the result."""
     choices = Settings(
         regularizer=VelocityAutoregression(order=10),
@@ -198,7 +211,7 @@ def paper(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -
     return _run(demos, {**choices, **settings}, memory=latest, combine=interpolate)
 
 
-def searn(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+def searn(demos: Data, **settings: Unpack[Settings]) -> Run:
     """SEARN (Daume et al. 2009; CPI, Kakade and Langford 2002): expert feedback, stochastic mixing, small fixed steps.
 
     Its guarantee asks for `OneOverHorizon()`, which hardly moves on long sequences. It starts from the cloned
@@ -208,7 +221,7 @@ def searn(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -
     return _run(demos, {**choices, **settings}, memory=latest, combine=sample)
 
 
-def smile(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+def smile(demos: Data, **settings: Unpack[Settings]) -> Run:
     """SMILe (Ross and Bagnell 2010): expert feedback, stochastic mixing with geometrically falling weights.
 
     Each new policy takes over a share of what the first still has. The first is the cloned policy, since the
@@ -218,7 +231,7 @@ def smile(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -
     return _run(demos, {**choices, **settings}, memory=latest, combine=sample_geometric)
 
 
-def dagger(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+def dagger(demos: Data, **settings: Unpack[Settings]) -> Run:
     """DAgger (Ross et al. 2011): expert feedback, the data of all rounds, the newest policy alone.
 
     Without an expert to query, the recorded action of the frame stands in for the answer; give
@@ -228,13 +241,13 @@ def dagger(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) 
     return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
 
 
-def coach(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+def coach(demos: Data, **settings: Unpack[Settings]) -> Run:
     """Coaching (He et al. 2012): DAgger with smooth feedback, targets within the learner's reach."""
     choices = Settings(feedback=SmoothFeedback(exponential()), step_size=Constant(1.0))
     return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
 
 
-def clone(demos: Demonstrations | Demonstration, **settings: Unpack[Settings]) -> Run:
+def clone(demos: Data, **settings: Unpack[Settings]) -> Run:
     """Behavioural cloning: plain supervised learning on the expert's own states, round 0 of all the others."""
     return _run(demos, {**settings, "n_rounds": 0}, memory=latest, combine=replace_policy)
 
@@ -308,26 +321,26 @@ class Run:
         return "\n".join(lines)
 
 
-def _run(
-    demos: Demonstrations | Demonstration, settings: Mapping[str, Any], *, memory: Memory, combine: Combine
-) -> Run:
+def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: Combine) -> Run:
     """Hold out the validation part, then collect the rounds."""
-    demos, choices = Demonstrations.of(demos), dict(settings)
-    validation, watch = choices.pop("validation", None), choices.pop("watch", None)
+    choices = dict(settings)
+    validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
+    demos = sites.placed(demos, backend)
     if isinstance(validation, float | int):
         demos, validation = hold_out(demos, validation, seed=choices.get("seed", 0)) if validation else (demos, None)
 
     def run(**changed: Any) -> Iterator[Round]:
-        return rounds(demos, validation=validation, memory=memory, combine=combine, **{**choices, **changed})
+        rest = {**choices, **changed}
+        return rounds(demos, validation=validation, memory=memory, combine=combine, backend=backend, **rest)
 
     if isinstance(choices.get("smoothness"), MatchExpert):
-        judges = demos if validation is None else Demonstrations.of(validation)
+        judges = demos if validation is None else sites.placed(validation, backend)
         found = _searched(run, choices["smoothness"], judges)
         return replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
     return Run.of(run(), watch)
 
 
-def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Demonstrations) -> Run:
+def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: AnyDemonstrations) -> Run:
     """Halve the range of lambda until the chosen policy is just smooth enough; returns the roughest run that is."""
     low, high = LAMBDAS
     best = None
@@ -336,20 +349,25 @@ def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: D
         tried = Run.of(run(smoothness=middle))
         if tried.interrupted:
             return tried
-        outcome = measures.outcome(tried.policy, judges)
-        rough = math.inf if outcome.diverged else measures.roughness(outcome.rolled, judges, order=match.order)
-        if rough > match.ratio:
+        error, rough = sites.judged(tried.policy, judges, order=match.order)
+        if math.isinf(error) or rough > match.ratio:
             low = middle
         else:
             best, high = tried, middle
     return Run.of(run(smoothness=high)) if best is None else best
 
 
-def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]:
-    """Split off whole sequences for validation; of a single sequence, the end."""
+@overload
+def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]: ...
+@overload
+def hold_out(
+    demos: SpreadDemonstrations, share: float, *, seed: int = 0
+) -> tuple[SpreadDemonstrations, SpreadDemonstrations]: ...
+def hold_out(demos: Any, share: float, *, seed: int = 0) -> tuple[Any, Any]:
+    """Split off whole sequences for validation; of a single sequence at hand, the end."""
     share = _checks.number(share, "validation", above=0.0, at_most=1.0)
-    if len(demos) > 1:
-        return demos.split(share, seed=seed)
+    if len(demos) > 1 or isinstance(demos, SpreadDemonstrations):
+        return demos.split(share, seed=seed)  # type: ignore[no-any-return]
     cut = min(max(1, round((1.0 - share) * demos.n_frames)), demos.n_frames - 1)
     if cut < 1:
         raise ArgumentError("validation: one frame cannot be split; give longer demonstrations or validation=None")

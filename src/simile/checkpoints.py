@@ -87,7 +87,10 @@ class Checkpointed:
         path = self.folder / f"fit-{self.fits:03d}.safetensors"
         self.fits += 1
         if path.exists():
-            return self._read(path, rng)
+            f = self._read(path, rng)
+            if hasattr(self.model, "remember"):  # what the next fit begins with
+                self.model.remember(states[0], f)
+            return f
         if isinstance(self.model, SmoothRegressor):
             f = self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng)
         else:

@@ -291,10 +291,11 @@ class Demonstrations(Sequence[Demonstration]):
     def digest(self) -> str:
         """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
         found = hashlib.sha256(repr((self.context_names, self.action_names, self.rate)).encode())
-        for demo in self.items:
-            found.update(repr((demo.name, len(demo))).encode())
-            found.update(demo.contexts.data)
-            found.update(demo.actions.data)
+        for demo in self.items:  # one by one, so that sequences in several places have the same digest together
+            one = hashlib.sha256(repr((demo.name, len(demo))).encode())
+            one.update(demo.contexts.data)
+            one.update(demo.actions.data)
+            found.update(one.digest())
         return found.hexdigest()
 
     def describe(self) -> Description:

@@ -19,6 +19,7 @@ from simile.errors import ArgumentError
 from simile.feedback import Feedback
 from simile.folds import Folds
 from simile.models import SmoothForest
+from simile.neural import TorchRegressor
 from simile.policies import Policy, SmoothPolicy, interpolate
 from simile.reduction import card_of
 from simile.regularizers import RegularizerClass
@@ -239,6 +240,8 @@ def _light(model: Any) -> Any:
         return replace(recipe, n_trees=min(recipe.n_trees, N_TREES))
     if isinstance(recipe, RolloutRidge):
         return replace(recipe, rows=min(recipe.rows, N_ROWS), alphas=recipe.alphas[1::2] or recipe.alphas)
+    if isinstance(recipe, TorchRegressor):
+        return recipe.light()
     return recipe
 
 

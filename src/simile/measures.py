@@ -13,6 +13,7 @@ from simile.errors import DataError, DivergedError
 from simile.losses import mean_difference
 from simile.policies import Policy
 from simile.rollouts import rollout
+from simile.spreading import ExactSum
 from simile.states import States
 
 
@@ -35,40 +36,77 @@ class Outcome:
 
 def outcome(policy: Policy, demos: Demonstrations, seed: int = 0) -> Outcome:
     """Roll a policy out and measure its mean squared error in standard units, `error(pi)` of Eq. 8."""
+    rolled, errors = rolled_out(policy, demos, seed)
+    return Outcome(rolled, errors.mean(policy))
+
+
+def rolled_out(policy: Policy, demos: Demonstrations, seed: int = 0) -> tuple[list[FloatArray], Errors]:
+    """Roll a policy out and sum its squared errors; where it diverges they are infinite, and the expert acts."""
     try:
         rolled = rollout(policy, demos, seed=seed)
     except DivergedError:
-        return Outcome(list(demos.actions), math.inf)
-    return Outcome(rolled, imitation_error(policy, rolled, demos))
+        return list(demos.actions), Errors(ExactSum.of(np.array([math.inf])), 1, max(len(d) for d in demos))
+    return rolled, Errors.of(policy, rolled, demos)
 
 
 def imitation_error(policy: Policy, rolled: Trajectories, demos: Demonstrations) -> float:
     """Return the mean squared error over all frames that the policy chose itself."""
-    gaps = [
-        (a[policy.memory :] - b[policy.memory :]) / policy.units.scale
-        for a, b in zip(rolled, demos.actions, strict=True)
-    ]
-    gap = np.concatenate(gaps)
-    if len(gap) == 0:
-        raise DataError(
-            f"the policy remembers {policy.memory} actions and no sequence is longer (the longest has "
-            f"{max(len(d) for d in demos)} frames): use fewer action lags or a smaller order, or longer sequences"
-        )
-    return float(np.mean(gap**2))
+    return Errors.of(policy, rolled, demos).mean(policy)
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Squared errors in standard units, summed over sequences; which are added first does not matter."""
+
+    squares: ExactSum
+    count: int  # how many were summed
+    longest: int  # frames of the longest sequence
+
+    @classmethod
+    def of(cls, policy: Policy, rolled: Trajectories, demos: Demonstrations) -> Errors:
+        """Sum over all frames that the policy chose itself."""
+        gaps = [
+            (a[policy.memory :] - b[policy.memory :]) / policy.units.scale
+            for a, b in zip(rolled, demos.actions, strict=True)
+        ]
+        squares = ExactSum.of(np.array([np.sum(gap**2) for gap in gaps]))
+        return cls(squares, sum(gap.size for gap in gaps), max(len(d) for d in demos))
+
+    def __add__(self, other: Errors) -> Errors:
+        return Errors(self.squares + other.squares, self.count + other.count, max(self.longest, other.longest))
+
+    def mean(self, policy: Policy) -> float:
+        """Return the mean squared error of the policy."""
+        if self.count == 0:
+            raise DataError(
+                f"the policy remembers {policy.memory} actions and no sequence is longer (the longest has "
+                f"{self.longest} frames): use fewer action lags or a smaller order, or longer sequences"
+            )
+        return float(self.squares.value) / self.count
 
 
 def roughness(rolled: Trajectories, demos: Demonstrations, *, order: int = 2) -> float:
     """Return the mean absolute difference of roll-outs over the expert's; NaN where the expert has none."""
-    ratios = []
-    for j in range(demos.n_actions):
-        ours, theirs = (
-            [mean_difference(a[:, j : j + 1], order=order)[0] * (len(a) - order) for a in actions if len(a) > order]
-            for actions in (rolled, demos.actions)
-        )
-        # What rounding alone leaves of a straight line is no roughness to compare with.
-        if sum(theirs) > 1e-12 * sum(float(np.abs(a[:, j]).sum()) for a in demos.actions):
-            ratios.append(sum(ours) / sum(theirs))
-    return float(np.mean(ratios)) if ratios else math.nan
+    return rough_ratio(differences(rolled, demos, order=order))
+
+
+def differences(rolled: Trajectories, demos: Demonstrations, *, order: int = 2) -> ExactSum:
+    """Sum over sequences what roughness compares: (3, k) absolute differences of both, and the expert's actions."""
+
+    def summed(a: FloatArray) -> FloatArray:
+        long_enough = len(a) > order
+        return mean_difference(a, order=order) * (len(a) - order) if long_enough else np.zeros(demos.n_actions)
+
+    pairs = zip(rolled, demos.actions, strict=True)
+    return ExactSum.of(np.array([(summed(a), summed(b), np.abs(b).sum(axis=0)) for a, b in pairs]))
+
+
+def rough_ratio(sums: ExactSum) -> float:
+    """Return the roughness, the mean over the action dimensions, for the sums over all sequences."""
+    ours, theirs, sizes = sums.value
+    moving = theirs > 1e-12 * sizes  # what rounding alone leaves of a straight line is no roughness to compare with
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.mean(ours[moving] / theirs[moving])) if moving.any() else math.nan
 
 
 def act(policy: Policy, states: States) -> FloatArray:

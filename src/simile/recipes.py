@@ -25,6 +25,7 @@ HOMES = {
         "geometric",
     ),
     "simile.models": ("Bagging", "Criterion", "SmoothForest"),
+    "simile.neural": ("GRU", "MLP", "TCN", "TorchRegressor"),
     "simile.online": (
         "AccelerationLimit",
         "Bounds",

@@ -15,19 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from simile import _checks, measures
+from simile import _checks, sites
 from simile._typing import FloatArray
 from simile.cards import Card
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.errors import ArgumentError
-from simile.feedback import Feedback, Seen, SmoothFeedback
+from simile.feedback import Feedback, SmoothFeedback
+from simile.measures import Outcome
 from simile.models import SmoothForest
 from simile.policies import Combine, Policy, interpolate, radius
 from simile.regularizers import Regularizer, RegularizerClass, VelocityAutoregression
+from simile.sites import AnyDemonstrations, Site, SpreadDemonstrations
 from simile.smoothness import SmoothTime
-from simile.states import Horizon, Tape
-from simile.step_sizes import Constant, ErrorRatio, Evidence, StepSize
-from simile.training import Dataset, JointRule, Memory, Rule, Train, fit_naive, latest
+from simile.spreading import Backend
+from simile.states import Horizon
+from simile.step_sizes import Constant, ErrorRatio, StepSize
+from simile.training import JointRule, Memory, Rule, latest
 
 # What a round measured, as numbers that can be written down.
 MEASURED = (
@@ -51,8 +54,8 @@ class Round:
     policy: Policy  # pi_n
     trained: Policy  # pi^_n
     h: Regularizer  # h_n
-    targets: list[FloatArray]  # A^_n, what `trained` learned from
-    rolled: list[FloatArray]  # the roll-out of `policy`, that is A_{n+1}
+    targets: list[FloatArray]  # A^_n, what `trained` learned from; empty where they stay with a backend
+    rolled: list[FloatArray]  # the roll-out of `policy`, that is A_{n+1}; empty where it stays with a backend
     beta: float
     sigma: float  # NaN where the feedback has none
     error: float  # mean squared error of the roll-out of `policy`
@@ -77,55 +80,33 @@ class Round:
         )
 
 
-def algorithm_1(
-    demos: Demonstrations,
-    *,
-    model: Any,
-    regularizer: RegularizerClass,
-    smoothness: float,
-    horizon: Horizon,
-    feedback: Feedback,
-    rule: Rule,
-    memory: Memory,
-    step_size: StepSize,
-    combine: Combine,
-    n_rounds: int,
-    rng: np.random.Generator,
-    units: Units,
-    space: ActionSpace,
-) -> Iterator[Round]:
-    """Run Algorithm 1 on demonstrations in standard units."""
-    expert = demos.actions
-    tape = Tape.of(demos.contexts, expert)
-    states = tape.states(horizon)  # line 1
-    h = regularizer.fit(expert, smoothness)
-    data = memory((), Dataset(states, np.concatenate(expert)))
-    naive = fit_naive(model, states, np.concatenate(expert), rng) if horizon.memory else None
-    train = Train(model, smoothness, horizon, rule, naive, space)
-    trained = train(data, h, rng)  # line 2
+def algorithm_1(site: Site, *, memory: Memory, step_size: StepSize, combine: Combine, n_rounds: int) -> Iterator[Round]:
+    """Run Algorithm 1 on demonstrations in standard units, wherever they are."""
+    states = site.states(site.expert)  # line 1
+    h = site.fit(site.expert)
+    data = memory((), site.data(states, site.expert))
+    trained = site.train(data, h)  # line 2
     policy: Policy = trained
-    outcome = measures.outcome(policy, demos)
-    yield _round(0, policy, trained, h, expert, outcome, demos, beta=1.0, sigma=0.0, refused=outcome.diverged)
+    outcome = site.outcome(policy)
+    yield _round(0, policy, trained, h, site.expert, outcome, site, beta=1.0, sigma=0.0, refused=outcome.diverged)
 
     for n in range(1, n_rounds + 1):  # line 3; its line 4 is the roll-out that ends the round before
-        states = tape.along(outcome.rolled).states(horizon)  # line 5
-        seen = Seen(n, n_rounds, demos, outcome.rolled, states, policy, units)
-        targets = list(feedback(seen))  # line 6
-        h = regularizer.fit(targets, smoothness)  # line 7
-        data = memory(data, Dataset(states, np.concatenate(targets)))
-        trained = train(data, h, rng)  # line 8
-        beta = step_size(Evidence(demos, policy, trained, outcome, states, combine))  # line 9
+        states = site.states(outcome.rolled)  # line 5
+        targets, sigma = site.targets(n, policy, outcome.rolled, states)  # line 6
+        h = site.fit(targets)  # line 7
+        data = memory(data, site.data(states, targets))
+        trained = site.train(data, h)  # line 8
+        beta = step_size(site.evidence(policy, trained, outcome, states, combine))  # line 9
         proposed = combine(trained, policy, beta)  # line 10
-        attempt = measures.outcome(proposed, demos, seed=n)  # line 4 of the next round
+        attempt = site.outcome(proposed, seed=n)  # line 4 of the next round
         refused = attempt.diverged or (radius(proposed) or 0.0) >= 1.0
         if not refused:
             policy, outcome = proposed, attempt
-        sigma = feedback.sigma(seen) if isinstance(feedback, SmoothFeedback) else math.nan
-        yield _round(n, policy, trained, h, targets, outcome, demos, beta=beta, sigma=sigma, refused=refused)
+        yield _round(n, policy, trained, h, targets, outcome, site, beta=beta, sigma=sigma, refused=refused)
 
 
 def rounds(
-    demos: Demonstrations | Demonstration,
+    demos: Demonstrations | Demonstration | SpreadDemonstrations,
     *,
     model: Any = None,
     regularizer: RegularizerClass | None = None,
@@ -139,13 +120,14 @@ def rounds(
     n_rounds: int = 10,
     seed: int = 0,
     space: ActionSpace | None = None,
-    validation: Demonstrations | Demonstration | None = None,
+    validation: Demonstrations | Demonstration | SpreadDemonstrations | None = None,
+    backend: Backend | None = None,
 ) -> Iterator[Round]:
     """Check the choices, bring the actions to standard units, and run Algorithm 1.
 
     Parameters
     ----------
-    demos : Demonstrations
+    demos : Demonstrations or SpreadDemonstrations
         What to learn from.
     model : Regressor, optional
         F: a `SmoothForest` (the default), any scikit-learn regressor, or any object whose `fit(S, Y)` returns
@@ -174,17 +156,21 @@ def rounds(
         Bounds that every action is clipped to.
     validation : Demonstrations, optional
         Rolled out after each round for `Round.validation_error`.
+    backend : Backend, optional
+        Where to do it, for example `DaskBackend(client)`: demonstrations are cut into parts, and each part is rolled
+        out and learned from where it lies. The model must be a `SmoothForest`, and `Round.targets` and `Round.rolled`
+        stay empty.
 
     Yields
     ------
     Round
         n_rounds + 1 of them, in the user's units.
     """
-    demos = Demonstrations.of(demos)
-    held_out = None if validation is None else Demonstrations.of(validation)
+    demos = sites.placed(demos, backend)
+    held_out = None if validation is None else sites.placed(validation, backend)
     check_alike(demos, held_out)
     space = ActionSpace() if space is None else space
-    space.check(demos)
+    sites.check_space(space, demos)
     model = SmoothForest() if model is None else model
     needs = next((name for name in ("fit_rollouts", "fit_smooth") if hasattr(model, name)), "fit")
     _checks.instance(model, "model", needs=needs)
@@ -201,35 +187,35 @@ def rounds(
         (horizon, "horizon", "states"),
     ):
         _checks.instance(value, name, needs=needs)
-    units = Units.of(demos)
-    standard = demos.with_actions([units.standardize(a) for a in demos.actions])
+    if isinstance(demos, SpreadDemonstrations):
+        sites.check_spreadable(model=model, regularizer=regularizer, step_size=step_size, combine=combine)
+    units = sites.units_for(demos)
+    standard = sites.standardized(demos, units)
     if isinstance(smoothness, SmoothTime):
-        smoothness = smoothness.resolve(regularizer, standard.actions, demos.rate)
-    smoothness = _checks.number(smoothness, "smoothness", at_least=0.0)
-    choices = {
+        smoothness = sites.resolved(smoothness, regularizer, standard)
+    asked: dict[str, Any] = {
         "model": model,
         "regularizer": regularizer,
-        "smoothness": smoothness,
+        "smoothness": _checks.number(smoothness, "smoothness", at_least=0.0),
         "horizon": horizon,
         "feedback": feedback,
         "rule": rule,
-        "memory": memory,
-        "step_size": step_size,
-        "combine": combine,
-        "n_rounds": _checks.whole_number(n_rounds, "n_rounds"),
     }
-    found = algorithm_1(
+    n_rounds = _checks.whole_number(n_rounds, "n_rounds")
+    loop: dict[str, Any] = {"memory": memory, "step_size": step_size, "combine": combine, "n_rounds": n_rounds}
+    site = sites.site_of(
         standard,
-        **choices,
+        **asked,
+        n_rounds=n_rounds,
         rng=np.random.default_rng(_checks.whole_number(seed, "seed")),
         units=units,
         space=ActionSpace(units.standardize(space.low), units.standardize(space.high)),
     )
-    card = card_of(demos, {**choices, "seed": seed})
-    return (finished(r, units, space, card, held_out) for r in found)
+    card = card_of(demos, {**asked, **loop, "seed": seed})
+    return (finished(r, units, space, card, held_out) for r in algorithm_1(site, **loop))
 
 
-def card_of(demos: Demonstrations, choices: Mapping[str, Any]) -> Card:
+def card_of(demos: AnyDemonstrations, choices: Mapping[str, Any]) -> Card:
     """Write down what the policies of a run learn from, and how."""
     training = {
         "sequences": len(demos),
@@ -241,12 +227,13 @@ def card_of(demos: Demonstrations, choices: Mapping[str, Any]) -> Card:
     return Card(demos.context_names, demos.action_names, demos.rate, training)
 
 
-def _ranges(demos: Demonstrations) -> dict[str, list[float | None]]:
+def _ranges(demos: AnyDemonstrations) -> dict[str, list[float | None]]:
     """Return the lowest and the highest value of each context in six digits; None where all are missing."""
     sides = {}
-    for name, extreme, rounding in (("low", np.fmin, ROUND_FLOOR), ("high", np.fmax, ROUND_CEILING)):
+    low, high = sites.extremes(demos)
+    for name, extreme, rounding in (("low", low, ROUND_FLOOR), ("high", high, ROUND_CEILING)):
         outwards = Context(prec=6, rounding=rounding)  # so that no value of the training falls outside
-        values = extreme.reduce([extreme.reduce(x, axis=0) for x in demos.contexts]).tolist()
+        values = extreme.tolist()
         rounded = [float(outwards.create_decimal(repr(value))) for value in values]
         sides[name] = [
             None if math.isnan(value) else short if math.isfinite(short) else value
@@ -263,13 +250,12 @@ def _said(value: Any) -> Any:
     return getattr(value, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
-def finished(found: Round, units: Units, space: ActionSpace, card: Card, held_out: Demonstrations | None) -> Round:
+def finished(found: Round, units: Units, space: ActionSpace, card: Card, held_out: AnyDemonstrations | None) -> Round:
     """Bring a round to the user's units, judge it on the validation part, and note both on the policy's card."""
     turn = found.in_units(units, space, card)
     if held_out is not None:
-        outcome = measures.outcome(turn.policy, held_out)
-        rough = measures.roughness(outcome.rolled, held_out)
-        turn = replace(turn, validation_error=outcome.error, validation_roughness=rough)
+        error, rough = sites.judged(turn.policy, held_out)
+        turn = replace(turn, validation_error=error, validation_roughness=rough)
     measured = {
         name: value if math.isfinite(value) else None
         for name in ("error", "validation_error", "roughness", "validation_roughness", "radius")
@@ -284,9 +270,9 @@ def _round(
     policy: Policy,
     trained: Policy,
     h: Regularizer,
-    targets: list[FloatArray],
-    outcome: measures.Outcome,
-    demos: Demonstrations,
+    targets: Any,
+    outcome: Outcome,
+    site: Site,
     *,
     beta: float,
     sigma: float,
@@ -298,18 +284,18 @@ def _round(
         policy=policy,
         trained=trained,
         h=h,
-        targets=targets,
-        rolled=outcome.rolled,
+        targets=site.shown(targets),
+        rolled=site.shown(outcome.rolled),
         beta=0.0 if refused and number else beta,
         sigma=sigma,
         error=outcome.error,
-        roughness=measures.roughness(outcome.rolled, demos),
+        roughness=site.roughness(outcome.rolled),
         radius=math.nan if closed_loop is None else closed_loop,
         diverged=refused,
     )
 
 
-def check_alike(demos: Demonstrations, held_out: Demonstrations | None) -> None:
+def check_alike(demos: AnyDemonstrations, held_out: AnyDemonstrations | None) -> None:
     """Refuse a validation part with other columns."""
     if held_out is not None and (held_out.context_names, held_out.action_names) != (
         demos.context_names,

@@ -15,6 +15,7 @@ import numpy as np
 from simile import _checks
 from simile._typing import FloatArray, Trajectories
 from simile.errors import DataError
+from simile.spreading import ExactSum
 
 # A closed loop this slow already remembers ten thousand frames.
 LARGEST_RADIUS = 1.0 - 1e-4
@@ -38,6 +39,77 @@ class RegularizerClass(Protocol):
 
     def fit(self, trajectories: Trajectories, smoothness: float) -> Regularizer:
         """Choose h for trajectories, one (T, k) array per sequence, and for the policy's lambda."""
+
+
+@runtime_checkable
+class SummedRegularizerClass(RegularizerClass, Protocol):
+    """H from which h is chosen by sums over the sequences alone, which may then lie in several places."""
+
+    def sums(self, trajectories: Trajectories) -> Sums:
+        """Return what counts of some of the sequences; sums of all of them are these, added."""
+
+    def solve(self, sums: Sums, smoothness: float) -> Regularizer:
+        """Choose h for the sums over all sequences, and for the policy's lambda."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The normal equations of a regression on lags, summed over sequences; which are added first does not matter.
+
+    Parameters
+    ----------
+    equations : ExactSum of (k, lags, lags + 1) arrays
+        For each action dimension, the products of the lags with each other and, last, with what followed them.
+    longest : int
+        Frames of the longest sequence.
+    """
+
+    equations: ExactSum
+    longest: int
+
+    @classmethod
+    def of(cls, trajectories: Trajectories, signals: Trajectories, n_lags: int) -> Sums:
+        """Sum over signals, one (any, k) array for each trajectory; those too short for the lags add nothing."""
+        equations = np.zeros((len(signals), signals[0].shape[1], n_lags, n_lags + 1))
+        for signal, out in zip(signals, equations if n_lags else (), strict=bool(n_lags)):
+            for j in range(len(out) if len(signal) > n_lags else 0):
+                windows = np.lib.stride_tricks.sliding_window_view(signal[:, j], n_lags + 1)
+                past, present = windows[:, -2::-1], windows[:, -1]
+                # einsum, not a matrix product: the same bits for any number of threads.
+                out[j, :, :-1] = np.einsum("ti,tj->ij", past, past)
+                out[j, :, -1] = np.einsum("ti,t->i", past, present)
+        return cls(ExactSum.of(equations), max(len(a) for a in trajectories))
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.equations + other.equations, max(self.longest, other.longest))
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return len(self.equations.value)
+
+    def solve(self, ridge: float) -> FloatArray:
+        """Regress each dimension on its own last values; returns (lags, k)."""
+        equations = self.equations.value
+        n_lags = equations.shape[1]
+        coefficients = np.zeros((n_lags, len(equations)))
+        for j, both in enumerate(equations if n_lags else ()):
+            gram, moment = both[:, :-1], both[:, -1]
+            mean_square = np.trace(gram) / n_lags
+            if mean_square > 0.0:  # a signal that never moves has nothing to teach
+                penalized = gram + ridge * mean_square * np.eye(n_lags)
+                coefficients[:, j] = np.linalg.lstsq(penalized, moment, rcond=None)[0]
+        return coefficients
+
+
+class _Summed(Protocol):
+    """What the classes below have in common: h is linear and follows from sums over the sequences."""
+
+    def sums(self, trajectories: Trajectories) -> Sums: ...
+    def solve(self, sums: Sums, smoothness: float) -> Autoregressor: ...
+    def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:
+        """Choose h for trajectories, one (T, k) array per sequence, and for the policy's lambda."""
+        return self.solve(self.sums(trajectories), smoothness)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,16 +166,20 @@ class Autoregressor:
 
 
 @dataclass(frozen=True)
-class PreviousAction:
+class PreviousAction(_Summed):
     """H = {h(a) = a}, the simplest class (Example 2.1)."""
 
-    def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:  # noqa: ARG002
-        """Return h(a) = a; there is nothing to choose."""
-        return Autoregressor(np.ones((1, trajectories[0].shape[1])))
+    def sums(self, trajectories: Trajectories) -> Sums:
+        """Return sums of nothing: there is nothing to choose."""
+        return Sums.of(trajectories, trajectories, 0)
+
+    def solve(self, sums: Sums, smoothness: float) -> Autoregressor:  # noqa: ARG002
+        """Return h(a) = a."""
+        return Autoregressor(np.ones((1, sums.n_actions)))
 
 
 @dataclass(frozen=True)
-class LinearAutoregression:
+class LinearAutoregression(_Summed):
     """H = {h(a) = sum_i c_i a_{t-i}}: regularized least squares on positions (Example 2.2, Eq. 17 of Appendix B).
 
     The ridge pulls h towards zero, so that h does not quite reproduce a constant history;
@@ -124,15 +200,18 @@ class LinearAutoregression:
         _checks.whole_number(self.order, "order", at_least=1)
         _checks.number(self.ridge, "ridge", at_least=0.0)
 
-    def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:
-        """Choose c by ridge regression of a_t on a_{t-1}, ..., a_{t-order}."""
-        _check_order(self.order, trajectories)
-        coefficients = _ridge_on_lags(trajectories, self.order, self.ridge)
-        return Autoregressor(coefficients).stabilized(smoothness)
+    def sums(self, trajectories: Trajectories) -> Sums:
+        """Return the normal equations of a_t on a_{t-1}, ..., a_{t-order}."""
+        return Sums.of(trajectories, trajectories, self.order)
+
+    def solve(self, sums: Sums, smoothness: float) -> Autoregressor:
+        """Choose c by ridge regression."""
+        _check_order(self.order, sums)
+        return Autoregressor(sums.solve(self.ridge)).stabilized(smoothness)
 
 
 @dataclass(frozen=True)
-class VelocityAutoregression:
+class VelocityAutoregression(_Summed):
     """Linear h learned on velocities: c sums to one and constant histories are reproduced (Example 2.2).
 
     With v_t = a_t - a_{t-1} and v_t = sum_i w_i v_{t-i}, the coefficients on positions are
@@ -153,11 +232,14 @@ class VelocityAutoregression:
         _checks.whole_number(self.order, "order", at_least=1)
         _checks.number(self.ridge, "ridge", at_least=0.0)
 
-    def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:
+    def sums(self, trajectories: Trajectories) -> Sums:
+        """Return the normal equations of the velocities."""
+        return Sums.of(trajectories, [np.diff(a, axis=0) for a in trajectories], self.order - 1)
+
+    def solve(self, sums: Sums, smoothness: float) -> Autoregressor:
         """Choose the velocity coefficients by ridge regression, and write them on positions."""
-        _check_order(self.order, trajectories)
-        velocities = [np.diff(a, axis=0) for a in trajectories]
-        w = _ridge_on_lags(velocities, self.order - 1, self.ridge)
+        _check_order(self.order, sums)
+        w = sums.solve(self.ridge)
         edge = np.zeros((1, w.shape[1]))
         coefficients = np.diff(np.concatenate([edge, w, edge]), axis=0)
         coefficients[0] += 1.0
@@ -165,7 +247,7 @@ class VelocityAutoregression:
 
 
 @dataclass(frozen=True)
-class CriticallyDamped:
+class CriticallyDamped(_Summed):
     """h whose closed loop has `order` equal real poles: it never rings and has unit gain.
 
     Not in the paper. With lambda fixed there is one such h: the poles lie at r with
@@ -192,9 +274,13 @@ class CriticallyDamped:
         pole = _checks.number(lag, "lag", at_least=0.0) / (self.order + lag)
         return float((1.0 - pole) ** -self.order - 1.0)
 
-    def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:
-        """Return the h of this lambda; the trajectories do not matter."""
-        coefficients = np.zeros((self.order, trajectories[0].shape[1]))
+    def sums(self, trajectories: Trajectories) -> Sums:
+        """Return sums of nothing: the trajectories do not matter."""
+        return Sums.of(trajectories, trajectories, 0)
+
+    def solve(self, sums: Sums, smoothness: float) -> Autoregressor:
+        """Return the h of this lambda."""
+        coefficients = np.zeros((self.order, sums.n_actions))
         coefficients[0] = 1.0  # for lambda = 0, where h has no weight and any will do
         if smoothness > 0.0:
             kappa = smoothness / (1.0 + smoothness)
@@ -202,29 +288,9 @@ class CriticallyDamped:
         return Autoregressor(coefficients)
 
 
-def _ridge_on_lags(signals: Trajectories, n_lags: int, ridge: float) -> FloatArray:
-    """Regress each signal (T, k) on its own last values, dimension by dimension; returns (n_lags, k)."""
-    coefficients = np.zeros((n_lags, signals[0].shape[1]))
-    usable = [s for s in signals if len(s) > n_lags]
-    for j in range(coefficients.shape[1] if n_lags else 0):
-        gram, moment = np.zeros((n_lags, n_lags)), np.zeros(n_lags)
-        for signal in usable:
-            windows = np.lib.stride_tricks.sliding_window_view(signal[:, j], n_lags + 1)
-            past, present = windows[:, -2::-1], windows[:, -1]
-            # einsum, not a matrix product: the same bits for any number of threads.
-            gram += np.einsum("ti,tj->ij", past, past)
-            moment += np.einsum("ti,t->i", past, present)
-        mean_square = np.trace(gram) / n_lags
-        if mean_square > 0.0:  # a signal that never moves has nothing to teach
-            penalized = gram + ridge * mean_square * np.eye(n_lags)
-            coefficients[:, j] = np.linalg.lstsq(penalized, moment, rcond=None)[0]
-    return coefficients
-
-
-def _check_order(order: int, trajectories: Trajectories) -> None:
-    longest = max(len(a) for a in trajectories)
-    if order >= longest:
+def _check_order(order: int, sums: Sums) -> None:
+    if order >= sums.longest:
         raise DataError(
-            f"order must be shorter than the longest sequence; got order={order} and at most {longest} frames: "
+            f"order must be shorter than the longest sequence; got order={order} and at most {sums.longest} frames: "
             "choose a smaller order or give longer sequences"
         )

@@ -33,8 +33,18 @@ COMPARISON, REPORT = "comparison.json", "report.html"
 READING = ("actions", "contexts", "sequence", "time", "rate", "gap", "resample")
 RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
-DEFAULTS: dict[str, Any] = {"algorithm": "learn", "seed": 0, "test": "0.25", "report": True, "rivals": True}
-ORDER = ("algorithm", *READING, *RECIPES, "n_rounds", "reductions", "rivals", "seed", "test", "validation", "trust")
+DEFAULTS: dict[str, Any] = {
+    "algorithm": "learn",
+    "seed": 0,
+    "test": "0.25",
+    "report": True,
+    "rivals": True,
+    "exact": False,
+}
+ORDER = (
+    *("algorithm", *READING, *RECIPES, "n_rounds", "reductions", "rivals", "seed", "test", "validation"),
+    *("dask", "exact", "trust"),
+)
 
 
 def reading(options: Mapping[str, Any]) -> dict[str, Any]:

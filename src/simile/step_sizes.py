@@ -37,7 +37,16 @@ class Evidence:
     @cached_property
     def trained_error(self) -> float:
         """error(pi^) of Eq. 8: the trained policy is rolled out by itself."""
-        return measures.outcome(self.trained, self.demos).error
+        return self.error_of(self.trained)
+
+    @property
+    def longest(self) -> int:
+        """Frames of the longest sequence, T."""
+        return max(len(d) for d in self.demos)
+
+    def error_of(self, policy: Policy) -> float:
+        """Roll any policy out and return its error; infinite where it diverges."""
+        return measures.outcome(policy, self.demos).error
 
     @cached_property
     def advantage(self) -> float:
@@ -97,7 +106,7 @@ class OneOverHorizon:
 
     def __call__(self, evidence: Evidence) -> float:
         """Return 1 / T."""
-        return 1.0 / max(len(d) for d in evidence.demos)
+        return 1.0 / evidence.longest
 
 
 @dataclass(frozen=True)
@@ -140,5 +149,5 @@ class LineSearch:
         errors = {0.0: evidence.error}
         for beta in self.candidates:
             candidate = evidence.combine(evidence.trained, evidence.policy, beta)
-            errors[beta] = measures.outcome(candidate, evidence.demos).error
+            errors[beta] = evidence.error_of(candidate)
         return min(errors, key=lambda beta: errors[beta])

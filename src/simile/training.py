@@ -38,15 +38,15 @@ class Dataset:
             )
 
 
-Memory = Callable[[tuple[Dataset, ...], Dataset], tuple[Dataset, ...]]
+Memory = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]  # of `Dataset`s, or of what stands for those elsewhere
 
 
-def latest(past: tuple[Dataset, ...], new: Dataset) -> tuple[Dataset, ...]:  # noqa: ARG001
+def latest(past: tuple[Any, ...], new: Any) -> tuple[Any, ...]:  # noqa: ARG001
     """Train on the latest round alone, as SIMILE and SEARN do."""
     return (new,)
 
 
-def everything(past: tuple[Dataset, ...], new: Dataset) -> tuple[Dataset, ...]:
+def everything(past: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
     """Train on all rounds together, as DAgger does."""
     return (*past, new)
 

@@ -14,10 +14,15 @@ interrupted = threading.Event()
 # What to install for a library that a command needs and does not find.
 EXTRAS = {
     "av": "video",
+    "dask": "dask",
+    "distributed": "dask",
     "h5py": "minari",
     "kloppy": "tracking",
     "matplotlib": "cli",
     "msgspec": "serve",
+    "onnx": "export",
+    "onnxscript": "export",
+    "optuna": "tune",
     "pandas": "frames",
     "picows": "serve",
     "PIL": "video",
@@ -27,6 +32,7 @@ EXTRAS = {
     "skops": "skops",
     "starlette": "studio",
     "tomli_w": "cli",
+    "torch": "torch",
     "uvicorn": "studio",
     "uvloop": "serve",
     "websockets": "studio",

@@ -6,6 +6,7 @@ import click
 
 from simile import __version__
 from simile.cli.experimenting import reproduce
+from simile.cli.exporting import export
 from simile.cli.filming import camera
 from simile.cli.judging import compare, diagnose, evaluate, rollout
 from simile.cli.reporting import report
@@ -14,6 +15,7 @@ from simile.cli.showing import bench, demo, inspect
 from simile.cli.streaming import run
 from simile.cli.studio import studio
 from simile.cli.training import train
+from simile.cli.tuning import tune
 
 EXAMPLE = """\b
 From a log file to a running controller:
@@ -32,12 +34,14 @@ for command in (
     demo,
     studio,
     train,
+    tune,
     report,
     evaluate,
     rollout,
     compare,
     diagnose,
     inspect,
+    export,
     bench,
     run,
     serve,

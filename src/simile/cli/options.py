@@ -89,6 +89,10 @@ learning_options = stacked(
     click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file."),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
+dask_options = stacked(
+    click.option("--dask", help="Run on a Dask cluster: the address of its scheduler, or 'local' to start one here."),
+    click.option("--exact", is_flag=True, help="With --dask: the policy of one machine to the bit, for more traffic."),
+)
 trust_option = click.option(
     "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
 )

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from simile.algorithms import Run, Watch
     from simile.comparison import Judgement
     from simile.demonstrations import Demonstrations
+    from simile.distributed import DaskBackend
     from simile.reduction import Round
+    from simile.sites import AnyDemonstrations, SpreadDemonstrations
 
 
 def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
@@ -52,6 +54,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @options.reading_options
 @click.option("--algorithm", type=click.Choice(options.ALGORITHMS), default="learn", show_default=True)
 @options.learning_options
+@options.dask_options
 @options.report_option
 @options.trust_option
 @click.pass_context
@@ -61,24 +64,41 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     Judges the policy on held-out sequences beside the expert, holding the last action, and simple filters. Writes
     policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the
     folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
+
+    With --dask the workers of a cluster read the data and run the rounds of Algorithm 1 on them; only the held-out
+    sequences are brought here. Such a run leaves no checkpoints, and is judged beside the expert and holding alone.
     """
     folder = given["out"] = given["resume"] or given["out"]
+    if given["dask"] and given["resume"]:
+        raise click.ClickException("--resume: a run with --dask leaves nothing to resume: begin anew with --overwrite")
+    if given["exact"] and not given["dask"]:
+        raise click.ClickException("--exact: one machine is always exact: give it with --dask")
     _check_folder(folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
+    if not given["dask"]:
+        _train(ctx, folder, given, None)
+        return
+    from simile.distributed import DaskBackend, connected
+
+    with connected(given["dask"]) as client:
+        _train(ctx, folder, given, DaskBackend(client, exact=given["exact"]))
+
+
+def _train(ctx: click.Context, folder: Path, given: dict[str, Any], backend: DaskBackend | None) -> None:
     from simile import runs
     from simile.algorithms import hold_out
     from simile.crossfit import MODELS
     from simile.models import SmoothForest
 
-    demos, test = runs.read_and_hold_out(given)
+    demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
     settings = runs.settings(given)
-    rounds = given["algorithm"] != "learn" or runs.needs_rounds(settings)
+    rounds = backend is not None or given["algorithm"] != "learn" or runs.needs_rounds(settings)
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     _check_model(settings["model"], demos, given["trust"])
     share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]
     fitted, validation = hold_out(demos, share, seed=given["seed"]) if share > 0.0 else (demos, None)
     names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
     runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
-    run = _learn(folder, given, settings, fitted, validation, by_validation=rounds)
+    run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
     policy = folder / runs.POLICY
     run.policy.save(policy)
     if run.alternative is not None:
@@ -104,6 +124,25 @@ def train(ctx: click.Context, /, **given: Any) -> None:
         click.echo(f"Look at it: {folder / runs.REPORT}")
 
 
+def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[SpreadDemonstrations, Demonstrations]:
+    """Let the workers read the data, and bring the held-out part here: another data file, or a share of them."""
+    from simile import runs
+    from simile.reading import read
+
+    how = runs.reading(given)
+    demos = backend.read(given["data"], **how)
+    click.echo(f"{demos} with contexts {', '.join(demos.context_names)} and actions {', '.join(demos.action_names)}")
+    try:
+        share = float(given["test"])
+    except ValueError:
+        columns = {"actions": demos.action_names, "contexts": demos.context_names}
+        return demos, read(given["test"], **{**how, **columns})
+    if not 0.0 < share < 1.0:
+        raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {given['test']}")
+    rest, test = demos.split(share, seed=given["seed"])
+    return rest, test.gathered()
+
+
 def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse to write over the results of another run."""
     if folder.exists() and not folder.is_dir():
@@ -122,7 +161,7 @@ def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _check_model(model: Any, demos: Demonstrations, trust: tuple[str, ...]) -> None:
+def _check_model(model: Any, demos: AnyDemonstrations, trust: tuple[str, ...]) -> None:
     """Say before the training, not after, that its policy could not be saved."""
     from simile.ridge import RolloutRegressor
     from simile.storage import check_savable
@@ -136,8 +175,9 @@ def _learn(
     folder: Path,
     given: dict[str, Any],
     settings: dict[str, Any],
-    demos: Demonstrations,
-    validation: Demonstrations | None,
+    demos: AnyDemonstrations,
+    validation: AnyDemonstrations | None,
+    backend: DaskBackend | None,
     *,
     by_validation: bool,
 ) -> Run:
@@ -151,8 +191,9 @@ def _learn(
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
 
     def kept(model: Any, place: Path) -> Any:
-        """Let a model write down its fits; those through the roll-out take no time."""
-        return model if isinstance(model, RolloutRegressor) else Checkpointed(model, place, key, given["trust"])
+        """Let a model write down its fits; those through the roll-out take no time, those on a cluster are its own."""
+        through = isinstance(model, RolloutRegressor) or backend is not None
+        return model if through else Checkpointed(model, place, key, given["trust"])
 
     model, place = settings["model"], folder / CHECKPOINT
     if isinstance(model, tuple):
@@ -163,7 +204,7 @@ def _learn(
         record = _Record(folder, progress, by_validation)
         try:
             run: Run = getattr(algorithms, given["algorithm"])(
-                demos, **{**settings, "model": model}, validation=validation, watch=record
+                demos, **{**settings, "model": model}, validation=validation, backend=backend, watch=record
             )
         except (ArgumentError, DataError):
             # Resumed, it would fail again: what was fitted is of no use, and would be in the way of the next try.
@@ -183,13 +224,16 @@ def _learn(
 def _judge(
     run: Run,
     settings: dict[str, Any],
-    demos: Demonstrations,
-    validation: Demonstrations | None,
+    demos: AnyDemonstrations,
+    validation: AnyDemonstrations | None,
     test: Demonstrations,
 ) -> Judgement:
     from simile.algorithms import hold_out
     from simile.comparison import judge, simple_filters
+    from simile.sites import SpreadDemonstrations
 
+    if isinstance(demos, SpreadDemonstrations) or isinstance(validation, SpreadDemonstrations):
+        return judge({"policy": (run.policy, math.nan)}, test)  # the filters would want the data here
     if validation is None:  # the filters have knobs to tune
         demos, validation = hold_out(demos, 0.2, seed=settings["seed"])
     rest = {name: settings[name] for name in ("horizon", "seed") if name in settings}

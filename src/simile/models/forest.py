@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +21,8 @@ from simile import _checks
 from simile._typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 from simile.states import Horizon, States, Tape
+
+OTHER_STREAM = 0x5DEECE66D  # turns the seed that drew a bag into the seed of the features that the tree tries
 
 
 class Criterion(Enum):
@@ -110,81 +112,138 @@ class SmoothForest:
         *,
         weights: FloatArray | None = None,
     ) -> Forest:
-        """Grow a forest on lazy states; `labels` (n, k) make the leaf values, targets and anchors the impurity."""
+        """Grow a forest on lazy states; `labels` (n, k) make the leaf values, targets and anchors the impurity.
+
+        The bits of a tree depend on the rows in its bag, not on their order. Where rows have `weights` (n,), they do:
+        weighted sums are rounded.
+        """
         base = Base.of(states)
-        payload = self._payload(labels, targets, anchors, smoothness)
-        if weights is not None:
-            payload *= weights[:, np.newaxis]
-        seeds = [int(s) for s in rng.integers(2**63, size=self.n_trees)]
-        curb = 1.0 if self.criterion is Criterion.LABELS else 1.0 + smoothness
+        task = Task.of(self, labels.shape[1], base.columns, base.lags, smoothness)
+        payload = task.payload(labels, targets, anchors)
+        seeds = draw_seeds(self, rng)
 
         def grown(seed: int) -> Tree:
-            return self._grow(base, payload, labels.shape[1], curb, seed)
+            return grow_tree(task, base, payload, seed, weights)
 
         with ThreadPoolExecutor(self.n_jobs or os.cpu_count() or 1) as pool:
             trees = list(pool.map(grown, seeds))
-        bag = Bag(self.bagging, tuple(seeds), base.starts)
-        return Forest.of(trees, base.columns, base.lags, base.width, bag)
+        return Forest.of(trees, base.edges, task, Bag(self.bagging, seeds, base.starts))
 
-    def _payload(self, labels: FloatArray, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:
+
+def draw_seeds(model: SmoothForest, rng: np.random.Generator) -> tuple[int, ...]:
+    """Draw a seed for each tree."""
+    return tuple(int(s) for s in rng.integers(2**63, size=model.n_trees))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What the trees of one forest have in common: the recipe, the layout of the features, and lambda."""
+
+    model: SmoothForest
+    k: int
+    columns: IntArray  # (features,) base column of each feature
+    lags: IntArray  # (features,)
+    smoothness: float
+    tried: int  # how many features a node tries
+
+    @classmethod
+    def of(cls, model: SmoothForest, k: int, columns: IntArray, lags: IntArray, smoothness: float) -> Task:
+        """Work out how many features a node tries."""
+        n_features = len(columns)
+        if model.max_features == "sqrt":
+            tried = max(1, math.isqrt(n_features))
+        elif isinstance(model.max_features, float):
+            tried = max(1, round(model.max_features * n_features))
+        else:
+            tried = n_features if model.max_features is None else min(int(model.max_features), n_features)
+        return cls(model, k, columns, lags, smoothness, tried)
+
+    @property
+    def curb(self) -> float:
+        """The factor of v^2 in the impurity of a leaf."""
+        return 1.0 if self.model.criterion is Criterion.LABELS else 1.0 + self.smoothness
+
+    @property
+    def weigh(self) -> bool:
+        """Whether children are weighed by their size."""
+        return self.model.criterion is Criterion.PRINTED
+
+    def payload(self, labels: FloatArray, targets: FloatArray, anchors: FloatArray) -> FloatArray:
         """Lay out what a split needs of each row: 1, labels, and for the impurity its goals and squares."""
         parts = [np.ones((len(labels), 1)), labels]
-        if self.criterion is not Criterion.LABELS:
-            parts.append(targets + smoothness * anchors)
-        if self.criterion is Criterion.PRINTED:
-            parts.append((targets**2 + smoothness * anchors**2).sum(axis=1, keepdims=True))
+        if self.model.criterion is not Criterion.LABELS:
+            parts.append(targets + self.smoothness * anchors)
+        if self.model.criterion is Criterion.PRINTED:
+            squares = targets**2 + self.smoothness * anchors**2
+            # Column by column: how numpy adds up along an axis may depend on the number of rows.
+            parts.append(reduce(np.add, squares.T)[:, np.newaxis])
         return np.concatenate(parts, axis=1)
 
-    def _grow(self, base: Base, payload: FloatArray, k: int, curb: float, seed: int) -> Tree:
-        from simile.kernels import growing
 
-        counts = np.ones(len(payload), np.int32)
-        if self.bagging is not Bagging.NONE:
-            growing.draw(base.starts, self.bagging is Bagging.SEQUENCES, seed, counts)
-        rows, payload = growing.take(counts, base.positions, payload)
-        n_features = len(base.columns)
-        if self.max_features == "sqrt":
-            tried = max(1, math.isqrt(n_features))
-        elif isinstance(self.max_features, float):
-            tried = max(1, round(self.max_features * n_features))
-        else:
-            tried = n_features if self.max_features is None else min(int(self.max_features), n_features)
-        # Every leaf weighs at least min_leaf, up to rounding errors of sums of weights.
-        most = max(1, 2 * int(1.000001 * payload[:, 0].sum() / self.min_leaf) - 1)
-        depth = len(rows) if self.max_depth is None else min(self.max_depth, len(rows))
-        most = min(most, 2 ** (min(depth, 40) + 1) - 1, 2 * len(rows) - 1)
-        tree = Tree(
-            feature=np.empty(most, np.int32),
-            bin=np.empty(most, np.uint8),
-            missing_right=np.zeros(most, np.bool_),
-            child=np.empty(most, np.int32),
-            value=np.empty((most, k)),
-            gain=np.empty(most),
-            depth=0,
-            edges=base.edges,
-        )
-        weigh = self.criterion is Criterion.PRINTED
-        size, depth = growing.grow(
-            base.bins,
-            base.columns,
-            base.lags,
-            rows,
-            payload,
-            k,
-            curb,
-            weigh,
-            tried,
-            float(self.min_leaf),
-            depth,
-            np.uint64(seed) ^ np.uint64(0x5DEECE66D),  # another stream than the one that drew the bag
-            tree.feature,
-            tree.bin,
-            tree.missing_right,
-            tree.child,
-            tree.value,
-            tree.gain,
-        )
-        return tree.cut(size, depth)
+def exact_units(largest: FloatArray, size: float) -> FloatArray:
+    """Return the powers of two to whose multiples the values in a bag are rounded, so that their sums are exact.
+
+    Sums of floating-point numbers depend on their order, so a split could depend on where rows lie. Multiples of a unit
+    do not, as long as no sum exceeds 2^53 of them: whole numbers up to there are floating-point numbers. So the unit
+    keeps the sum of the whole bag below 2^52. Rounding moves a value by at most 2^-51 of the largest absolute value
+    times the size of the bag, which is 2e-10 of that value in half a million rows.
+
+    Parameters
+    ----------
+    largest : (channels,) array
+        Largest absolute value of each channel in the bag.
+    size : float
+        How many rows the bag holds, those drawn twice counted twice.
+    """
+    _, reach = np.frexp(largest)  # |value| < 2^reach
+    exponent = np.maximum(reach + math.ceil(math.log2(max(size, 1.0))) - 52, -1074)  # no number is finer than that
+    units: FloatArray = np.ldexp(1.0, exponent)
+    return units
+
+
+def grow_tree(task: Task, base: Base, payload: FloatArray, seed: int, weights: FloatArray | None = None) -> Tree:
+    """Grow the tree of a seed on rows at hand."""
+    from simile.kernels import growing
+
+    model = task.model
+    counts = Bag(model.bagging, (seed,), base.starts).counts(0)
+    times = counts if weights is None else counts * weights
+    units = exact_units(growing.reach(times, payload), float(counts.sum()))
+    rows, payload = growing.take(times, base.positions, payload, units)
+    # Every leaf weighs at least min_leaf, up to rounding errors of sums of weights.
+    most = max(1, 2 * int(1.000001 * payload[:, 0].sum() / model.min_leaf) - 1)
+    depth = len(rows) if model.max_depth is None else min(model.max_depth, len(rows))
+    most = min(most, 2 ** (min(depth, 40) + 1) - 1, 2 * len(rows) - 1)
+    tree = Tree(
+        feature=np.empty(most, np.int32),
+        bin=np.empty(most, np.uint8),
+        missing_right=np.zeros(most, np.bool_),
+        child=np.empty(most, np.int32),
+        value=np.empty((most, task.k)),
+        gain=np.empty(most),
+        depth=0,
+    )
+    size, depth = growing.grow(
+        base.bins,
+        task.columns,
+        task.lags,
+        rows,
+        payload,
+        task.k,
+        task.curb,
+        task.weigh,
+        task.tried,
+        float(model.min_leaf),
+        depth,
+        np.uint64(seed ^ OTHER_STREAM),
+        tree.feature,
+        tree.bin,
+        tree.missing_right,
+        tree.child,
+        tree.value,
+        tree.gain,
+    )
+    return tree.cut(size, depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +257,6 @@ class Tree:
     value: FloatArray
     gain: FloatArray
     depth: int
-    edges: list[Any]
 
     def cut(self, size: int, depth: int) -> Tree:
         """Return copies of the part that was used."""
@@ -225,20 +283,26 @@ class Base:
         return len(self.bins)
 
     @classmethod
-    def of(cls, states: Sequence[States]) -> Base:
-        """Bin what states read; several sets of states (DAgger's) are laid one after the other."""
+    def of(cls, states: Sequence[States], edges: list[Any] | None = None) -> Base:
+        """Bin what states read; several sets of states (DAgger's) are laid one after the other.
+
+        `edges` of each base column are given where there is more data than these states.
+        """
         from simile.kernels import binning
 
         horizon = states[0].horizon
         m = states[0].tape.n_contexts
         k = states[0].tape.actions.shape[1]
         pads = [Padding.of(s.tape, horizon) for s in states]
-        context_edges, _ = _binned_contexts(states[0].tape, pads[0])
-        actions = [s.tape.actions for s in states]
-        action_edges = [binning.bin_edges(np.concatenate([a[:, j] for a in actions])) for j in range(k)]
+        if edges is None:
+            context_edges, _ = _binned_contexts(states[0].tape, pads[0])
+            actions = [s.tape.actions for s in states]
+            action_edges = [binning.bin_edges(np.concatenate([a[:, j] for a in actions])) for j in range(k)]
+        else:
+            context_edges, action_edges = edges[:m], edges[m:]
         blocks, positions, starts, before = [], [], [0], 0
         for s, pad in zip(states, pads, strict=True):
-            _, contexts = _binned_contexts(s.tape, pad, context_edges)
+            _, contexts = _binned_contexts(s.tape, pad, context_edges, keep=edges is not None)
             block = np.empty((m + k, len(pad.source)), np.uint8)
             block[:m] = contexts
             for j in range(k):
@@ -294,14 +358,17 @@ def layout(horizon: Horizon, n_contexts: int, n_actions: int) -> tuple[IntArray,
     return np.array(columns, dtype=np.intp), np.array(lags, dtype=np.intp)
 
 
-def _binned_contexts(tape: Tape, pad: Padding, edges: list[Any] | None = None) -> tuple[list[Any], Any]:
-    """Bin the contexts of a tape once; returns the edges and the padded bins (m, padded rows)."""
+def _binned_contexts(
+    tape: Tape, pad: Padding, edges: list[Any] | None = None, *, keep: bool = False
+) -> tuple[list[Any], Any]:
+    """Bin the contexts of a tape once, by their own edges or by given ones; returns edges and bins (m, padded rows)."""
     from simile.kernels import binning
 
-    key = ("bins", len(pad.source))
-    found: tuple[list[Any], Any] | None = tape.memo.get(key)
-    if found is not None and (edges is None or all(map(np.array_equal, found[0], edges))):
-        return found
+    own, common = (("bins", kind, len(pad.source)) for kind in ("own", "common"))
+    for key in (own,) if edges is None else (own, common):
+        found: tuple[list[Any], Any] | None = tape.memo.get(key)
+        if found is not None and (edges is None or all(map(np.array_equal, found[0], edges))):
+            return found
     bins = np.empty((tape.n_contexts, len(pad.source)), np.uint8)
     chosen = []
     for j, out in enumerate(bins):
@@ -310,8 +377,8 @@ def _binned_contexts(tape: Tape, pad: Padding, edges: list[Any] | None = None) -
         binned = np.empty(len(column), np.uint8)
         binning.bin_column(column, chosen[j], binned)
         np.take(binned, pad.source, out=out)
-    if edges is None:  # the edges of other contexts are not kept: what a tape gives must not depend on its company
-        tape.memo[key] = chosen, bins
+    if edges is None or keep:  # given edges are kept apart: what a tape gives must not depend on its company
+        tape.memo[own if edges is None else common] = chosen, bins
     return chosen, bins
 
 
@@ -329,7 +396,7 @@ class Bag:
 
         counts = np.ones(int(self.starts[-1]), np.int32)
         if self.bagging is not Bagging.NONE:
-            growing.draw(self.starts, self.bagging is Bagging.SEQUENCES, self.seeds[tree], counts)
+            growing.draw(self.starts, self.bagging is Bagging.SEQUENCES, self.seeds[tree], 0, counts)
         return counts
 
 
@@ -356,19 +423,19 @@ class Forest:
     number: IntArray
 
     @classmethod
-    def of(cls, trees: Sequence[Tree], columns: IntArray, lags: IntArray, width: int, bag: Bag) -> Forest:
-        """Put trees side by side."""
+    def of(cls, trees: Sequence[Tree], edges: list[Any], task: Task, bag: Bag) -> Forest:
+        """Put trees side by side; `edges` are those of each base column."""
         order = sorted(range(len(trees)), key=lambda i: -trees[i].depth)
         sizes = [len(trees[i].feature) for i in order]
         roots = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
         feature = np.concatenate([trees[i].feature for i in order])
         bins = np.concatenate([trees[i].bin for i in order])
         threshold = np.full(len(feature), np.inf, np.float32)
-        for column, edges in enumerate(trees[0].edges):
+        for column, below in enumerate(edges):
             # The last bin has no edge above it: all values go left, and the missing ones right.
-            above = np.append(edges, np.float32(np.inf)).astype(np.float32)
-            here = (feature >= 0) & (columns[feature] == column)
-            threshold[here] = above[np.minimum(bins[here], len(edges))]
+            above = np.append(below, np.float32(np.inf)).astype(np.float32)
+            here = (feature >= 0) & (task.columns[feature] == column)
+            threshold[here] = above[np.minimum(bins[here], len(below))]
         return cls(
             feature=feature,
             threshold=threshold,
@@ -378,9 +445,9 @@ class Forest:
             gain=np.concatenate([trees[i].gain for i in order]),
             roots=roots,
             depths=np.array([trees[i].depth for i in order], np.int32),
-            columns=columns,
-            lags=lags,
-            width=width,
+            columns=task.columns,
+            lags=task.lags,
+            width=len(edges),
             bag=bag,
             number=np.array(order, dtype=np.intp),
         )

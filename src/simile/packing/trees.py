@@ -24,11 +24,16 @@ KINDS = (
     "Card",
     "FittedRegressor",
     "Forest",
+    "GRU",
     "Horizon",
+    "MLP",
     "Mixture",
+    "Network",
     "PiecewiseLinear",
     "SmoothPolicy",
+    "StateShape",
     "StochasticMixture",
+    "TCN",
     "TreeMean",
     "Units",
     "WeightedModel",
@@ -78,6 +83,8 @@ class Packer:
             return self._tuple(value, path, field)
         if is_dataclass(value) and type(value).__module__.startswith("simile.") and type(value).__name__ in KINDS:
             return self._object(value, path)
+        if isinstance(why := getattr(value, "unstorable", None), str):
+            raise StorageError(f"{path} cannot be stored: {why}")
         if field in FOREIGN:
             return self._foreign(value, foreign.class_name(value), path)
         raise StorageError(f"{path} is a {foreign.class_name(value)}, which a policy file cannot hold")

@@ -80,7 +80,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         n_estimators: int = 50,
         *,
         max_depth: int | None = 12,
-        min_samples_leaf: float = 32,
+        min_samples_leaf: float = 20,
         max_features: float | str | None = 1 / 3,
         smoothness: float = 0.0,
         criterion: str = "labels",

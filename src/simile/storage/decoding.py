@@ -14,12 +14,13 @@ from simile.errors import StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.models.forest import Bag, layout
+from simile.neural import Network, StateShape
 from simile.packing import Packed
 from simile.packing.trees import DEEPEST, MOST_PARTS
 from simile.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
 from simile.regularizers import Autoregressor, Regularizer
 from simile.states import Horizon
-from simile.storage import linear, trees
+from simile.storage import linear, networks, trees
 from simile.storage.fields import Fields, wrong
 
 LONGEST_LAG = 100_000  # frames
@@ -108,6 +109,7 @@ class Decoder:
         readers: dict[str, Callable[[Fields], Any]] = {
             "Forest": self._forest,
             "PiecewiseLinear": self._piecewise_linear,
+            "Network": self._network,
             "WeightedModel": self._weighted_model,
             "FittedRegressor": self._fitted_regressor,
             "TreeMean": self._tree_mean,
@@ -162,6 +164,28 @@ class Decoder:
         fields.close()
         linear.check_lines(model, fields.path)
         return model
+
+    def _network(self, fields: Fields) -> Network:
+        path = fields.path
+        recipe = networks.read_recipe(self._fields(fields.take("recipe"), f"{path}.recipe", "GRU", "MLP", "TCN"))
+        shape = networks.read_shape(self._fields(fields.take("shape"), f"{path}.shape", "StateShape"))
+        sizes = recipe.sizes(shape)
+        listed = fields.items("parameters", at_least=len(sizes), at_most=len(sizes))
+        numbered = {"kind": "parameters", **{str(i): reference for i, reference in enumerate(listed)}}
+        weights = self._fields(numbered, f"{path}.parameters", "parameters")
+        m, k = shape.n_contexts, shape.n_actions
+        network = Network(
+            recipe=recipe,
+            shape=shape,
+            parameters=tuple(weights.array(str(i), np.float32, *size) for i, size in enumerate(sizes)),
+            mean=fields.array("mean", np.float32, m + k),
+            scale=fields.array("scale", np.float32, m + k),
+            center=fields.array("center", np.float32, k),
+            spread=fields.array("spread", np.float32, k),
+        )
+        fields.close()
+        networks.check_network(network, path)
+        return network
 
     def _bag(self, fields: Fields) -> Bag:
         bagging = fields.text("bagging")
@@ -297,8 +321,12 @@ def contexts_of(policy: SmoothPolicy) -> int | None:
     """Return how many contexts a policy reads: what it says, or else what its models do; None where neither tells."""
     if policy.n_contexts is not None:
         return policy.n_contexts
-    ours = [f for f in (*models_of(policy.f), *models_of(policy.naive)) if isinstance(f, Forest | PiecewiseLinear)]
-    return ours[0].width - ours[0].n_actions if ours else None
+    for f in (*models_of(policy.f), *models_of(policy.naive)):
+        if isinstance(f, Forest | PiecewiseLinear):
+            return f.width - f.n_actions
+        if isinstance(f, Network):
+            return f.shape.n_contexts
+    return None
 
 
 def _check_sizes(policy: SmoothPolicy, path: str) -> None:
@@ -331,6 +359,9 @@ def _check_model(model: Any, horizon: Horizon, m: int | None, k: int, path: str)
         if not fits or not np.array_equal((model.columns, model.lags), layout(horizon, m, k)):
             kind = "a forest" if isinstance(model, Forest) else "piecewise linear"
             raise StorageError(f"{path} must be {kind} for {m} contexts, {k} actions and the lags of the horizon")
+    elif isinstance(model, Network):
+        if model.shape != StateShape.of(horizon, m, k):
+            raise StorageError(f"{path} must be a network for {m} contexts, {k} actions and the lags of the horizon")
     elif isinstance(model, TreeMean):
         if any((t.n_features, t.n_outputs) != (n_features, k) for t in model.trees if not isinstance(t, Unread)):
             raise StorageError(f"{path} must have trees for {n_features} features and {k} actions")

@@ -1,0 +1,270 @@
+"""Networks through the roll-out: how accurate, and how fast on a GPU.
+
+How accurate: against the default of `learn` on the real data sets (`--data`, or the variable SIMILE_DATA), at equal
+smoothness and on the splits of benchmarks/accuracy.py.
+
+    python benchmarks/networks.py --jobs 2
+
+How fast: roll-outs of 4,096 sequences by 10,000 steps on a GPU and on the CPU, and training through the filter by FFT
+against a recurrence written as a loop. This part needs numpy and torch alone.
+
+    python benchmarks/networks.py --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+N_SEQUENCES, N_STEPS, N_CONTEXTS, UNITS = 4_096, 10_000, 10, 64
+LAG = 10.0  # frames that the filter lags by
+AROUND = (0.6, 1.0, 1.7)  # times the lag of the default policy, where contenders are trained
+
+
+def seconds(act: Callable[[], object], times: int = 1, ready: Callable[[], object] = lambda: None) -> float:
+    """Return the mean time of an act; `ready` waits for a GPU."""
+    ready()
+    begin = time.perf_counter()
+    for _ in range(times):
+        act()
+    ready()
+    return (time.perf_counter() - begin) / times
+
+
+def gru_policy(bounded: bool) -> Any:
+    """Make a policy with a GRU of random weights and the default horizon; speed does not depend on training."""
+    import torch
+
+    from simile.demonstrations import ActionSpace
+    from simile.neural import GRU, Network, StateShape
+    from simile.neural.modules import weights_of
+    from simile.policies import SmoothPolicy
+    from simile.regularizers import CriticallyDamped
+    from simile.states import Horizon
+
+    torch.manual_seed(0)
+    horizon, recipe, h = Horizon.auto(30.0), GRU(UNITS), CriticallyDamped(3)
+    shape = StateShape.of(horizon, N_CONTEXTS, 1)
+    width = N_CONTEXTS + 1
+    units = np.zeros(width, np.float32), np.ones(width, np.float32), np.zeros(1, np.float32), np.ones(1, np.float32)
+    f = Network(recipe, shape, weights_of(recipe(shape)), *units)
+    smoothness = h.smoothness_for(LAG)
+    space = ActionSpace(-0.01, 0.01) if bounded else ActionSpace()
+    return SmoothPolicy(f, h.fit([np.zeros((1, 1))], smoothness), smoothness, horizon, None, N_CONTEXTS, space=space)
+
+
+def time_rollouts(device: str, n: int, steps: int) -> None:
+    """Roll many sequences out on a device, and on the CPU a few of them in each way that there is."""
+    from simile.neural import rollouts
+    from simile.rollouts import ColdStart, rollout
+
+    policy, bounded = gru_policy(bounded=False), gru_policy(bounded=True)
+    contexts = np.random.default_rng(0).standard_normal((n, steps, N_CONTEXTS), dtype=np.float32)
+    few, in_step = min(n, 8), max(2, min(20, steps // 10))
+    print(f"Roll-outs of {n:,} sequences by {steps:,} steps, GRU({UNITS}) on {N_CONTEXTS} contexts at 11 lags")
+    print(f"{'':58}{'seconds':>10}{'frames/s':>14}")
+
+    def told(name: str, spent: float, frames: int) -> float:
+        whole = spent * n * steps / frames
+        scaled = f"{name} (measured on {frames:,} frames)" if frames < n * steps else name
+        print(f"{scaled:58}{whole:10.2f}{frames / spent:14,.0f}", flush=True)
+        return whole
+
+    def frame_by_frame() -> None:
+        from simile.states import Horizon, Tape
+
+        tape = Tape.of([x[:in_step].astype(float) for x in contexts], [np.zeros((in_step, 1))] * n)
+        first = np.arange(n) * in_step
+        for t in range(in_step):
+            tape.actions[first + t] = policy.act(tape.states(Horizon(0, 0), first + t), np.zeros(n))
+
+    rollouts(policy, contexts[:few, :100], device=device)  # the first call loads and plans
+    slow = told("CPU, frame by frame, all sequences in step", seconds(frame_by_frame), n * in_step)
+    listed = [x.astype(float) for x in contexts[:few]]
+    blocks = seconds(lambda: rollout(policy, listed, start=ColdStart()))
+    ahead = told("CPU, simile.rollout: f in blocks, one thread", blocks, few * steps)
+    told("CPU, neural.rollouts", seconds(lambda: rollouts(policy, contexts[:few], device="cpu")), few * steps)
+    fast = told(f"{device}, filter by FFT", seconds(lambda: rollouts(policy, contexts, device=device)), n * steps)
+    told(f"{device}, bounds, so frame by frame", seconds(lambda: rollouts(bounded, contexts, device=device)), n * steps)
+    print(
+        f"{device} with transfers is {slow / fast:,.0f} times as fast as frame by frame, {ahead / fast:,.0f} as blocks"
+    )
+    for name, one in (("FFT", policy), ("bounds", bounded)):
+        here = np.stack(rollout(one, listed, start=ColdStart()))
+        apart = np.abs(rollouts(one, contexts[:few], device=device) - here).max()
+        print(f"largest difference to simile.rollout, {name}: {apart:.1e}")
+
+
+def time_training(device: str, n: int, steps: int) -> None:
+    """Take steps of training through the filter, by FFT and by a recurrence in a loop."""
+    import torch
+
+    from simile.closed_loop import ClosedLoop
+    from simile.neural.filtering import filtered, impulse_response, recurred
+
+    policy = gru_policy(bounded=False)
+    loop = ClosedLoop.of(policy.h, policy.smoothness)
+    response = torch.as_tensor(impulse_response(loop.taps, steps), dtype=torch.float32, device=device)
+    taps = torch.as_tensor(loop.taps, dtype=torch.float32, device=device)
+    module = policy.f.module().to(device).train()
+    states = torch.randn(n * steps, policy.f.shape.n_features, device=device)
+    wanted = torch.randn(n, steps, 1, device=device)
+    ready = torch.cuda.synchronize if device.startswith("cuda") else (lambda: None)
+    ways: dict[str, Callable[[Any], Any]] = {
+        "FFT": lambda gaps: filtered(gaps, response),
+        "loop": lambda gaps: recurred(gaps, taps),
+    }
+    print(f"\nTraining through the filter on {device}: {n} sequences by {steps:,} steps")
+    print(f"{'':12}{'filter alone (ms)':>20}{'whole step (ms)':>20}")
+    spent, slopes = {}, {}
+    for name, through in ways.items():
+
+        def alone(through: Callable[[Any], Any] = through) -> Any:
+            gaps = wanted.clone().requires_grad_()
+            (through(gaps) ** 2).mean().backward()
+            return gaps.grad
+
+        def whole(through: Callable[[Any], Any] = through) -> None:
+            module.zero_grad()
+            (through(module(states).reshape(n, steps, 1) - wanted) ** 2).mean().backward()
+
+        slopes[name] = alone()
+        whole()
+        times = 20 if name == "FFT" else 2
+        spent[name] = [seconds(act, times, ready) for act in (alone, whole)]
+        print(f"{name:12}{1e3 * spent[name][0]:20.2f}{1e3 * spent[name][1]:20.2f}", flush=True)
+    apart = float((slopes["FFT"] - slopes["loop"]).abs().max() / slopes["loop"].abs().max())
+    ratios = [a / b for a, b in zip(spent["loop"], spent["FFT"], strict=True)]
+    print(f"FFT is {ratios[0]:,.0f} times as fast alone, {ratios[1]:,.1f} as a step; gradients differ by {apart:.1e}")
+
+
+def time_fits(device: str, n: int, length: int) -> None:
+    """Cross-fit a GRU through the roll-out, one epoch, on the device and on the CPU."""
+    from simile.closed_loop import ClosedLoop
+    from simile.neural import GRU, TorchRegressor
+    from simile.states import Horizon, Tape
+
+    rng, policy = np.random.default_rng(0), gru_policy(bounded=False)
+    contexts = list(rng.normal(size=(n, length, N_CONTEXTS)))
+    actions = [np.cumsum(x[:, :1], axis=0) / math.sqrt(length) for x in contexts]
+    states, loop = Tape.of(contexts, actions).states(Horizon.auto(30.0)), ClosedLoop.of(policy.h, policy.smoothness)
+    folds = np.arange(n) % 4
+    print(f"\nOne epoch of cross-fitting GRU({UNITS}), 5 networks on {n} sequences by {length:,} frames")
+    for place, precision in dict.fromkeys((("cpu", "float32"), (device, "float32"), (device, "bfloat16"))):
+        if place == "cpu" and precision == "bfloat16":
+            continue
+        model = TorchRegressor(GRU(UNITS), epochs=1, batch=8_192, device=place, precision=precision)
+        fit = partial(model.fit_rollouts, states, actions, [loop], folds)  # type: ignore[attr-defined]
+        if place != "cpu":
+            fit()  # the first call loads and plans
+        print(f"{place:8}{precision:10}{seconds(fit):10.2f} s", flush=True)
+
+
+def on_device(device: str, quick: bool) -> None:
+    """Measure speed; prints what it ran on."""
+    import torch
+
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else "CPU"
+    print(f"{name}, torch {torch.__version__}, {torch.get_num_threads()} CPU threads\n")
+    n, steps = (64, 500) if quick else (N_SEQUENCES, N_STEPS)
+    time_rollouts(device, n, steps)
+    time_training(device, *((4, 300) if quick else (32, 2_000)))
+    time_fits(device, *((6, 200) if quick else (20, 1_000)))
+
+
+def contenders() -> dict[str, Any]:
+    """Return the models that are compared with the default ones, by name."""
+    from simile.crossfit import MODELS
+    from simile.neural import GRU, MLP, TCN, TorchRegressor
+
+    return {
+        "MLP": TorchRegressor(MLP()),
+        "TCN": TorchRegressor(TCN()),
+        "GRU": TorchRegressor(GRU(32)),
+        "default + MLP": [*MODELS, TorchRegressor(MLP())],
+    }
+
+
+def measure(case: Any, names: list[str]) -> dict[str, tuple[float, float]]:
+    """Return RMSE and roughness of the default on one case, and ratios of RMSE to it with CPU seconds, by name."""
+    import simile
+    from simile.comparison.result import Trial, stand
+    from simile.comparison.scores import Ruler
+    from simile.policies import collapse
+    from simile.regularizers import CriticallyDamped
+    from simile.rollouts import ExpertStart
+
+    train, test = case.load()
+    policy: Any = collapse(simile.learn(train).policy)
+    ruler = Ruler(test, policy.memory)
+    ours = ruler.measure(simile.rollout(policy, test))
+    h = CriticallyDamped(3)
+    values = [h.smoothness_for(h.lag(policy.smoothness) * by) for by in AROUND]
+    found = {"default": (ruler.error(ours.squares), ours.roughness)}
+    for name in names:
+        begin = time.process_time()
+        points = simile.path(train, model=contenders()[name], smoothness=values).points
+        spent = time.process_time() - begin
+        trials = []
+        for point in points:
+            rolled = simile.rollout(point.policy, test, start=ExpertStart(ruler.frames))
+            trials.append(Trial(point.smoothness, point.policy, point.error, {}, ruler.measure(rolled)))
+        standing = stand(trials, ours.roughness)
+        assert standing is not None
+        found[name] = (ruler.error(standing.score.squares) / found["default"][0], spent)
+    return found
+
+
+def on_data(folder: Path, only: str | None, names: list[str], splits: int, jobs: int) -> None:
+    """Compare with the default of `learn` on the real data sets."""
+    from accuracy import COLUMNS, Case, mean
+
+    cases = [Case(name, i, folder) for name in COLUMNS if only in (None, name) for i in range(splits)]
+    print("RMSE against the default of learn, at its roughness on the test part; below 1 the network is better")
+    print(f"{'data':16}{'split':>6}{'RMSE':>9}{'roughness':>11}" + "".join(f"{n:>16}{'CPU s':>8}" for n in names))
+    found = []
+    with ProcessPoolExecutor(jobs) as pool:
+        for case, row in zip(cases, pool.map(measure, cases, [names] * len(cases)), strict=True):
+            found.append((case, row))
+            cells = "".join(f"{row[n][0]:16.3f}{row[n][1]:8.0f}" for n in names)
+            print(f"{case.name:16}{case.number:6d}{row['default'][0]:9.4f}{row['default'][1]:11.3f}{cells}", flush=True)
+    for name in (*dict.fromkeys(case.name for case, _ in found), None):
+        rows = [row for case, row in found if name in (None, case.name)]
+        cells = "".join(f"{mean([row[n][0] for row in rows]):16.3f}{'':8}" for n in names)
+        print(f"{name or 'all':16}{'geometric mean':>26}{cells}")
+
+
+def main() -> None:
+    """Measure what was asked for and print every number."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("SIMILE_DATA", beside)))
+    parser.add_argument("--device", help="measure speed on this device instead: cuda, or cpu")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--models", default="MLP,TCN,GRU,default + MLP", help="which contenders, by commas")
+    parser.add_argument("--only", help="one data set: car_following, reservoir or head360")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="less data, to see that it runs")
+    given = parser.parse_args()
+    if given.device is not None:
+        on_device(given.device, given.quick)
+        return
+    if not given.data.is_dir():
+        parser.error(f"{given.data} is not there: give the folder of the real data sets as --data")
+    if given.quick:
+        on_data(given.data, given.only or "reservoir", ["MLP"], 1, 1)
+    else:
+        on_data(given.data, given.only, given.models.split(","), given.splits, given.jobs)
+
+
+if __name__ == "__main__":
+    main()

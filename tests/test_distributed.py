@@ -1,0 +1,215 @@
+"""Algorithm 1 on a Dask cluster of two worker processes: the same bits, with a worker killed, from files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+
+import distributed
+import joblib
+from sklearn.ensemble import RandomForestRegressor
+
+import simile
+from conftest import demos_of
+from same import check_same_rounds, differences
+from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
+from simile.distributed import DaskBackend, Traffic, connected
+from simile.sites import SpreadDemonstrations
+from simile.spreading import LocalBackend
+
+FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
+QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def no_digest(monkeypatch):
+    for kind in (Demonstrations, SpreadDemonstrations):
+        monkeypatch.setattr(kind, "digest", lambda _: "")
+
+
+def test_two_workers_learn_the_policy_of_one_machine_to_the_bit(client, no_digest):
+    demos = demos_of(60, 3, 45, 80, 30, k=2, rate=30.0)
+    backend = DaskBackend(client, exact=True, parts=3)
+    local, spread = (simile.paper(demos, **QUICK, validation=0.4, backend=b) for b in (None, backend))
+    check_same_rounds(local.rounds, spread.rounds)
+    assert backend.traffic.sent > 0 < backend.traffic.received
+
+
+class Slow:
+    """The expert's feedback, late, so that there is a middle of the round to kill a worker in."""
+
+    def __call__(self, seen):
+        time.sleep(0.5)
+        return seen.demos.actions
+
+
+def test_a_worker_killed_in_the_middle_of_a_round_changes_nothing(client, no_digest):
+    demos = demos_of(60, 45, 80, 30)
+    choices = {**QUICK, "feedback": Slow()}
+    local = list(rounds(demos, **choices))
+    turns = rounds(demos, **choices, backend=DaskBackend(client, exact=True, parts=4))
+    first = next(turns)
+    victim = next(iter(client.run(os.getpid).values()))
+
+    def kill_soon() -> None:
+        time.sleep(0.3)
+        os.kill(victim, signal.SIGKILL)
+
+    with joblib.parallel_backend("threading"):
+        _, rest = joblib.Parallel(n_jobs=2)([joblib.delayed(kill_soon)(), joblib.delayed(list)(turns)])
+    check_same_rounds(local, [first, *rest])
+    client.wait_for_workers(2, timeout=60)
+    assert victim not in client.run(os.getpid).values()
+
+
+def test_trees_that_grow_where_their_data_are_are_those_of_parts_in_one_process(client, no_digest):
+    demos = demos_of(60, 45, 80, 30)
+    backends = LocalBackend(parts=3, exact=False), DaskBackend(client, parts=3)
+    check_same_rounds(*(list(rounds(demos, backend=b, **QUICK)) for b in backends))
+
+
+def test_a_forest_is_sent_once_however_many_mixtures_hold_it(client):
+    demos = demos_of(60, 45)
+    *_, last = rounds(demos, **{**QUICK, "n_rounds": 2, "step_size": 0.5})
+    backend = DaskBackend(client)
+    spread = SpreadDemonstrations.of(demos, backend)
+    placed = backend.traffic
+    spread.outcome(last.policy)
+    first = backend.traffic
+    again = spread.outcome(last.policy.in_units(last.policy.units, last.policy.space))
+    assert 0 < (backend.traffic - first).sent < (first - placed).sent / 3
+    assert again.error == pytest.approx(last.error, rel=1e-6)
+    assert Traffic(5, 3) - Traffic(1, 1) == Traffic(4, 2)
+
+
+# Reading
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Four files: two with two sequences each, two with one."""
+    demos = demos_of(30, 40, 25, 50, 35, 45, rate=10.0)
+    for i, part in enumerate((demos[:2], demos[2:3], demos[3:5], demos[5:])):
+        simile.write(part, tmp_path / f"part-{i}.parquet")
+    return tmp_path
+
+
+def test_workers_read_what_one_machine_reads(client, files, no_digest):
+    local = simile.read(str(files / "*.parquet"), quiet=True)
+    backend = DaskBackend(client, exact=True, parts=3)
+    spread = backend.read(str(files / "*.parquet"))
+    assert len(spread.handles) == 3
+    assert (spread.names, spread.rate, spread.n_frames) == (local.names, local.rate, local.n_frames)
+    assert (spread.context_names, spread.action_names) == (local.context_names, local.action_names)
+    assert differences(list(spread.gathered()), list(local)) == []
+    check_same_rounds(simile.learn(local, **QUICK).rounds, simile.learn(spread, **QUICK, backend=backend).rounds)
+
+
+def test_files_that_each_count_from_zero_keep_their_sequences_apart(client, tmp_path):
+    for i in range(2):
+        simile.write(demos_of(20, 30, seed=i), tmp_path / f"day-{i}.csv")
+    local = simile.read(tmp_path, actions="a0", quiet=True)
+    assert DaskBackend(client).read(tmp_path, actions="a0").names == local.names
+    assert len(set(local.names)) == 4
+
+
+def test_a_file_that_cannot_be_read_is_named(client, files):
+    (files / "part-1.parquet").write_bytes(b"no parquet")
+    with pytest.raises(SimileError, match=r"part-1\.parquet"):
+        DaskBackend(client).read(files)
+    with pytest.raises(SimileError, match="no file matches the pattern"):
+        DaskBackend(client).read(str(files / "*.csv"))
+
+
+# What goes wrong
+
+
+def test_something_else_than_a_client_is_refused():
+    with pytest.raises(SimileError, match=r"client must be a distributed\.Client .* got 'tcp://here'"):
+        DaskBackend("tcp://here")
+
+
+def test_parts_must_be_a_number(client):
+    with pytest.raises(SimileError, match="parts must be >= 1; got 0"):
+        DaskBackend(client, parts=0)
+    assert repr(DaskBackend(client)).endswith("exact=False, parts=4)")
+
+
+def test_an_error_of_a_worker_is_the_error_of_the_run(client):
+    with pytest.raises(SimileError, match="order must be shorter than the longest sequence; got order=10"):
+        list(rounds(demos_of(5, 6), model=FOREST, horizon=Horizon(1, 0), backend=DaskBackend(client)))
+
+
+def test_nobody_listening_at_an_address_is_said_within_seconds():
+    begin = time.monotonic()
+    with (
+        pytest.raises(SimileError, match=r"dask: no scheduler answers at 'tcp://127.0.0.1:9'.*dask scheduler"),
+        connected("tcp://127.0.0.1:9"),
+    ):
+        pass
+    assert time.monotonic() - begin < 30.0
+
+
+# joblib, for models of other libraries
+
+
+def test_a_scikit_learn_forest_is_fitted_by_the_workers_through_joblib(client):
+    demos = demos_of(60, 45)
+    choices = {**QUICK, "model": RandomForestRegressor(n_estimators=4, random_state=0, n_jobs=2)}
+    (*_, here) = rounds(demos, **choices)
+    with joblib.parallel_backend("dask", client=client):
+        (*_, there) = rounds(demos, **choices)
+    for a, b in zip(here.rolled, there.rolled, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# The command
+
+
+def test_the_command_trains_on_a_cluster(client, files, tmp_path):
+    out = tmp_path / "run"
+    options = ["--dask", client.scheduler.address, "--exact", "--n-rounds", "1", "--model", repr(FOREST), "--out", out]
+    options += ["--horizon", "Horizon(2, 2)", "--test", "0.34"]
+    data = str(files / "*.parquet")
+    done = subprocess.run(
+        [sys.executable, "-m", "simile", "train", data, *map(str, options)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SpreadDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
+    policy = simile.load(out / "policy.safetensors")
+    train, _ = simile.algorithms.hold_out(simile.read(data, quiet=True), 0.34)
+    local = simile.learn(train, **QUICK).policy
+    assert differences(simile.rollout(local, train), simile.rollout(policy, train)) == []
+    assert (out / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--dask", "tcp://127.0.0.1:9"], "dask: no scheduler answers at 'tcp://127.0.0.1:9'"),
+        (["--exact"], "--exact: one machine is always exact"),
+        (["--dask", "local", "--resume", "."], "--resume: "),
+    ],
+)
+def test_the_command_says_what_is_wrong(files, tmp_path, options, message):
+    command = [sys.executable, "-m", "simile", "train", str(files), "--out", str(tmp_path / "run"), *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert message in done.stderr

@@ -1,0 +1,11 @@
+"""The digest of data in parts."""
+
+from conftest import demos_of
+from simile.sites import SpreadDemonstrations
+from simile.spreading import LocalBackend
+
+
+def test_the_digest_of_parts_is_the_digest_of_all():
+    demos = demos_of(9, 5, 7)
+    for parts in (1, 2, 3):
+        assert SpreadDemonstrations.of(demos, LocalBackend(parts=parts)).digest() == demos.digest()

@@ -1,0 +1,411 @@
+"""The search: what it tries, what it keeps, what it refuses, and that what it finds can be had again."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("optuna")
+
+import simile
+from simile import measures, tasks
+from simile.crossfit import MODELS
+from simile.recipes import parse
+from simile.runs import RECIPES
+from simile.spreading import LocalBackend
+from simile.tuning import Ask, Between, CrossFitting, Known, Rounds, Tried, Tuned, tune
+from simile.tuning.spaces import asking, label
+from simile.tuning.trying import Split, judged
+
+DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
+KNOWN = Known(DEMOS, 1.0, 0)
+LINES = CrossFitting(mixture=("hinges", "hinges+ridge", "ridge"), stretch=(0.5, 1.0), lag=Between(1.0, 12.0, log=True))
+FOREST = simile.SmoothForest(n_trees=2, min_leaf=8)
+
+
+def found(tuned: Tuned) -> list[tuple[Any, ...]]:
+    return [(t.number, dict(t.knobs), t.rmse, t.roughness, t.pruned, t.trouble) for t in tuned.trials]
+
+
+# What there is to choose from
+
+
+@given(st.data(), st.sampled_from([CrossFitting(lag=Between(0.5, 50.0, log=True)), Rounds()]))
+def test_whatever_is_drawn_can_be_written_in_a_command_and_read_back(data: st.DataObject, space: Any):
+    def choose(name: str, options: Between | list[str], first: Any) -> Any:
+        if isinstance(options, list):
+            return data.draw(st.sampled_from(options))
+        kind = st.integers if options.whole else st.floats
+        return data.draw(kind(options.low, options.high))
+
+    settings = space.draw(asking(choose), KNOWN)
+    written = Tried(0, {}, settings).options()
+    assert written is not None
+    for name, value in written.items():
+        assert label(parse(value, name) if name in RECIPES else value) == label(settings[name])
+
+
+def test_bounds_and_estimators_of_scikit_learn_can_be_written_too():
+    from sklearn.linear_model import Ridge
+
+    space = simile.ActionSpace(low=-90, high=[90, 45])
+    written = Tried(0, {}, {"space": space, "model": (Ridge(alpha=2.0), FOREST), "seed": 3}).options()
+    assert written is not None
+    assert written["space"] == "ActionSpace(low=-90.0, high=[90.0, 45.0])"
+    assert written["model"].startswith("(sklearn.linear_model.Ridge(alpha=2.0), SmoothForest(")
+    assert Tried(0, {}, {"model": object()}).options() is None
+
+
+def test_the_first_trial_is_the_default_of_learn_within_the_budget():
+    tuned = tune(DEMOS, trials=1, space=CrossFitting())
+    (first,) = tuned.trials
+    assert label(first.settings["model"]) == label(MODELS)
+    assert first.settings["horizon"] == simile.Horizon.auto(DEMOS.rate)
+
+
+def test_each_space_begins_with_its_own_default():
+    tuned = tune(DEMOS, trials=2, space=[LINES, Rounds(n_rounds=(1,), trees=(2,))])
+    assert [t.knobs["way"] for t in tuned.trials] == ["CrossFitting", "Rounds"]
+    assert tuned.trials[1].settings["step_size"] == simile.ErrorRatio()
+    assert tuned.trials[1].settings["n_rounds"] == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: Between(2, 1), "high must be >= 2"),
+        (lambda: Between(0, 1, log=True), "low must be > 0"),
+        (lambda: CrossFitting(mixture=("trees",)), "mixture must be of forest, hinges, ridge"),
+        (lambda: tune(DEMOS, space=()), "space must hold at least one"),
+        (lambda: tune(DEMOS, space=CrossFitting), "write CrossFitting"),
+        (lambda: tune(DEMOS, space=(LINES, LINES)), "one space of each kind"),
+        (lambda: tune(DEMOS, trials=0), "trials must be >= 1"),
+        (lambda: tune(DEMOS, budget=-1.0), "budget must be > 0"),
+        (lambda: tune(DEMOS, jobs=0), "jobs must be >= 1"),
+        (lambda: tune(DEMOS, validation=tasks.pursuit(1, 50, n_players=2)), "validation must have the columns"),
+        (lambda: tune(DEMOS, trials=1, space=CrossFitting(knots=(3, 3), lag=(2.0,))), "knots must have one option"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(wrong: Any, said: str):
+    with pytest.raises(simile.ArgumentError, match=said):
+        wrong()
+
+
+def test_without_optuna_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(simile.ArgumentError, match=r"pip install 'smooth-imitation\[tune\]'"):
+        tune(DEMOS, trials=1)
+
+
+# What it finds
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Tuned:
+    return tune(DEMOS, trials=14, space=LINES, budget=1.2)
+
+
+def test_the_best_settings_train_the_policy_that_was_judged_to_the_bit(tuned: Tuned):
+    again = simile.learn(tuned.split.train, **tuned.best)
+    outcome = measures.outcome(again.policy, tuned.split.validation)
+    assert math.sqrt(outcome.error) == tuned.chosen.rmse
+    assert measures.roughness(outcome.rolled, tuned.split.validation) == tuned.chosen.roughness
+
+
+def test_rounds_are_reproduced_too_and_the_last_one_counts():
+    space = Rounds(n_rounds=(2, 3), trees=(2, 4), past=(3,), features=("sqrt",))
+    tuned = tune(DEMOS, trials=3, space=space, budget=50.0)
+    again = simile.learn(tuned.split.train, **tuned.best)
+    assert again.chosen.number == tuned.best["n_rounds"]
+    assert math.sqrt(measures.outcome(again.policy, tuned.split.validation).error) == tuned.chosen.rmse
+
+
+def test_run_trains_on_all_sequences_and_may_be_changed(tuned: Tuned):
+    turns: list[simile.Round] = []
+    run = tuned.run(watch=turns.append)
+    assert run.policy.card.training["sequences"] == len(DEMOS)
+    assert len(turns) == len(run.rounds)
+
+
+def test_no_trial_trains_on_what_judges_it(tuned: Tuned):
+    train, judges = (set(part.names) for part in (tuned.split.train, tuned.split.validation))
+    assert not train & judges
+    assert train | judges == set(DEMOS.names)
+    own = tune(DEMOS[:4], trials=1, space=LINES, validation=DEMOS[4:])
+    assert own.split.validation.names == DEMOS.names[4:]
+    assert len(own.demos) == 6
+
+
+def test_the_budget_is_kept_and_what_is_too_rough_is_marked(tuned: Tuned):
+    assert tuned.chosen.roughness <= 1.2
+    rough = [t for t in tuned.trials if t.complete and t.roughness > 1.2]
+    assert rough
+    assert min(t.rmse for t in rough) < tuned.chosen.rmse  # accuracy alone would have chosen otherwise
+    table = str(tuned)
+    assert table.count("<- best") == 1
+    assert "too rough  CrossFitting: mixture=" in table
+    assert f"14 trials: 14 complete ({len(rough)} too rough)" in table
+    assert "chose among them" in table
+
+
+def test_where_nothing_is_smooth_enough_the_smoothest_is_taken_and_it_is_said():
+    tuned = tune(DEMOS, trials=3, space=CrossFitting(mixture=("ridge",), lag=(1.0, 2.0)), budget=0.01)
+    assert tuned.chosen.roughness == min(t.roughness for t in tuned.trials)
+    assert "no trial is as smooth as asked for (0.01)" in str(tuned)
+
+
+def test_without_a_budget_the_frontier_is_what_nobody_beats():
+    tuned = tune(DEMOS, trials=12, space=LINES, budget=None)
+    front = tuned.frontier
+    assert len(front) > 1
+    assert [t.roughness for t in front] == sorted((t.roughness for t in front), reverse=True)
+    assert [t.rmse for t in front] == sorted(t.rmse for t in front)
+    assert tuned.at(roughness=front[-1].roughness) is front[-1]
+    with pytest.raises(simile.ArgumentError, match="roughness must be at least"):
+        tuned.at(roughness=front[-1].roughness / 2.0)
+    assert str(tuned).count("CrossFitting:") == len(front)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 2.0), st.floats(0.1, 2.0)), min_size=1, max_size=12))
+def test_a_trial_is_on_the_frontier_or_beaten_by_one_that_is(points: list[tuple[float, float]]):
+    trials = tuple(Tried(i, {}, {}, rmse, rough) for i, (rmse, rough) in enumerate(points))
+    front = Tuned(trials, None, Split(DEMOS, DEMOS), DEMOS).frontier
+    for t in trials:
+        assert t in front or any(f.rmse <= t.rmse and f.roughness <= t.roughness for f in front)
+    for a in front:
+        assert not any(b.rmse <= a.rmse and b.roughness <= a.roughness for b in front if b is not a)
+
+
+def test_a_command_says_only_what_differs_from_the_defaults(tuned: Tuned):
+    command = tuned.command("games.csv")
+    assert command is not None
+    assert command.startswith("simile train games.csv --model '(RolloutRidge(")
+    assert "alphas" not in command
+    own = Tuned((Tried(0, {}, {"model": object()}, 0.1, 0.1),), 1.0, Split(DEMOS, DEMOS), DEMOS)
+    assert own.command() is None
+
+
+def test_a_search_is_quiet_and_leaves_the_voice_of_optuna_as_it_was(capfd: pytest.CaptureFixture[str]):
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    watched: list[Tried] = []
+    tune(DEMOS, trials=2, space=LINES, watch=watched.append)
+    assert capfd.readouterr() == ("", "")
+    assert optuna.logging.get_verbosity() == before
+    assert [t.number for t in watched] == [0, 1]
+
+
+# Bad trials
+
+
+class Raises:
+    def fit(self, S: Any, Y: Any) -> Any:
+        raise RuntimeError("no luck")
+
+    def __repr__(self) -> str:
+        return "Raises()"
+
+
+class Dies:
+    def fit(self, S: Any, Y: Any) -> Any:
+        os._exit(1)
+
+    def __repr__(self) -> str:
+        return "Dies()"
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A space of one's own: any model, at one smoothness."""
+
+    models: tuple[Any, ...]
+
+    def draw(self, ask: Ask, known: Known) -> dict[str, Any]:
+        model = ask("model", self.models)
+        if model == "refused":
+            raise simile.ArgumentError("these do not go together")
+        return {"model": model, "smoothness": 20.0, "n_rounds": 3, "validation": 0.0}
+
+
+def test_a_bad_trial_is_told_with_its_reason_and_ends_nothing():
+    tuned = tune(DEMOS, trials=8, space=Mine((FOREST, Raises(), "refused")), budget=50.0)
+    told = {t.trouble for t in tuned.trials}
+    assert told == {"", "RuntimeError: no luck", "these do not go together"}
+    assert len(tuned.trials) == 8
+    assert "failed: " in str(tuned)
+
+
+def test_where_every_trial_fails_the_reason_is_said():
+    tuned = tune(DEMOS, trials=2, space=Mine((Raises(),)))
+    with pytest.raises(simile.DataError, match="none of 2 trials could be completed: RuntimeError: no luck"):
+        _ = tuned.best
+
+
+def test_sequences_that_are_too_short_are_a_reason_too():
+    short = simile.Demonstrations((*tasks.pursuit(3, 100)[:], *tasks.pursuit(1, 8)))
+    settings = {"model": FOREST, "n_rounds": 1, "smoothness": 20.0}
+    verdict = judged(settings, Split(short[:3], short[3:]))
+    assert "no sequence is longer" in verdict.trouble
+    assert math.isnan(verdict.rmse)
+
+
+def test_trials_that_do_badly_round_after_round_are_given_up():
+    stump = simile.SmoothForest(n_trees=2, max_depth=0)
+    leaves = tuple(simile.SmoothForest(n_trees=2, min_leaf=n) for n in (4, 6, 8))
+    tuned = tune(DEMOS, trials=16, space=Mine((*leaves, stump)), budget=50.0)
+    given_up = [t for t in tuned.trials if t.pruned]
+    assert given_up
+    assert tuned.chosen not in given_up
+    assert f"{len(given_up)} given up early" in str(tuned)
+
+
+def test_a_mixture_is_measured_by_its_own_kind():
+    steps: list[int] = []
+
+    def report(step: int, rmse: float, roughness: float) -> bool:
+        steps.append(step)
+        return True
+
+    hinges, ridge = simile.RolloutRidge(knots=2), simile.RolloutRidge()
+    split = Split(DEMOS[:4], DEMOS[4:])
+    whole = judged({"model": (hinges, ridge), "smoothness": 20.0}, split, report)
+    assert not whole.pruned  # neither the first model nor the last one is a reason to give up
+    assert judged({"model": (hinges, ridge, ridge), "smoothness": 20.0}, split, report).pruned
+    judged({"model": (ridge,), "smoothness": 20.0}, split, report)
+    assert len(steps) == 5
+    assert steps[:2] == steps[2:4]
+    assert len(set(steps)) == 3
+
+
+def test_a_network_may_join_the_mixture():
+    pytest.importorskip("torch")
+    from simile.neural import MLP, TorchRegressor
+
+    network = TorchRegressor(MLP((4,)), epochs=2)
+    space = CrossFitting(mixture=("ridge",), extra=(network,), lag=(4.0,))
+    settings = space.draw(asking(lambda name, options, first: options[-1]), KNOWN)
+    assert settings["model"] == (simile.RolloutRidge(), network)
+    verdict = judged(settings, Split(DEMOS[:4], DEMOS[4:]))
+    assert not verdict.trouble
+    assert math.isfinite(verdict.rmse)
+
+
+# Again, and elsewhere
+
+
+def test_the_same_seed_gives_the_same_search_and_another_one_another():
+    first, second = (tune(DEMOS, trials=12, space=LINES) for _ in range(2))
+    assert found(first) == found(second)
+    assert found(tune(DEMOS, trials=4, space=LINES, seed=1)) != found(first)[:4]
+
+
+def test_a_search_that_is_taken_up_goes_on_as_if_it_had_never_stopped(tmp_path: Path):
+    storage = tmp_path / "deep" / "tune.db"
+    part = tune(DEMOS, trials=5, space=LINES, storage=storage)
+    whole = tune(DEMOS, trials=12, space=LINES, storage=storage)
+    assert found(whole)[:5] == found(part)
+    assert found(whole) == found(tune(DEMOS, trials=12, space=LINES))
+    watched: list[Tried] = []
+    again = tune(DEMOS, trials=12, space=LINES, storage=str(storage), watch=watched.append)
+    assert not watched
+    assert found(again) == found(whole)
+    assert label(again.best) == label(whole.best)
+
+
+def test_ctrl_c_keeps_what_there_is_and_the_trial_under_way_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from simile.tuning import crews
+
+    calls: list[Any] = []
+
+    def interrupted(settings: Any, *rest: Any) -> Any:
+        calls.append(settings)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return judged(settings, *rest)
+
+    storage = tmp_path / "tune.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(crews, "judged", interrupted)
+        part = tune(DEMOS, trials=5, space=LINES, storage=storage)
+    assert part.interrupted
+    assert len(part.trials) == 2
+    assert "interrupted after 2 trials" in str(part)
+    whole = tune(DEMOS, trials=5, space=LINES, storage=storage)
+    assert not whole.interrupted
+    assert len(whole.trials) == 5
+    assert label(whole.trials[2].settings) == label(calls[2])
+    assert not any(t.trouble for t in whole.trials)
+
+
+def test_ctrl_c_before_the_first_trial_is_an_interruption(monkeypatch: pytest.MonkeyPatch):
+    from simile.tuning import crews
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(crews, "judged", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tune(DEMOS, trials=2, space=LINES)
+
+
+def test_a_study_of_other_data_or_other_choices_is_refused_with_the_way_out(tmp_path: Path):
+    storage = tmp_path / "tune.db"
+    tune(DEMOS, trials=1, space=LINES, storage=storage)
+    other = tasks.pursuit(n_sequences=6, length=120, seed=6)
+    with pytest.raises(simile.ArgumentError, match=r"with other data\. Go on with those, or begin another: study="):
+        tune(other, trials=1, space=LINES, storage=storage)
+    with pytest.raises(simile.ArgumentError, match=r"with other budget: 1\.0 there, 2\.0 here"):
+        tune(DEMOS, trials=1, space=LINES, storage=storage, budget=2.0)
+    with pytest.raises(simile.ArgumentError, match="with other space"):
+        tune(DEMOS, trials=1, space=CrossFitting(), storage=storage)
+    with pytest.raises(simile.ArgumentError, match="with other"):
+        tune(DEMOS, trials=1, space=LINES, storage=storage, budget=None)
+    assert len(tune(other, trials=1, space=LINES, storage=storage, study="another").trials) == 1
+
+
+def test_a_file_that_is_no_storage_is_refused(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("nothing of the kind\n" * 100)
+    with pytest.raises(simile.StorageError, match="cannot be used"):
+        tune(DEMOS, trials=1, space=LINES, storage=tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text().startswith("nothing")
+
+
+def test_a_backend_does_the_same_trials_in_batches():
+    here = tune(DEMOS, trials=4, space=LINES)
+    assert found(tune(DEMOS, trials=4, space=LINES, backend=LocalBackend())) == found(here)
+    batches = [tune(DEMOS, trials=5, space=LINES, backend=LocalBackend(), jobs=3) for _ in range(2)]
+    assert found(batches[0]) == found(batches[1])
+    assert len(batches[0].trials) == 5
+
+
+def test_processes_share_the_trials_and_one_that_dies_takes_only_its_own_with_it(tmp_path: Path):
+    tuned = tune(
+        DEMOS, trials=4, space=Mine((FOREST, Dies())), budget=50.0, jobs=2, storage=tmp_path / "tune.db", seed=1
+    )
+    assert sorted(t.number for t in tuned.trials) == list(range(4))
+    told = [t.trouble for t in tuned.trials]
+    assert any("its process died" in trouble for trouble in told)
+    assert "" in told
+    again = judged(tuned.best, tuned.split)
+    assert again.rmse == tuned.chosen.rmse
+
+
+def test_an_expert_who_never_moves_sets_no_budget():
+    still = simile.Demonstrations.from_arrays(
+        [np.random.default_rng(i).normal(size=(60, 2)) for i in range(4)], [np.arange(60.0) * 0.0 + 1.0] * 4
+    )
+    tuned = tune(still, trials=2, space=LINES)
+    assert math.isnan(tuned.chosen.roughness)
+    assert len(tuned.frontier) == 1

@@ -1,0 +1,112 @@
+"""`simile tune` as a real process: it searches, trains, says how to do it again, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("optuna")
+
+import simile
+from simile import tasks
+from simile.runs import RunFolder
+
+QUICK = ("--no-rounds", "--no-report", "--trials", "3")
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "simile", *map(str, arguments)]
+
+
+def simile_(*arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "games.csv"
+    simile.write(tasks.pursuit(n_sequences=6, length=80, seed=11), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def searched(games: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("searched")
+    return folder / "tuned", simile_("tune", games, "--actions", "pan", *QUICK, "--out", "tuned", cwd=folder).stdout
+
+
+def test_tune_leaves_a_run_with_its_policy_and_all_trials(searched: tuple[Path, str]):
+    folder, said = searched
+    assert "<- best" in said
+    assert "hold the last action" in said  # judged as `simile train` judges
+    written = ["config.toml", "policy.safetensors", "rounds.jsonl", "summary.json", "tuning.db", "tuning.json"]
+    assert sorted(p.name for p in folder.iterdir()) == written
+    trials = json.loads((folder / "tuning.json").read_text())
+    assert [t["number"] for t in trials] == [0, 1, 2]
+    assert simile.load(folder / "policy.safetensors").card.training["sequences"] == 4  # all but the test part
+
+
+def test_the_command_it_ends_with_trains_the_same_policy_to_the_byte(searched: tuple[Path, str], tmp_path: Path):
+    folder, said = searched
+    line = said.strip().splitlines()[-1].partition("Again, without the search: ")[2]
+    assert line == RunFolder(folder).command
+    words = shlex.split(line)
+    assert words[:2] == ["simile", "train"]
+    simile_(*words[1:-2], "--out", tmp_path / "again", cwd=tmp_path)
+    assert (tmp_path / "again" / "policy.safetensors").read_bytes() == (folder / "policy.safetensors").read_bytes()
+
+
+def test_run_again_it_goes_on_and_an_earlier_policy_is_not_replaced_unasked(
+    games: Path, searched: tuple[Path, str], tmp_path: Path
+):
+    folder, _ = searched
+    held = (games, "--actions", "pan", *QUICK)
+    refused = simile_("tune", *held, "--out", folder, cwd=tmp_path, code=2)
+    assert "--overwrite" in refused.stderr
+    more = ("--storage", folder / "tuning.db", "--trials", "4", "--out", "more")
+    done = simile_("tune", *held, *more, cwd=tmp_path)
+    assert "trial 3" in done.stderr
+    assert "trial 2," not in done.stderr
+
+
+def test_the_frontier_with_bounds_and_a_model_of_ones_own(games: Path, tmp_path: Path):
+    options = ("--frontier", "--budget", "30", "--space", "ActionSpace(low=-90, high=90)")
+    extra = ("--extra", "sklearn.linear_model.Ridge(alpha=5.0)")
+    done = simile_("tune", games, "--actions", "pan", *QUICK, *options, *extra, cwd=tmp_path)
+    assert "3 trials: 3 complete" in done.stdout
+    config = RunFolder(tmp_path / "run").config
+    assert config["space"] == "ActionSpace(low=-90.0, high=90.0)"
+
+
+def test_a_model_that_could_not_be_saved_is_refused_before_the_search(games: Path, tmp_path: Path):
+    extra = "sklearn.compose.TransformedTargetRegressor(sklearn.linear_model.TheilSenRegressor(), func=len)"
+    done = simile_("tune", games, "--actions", "pan", "--extra", extra, cwd=tmp_path, code=2)
+    assert "Transformed" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_shows_the_trials_so_far_and_how_to_go_on(games: Path, tmp_path: Path):
+    arguments = ("tune", games, "--actions", "pan", "--no-rounds", "--no-report", "--trials", "5000")
+    process = subprocess.Popen(
+        command(*arguments), cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "trial 1," in line:
+            break
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "interrupted after" in said
+    assert "the same command goes on with it" in said
+    assert not (tmp_path / "run" / "policy.safetensors").exists()
+    assert len(json.loads((tmp_path / "run" / "tuning.json").read_text())) >= 2
