@@ -187,6 +187,7 @@ def contenders() -> dict[str, Any]:
     from simile.neural import GRU, MLP, TCN, TorchRegressor
 
     return {
+        "forest": MODELS[0],
         "MLP": TorchRegressor(MLP()),
         "TCN": TorchRegressor(TCN()),
         "GRU": TorchRegressor(GRU(32)),
@@ -250,7 +251,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("SIMILE_DATA", beside)))
     parser.add_argument("--device", help="measure speed on this device instead: cuda, or cpu")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--models", default="MLP,TCN,GRU,default + MLP", help="which contenders, by commas")
+    parser.add_argument("--models", default="forest,MLP,TCN,GRU,default + MLP", help="which contenders, by commas")
     parser.add_argument("--only", help="one data set: car_following, reservoir or head360")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="less data, to see that it runs")

@@ -392,7 +392,7 @@ def test_a_training_killed_at_random_moments_and_resumed_gives_the_same_bytes(ga
     started = time.monotonic()
     simile_("train", games, *options, "--out", "timed", cwd=tmp_path)
     length = time.monotonic() - started
-    for attempt in range(int(os.environ.get("SIMILE_TRIES", "8"))):  # twenty were tried, and are not tried every time
+    for attempt in range(int(os.environ.get("SIMILE_TRIES", "4"))):  # twenty were tried, and are not tried every time
         folder = tmp_path / f"killed-{attempt}"
         process = subprocess.Popen(
             command("train", games, *options, "--out", folder),

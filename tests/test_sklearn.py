@@ -102,7 +102,11 @@ def test_parameters_are_kept_as_given_and_cloned():
 
 def test_same_parameters_as_learn():
     ours, theirs = set(SimileRegressor().get_params()), set(simile.learn.__kwdefaults__)
-    assert ours - {"random_state"} == theirs - {"seed", "watch"}  # an estimator is not watched
+    assert ours - {"random_state"} == theirs - {
+        "seed",
+        "watch",
+        "backend",
+    }  # an estimator is not watched, and has its data at hand
     for name in ours - {"random_state", "validation"}:
         assert getattr(SimileRegressor(), name) == simile.learn.__kwdefaults__[name]
 

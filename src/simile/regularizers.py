@@ -70,15 +70,19 @@ class Sums:
     @classmethod
     def of(cls, trajectories: Trajectories, signals: Trajectories, n_lags: int) -> Sums:
         """Sum over signals, one (any, k) array for each trajectory; those too short for the lags add nothing."""
-        equations = np.zeros((len(signals), signals[0].shape[1], n_lags, n_lags + 1))
-        for signal, out in zip(signals, equations if n_lags else (), strict=bool(n_lags)):
-            for j in range(len(out) if len(signal) > n_lags else 0):
+        usable = [s for s in signals if len(s) > n_lags] if n_lags else []
+        longest = max(len(a) for a in trajectories)
+        if not usable:  # adding up nothing takes long, where the lags are far too many
+            return cls(ExactSum(np.zeros((1, signals[0].shape[1], n_lags, n_lags + 1))), longest)
+        equations = np.zeros((len(usable), signals[0].shape[1], n_lags, n_lags + 1))
+        for signal, out in zip(usable, equations, strict=True):
+            for j in range(len(out)):
                 windows = np.lib.stride_tricks.sliding_window_view(signal[:, j], n_lags + 1)
                 past, present = windows[:, -2::-1], windows[:, -1]
                 # einsum, not a matrix product: the same bits for any number of threads.
                 out[j, :, :-1] = np.einsum("ti,tj->ij", past, past)
                 out[j, :, -1] = np.einsum("ti,t->i", past, present)
-        return cls(ExactSum.of(equations), max(len(a) for a in trajectories))
+        return cls(ExactSum.of(equations), longest)
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(self.equations + other.equations, max(self.longest, other.longest))

@@ -91,7 +91,12 @@ learning_options = stacked(
 )
 dask_options = stacked(
     click.option("--dask", help="Run on a Dask cluster: the address of its scheduler, or 'local' to start one here."),
-    click.option("--exact", is_flag=True, help="With --dask: the policy of one machine to the bit, for more traffic."),
+    click.option(
+        "--exact",
+        is_flag=True,
+        default=False,
+        help="With --dask: the policy of one machine to the bit, for more traffic.",
+    ),
 )
 trust_option = click.option(
     "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
