@@ -35,7 +35,7 @@ test: $(STAMP)
 
 # The kernels as plain Python: what numba would hide, such as an index out of bounds, shows here.
 test-kernels: $(STAMP)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_kernels.py tests/test_linear.py tests/test_forest.py tests/test_forest_edges.py tests/test_spread_forest.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_kernels.py tests/test_linear.py tests/test_forest.py tests/test_forest_edges.py
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_predictor.py -k "twin or same or divergence"
 
 check: $(STAMP)
