@@ -50,7 +50,7 @@ def test_a_file_is_opened_understood_and_learned_from_and_rounds_arrive_on_the_c
     page.get_by_label("Lambda").fill("5")
     page.get_by_text("Advanced").click()
     page.get_by_label("Model").fill(MODEL)
-    page.get_by_label("Rounds", exact=True).fill("8")
+    page.get_by_label("Rounds", exact=True).fill("30")  # long enough for a slow page to see some of them arrive
     page.get_by_role("button", name="Train", exact=True).click()
     page.wait_for_selector("#curves[data-points]")
     page.wait_for_selector(".run.selected[data-status=done]")
