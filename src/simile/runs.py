@@ -217,7 +217,7 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
     arguments["seed"] = str(config["seed"])
     validation = config.get("validation", 0.2 if config.get("algorithm", "learn") != "learn" else None)
     if validation is not None:
-        arguments["validation"] = repr(validation or None)
+        arguments["validation"] = repr(validation)
     how = "".join(f", {name}={value!r}" for name, value in reading(config).items())
     lines = [f"import {m}" for m in modules]
     if (share := _share(config["test"])) is not None:

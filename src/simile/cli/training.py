@@ -204,7 +204,11 @@ def _learn(
         record = _Record(folder, progress, by_validation)
         try:
             run: Run = getattr(algorithms, given["algorithm"])(
-                demos, **{**settings, "model": model}, validation=validation, backend=backend, watch=record
+                demos,
+                **{**settings, "model": model},
+                validation=0.0 if validation is None else validation,  # None would let `learn` choose a share
+                backend=backend,
+                watch=record,
             )
         except (ArgumentError, DataError):
             # Resumed, it would fail again: what was fitted is of no use, and would be in the way of the next try.
