@@ -20,7 +20,7 @@ from simile.demonstrations import Units
 from simile.errors import StorageError
 from simile.models import WeightedModel
 from simile.neural import GRU, MLP, TCN, StateShape, TorchRegressor, rollouts
-from simile.packing import Packed, from_bytes, to_bytes
+from simile.packing.files import Packed, from_bytes, to_bytes
 from simile.policies import Mixture
 from simile.regularizers import CriticallyDamped
 from simile.storage import check_savable, load, read_header

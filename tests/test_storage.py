@@ -33,8 +33,7 @@ from simile.demonstrations import ActionSpace, Units
 from simile.errors import StorageError
 from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor
-from simile.packing import Packed, from_bytes, to_bytes
-from simile.packing.files import digest
+from simile.packing.files import Packed, digest, from_bytes, to_bytes
 from simile.regularizers import Autoregressor
 from simile.storage import check_savable, load, read_header
 

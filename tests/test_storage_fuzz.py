@@ -22,7 +22,8 @@ import simile
 from conftest import demos_of
 from simile import Horizon, SimileError, SmoothForest, rollout
 from simile.errors import StorageError
-from simile.packing import Packed, files, from_bytes, to_bytes
+from simile.packing import files
+from simile.packing.files import Packed, from_bytes, to_bytes
 from simile.storage import load, read_header
 from test_storage import TREE, sealed, with_lines
 

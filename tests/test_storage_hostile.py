@@ -16,7 +16,8 @@ from safetensors.numpy import save as save_tensors
 from conftest import demos_of
 from simile import Horizon, Mixture, SmoothForest, SmoothPolicy, storage
 from simile.errors import StorageError
-from simile.packing import Packed, files, from_bytes, to_bytes, trees
+from simile.packing import files, trees
+from simile.packing.files import Packed, from_bytes, to_bytes
 from simile.storage import load, read_header
 from test_storage import flipped, learned, nested, sealed, with_lines, zipped
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simile._sums import ExactSum
 from simile._typing import FloatArray, Trajectories
 from simile.demonstrations import Demonstrations
 from simile.errors import DataError, DivergedError
 from simile.losses import mean_difference
 from simile.policies import Policy
 from simile.rollouts import rollout
-from simile.spreading import ExactSum
 from simile.states import States
 
 

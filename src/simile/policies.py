@@ -14,12 +14,13 @@ from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from simile import _checks, packing
+from simile import _checks
 from simile._typing import FloatArray
 from simile.cards import Card
 from simile.demonstrations import ActionSpace, Units
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, WeightedModel
+from simile.packing import files
 from simile.regularizers import Autoregressor, Regularizer
 from simile.states import Horizon, States
 
@@ -154,7 +155,7 @@ class SmoothPolicy:
 
         Models of other libraries are stored by skops (`pip install 'smooth-imitation[skops]'`), never by pickle.
         """
-        packing.write(self, path)
+        files.write(self, path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +223,7 @@ class _Weighted:
 
         It is kept as it is, not collapsed, so that `simile.diagnose` still sees the last step of the training.
         """
-        packing.write(self, path)
+        files.write(self, path)
 
 
 @dataclass(frozen=True, eq=False)

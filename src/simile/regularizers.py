@@ -13,9 +13,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from simile import _checks
+from simile._sums import ExactSum
 from simile._typing import FloatArray, Trajectories
 from simile.errors import DataError
-from simile.spreading import ExactSum
 
 # A closed loop this slow already remembers ten thousand frames.
 LARGEST_RADIUS = 1.0 - 1e-4

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from simile import _checks, packing
+from simile import _checks
 from simile._typing import FloatArray
 from simile.errors import ArgumentError, StorageError
 from simile.models.adapters import FittedRegressor, TreeMean
+from simile.packing.files import from_bytes, to_bytes
 from simile.policies import Policy, SmoothPolicy, StochasticMixture, collapse, prune
 from simile.storage.decoding import contexts_of, leaves
 
@@ -116,7 +117,7 @@ def _nested(policy: Policy) -> list[Policy]:
 
 def _digest(policy: Policy) -> str:
     try:
-        return str(packing.from_bytes(packing.to_bytes(policy)).header["digest"])
+        return str(from_bytes(to_bytes(policy)).header["digest"])
     except StorageError:
         return ""
 

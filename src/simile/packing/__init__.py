@@ -2,8 +2,3 @@
 
 Nothing here knows policies: frozen dataclasses are walked field by field. `simile.storage` reads the files back.
 """
-
-from simile.packing.files import Packed, from_bytes, to_bytes, write
-from simile.packing.trees import Packer
-
-__all__ = ["Packed", "Packer", "from_bytes", "to_bytes", "write"]

@@ -10,8 +10,8 @@ from simile.errors import ArgumentError, StorageError
 from simile.online.gaps import Gap
 from simile.online.stages import Stage
 from simile.online.streams import Streams
-from simile.packing import Packed, Packer
-from simile.packing.files import digest
+from simile.packing.files import Packed, digest
+from simile.packing.trees import Packer
 from simile.policies import Policy
 from simile.serving.handover import DEEPEST, Acting, Handover
 from simile.serving.reading import check_columns

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from simile import _checks, measures
+from simile._sums import ExactSum
 from simile._typing import FloatArray, IntArray
 from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.errors import DataError
 from simile.measures import Errors, Outcome
 from simile.policies import Policy
 from simile.sites.facts import Facts, units_of
-from simile.spreading import Backend, ExactSum
+from simile.spreading import Backend
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from simile._sums import ExactSum
 from simile._typing import FloatArray, IntArray
 from simile.demonstrations import Demonstration, Demonstrations, Units
 from simile.errors import DataError
-from simile.spreading import ExactSum
 
 ARRAYS = ("lengths", "moments", "low", "high")  # of `Facts`, with a row for each sequence
 

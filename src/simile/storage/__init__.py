@@ -18,7 +18,9 @@ from simile.demonstrations import Demonstrations
 from simile.errors import ArgumentError, StorageError
 from simile.models import SmoothForest, SmoothRegressor
 from simile.models.adapters import FittedRegressor
-from simile.packing import Packed, Packer, foreign, from_bytes
+from simile.packing import foreign
+from simile.packing.files import Packed, from_bytes
+from simile.packing.trees import Packer
 from simile.policies import Policy
 from simile.states import Horizon
 from simile.storage.decoding import Decoder, Revive

@@ -15,7 +15,7 @@ from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.models.forest import Bag, layout
 from simile.neural import Network, StateShape
-from simile.packing import Packed
+from simile.packing.files import Packed
 from simile.packing.trees import DEEPEST, MOST_PARTS
 from simile.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
 from simile.regularizers import Autoregressor, Regularizer
