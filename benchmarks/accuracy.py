@@ -20,9 +20,9 @@ import numpy as np
 
 import simile
 from simile.camera.features import demonstrations
-from simile.camera.simulate import simulate
-from simile.comparison import compare
-from simile.rivals import ROSTER
+from simile.camera.simulation.simulate import simulate
+from simile.evaluation.comparison import compare
+from simile.evaluation.rivals import ROSTER
 
 SEEDS = tuple(range(300, 308))
 SPLITS = tuple(range(5))

@@ -36,7 +36,7 @@ from scipy.signal import lfilter
 from threadpoolctl import threadpool_limits
 
 import simile
-import simile.kernels
+import simile.models.kernels
 from simile import Demonstrations, Horizon, SmoothForest, SmoothPolicy, VelocityAutoregression
 from simile.models.adapters import FittedRegressor
 
@@ -389,8 +389,8 @@ def memory_child(rows: int) -> Found:
 def start_child(rows: int) -> Found:
     """Time the first learn of a process; all imports, numba's too, come before it."""
     del rows
-    for module in pkgutil.iter_modules(simile.kernels.__path__):
-        importlib.import_module(f"simile.kernels.{module.name}")
+    for module in pkgutil.iter_modules(simile.models.kernels.__path__):
+        importlib.import_module(f"simile.models.kernels.{module.name}")
     imported = time.process_time()  # since the process began
     demos = record(1_000, length=500)
     seconds = [cpu_of(lambda: simile.learn(demos, model=SmoothForest(5, n_jobs=1), n_rounds=2)) for _ in range(2)]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import simile
-from simile import tasks
+from simile.data import tasks
 
 TURNS = 3
 

@@ -44,12 +44,12 @@ def gru_policy(bounded: bool) -> Any:
     """Make a policy with a GRU of random weights and the default horizon; speed does not depend on training."""
     import torch
 
-    from simile.demonstrations import ActionSpace
-    from simile.neural import GRU, Network, StateShape
-    from simile.neural.modules import weights_of
-    from simile.policies import SmoothPolicy
-    from simile.regularizers import CriticallyDamped
-    from simile.states import Horizon
+    from simile.data.demonstrations import ActionSpace
+    from simile.data.states import Horizon
+    from simile.models.neural import GRU, Network, StateShape
+    from simile.models.neural.modules import weights_of
+    from simile.models.regularizers import CriticallyDamped
+    from simile.policies.policies import SmoothPolicy
 
     torch.manual_seed(0)
     horizon, recipe, h = Horizon.auto(30.0), GRU(UNITS), CriticallyDamped(3)
@@ -64,8 +64,8 @@ def gru_policy(bounded: bool) -> Any:
 
 def time_rollouts(device: str, n: int, steps: int) -> None:
     """Roll many sequences out on a device, and on the CPU a few of them in each way that there is."""
-    from simile.neural import rollouts
-    from simile.rollouts import ColdStart, rollout
+    from simile.policies.batched import rollouts
+    from simile.policies.rollouts import ColdStart, rollout
 
     policy, bounded = gru_policy(bounded=False), gru_policy(bounded=True)
     contexts = np.random.default_rng(0).standard_normal((n, steps, N_CONTEXTS), dtype=np.float32)
@@ -80,7 +80,7 @@ def time_rollouts(device: str, n: int, steps: int) -> None:
         return whole
 
     def frame_by_frame() -> None:
-        from simile.states import Horizon, Tape
+        from simile.data.states import Horizon, Tape
 
         tape = Tape.of([x[:in_step].astype(float) for x in contexts], [np.zeros((in_step, 1))] * n)
         first = np.arange(n) * in_step
@@ -92,7 +92,7 @@ def time_rollouts(device: str, n: int, steps: int) -> None:
     listed = [x.astype(float) for x in contexts[:few]]
     blocks = seconds(lambda: rollout(policy, listed, start=ColdStart()))
     ahead = told("CPU, simile.rollout: f in blocks, one thread", blocks, few * steps)
-    told("CPU, neural.rollouts", seconds(lambda: rollouts(policy, contexts[:few], device="cpu")), few * steps)
+    told("CPU, batched.rollouts", seconds(lambda: rollouts(policy, contexts[:few], device="cpu")), few * steps)
     fast = told(f"{device}, filter by FFT", seconds(lambda: rollouts(policy, contexts, device=device)), n * steps)
     told(f"{device}, bounds, so frame by frame", seconds(lambda: rollouts(bounded, contexts, device=device)), n * steps)
     print(
@@ -108,8 +108,8 @@ def time_training(device: str, n: int, steps: int) -> None:
     """Take steps of training through the filter, by FFT and by a recurrence in a loop."""
     import torch
 
-    from simile.closed_loop import ClosedLoop
-    from simile.neural.filtering import filtered, impulse_response, recurred
+    from simile.models.closed_loop import ClosedLoop
+    from simile.models.neural.filtering import filtered, impulse_response, recurred
 
     policy = gru_policy(bounded=False)
     loop = ClosedLoop.of(policy.h, policy.smoothness)
@@ -149,9 +149,9 @@ def time_training(device: str, n: int, steps: int) -> None:
 
 def time_fits(device: str, n: int, length: int) -> None:
     """Cross-fit a GRU through the roll-out, one epoch, on the device and on the CPU."""
-    from simile.closed_loop import ClosedLoop
-    from simile.neural import GRU, TorchRegressor
-    from simile.states import Horizon, Tape
+    from simile.data.states import Horizon, Tape
+    from simile.models.closed_loop import ClosedLoop
+    from simile.models.neural import GRU, TorchRegressor
 
     rng, policy = np.random.default_rng(0), gru_policy(bounded=False)
     contexts = list(rng.normal(size=(n, length, N_CONTEXTS)))
@@ -183,8 +183,8 @@ def on_device(device: str, quick: bool) -> None:
 
 def contenders() -> dict[str, Any]:
     """Return the models that are compared with the default ones, by name."""
-    from simile.crossfit import MODELS
-    from simile.neural import GRU, MLP, TCN, TorchRegressor
+    from simile.learning.crossfit import MODELS
+    from simile.models.neural import GRU, MLP, TCN, TorchRegressor
 
     return {
         "forest": MODELS[0],
@@ -198,11 +198,11 @@ def contenders() -> dict[str, Any]:
 def measure(case: Any, names: list[str]) -> dict[str, tuple[float, float]]:
     """Return RMSE and roughness of the default on one case, and ratios of RMSE to it with CPU seconds, by name."""
     import simile
-    from simile.comparison.result import Trial, stand
-    from simile.comparison.scores import Ruler
-    from simile.policies import collapse
-    from simile.regularizers import CriticallyDamped
-    from simile.rollouts import ExpertStart
+    from simile.evaluation.comparison.result import Trial, stand
+    from simile.evaluation.comparison.scores import Ruler
+    from simile.models.regularizers import CriticallyDamped
+    from simile.policies.policies import collapse
+    from simile.policies.rollouts import ExpertStart
 
     train, test = case.load()
     policy: Any = collapse(simile.learn(train).policy)

@@ -18,9 +18,9 @@ from forest import CONTEXTS, HORIZON, alternate, grow, labels, matrix, record, s
 from threadpoolctl import threadpool_limits
 
 from simile import SmoothPolicy, VelocityAutoregression
-from simile.demonstrations import Demonstrations
-from simile.fused import FusedPolicy
+from simile.data.demonstrations import Demonstrations
 from simile.online import AccelerationLimit, Predictor, PredictorPool
+from simile.policies.fused import FusedPolicy
 
 POOLS = (1, 100, 1_000, 10_000)
 PEERS = (contenders.RandomForest(), contenders.LightGBM())

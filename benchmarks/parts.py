@@ -18,7 +18,7 @@ from scipy.signal import lfilter, lfiltic
 from scipy.sparse.linalg import spsolve
 
 import simile
-from simile.states import Tape
+from simile.data.states import Tape
 
 Arrays = list[Any]  # one (T, columns) array per sequence
 Variant = Callable[[Any, float], "Pair"]  # the trajectories of one case at one lag

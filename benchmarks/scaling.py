@@ -16,8 +16,8 @@ import distributed
 import numpy as np
 
 import simile
-from simile import tasks
-from simile.distributed import DaskBackend
+from simile.data import tasks
+from simile.learning.distributed.dask import DaskBackend
 
 LARGE = 100_000_000  # frames, to which the costs are carried on
 

@@ -47,8 +47,8 @@ from variants import (  # fmt: skip
 
 import simile
 from simile.camera.features import demonstrations
-from simile.camera.simulate import simulate
-from simile.demonstrations import Units
+from simile.camera.simulation.simulate import simulate
+from simile.data.demonstrations import Units
 
 FOLDS = 4
 TEST = 0.25  # of the groups of a real data set

@@ -21,7 +21,7 @@ if (testing) {
   await build({
     ...common,
     entryPoints: ["src/report.ts", "src/studio.ts", "src/report.css", "src/studio.css"],
-    outdir: "../src/simile/pages/built",
+    outdir: "../src/simile/_common/pages/built",
     format: "iife",
     minify: true,
     banner: { js: "/*! With uPlot 1.6.32, (c) Leon Sorokin, MIT license. Sources: frontend/ */" },

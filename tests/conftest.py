@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from sklearn.tree import DecisionTreeRegressor
 
 import simile
-from simile import tasks
+from simile.data import tasks
 
 # Shared machines are slow at times: a deadline would test the machine, not the code.
 settings.register_profile("simile", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

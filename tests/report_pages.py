@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from simile.pages import asset, fill, harmless, pack
+from simile._common.pages import asset, fill, harmless, pack
 
 RATE = 25.0
 MOODS = ("good", "good", "fair", "poor", "unknown")
@@ -202,7 +202,7 @@ def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] =
 
 
 def write_page(path: Path, report: dict[str, Any], series: list[dict[str, Any]] | None = None) -> Path:
-    """Write a report as simile.report does."""
+    """Write a report as simile.evaluation.report does."""
     if series is None:
         shapes = [(one["frames"], len(report["actions"])) for one in report["sequences"]]
         series = [packed(curves_of(*shape, seed=i)) for i, shape in enumerate(shapes)]

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import simile
-from simile import pages
-from simile.comparison.scores import Ruler
-from simile.demonstrations import Demonstrations, Units
+from simile._common import pages
+from simile.data.demonstrations import Demonstrations, Units
+from simile.evaluation.comparison.scores import Ruler
+from simile.evaluation.report import Report, curves
 from simile.models import PiecewiseLinear
 from simile.models.forest import layout
-from simile.policies import SmoothPolicy
-from simile.regularizers import Autoregressor
-from simile.report import Report, curves
+from simile.models.regularizers import Autoregressor
+from simile.policies.policies import SmoothPolicy
 
 PAYLOAD = Path(__file__).parent.parent / "frontend" / "src" / "payload.ts"
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from simile import Horizon, SmoothPolicy
-from simile.cards import Card
-from simile.regularizers import Autoregressor
+from simile.models.regularizers import Autoregressor
+from simile.policies.cards import Card
 from simile.serving.core import Service
 from simile.serving.messages import Frame
 from test_policies import Linear

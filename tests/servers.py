@@ -24,7 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import simile
 from conftest import demos_of
-from simile import tasks
+from simile.data import tasks
 
 PATIENCE = 1.0
 GENEROUS = ("--max-rate", "1000000")  # a test sends as fast as it can

@@ -22,7 +22,7 @@ import pytest
 from websockets.sync.client import connect
 
 import simile
-from simile import tasks
+from simile.data import tasks
 from simile.studio.security import hosts_of
 from simile.studio.server import build_app
 from simile.studio.workspace import Workspace

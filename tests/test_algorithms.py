@@ -16,8 +16,8 @@ from simile import (
     StochasticMixture,
     VelocityAutoregression,
 )
-from simile.algorithms import Run, hold_out
-from simile.reduction import rounds
+from simile.learning.algorithms import Run, hold_out
+from simile.learning.reduction import rounds
 
 SMALL = {"horizon": Horizon(2, 2), "regularizer": VelocityAutoregression(order=3), "n_rounds": 3}
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from simile import ArgumentError, DataError, Horizon, SmoothPolicy
 from simile.camera.courts import BASKETBALL
-from simile.camera.crop import Cropped, Footage, Panorama, crop, cut
 from simile.camera.features import Features
+from simile.camera.film.crop import Cropped, Footage, Panorama, crop, cut
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.cards import Card
+from simile.models.regularizers import Autoregressor
 from simile.online import RateLimit
-from simile.regularizers import Autoregressor
+from simile.policies.cards import Card
 
 av = pytest.importorskip("av", reason="needs the extra video")
 pytest.importorskip("PIL", reason="needs the extra video")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import simile
 from simile.camera.courts import BASKETBALL
-from simile.camera.framing import compare_framing, framing
+from simile.camera.film.framing import compare_framing, framing
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.simulate import simulate
+from simile.camera.simulation.simulate import simulate
 
 RATE = 25.0
 CAMERA = Camera.beside(BASKETBALL)

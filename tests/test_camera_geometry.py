@@ -11,7 +11,7 @@ import simile
 from simile.camera.courts import BASKETBALL, COURTS, SOCCER
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.recordings import load_game, save_game
+from simile.camera.tracking.recordings import load_game, save_game
 
 courts = st.sampled_from(list(COURTS.values()))
 shares = st.floats(-1.0, 1.0)

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simile.camera import loading
+from simile.camera import tracking
 from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.features import demonstrations
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.loading import open_games, read_detections, read_kloppy, read_mot, read_sportvu
+from simile.camera.tracking import open_games, read_detections, read_kloppy, read_mot, read_sportvu
 from simile.errors import ArgumentError, DataError, SimileError
 
 NAN = float("nan")
@@ -464,7 +464,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path, read):
 
 
 def test_files_are_opened_by_their_suffix(tmp_path):
-    from simile.camera.recordings import save_game
+    from simile.camera.tracking.recordings import save_game
 
     (first,) = open_games(log(tmp_path, event(1, moment(0, (1.0, 1.0)), moment(1, (1.0, 1.0)))), BASKETBALL)
     save_game(first, tmp_path / "own.npz")
@@ -575,4 +575,4 @@ def test_hundreds_of_damaged_metrica_files_are_refused_or_read(tmp_path):
 
 
 def test_every_reader_is_offered():
-    assert sorted(loading.__all__) == ["open_games", "read_detections", "read_kloppy", "read_mot", "read_sportvu"]
+    assert sorted(tracking.__all__) == ["open_games", "read_detections", "read_kloppy", "read_mot", "read_sportvu"]

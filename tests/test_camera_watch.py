@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simile import ArgumentError, DataError
+from simile._common.pages import MISSING, pack
 from simile.camera.courts import BASKETBALL, SOCCER, Court
+from simile.camera.film.watch import Painter, Scene, ground_seen, markings, watch_page, watch_video
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.watch import Painter, Scene, ground_seen, markings, watch_page, watch_video
-from simile.pages import MISSING, pack
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or google-chrome")

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import simile
-from simile.checkpoints import Checkpointed
+from simile.learning.checkpoints import Checkpointed
 
 ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach")
 FOREST = simile.SmoothForest(n_trees=3)

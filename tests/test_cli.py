@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import simile
-from simile import tasks
+from simile.data import tasks
 
 QUICK = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import simile
-from simile.camera.recordings import load_game
+from simile.camera.tracking.recordings import load_game
 from test_cli import command, simile_
 from visca_emulator import Server
 

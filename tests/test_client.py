@@ -22,9 +22,9 @@ from websockets.sync.server import ServerConnection, serve
 
 import simile
 from conftest import demos_of
-from simile.client import AsyncClient, Client, ServiceError
 from simile.errors import ArgumentError
 from simile.online import Predictor
+from simile.serving.client import AsyncClient, Client, ServiceError
 from test_serving import Server
 
 X = np.random.default_rng(0).normal(size=(200, 2)).cumsum(axis=0)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import simile
 from simile import CriticallyDamped, Demonstrations, Horizon, PreviousAction, SmoothPolicy, interpolate, rollout
-from simile.closed_loop import ClosedLoop
-from simile.regularizers import Autoregressor
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor
 
 RNG = np.random.default_rng
 SEEDS = st.integers(0, 2**32)
@@ -194,7 +194,7 @@ def test_compensated_feedback_and_the_loop_ask_for_the_same():
     demos, z = numbered((30, 8), 2, 1)
     h, smoothness = CriticallyDamped(3).fit(demos.actions, 12.0), 12.0
     policy = SmoothPolicy(Table(z), h, smoothness, Horizon(0, 0))
-    seen = simile.feedback.Seen(
+    seen = simile.learning.feedback.Seen(
         1, 3, demos, rollout(policy, demos), Horizon(0, 0).states(demos, demos.actions), policy, policy.units
     )
     loop = ClosedLoop.of(h, smoothness)

@@ -11,13 +11,14 @@ import pytest
 
 import simile
 from conftest import demos_of
-from simile import measures, rivals
 from simile.cli.output import to_json
-from simile.comparison import REDUCTIONS, Trial, compare, judge
-from simile.comparison.result import stand
-from simile.comparison.scores import Score
-from simile.filters import Follower
-from simile.rivals import ROSTER, Behind, ContextForest, HoldLast
+from simile.evaluation import rivals
+from simile.evaluation.comparison import REDUCTIONS, Trial, compare, judge
+from simile.evaluation.comparison.result import stand
+from simile.evaluation.comparison.scores import Score
+from simile.evaluation.rivals import ROSTER, Behind, ContextForest, HoldLast
+from simile.evaluation.rivals.filters import Follower
+from simile.learning import measures
 
 HELD = "hold the last action"
 QUICK = (HoldLast(), Behind("forest + follower", ContextForest(simile.SmoothForest(8)), lambda s: (Follower(s),)))
@@ -186,7 +187,7 @@ def test_a_contender_that_diverges_is_listed_without_numbers(pursuit):
     run = simile.clone(train, model=simile.SmoothForest(4))
     wild = simile.SmoothPolicy(
         run.policy.f,
-        simile.regularizers.Autoregressor(np.full((1, 1), 3.0)),
+        simile.models.regularizers.Autoregressor(np.full((1, 1), 3.0)),
         100.0,
         run.policy.horizon,
         run.policy.naive,

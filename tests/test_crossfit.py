@@ -28,16 +28,16 @@ from simile import (
     SimileError,
     SmoothForest,
     SmoothPolicy,
-    measures,
     rollout,
-    tasks,
 )
-from simile.closed_loop import ClosedLoop
-from simile.crossfit import GATE, MODELS, PRICE, Choices, line_search, mixed, squared_error
-from simile.demonstrations import Units
-from simile.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
+from simile.data import tasks
+from simile.data.demonstrations import Units
+from simile.learning import measures
+from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, line_search, mixed, squared_error
+from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
+from simile.models.closed_loop import ClosedLoop
 from simile.online import Predictor
-from simile.policies import Mixture, radius
+from simile.policies.policies import Mixture, radius
 
 RNG = np.random.default_rng
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
@@ -132,7 +132,7 @@ def test_predictions_in_blocks_are_predictions(monkeypatch):
             return S.sum(axis=1, keepdims=True)
 
     whole = predicted(Sums(), states)
-    monkeypatch.setattr(simile.folds, "BLOCK", 70)
+    monkeypatch.setattr(simile.learning.folds, "BLOCK", 70)
     np.testing.assert_array_equal(predicted(Sums(), states), whole)
     np.testing.assert_array_equal(whole, states.matrix().sum(axis=1, keepdims=True))
 
@@ -211,7 +211,7 @@ def test_the_default_cross_fits_a_forest_and_two_ridges(default):
     assert [r.number for r in default.rounds] == [0, 1, 2]
     assert default.rounds[0].beta == 1.0
     assert all(0.0 <= r.beta <= 1.0 for r in default.rounds)
-    assert isinstance(default.rounds[0].h, simile.regularizers.Autoregressor)
+    assert isinstance(default.rounds[0].h, simile.models.regularizers.Autoregressor)
     assert default.rounds[0].h.order == 3
     assert default.rounds[0].trained.horizon == Horizon.auto(30.0)
     assert all(r.radius < 1.0 and not r.diverged for r in default.rounds)
@@ -359,7 +359,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_forest(defa
 PROGRAM = """
 import hashlib, pathlib, sys, tempfile
 import simile
-from simile import tasks
+from simile.data import tasks
 run = simile.learn(tasks.pursuit(n_sequences=4, length=150, n_players=6))
 with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder) / "policy"

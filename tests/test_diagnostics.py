@@ -10,7 +10,7 @@ import pytest
 import simile
 from conftest import demos_of
 from simile import Horizon, Mixture, SimileError, SmoothPolicy, StochasticMixture, diagnose, stochastic_gap
-from simile.regularizers import Autoregressor, CriticallyDamped
+from simile.models.regularizers import Autoregressor, CriticallyDamped
 from test_policies import Linear, affine
 from test_step_sizes import towards
 

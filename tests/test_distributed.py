@@ -21,9 +21,9 @@ import simile
 from conftest import demos_of
 from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
-from simile.distributed import DaskBackend, Traffic, connected
-from simile.sites import SpreadDemonstrations
-from simile.spreading import LocalBackend
+from simile.learning.distributed import SpreadDemonstrations
+from simile.learning.distributed.backend import LocalBackend
+from simile.learning.distributed.dask import DaskBackend, Traffic, connected
 
 FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
 QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
@@ -194,7 +194,7 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "SpreadDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
     policy = simile.load(out / "policy.safetensors")
-    train, _ = simile.algorithms.hold_out(simile.read(data, quiet=True), 0.34)
+    train, _ = simile.learning.algorithms.hold_out(simile.read(data, quiet=True), 0.34)
     local = simile.learn(train, **QUICK).policy
     assert differences(simile.rollout(local, train), simile.rollout(policy, train)) == []
     assert (out / "report.html").exists()

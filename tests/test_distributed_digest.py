@@ -1,8 +1,8 @@
 """The digest of data in parts."""
 
 from conftest import demos_of
-from simile.sites import SpreadDemonstrations
-from simile.spreading import LocalBackend
+from simile.learning.distributed import SpreadDemonstrations
+from simile.learning.distributed.backend import LocalBackend
 
 
 def test_the_digest_of_parts_is_the_digest_of_all():

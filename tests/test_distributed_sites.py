@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from same import check_same_rounds, differences
-from simile import Demonstrations, Horizon, SimileError, SmoothForest, measures, rounds, tasks
-from simile.demonstrations import Units
+from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
+from simile.data import tasks
+from simile.data.demonstrations import Units
+from simile.learning import measures
+from simile.learning.distributed import SpreadDemonstrations, units_for
+from simile.learning.distributed.backend import LocalBackend
+from simile.learning.training import everything, latest
 from simile.models import Bagging, Criterion
-from simile.sites import SpreadDemonstrations, units_for
-from simile.spreading import LocalBackend
-from simile.training import everything, latest
 
 FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=5)
 QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 2}

@@ -7,7 +7,8 @@ import pytest
 
 import simile
 from conftest import demos_of
-from simile import ColdStart, SimileError, evaluate, losses, rollout
+from simile import ColdStart, SimileError, evaluate, rollout
+from simile.data import losses
 from test_policies import affine
 
 

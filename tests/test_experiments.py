@@ -194,7 +194,7 @@ def test_sequences_too_short_to_score_are_refused_in_words():
 def test_a_policy_that_diverges_has_an_infinite_error(pursuit):
     train, test = pursuit
     policy = simile.clone(train, model=simile.SmoothForest(3)).policy
-    explosive = simile.regularizers.Autoregressor(np.array([[3.0]]))
+    explosive = simile.models.regularizers.Autoregressor(np.array([[3.0]]))
     assert math.isinf(score(replace(policy, h=explosive), test).mse)
 
 
@@ -226,7 +226,7 @@ def test_a_seed_of_own_data_is_another_split():
 
 
 def test_the_camera_source_makes_games_from_a_seed():
-    pytest.importorskip("simile.camera.simulate")
+    pytest.importorskip("simile.camera.simulation.simulate")
     train, test = CameraSource(n_games=3, minutes=0.05)(1)
     assert (len(train), len(test)) == (2, 1)
     again = CameraSource(n_games=3, minutes=0.05)(1)[0]
@@ -392,7 +392,7 @@ def test_a_comment_says_what_is_missing():
 
 @pytest.mark.slow
 def test_the_small_camera_study_runs(tmp_path):
-    pytest.importorskip("simile.camera.simulate")
+    pytest.importorskip("simile.camera.simulation.simulate")
     results = reproduce(tmp_path, seeds=(0,), effort=SMALL)
     assert results.source.startswith("CameraSource(n_games=3")
     assert results["smooth-class"].effects[0].mean > 1.0

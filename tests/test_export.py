@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import ActionSpace, Horizon, SmoothForest
-from simile.cards import Card
-from simile.export import export_c, export_onnx
 from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.forest import layout
-from simile.policies import Mixture, SmoothPolicy
+from simile.online.export import export_c, export_onnx
+from simile.policies.cards import Card
+from simile.policies.policies import Mixture, SmoothPolicy
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
@@ -345,7 +345,7 @@ def test_the_files_say_what_they_are(tmp_path: Path):
     onnx = pytest.importorskip("onnx")
     policy = learned()
     policy.save(tmp_path / "policy.safetensors")
-    digest = simile.storage.read_header(tmp_path / "policy.safetensors")["digest"]
+    digest = simile.policies.storage.loading.read_header(tmp_path / "policy.safetensors")["digest"]
     said = str(export_c(policy, tmp_path / "head-1.h"))
     assert said.startswith("compiled tables: ")
     assert "; state: " in said

@@ -15,9 +15,9 @@ from sklearn.linear_model import Ridge
 import simile
 from conftest import demos_of
 from simile import Horizon
-from simile.cards import Card
-from simile.export import export_c, export_onnx
-from simile.policies import SmoothPolicy, StochasticMixture
+from simile.online.export import export_c, export_onnx
+from simile.policies.cards import Card
+from simile.policies.policies import SmoothPolicy, StochasticMixture
 from test_export import learned
 
 

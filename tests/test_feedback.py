@@ -25,10 +25,10 @@ from simile import (
     geometric,
     rollout,
 )
-from simile.demonstrations import Units
-from simile.feedback import Seen
-from simile.policies import StochasticMixture
-from simile.regularizers import CriticallyDamped
+from simile.data.demonstrations import Units
+from simile.learning.feedback import Seen
+from simile.models.regularizers import CriticallyDamped
+from simile.policies.policies import StochasticMixture
 from test_policies import Linear, affine
 
 

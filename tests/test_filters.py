@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simile
-from simile.filters import EMA, Filter, Follower, Kalman, OneEuro
+from simile.evaluation.rivals.filters import EMA, Filter, Follower, Kalman, OneEuro
 
 KINDS = (EMA, Follower, lambda s: Follower(s, order=3), Kalman, OneEuro, lambda s: OneEuro(s, beta=2.0))
 strengths = st.sampled_from((0.0, 0.3, 1.0, 7.0, 60.0, 1000.0))

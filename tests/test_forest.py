@@ -14,13 +14,13 @@ import simile
 from conftest import demos_of
 from naive import naive_leaf, naive_predict, naive_roll
 from simile import Bagging, ColdStart, Criterion, Demonstrations, DivergedError, Horizon, SimileError, SmoothForest
-from simile.demonstrations import ActionSpace, Units
-from simile.fused import FusedPolicy
-from simile.kernels import binning, rolling
-from simile.policies import Mixture, SmoothPolicy
-from simile.regularizers import Autoregressor, PreviousAction
-from simile.rollouts import open_rollout, rollout, rollout_out_of_bag
-from simile.states import States
+from simile.data.demonstrations import ActionSpace, Units
+from simile.data.states import States
+from simile.models.kernels import binning, rolling
+from simile.models.regularizers import Autoregressor, PreviousAction
+from simile.policies.fused import FusedPolicy
+from simile.policies.policies import Mixture, SmoothPolicy
+from simile.policies.rollouts import open_rollout, rollout, rollout_out_of_bag
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
@@ -224,9 +224,9 @@ def test_threads_share_the_sequences_and_change_no_bit(monkeypatch):
     demos = demos_of(30, 1, 12, 25, 7)
     policy = policy_of(demos, Horizon(1, 2), n_parts=2)
     alone = rollout(policy, demos)
-    monkeypatch.setattr("simile.fused.FEWEST_FRAMES", 1)
+    monkeypatch.setattr("simile.policies.fused.FEWEST_FRAMES", 1)
     for n in (2, 3, 16):
-        monkeypatch.setattr("simile.fused.os.cpu_count", lambda n=n: n)
+        monkeypatch.setattr("simile.policies.fused.os.cpu_count", lambda n=n: n)
         for a, b in zip(rollout(policy, demos), alone, strict=True):
             np.testing.assert_array_equal(a, b)
 

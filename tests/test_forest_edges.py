@@ -12,10 +12,10 @@ import simile
 from conftest import demos_of
 from naive import naive_predict
 from simile import Bagging, Criterion, Demonstrations, DivergedError, Horizon, ImitationRule, SimileError, SmoothForest
-from simile.kernels.binning import bin_edges
-from simile.policies import SmoothPolicy
-from simile.regularizers import Autoregressor
-from simile.rollouts import rollout
+from simile.models.kernels.binning import bin_edges
+from simile.models.regularizers import Autoregressor
+from simile.policies.policies import SmoothPolicy
+from simile.policies.rollouts import rollout
 from test_forest import RNG, SMALL, fitted, policy_of, pytestmark, rolled_generally
 
 __all__ = ["pytestmark"]  # the same warning is expected here
@@ -41,8 +41,8 @@ def test_threads_report_the_earliest_divergence(monkeypatch):
     scale = [1e-3, 1.0, 1e-2, 1e3]
     demos = demos.with_actions([a * s for a, s in zip(demos.actions, scale, strict=True)])
     policy = policy_of(demos, Horizon(1, 0), smoothness=20.0, gain=2.0)
-    monkeypatch.setattr("simile.fused.FEWEST_FRAMES", 1)
-    monkeypatch.setattr("simile.fused.os.cpu_count", lambda: 4)
+    monkeypatch.setattr("simile.policies.fused.FEWEST_FRAMES", 1)
+    monkeypatch.setattr("simile.policies.fused.os.cpu_count", lambda: 4)
     found = []
     for roll in (rollout, rolled_generally):
         with pytest.raises(DivergedError) as caught:

@@ -23,14 +23,14 @@ from simile import (
     SimileError,
     SmoothForest,
     SmoothTime,
-    measures,
     rollout,
-    tasks,
 )
-from simile.demonstrations import Units
-from simile.folds import Folds
-from simile.frontier import Point, time_scale
-from simile.policies import SmoothPolicy, radius
+from simile.data import tasks
+from simile.data.demonstrations import Units
+from simile.learning import measures
+from simile.learning.folds import Folds
+from simile.learning.frontier import Point, time_scale
+from simile.policies.policies import SmoothPolicy, radius
 
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
 VALUES = (3.0, 30.0, 300.0)
@@ -78,7 +78,7 @@ def test_errors_are_those_of_sequences_that_were_left_out():
     units = Units.of(PURSUIT)
     standard = PURSUIT.with_actions([units.standardize(a) for a in PURSUIT.actions])
     h = CriticallyDamped(order=3).fit(standard.actions, 30.0)
-    loop = simile.closed_loop.ClosedLoop.of(h, 30.0)
+    loop = simile.models.closed_loop.ClosedLoop.of(h, 30.0)
     horizon = Horizon.auto(30.0)
     states = horizon.states(standard, standard.actions)
     _, said = ridge.fit_rollout(states, standard.actions, loop, np.arange(4))

@@ -27,9 +27,9 @@ from naive import (
     naive_states,
 )
 from simile import Bagging, Criterion, Demonstrations, Horizon, ImitationRule, JointRule, SmoothForest
-from simile.kernels import growing
-from simile.kernels.binning import bin_column, bin_edges
 from simile.models.forest import exact_units
+from simile.models.kernels import growing
+from simile.models.kernels.binning import bin_column, bin_edges
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")

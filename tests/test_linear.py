@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from naive import NaiveStream, naive_lines, naive_roll
-from simile import ColdStart, DivergedError, Horizon, Mixture, RolloutRidge, SimileError, SmoothPolicy, tasks
-from simile.demonstrations import ActionSpace, Units
-from simile.fused import FusedPolicy, _merged
-from simile.kernels import rolling
+from simile import ColdStart, DivergedError, Horizon, Mixture, RolloutRidge, SimileError, SmoothPolicy
+from simile.data import tasks
+from simile.data.demonstrations import ActionSpace, Units
 from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.forest import layout
+from simile.models.kernels import rolling
+from simile.models.regularizers import Autoregressor
 from simile.online import Predictor, PredictorPool
 from simile.online.engines import FusedEngine
-from simile.online.tapes import SPARE
-from simile.regularizers import Autoregressor
-from simile.rollouts import open_rollout, rollout
-from simile.storage import load
+from simile.online.history import SPARE
+from simile.policies.fused import FusedPolicy, _merged
+from simile.policies.rollouts import open_rollout, rollout
+from simile.policies.storage.loading import load
 from test_forest import LENGTHS, policy_of, rolled_generally, with_holes
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
@@ -238,9 +239,9 @@ def test_threads_share_the_sequences_and_change_no_bit(monkeypatch):
     demos = demos_of(30, 1, 12, 25, 7)
     policy = policy_with_lines("mixture", Horizon(1, 2))
     alone = rollout(policy, demos)
-    monkeypatch.setattr("simile.fused.FEWEST_FRAMES", 1)
+    monkeypatch.setattr("simile.policies.fused.FEWEST_FRAMES", 1)
     for n in (2, 16):
-        monkeypatch.setattr("simile.fused.os.cpu_count", lambda n=n: n)
+        monkeypatch.setattr("simile.policies.fused.os.cpu_count", lambda n=n: n)
         for a, b in zip(rollout(policy, demos), alone, strict=True):
             np.testing.assert_array_equal(a, b)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from simile import losses
+from simile.data import losses
 from simile.errors import ArgumentError, DataError
 
 ERRORS = [losses.mean_squared_error, losses.root_mean_squared_error, losses.mean_absolute_error]

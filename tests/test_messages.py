@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from simile import _checks
-from simile.demonstrations import ActionSpace, Demonstration, Demonstrations
+from simile._common import checks
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations
 from simile.errors import ArgumentError, DataError, SimileError
 from test_demonstrations import FRAMES, INF, NAN, sequences
 
@@ -261,17 +261,17 @@ MESSAGES = {
     "negative seed": (lambda: sequences(1, 1).split(seed=-1), ArgumentError, ["seed", ">= 0", "-1"]),
     "text seed": (lambda: sequences(1, 1).split(seed="a"), ArgumentError, ["seed", "whole number", "'a'"]),
     "class in place of an object": (
-        lambda: _checks.instance(ActionSpace, "space", needs="clip"),
+        lambda: checks.instance(ActionSpace, "space", needs="clip"),
         ArgumentError,
         ["space", "the class ActionSpace", "write ActionSpace(...) with parentheses"],
     ),
     "object without the method": (
-        lambda: _checks.instance("forest", "model", needs="fit"),
+        lambda: checks.instance("forest", "model", needs="fit"),
         ArgumentError,
         ["model", "'forest'", "must have a method fit()"],
     ),
     "object that cannot be called": (
-        lambda: _checks.instance(3, "oracle", needs="__call__"),
+        lambda: checks.instance(3, "oracle", needs="__call__"),
         ArgumentError,
         ["oracle", "got 3", "must be callable"],
     ),

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import Horizon, SimileError, SmoothForest
-from simile.closed_loop import ClosedLoop
-from simile.crossfit import Choices
-from simile.folds import states_of
+from simile.learning.crossfit import Choices
+from simile.learning.folds import states_of
 from simile.models import SmoothRegressor, WeightedModel
-from simile.neural import GRU, MLP, TCN, Network, StateShape, TorchRegressor
-from simile.policies import collapse
-from simile.ridge import RolloutRegressor
+from simile.models.closed_loop import ClosedLoop
+from simile.models.neural import GRU, MLP, TCN, Network, StateShape, TorchRegressor
+from simile.models.ridge import RolloutRegressor
+from simile.policies.policies import collapse
 
 torch = pytest.importorskip("torch")
 
@@ -349,7 +349,7 @@ def test_modules_that_do_not_fit_are_told(module, message):
 def test_simile_neural_is_imported_without_torch_and_says_how_to_get_it():
     code = (
         "import sys\n"
-        "import simile.neural, simile.rollouts, simile.storage\n"
+        "import simile.neural, simile.policies.rollouts, simile.policies.storage.loading\n"
         "assert 'torch' not in sys.modules\n"
         "sys.modules['torch'] = None\n"
         "from simile.neural import MLP, StateShape\n"

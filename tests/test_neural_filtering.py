@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simile.closed_loop import ClosedLoop
-from simile.regularizers import Autoregressor, CriticallyDamped
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor, CriticallyDamped
 
 torch = pytest.importorskip("torch")
 
-from simile.neural.filtering import _fast_length, filtered, followed, impulse_response, recurred  # noqa: E402
-from simile.neural.through import Aims, batches  # noqa: E402
+from simile.models.neural.filtering import _fast_length, filtered, followed, impulse_response, recurred  # noqa: E402
+from simile.models.neural.through import Aims, batches  # noqa: E402
 
 RNG = np.random.default_rng
 

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import ActionSpace, ColdStart, Horizon, Predictor, PredictorPool, SimileError, SmoothForest, SmoothPolicy
-from simile.demonstrations import Units
+from simile.data.demonstrations import Units
 from simile.errors import StorageError
 from simile.models import WeightedModel
-from simile.neural import GRU, MLP, TCN, StateShape, TorchRegressor, rollouts
-from simile.packing.files import Packed, from_bytes, to_bytes
-from simile.policies import Mixture
-from simile.regularizers import CriticallyDamped
-from simile.storage import check_savable, load, read_header
+from simile.models.neural import GRU, MLP, TCN, StateShape, TorchRegressor
+from simile.models.regularizers import CriticallyDamped
+from simile.policies.batched import rollouts
+from simile.policies.policies import Mixture
+from simile.policies.storage.files import Packed, from_bytes, to_bytes
+from simile.policies.storage.loading import check_savable, load, read_header
 from test_neural import TINY, network
 from test_storage import sealed
 from test_storage_hostile import changed
@@ -224,7 +225,7 @@ def test_a_policy_of_networks_is_read_without_torch_and_needs_it_to_act(tmp_path
         "import sys\n"
         "sys.modules['torch'] = None\n"
         "import simile\n"
-        "from simile.storage import read_header\n"
+        "from simile.policies.storage.loading import read_header\n"
         f"policy = simile.load({str(tmp_path / 'p')!r})\n"
         f"assert read_header({str(tmp_path / 'p')!r})\n"
         "try:\n"

@@ -8,7 +8,8 @@ import pytest
 
 import simile
 from conftest import demos_of
-from simile import ArgumentError, tasks
+from simile import ArgumentError
+from simile.data import tasks
 
 mpl.use("agg")
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import Horizon, Mixture, SimileError, SmoothPolicy, StochasticMixture, collapse, interpolate, rollout
-from simile.demonstrations import Units
-from simile.policies import sample, sample_geometric
-from simile.regularizers import Autoregressor
+from simile.data.demonstrations import Units
+from simile.models.regularizers import Autoregressor
+from simile.policies.policies import sample, sample_geometric
 
 WEIGHTS = st.floats(0.0, 1.0)
 

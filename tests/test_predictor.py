@@ -31,7 +31,8 @@ from simile import (
     StochasticMixture,
     rollout,
 )
-from simile.demonstrations import Units
+from simile.data.demonstrations import Units
+from simile.models.regularizers import Autoregressor
 from simile.online import (
     AccelerationLimit,
     Bounds,
@@ -42,8 +43,7 @@ from simile.online import (
     Predictor,
     RateLimit,
 )
-from simile.online.tapes import SPARE
-from simile.regularizers import Autoregressor
+from simile.online.history import SPARE
 from test_policies import Linear, affine
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.

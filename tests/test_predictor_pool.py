@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simile import ColdStart, DivergedError, Horizon, SimileError, SmoothPolicy, rollout
-from simile.demonstrations import Units
+from simile.data.demonstrations import Units
+from simile.models.regularizers import Autoregressor
 from simile.online import HoldAction, Predictor, PredictorPool
-from simile.online.tapes import SPARE
-from simile.regularizers import Autoregressor
+from simile.online.history import SPARE
 from test_policies import Linear, affine
 from test_predictor import GAPS, KINDS, SEEDS, STAGES, contexts_of, make, policies
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simile import (
-    ColdStart,
-    Horizon,
-    SimileError,
-    SmoothPolicy,
-    rollout,
-)
-from simile.online import (
-    HoldAction,
-    Predictor,
-)
-from simile.regularizers import Autoregressor
+from simile import ColdStart, Horizon, SimileError, SmoothPolicy, rollout
+from simile.models.regularizers import Autoregressor
+from simile.online import HoldAction, Predictor
 from test_policies import Linear, affine
 from test_predictor import contexts_of, make, run
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simile.demonstrations import Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.reading import read, write
+from simile.data.reading.clock import infer_rate
 from simile.errors import ArgumentError, DataError
-from simile.reading import read, write
-from simile.reading.clock import infer_rate
 
 NAN = float("nan")
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from simile.data.reading import from_episodes, read
 from simile.errors import ArgumentError, DataError
-from simile.reading import from_episodes, read
 
 
 def test_episodes_lose_the_observation_after_the_last_action():

@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from simile.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations
+from simile.data.reading import read, write
 from simile.errors import ArgumentError, DataError, StorageError
-from simile.reading import read, write
 
 NAN, INF = float("nan"), float("inf")
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".jsonl", ".ndjson")
@@ -471,7 +471,7 @@ def test_a_missing_library_is_named_with_the_way_to_install_it(tmp_path, monkeyp
 
 
 def test_the_package_does_not_import_optional_libraries():
-    code = "import sys, simile.reading; print(sorted({'pyarrow', 'h5py', 'pandas'} & set(sys.modules)))"
+    code = "import sys, simile.data.reading; print(sorted({'pyarrow', 'h5py', 'pandas'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -487,7 +487,7 @@ def test_a_long_csv_is_read_within_two_and_a_half_times_its_arrays(tmp_path):
     """
     measure = """
     import resource, sys
-    from simile.reading import read
+    from simile.data.reading import read
     read(sys.argv[2], quiet=True)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     demos = read(sys.argv[1], quiet=True)

@@ -8,9 +8,9 @@ import resource
 import numpy as np
 import pytest
 
-from simile.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations
+from simile.data.reading import read, write
 from simile.errors import SimileError
-from simile.reading import read, write
 
 SEEDS = (
     "sequence,t,x_ball,x_wind,a_pan\n"

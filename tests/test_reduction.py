@@ -27,12 +27,12 @@ from simile import (
     SmoothFeedback,
     VelocityAutoregression,
     constant,
-    measures,
     rollout,
     rounds,
-    tasks,
 )
-from simile.reduction import algorithm_1
+from simile.data import tasks
+from simile.learning import measures
+from simile.learning.reduction import algorithm_1
 
 QUICK = {
     "model": DecisionTreeRegressor(min_samples_leaf=8, random_state=0),

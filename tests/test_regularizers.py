@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simile import (
-    CriticallyDamped,
-    LinearAutoregression,
-    PreviousAction,
-    SimileError,
-    VelocityAutoregression,
-)
-from simile.regularizers import Autoregressor
+from simile import CriticallyDamped, LinearAutoregression, PreviousAction, SimileError, VelocityAutoregression
+from simile.models.regularizers import Autoregressor
 
 LAMBDAS = st.floats(1e-3, 1e4)
 

@@ -14,7 +14,7 @@ import browser as real
 import simile
 from browser import pixels_near, screenshot
 from report_pages import drawn
-from simile import tasks
+from simile.data import tasks
 
 browser, open_page = real.browser, real.open_page
 

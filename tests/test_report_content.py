@@ -14,13 +14,13 @@ import reports as shared
 import simile
 from conftest import demos_of
 from reports import assert_page_can_read, fits, linear, run_of, unpacked
-from simile import tasks
-from simile._text import plain
-from simile.comparison import judge, judged_path, simple_filters
-from simile.comparison.result import HELD
-from simile.report import Report, curves
-from simile.rivals import ROSTER
-from simile.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
+from simile._common.text import plain
+from simile.data import tasks
+from simile.evaluation.comparison import judge, judged_path, simple_filters
+from simile.evaluation.comparison.result import HELD
+from simile.evaluation.report import Report, curves
+from simile.evaluation.rivals import ROSTER
+from simile.learning.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
 
 learned = shared.learned
 

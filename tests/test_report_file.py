@@ -12,7 +12,7 @@ import pytest
 import simile
 from conftest import demos_of
 from reports import assert_page_can_read, linear, run_of
-from simile.report import Report
+from simile.evaluation.report import Report
 
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'ünï' \u2028 {{report}}"
 

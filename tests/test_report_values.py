@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from reports import assert_page_can_read, drawn, linear, run_of, unpacked
-from simile import losses
+from simile.data import losses
+from simile.evaluation.report import Report, curves, worst_moments
+from simile.evaluation.report.importances import attention
+from simile.evaluation.report.lag import lag_curve
+from simile.evaluation.report.spectrum import log_bins, spectrum
 from simile.models import PiecewiseLinear
 from simile.models.forest import layout
-from simile.policies import Mixture
-from simile.report import Report, curves, moments
-from simile.report.attention import attention
-from simile.report.late import lag_curve
-from simile.report.spectrum import log_bins, spectrum
+from simile.policies.policies import Mixture
 
 
 @given(st.integers(0, 10_000), st.integers(-6, 6))
@@ -86,7 +86,7 @@ def test_the_worst_moments_are_those_that_a_search_of_all_finds(seed, lengths):
         if best is not None:
             taken.append(best[1:])
             slow.append(best)
-    found = moments.worst_moments(shown, most=3)
+    found = worst_moments.worst_moments(shown, most=3)
     assert [(m["sequence"], m["begin"], m["end"]) for m in found] == taken
     for moment in found:
         part = slice(moment["begin"], moment["end"])

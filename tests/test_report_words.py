@@ -9,10 +9,10 @@ import pytest
 
 import reports as shared
 import simile
-from simile.report import Report, answers
-from simile.report.contenders import Path as Steps
-from simile.report.contenders import Step
-from simile.report.trust import MEANINGS, diagnosis
+from simile.evaluation.report import Report, answers
+from simile.evaluation.report.contenders import Path as Steps
+from simile.evaluation.report.contenders import Step
+from simile.evaluation.report.diagnosis import MEANINGS, diagnosis
 
 learned = shared.learned
 

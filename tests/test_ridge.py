@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import simile
 from conftest import demos_of
-from simile import CriticallyDamped, Demonstrations, Horizon, RolloutRidge, SimileError, ridge, rollout
-from simile.closed_loop import ClosedLoop
-from simile.folds import states_of
-from simile.models import PiecewiseLinear
-from simile.policies import SmoothPolicy
-from simile.regularizers import Autoregressor
-from simile.ridge import RolloutRegressor
+from simile import CriticallyDamped, Demonstrations, Horizon, RolloutRidge, SimileError, rollout
+from simile.learning.folds import states_of
+from simile.models import PiecewiseLinear, ridge
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor
+from simile.models.ridge import RolloutRegressor
+from simile.policies.policies import SmoothPolicy
 
 RNG = np.random.default_rng
 HORIZON = Horizon((0, 1, 4), 0)
@@ -272,14 +272,14 @@ def test_a_roll_out_that_lines_can_make_is_found(seed: int, smoothness: float):
 
 def test_the_bend_penalty_makes_smoother_roll_outs():
     train = simile.tasks.pursuit(n_sequences=4, length=150, n_players=3)
-    units = simile.demonstrations.Units.of(train)
+    units = simile.data.demonstrations.Units.of(train)
     train = train.with_actions([units.standardize(a) for a in train.actions])
     loop, folds = loop_of(smoothness=20.0), np.arange(4)
     rough = []
     for bend in (0.0, 0.1, 10.0):
         _, said = fitted(RolloutRidge(bend=bend), train, loop, folds, Horizon.auto(30.0))
         rolled = [loop.roll(z, a) for z, a in zip(np.split(said, 4), train.actions, strict=True)]
-        rough.append(simile.measures.roughness(rolled, train))
+        rough.append(simile.learning.measures.roughness(rolled, train))
     assert rough[0] > rough[1] > rough[2]
 
 
@@ -380,9 +380,10 @@ def test_the_rounds_of_algorithm_1_can_fit_ridges_too():
 PROGRAM = """
 import hashlib
 import numpy as np
-from simile import CriticallyDamped, Horizon, RolloutRidge, tasks
-from simile.closed_loop import ClosedLoop
-from simile.folds import states_of
+from simile import CriticallyDamped, Horizon, RolloutRidge
+from simile.data import tasks
+from simile.models.closed_loop import ClosedLoop
+from simile.learning.folds import states_of
 demos = tasks.pursuit(n_sequences=4, length=150, n_players=12)
 loop = ClosedLoop.of(CriticallyDamped(3).fit(demos.actions, 60.0), 60.0)
 f, said = RolloutRidge(knots=2).fit_rollout(states_of(demos, Horizon.auto(30.0)), demos.actions, loop, np.arange(4))

@@ -9,8 +9,7 @@ import pytest
 
 import simile
 from conftest import demos_of
-from simile.filters import EMA, Follower, Kalman, OneEuro
-from simile.rivals import (
+from simile.evaluation.rivals import (
     ROSTER,
     Behind,
     Bench,
@@ -24,6 +23,7 @@ from simile.rivals import (
     Source,
     forecasts,
 )
+from simile.evaluation.rivals.filters import EMA, Follower, Kalman, OneEuro
 
 SMALL = simile.SmoothForest(6)
 FEW = (0.0, 3.0, 20.0)

@@ -12,20 +12,13 @@ from hypothesis import strategies as st
 
 import simile
 from conftest import demos_of
-from simile import (
-    ActionSpace,
-    ColdStart,
-    Demonstrations,
-    Horizon,
-    SimileError,
-    rollout,
-    second_opinion,
-    tasks,
-)
-from simile.crossfit import squared_error
-from simile.demonstrations import Units
-from simile.folds import Folds
-from simile.policies import radius
+from simile import ActionSpace, ColdStart, Demonstrations, Horizon, SimileError, rollout
+from simile.data import tasks
+from simile.data.demonstrations import Units
+from simile.learning import second_opinion
+from simile.learning.crossfit import squared_error
+from simile.learning.folds import Folds
+from simile.policies.policies import radius
 
 RNG = np.random.default_rng
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)

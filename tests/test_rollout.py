@@ -13,9 +13,9 @@ import simile
 from conftest import demos_of
 from naive import naive_rollout
 from simile import ColdStart, DivergedError, GivenStart, Horizon, SimileError, SmoothPolicy, rollout
-from simile.demonstrations import Units
-from simile.policies import StochasticMixture
-from simile.regularizers import Autoregressor
+from simile.data.demonstrations import Units
+from simile.models.regularizers import Autoregressor
+from simile.policies.policies import StochasticMixture
 from test_policies import Linear, affine
 
 

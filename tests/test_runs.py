@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import simile
-from simile import ArgumentError, DataError, tasks
+from simile import ArgumentError, DataError
 from simile.cli.app import app
-from simile.recipes import NAMES
-from simile.runs import DEFAULTS, POLICY, ROUNDS, RunFolder, as_command, as_script, read_and_hold_out
+from simile.data import tasks
+from simile.learning.recipes import NAMES
+from simile.learning.runs import DEFAULTS, POLICY, ROUNDS, RunFolder, as_command, as_script, read_and_hold_out
 
 RIDGE = "sklearn.linear_model._ridge.Ridge"
 SMALL = {"model": "SmoothForest(n_trees=3)", "n_rounds": 2}

@@ -8,22 +8,13 @@ import numpy as np
 import pytest
 
 import simile
-from simile import (
-    ActionSpace,
-    ColdStart,
-    Demonstrations,
-    Horizon,
-    MatchExpert,
-    RolloutRidge,
-    measures,
-    rollout,
-    second_opinion,
-    tasks,
-)
-from simile.demonstrations import Units
+from simile import ActionSpace, ColdStart, Demonstrations, Horizon, MatchExpert, RolloutRidge, rollout
+from simile.data import tasks
+from simile.data.demonstrations import Units
+from simile.learning import measures, second_opinion
 from simile.models import PiecewiseLinear
 from simile.online import Predictor
-from simile.policies import radius
+from simile.policies.policies import radius
 
 RNG = np.random.default_rng
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)

@@ -18,8 +18,8 @@ from simile import SimileError
 from simile.online import Extrapolate, HoldAction, Predictor, RateLimit
 from simile.serving.core import Service
 from simile.serving.messages import Frame
+from simile.serving.monitoring import Monitor
 from simile.serving.sessions import Refusal
-from simile.serving.watching import Monitor
 from test_policies import affine
 from test_predictor import STAGES, contexts_of, make, trained
 

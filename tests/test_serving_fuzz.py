@@ -23,7 +23,7 @@ from simile.online import Predictor, RateLimit
 from simile.serving.core import Service
 from simile.serving.messages import Answer, Frame, complete, from_json, from_msgpack, to_json, to_msgpack, trouble_of
 from simile.serving.sessions import Refusal, Stream
-from simile.serving.streaming import UNREADABLE
+from simile.serving.websocket import UNREADABLE
 from test_serving import ask, served
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -16,7 +16,7 @@ from simile.serving.core import Service
 from simile.serving.counts import Counts, Latencies
 from simile.serving.messages import Frame
 from simile.serving.metrics import HELP, exposition, registry_of
-from simile.serving.watching import KINDS, Monitor
+from simile.serving.monitoring import KINDS, Monitor
 
 RATE = 30.0
 SECONDS = Latencies().edges

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from served import Played, listed, unstable
-from simile.demonstrations import Units
+from simile.data.demonstrations import Units
 from simile.errors import ArgumentError
+from simile.models.regularizers import Autoregressor
 from simile.online import HoldAction, Predictor, PredictorPool, RateLimit
-from simile.regularizers import Autoregressor
 from test_predictor import STAGES, contexts_of, make
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 import simile
 from conftest import demos_of
-from simile.cards import Card
-from simile.cli.showing import inspect
+from simile.cli.inspect import inspect
+from simile.learning.reduction import card_of
 from simile.online import Bounds
-from simile.reduction import card_of
-from simile.serving.watching import KINDS, UNKNOWN_RATE, Event, Monitor, Thresholds
+from simile.policies.cards import Card
+from simile.serving.monitoring import KINDS, UNKNOWN_RATE, Event, Monitor, Thresholds
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 RATE = 30.0
@@ -403,7 +403,7 @@ def watched(policy, demos: simile.Demonstrations) -> tuple[Monitor, dict[str, fl
 @pytest.mark.slow
 def test_filming_ordinary_games_is_no_trouble(capsys):
     from simile.camera.features import demonstrations
-    from simile.camera.simulate import simulate
+    from simile.camera.simulation.simulate import simulate
 
     games = demonstrations(simulate(6, minutes=1.0, seed=5))
     policy = simile.learn(games[:5]).policy

@@ -20,7 +20,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import simile
-from simile import ColdStart, Demonstrations, Horizon, PreviousAction, tasks
+from simile import ColdStart, Demonstrations, Horizon, PreviousAction
+from simile.data import tasks
 from simile.errors import ArgumentError, DataError
 from simile.sklearn import SimileRegressor
 

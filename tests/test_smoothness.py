@@ -21,14 +21,14 @@ from simile import (
     SimileError,
     SmoothTime,
     VelocityAutoregression,
-    measures,
     rollout,
-    tasks,
 )
-from simile.closed_loop import ClosedLoop
-from simile.policies import SmoothPolicy, radius
-from simile.regularizers import Autoregressor
-from simile.smoothness import smoothness_for
+from simile.data import tasks
+from simile.learning import measures
+from simile.learning.smoothness import smoothness_for
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor
+from simile.policies.policies import SmoothPolicy, radius
 
 LINEAR = [
     PreviousAction(),

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from conftest import demos_of
 from simile import Bagging, Criterion, Demonstrations, Horizon, SimileError, SmoothForest
-from simile.kernels import binning
-from simile.models.parts import Histograms
-from simile.models.spread import Part, choose_context_edges, grow_spread
-from simile.spreading import LocalBackend
+from simile.learning.distributed.backend import LocalBackend
+from simile.learning.distributed.forest import Part, choose_context_edges, grow_spread
+from simile.learning.distributed.growing import Histograms
+from simile.models.kernels import binning
 from test_forest import ARRAYS, RNG, SMALL, assert_same_forest, pytestmark, with_holes
 
 __all__ = ["pytestmark"]  # the same warning is expected here

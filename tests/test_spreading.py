@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from simile._sums import ExactSum
-from simile.spreading import Backend, LocalBackend
+from simile._common.sums import ExactSum
+from simile.learning.distributed.backend import Backend, LocalBackend
 
 numbers = st.floats(-1e100, 1e100)
 

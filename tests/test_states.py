@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import naive_state, naive_states
-from simile.demonstrations import Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError, SimileError
-from simile.states import Horizon, States, Tape
 
 LONGEST = 6
 

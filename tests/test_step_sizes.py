@@ -23,11 +23,10 @@ from simile import (
     SimileError,
     SmoothPolicy,
     interpolate,
-    measures,
-    theory,
 )
-from simile.regularizers import Autoregressor
-from simile.step_sizes import Evidence
+from simile.learning import measures, theory
+from simile.learning.step_sizes import Evidence
+from simile.models.regularizers import Autoregressor
 from test_policies import Linear, affine
 
 

@@ -28,14 +28,14 @@ from sklearn.tree import DecisionTreeRegressor
 import simile
 from conftest import demos_of
 from simile import Bagging, Horizon, Mixture, SmoothForest, SmoothPolicy, StochasticMixture, rollout
-from simile.cards import Card
-from simile.demonstrations import ActionSpace, Units
+from simile.data.demonstrations import ActionSpace, Units
 from simile.errors import StorageError
 from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor
-from simile.packing.files import Packed, digest, from_bytes, to_bytes
-from simile.regularizers import Autoregressor
-from simile.storage import check_savable, load, read_header
+from simile.models.regularizers import Autoregressor
+from simile.policies.cards import Card
+from simile.policies.storage.files import Packed, digest, from_bytes, to_bytes
+from simile.policies.storage.loading import check_savable, load, read_header
 
 TREE = "sklearn.tree._tree.Tree"
 PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
@@ -348,7 +348,7 @@ def test_reading_takes_about_twice_the_room_of_the_file(path: Path):
 
 
 def test_importing_simile_imports_neither_safetensors_nor_skops():
-    code = "import sys, simile, simile.storage; print({'safetensors', 'skops', 'sklearn', 'zipfile'} & {*sys.modules})"
+    code = "import sys, simile.policies.storage.loading; print({'safetensors', 'skops', 'sklearn'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "sklearn" not in done.stdout
     assert "safetensors" not in done.stdout

@@ -22,9 +22,9 @@ import simile
 from conftest import demos_of
 from simile import Horizon, SimileError, SmoothForest, rollout
 from simile.errors import StorageError
-from simile.packing import files
-from simile.packing.files import Packed, from_bytes, to_bytes
-from simile.storage import load, read_header
+from simile.policies.storage import files
+from simile.policies.storage.files import Packed, from_bytes, to_bytes
+from simile.policies.storage.loading import load, read_header
 from test_storage import TREE, sealed, with_lines
 
 FILES = 700  # of each policy by each way of mutating

@@ -14,11 +14,11 @@ import pytest
 from safetensors.numpy import save as save_tensors
 
 from conftest import demos_of
-from simile import Horizon, Mixture, SmoothForest, SmoothPolicy, storage
+from simile import Horizon, Mixture, SmoothForest, SmoothPolicy
 from simile.errors import StorageError
-from simile.packing import files, trees
-from simile.packing.files import Packed, from_bytes, to_bytes
-from simile.storage import load, read_header
+from simile.policies.storage import encoding, files, loading
+from simile.policies.storage.files import Packed, from_bytes, to_bytes
+from simile.policies.storage.loading import load, read_header
 from test_storage import flipped, learned, nested, sealed, with_lines, zipped
 
 
@@ -80,7 +80,7 @@ def test_missing_files_folders_and_pipes_are_told(policy, tmp_path: Path, monkey
         with pytest.raises(StorageError, match=message):
             load(place)
     policy.save(tmp_path / "p")
-    monkeypatch.setattr(storage, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(loading, "LARGEST_FILE", 1000)
     with pytest.raises(StorageError, match=r"bytes, and a policy at most 1,000"):
         load(tmp_path / "p")
 
@@ -433,7 +433,7 @@ def test_components_must_fit_each_other(path: Path):
 
 def test_what_nobody_thought_of_is_a_storage_error_too(policy, path: Path, monkeypatch):
     policy.save(path)
-    monkeypatch.setattr(storage, "from_bytes", lambda data: 1 / 0)
+    monkeypatch.setattr(loading, "from_bytes", lambda data: 1 / 0)
     with pytest.raises(StorageError, match=r"cannot be read as a policy \(ZeroDivisionError"):
         load(path)
 
@@ -441,7 +441,7 @@ def test_what_nobody_thought_of_is_a_storage_error_too(policy, path: Path, monke
 def test_every_kind_that_is_written_is_read():
     from inspect import getsource
 
-    from simile.storage import decoding
+    from simile.policies.storage import decoding
 
-    for kind in trees.KINDS:
+    for kind in encoding.KINDS:
         assert f'"{kind}"' in getsource(decoding), kind

@@ -13,14 +13,14 @@ import pytest
 
 import simile
 from conftest import demos_of
-from simile import tasks
-from simile.policies import SmoothPolicy, StochasticMixture
-from simile.runs import RunFolder
-from simile.studio import screening
-from simile.studio.caching import Cache
+from simile.data import tasks
+from simile.learning.runs import RunFolder
+from simile.policies.policies import SmoothPolicy, StochasticMixture
+from simile.studio import preview_service
+from simile.studio.cache import Cache
 from simile.studio.preview import Subject, outputs, roll
+from simile.studio.preview_service import Screen
 from simile.studio.refusals import Refusal
-from simile.studio.screening import Screen
 from studios import unpacked
 
 
@@ -91,7 +91,9 @@ def test_a_preview_at_another_smoothness_is_the_roll_out_with_h_and_lambda_repla
     def changed(part: SmoothPolicy) -> SmoothPolicy:
         said = part.card.training["settings"]["regularizer"]
         standard = [part.units.standardize(a) for a in train.actions]
-        return replace(part, smoothness=smoothness, h=simile.recipes.parse(said, "h").fit(standard, smoothness))
+        return replace(
+            part, smoothness=smoothness, h=simile.learning.recipes.parse(said, "h").fit(standard, smoothness)
+        )
 
     whole = subject.whole
     if isinstance(whole, StochasticMixture):
@@ -169,7 +171,7 @@ def test_long_curves_are_thinned_to_their_extremes(run_folder: RunFolder, monkey
     screen = Screen()
     longest = max(range(2), key=lambda i: screen.about(run_folder)["sequences"][i]["frames"])
     whole = unpacked(screen.curves(run_folder, longest, None))
-    monkeypatch.setattr(screening, "MOST_SAMPLES", 300)
+    monkeypatch.setattr(preview_service, "MOST_SAMPLES", 300)
     header, values = unpacked(screen.curves(run_folder, longest, None))
     assert header["frames"] == whole[0]["frames"]
     assert values.shape[2] <= 302

@@ -7,7 +7,7 @@ import secrets
 import pytest
 
 import studios as shared
-from simile.studio import looking
+from simile.studio import child_tasks
 from simile.studio.workspace import Workspace
 from studios import QUICK, TestClient
 
@@ -45,7 +45,7 @@ def test_a_bad_file_is_listed_with_the_reason_and_without_our_paths(
 def test_a_file_that_takes_its_reader_down_does_not_take_the_studio_down(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(looking.sys, "executable", "/bin/false")
+    monkeypatch.setattr(child_tasks.sys, "executable", "/bin/false")
     found = client.put("/api/data/bomb.csv", content=b"a_pan,x\n1,2\n").json()
     assert found["status"] == "broken"
     assert "small enough for memory" in found["error"]

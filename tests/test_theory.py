@@ -16,8 +16,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from simile import theory
 from simile.errors import ArgumentError
+from simile.learning import theory
 
 Array = np.ndarray
 Policy = Callable[[Array, Array], Array]  # (x_t of shape (m,), a_{t-1} of shape (..., k)) -> (..., k)

@@ -17,9 +17,9 @@ from sklearn.tree import DecisionTreeRegressor
 import simile
 from conftest import demos_of
 from simile import Horizon, ImitationRule, JointRule, SimileError, models
+from simile.learning.training import Dataset, Train, everything, latest
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.regularizers import PreviousAction
-from simile.training import Dataset, Train, everything, latest
+from simile.models.regularizers import PreviousAction
 
 RNG = np.random.default_rng
 

@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 pytest.importorskip("optuna")
 
 import simile
-from simile import measures, tasks
-from simile.crossfit import MODELS
-from simile.recipes import parse
-from simile.runs import RECIPES
-from simile.spreading import LocalBackend
-from simile.tuning import Ask, Between, CrossFitting, Known, Rounds, Tried, Tuned, tune
-from simile.tuning.spaces import asking, label
-from simile.tuning.trying import Split, judged
+from simile.data import tasks
+from simile.learning import measures
+from simile.learning.crossfit import MODELS
+from simile.learning.distributed.backend import LocalBackend
+from simile.learning.recipes import parse
+from simile.learning.runs import RECIPES
+from simile.learning.tuning import Ask, Between, CrossFitting, Known, Rounds, Tried, Tuned, executors, tune
+from simile.learning.tuning.spaces import asking, label
+from simile.learning.tuning.trial import Split, judged
 
 DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
 KNOWN = Known(DEMOS, 1.0, 0)
@@ -289,7 +290,7 @@ def test_a_mixture_is_measured_by_its_own_kind():
 
 def test_a_network_may_join_the_mixture():
     pytest.importorskip("torch")
-    from simile.neural import MLP, TorchRegressor
+    from simile.models.neural import MLP, TorchRegressor
 
     network = TorchRegressor(MLP((4,)), epochs=2)
     space = CrossFitting(mixture=("ridge",), extra=(network,), lag=(4.0,))
@@ -325,7 +326,6 @@ def test_a_search_that_is_taken_up_goes_on_as_if_it_had_never_stopped(tmp_path: 
 def test_ctrl_c_keeps_what_there_is_and_the_trial_under_way_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from simile.tuning import crews
 
     calls: list[Any] = []
 
@@ -337,7 +337,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_trial_under_way_is_tried_again(
 
     storage = tmp_path / "tune.db"
     with monkeypatch.context() as patch:
-        patch.setattr(crews, "judged", interrupted)
+        patch.setattr(executors, "judged", interrupted)
         part = tune(DEMOS, trials=5, space=LINES, storage=storage)
     assert part.interrupted
     assert len(part.trials) == 2
@@ -350,12 +350,11 @@ def test_ctrl_c_keeps_what_there_is_and_the_trial_under_way_is_tried_again(
 
 
 def test_ctrl_c_before_the_first_trial_is_an_interruption(monkeypatch: pytest.MonkeyPatch):
-    from simile.tuning import crews
 
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(crews, "judged", interrupted)
+    monkeypatch.setattr(executors, "judged", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune(DEMOS, trials=2, space=LINES)
 

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("optuna")
 
 import simile
-from simile import tasks
-from simile.runs import RunFolder
+from simile.data import tasks
+from simile.learning.runs import RunFolder
 
 QUICK = ("--no-rounds", "--no-report", "--trials", "3")
 

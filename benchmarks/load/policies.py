@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import simile
-from simile.tasks import pursuit
+from simile.data.tasks import pursuit
 
 RATE = 60.0  # frames a second
 CONTEXTS = 20

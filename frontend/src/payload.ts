@@ -1,4 +1,4 @@
-// What the Python side (simile.report) puts into a report, and the studio sends: plain data, no HTML.
+// What the Python side (simile.evaluation.report) puts into a report, and the studio sends: plain data, no HTML.
 // Numbers that do not exist (NaN) arrive as null.
 
 /** Values (frames, columns) as text: whole multiples of `unit` above `offset` in 16 bits, as differences in time,

@@ -1,4 +1,4 @@
-// Trajectories as Python packs them (simile.pages.pack): see Packed.
+// Trajectories as Python packs them (simile._common.pages.pack): see Packed.
 
 import type { Packed } from "./payload";
 

@@ -6,48 +6,61 @@ Names are looked up when they are first used, so that importing simile, and `sim
 `__init__.pyi` tells them to type checkers and editors.
 """
 
+import sys
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
 
 # Every public name, by the module it lives in.
 HOMES = {
-    "algorithms": "Run clone coach dagger learn paper searn smile",
-    "cards": "Card",
-    "checkpoints": "Checkpointed",
-    "comparison": "Comparison compare",
-    "demonstrations": "ActionSpace Demonstration Demonstrations",
-    "diagnostics": "Diagnosis diagnose stochastic_gap",
-    "distributed": "DaskBackend",
+    "learning.algorithms": "Run clone coach dagger learn paper searn smile",
+    "policies.cards": "Card",
+    "learning.checkpoints": "Checkpointed",
+    "evaluation.comparison": "Comparison compare",
+    "data.demonstrations": "ActionSpace Demonstration Demonstrations",
+    "evaluation.diagnostics": "Diagnosis diagnose stochastic_gap",
+    "learning.distributed.dask": "DaskBackend",
     "errors": "ArgumentError DataError DivergedError SimileError StorageError",
-    "evaluation": "Evaluation evaluate",
-    "export": "Exported export_c export_onnx",
-    "feedback": (
+    "evaluation.evaluation": "Evaluation evaluate",
+    "online.export": "Exported export_c export_onnx",
+    "learning.feedback": (
         "CompensatedFeedback ExpertFeedback OracleFeedback SmoothFeedback by_distance constant exponential geometric"
     ),
-    "frontier": "Frontier path",
+    "learning.frontier": "Frontier path",
     "models": "Bagging Criterion SmoothForest",
-    "neural": "GRU MLP TCN TorchRegressor",
+    "models.neural": "GRU MLP TCN TorchRegressor",
     "online": "AccelerationLimit Bounds DeadBand Extrapolate HoldAction HoldContext Predictor PredictorPool RateLimit",
-    "policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
-    "reading": "from_episodes read write",
-    "reduction": "Round rounds",
-    "regularizers": "CriticallyDamped LinearAutoregression PreviousAction VelocityAutoregression",
-    "report": "Report",
-    "ridge": "RolloutRidge",
-    "rollouts": "ColdStart ExpertStart GivenStart rollout rollout_out_of_bag",
-    "sites": "SpreadDemonstrations",
-    "smoothness": "MatchExpert SmoothTime",
-    "spreading": "LocalBackend",
-    "states": "Horizon",
-    "step_sizes": "BoundMinimizer Constant ErrorRatio LineSearch Monotonic OneOverHorizon",
-    "storage": "load",
-    "training": "ImitationRule JointRule",
-    "tuning": "Tuned tune",
+    "policies.policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
+    "data.reading": "from_episodes read write",
+    "learning.reduction": "Round rounds",
+    "models.regularizers": "CriticallyDamped LinearAutoregression PreviousAction VelocityAutoregression",
+    "evaluation.report": "Report",
+    "models.ridge": "RolloutRidge",
+    "policies.rollouts": "ColdStart ExpertStart GivenStart rollout rollout_out_of_bag",
+    "learning.distributed": "SpreadDemonstrations",
+    "learning.smoothness": "MatchExpert SmoothTime",
+    "learning.distributed.backend": "LocalBackend",
+    "data.states": "Horizon",
+    "learning.step_sizes": "BoundMinimizer Constant ErrorRatio LineSearch Monotonic OneOverHorizon",
+    "policies.storage.loading": "load",
+    "learning.training": "ImitationRule JointRule",
+    "learning.tuning": "Tuned tune",
 }
 _HOME = {name: module for module, names in HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)
+
+# Modules that are also known by a short name: `simile.tasks`, `from simile.client import Client`.
+ALIASES = {
+    "client": "serving.client",
+    "losses": "data.losses",
+    "neural": "models.neural",
+    "tasks": "data.tasks",
+    "theory": "learning.theory",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -65,4 +78,19 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *ALIASES, "__version__"]
+
+
+class _Aliased(MetaPathFinder, Loader):
+    """Imports a module by its short name: the module itself, not a second copy of it."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
+        package, _, rest = fullname.partition(".")
+        return ModuleSpec(fullname, self) if package == "simile" and rest.split(".")[0] in ALIASES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        _, short, *rest = module.__name__.split(".")
+        sys.modules[module.__name__] = import_module(".".join(["simile", ALIASES[short], *rest]))
+
+
+sys.meta_path.insert(0, _Aliased())

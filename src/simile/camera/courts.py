@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from simile._typing import FloatArray
+from simile._common.typing import FloatArray
 
 
 @dataclass(frozen=True)

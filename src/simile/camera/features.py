@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from simile import _checks
-from simile._typing import FloatArray, IntArray
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.demonstrations import Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError, DataError
 
 # Positions are whole multiples of 1/1024 (a millimetre, far below the noise of any detector), and shares of a
@@ -87,11 +87,11 @@ class Features:
     def __post_init__(self) -> None:
         if not isinstance(self.grid, tuple | list) or len(self.grid) != 2:
             raise ArgumentError(f"grid must be two whole numbers, the cells along x and y; got {self.grid!r}")
-        object.__setattr__(self, "grid", tuple(_checks.whole_number(n, "grid", at_least=1) for n in self.grid))
+        object.__setattr__(self, "grid", tuple(checks.whole_number(n, "grid", at_least=1) for n in self.grid))
         if self.softness is not None:
-            _checks.number(self.softness, "softness", at_least=1e-3)
-        _checks.whole_number(self.flow_frames, "flow_frames", at_least=1)
-        _checks.number(self.margin, "margin", at_least=0.0)
+            checks.number(self.softness, "softness", at_least=1e-3)
+        checks.whole_number(self.flow_frames, "flow_frames", at_least=1)
+        checks.number(self.margin, "margin", at_least=0.0)
         if self.rays is not None and not (
             self.rays.position[1] < -self.court.width / 2.0 - self.margin and self.rays.position[2] > 0.0
         ):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simile import _checks
-from simile._typing import FloatArray, IntArray
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray
 from simile.camera.courts import Court
 from simile.camera.geometry import Camera
 from simile.errors import ArgumentError
@@ -47,7 +47,7 @@ class Game:
     still: tuple[float, float] = (-20.0, 2.0)
 
     def __post_init__(self) -> None:
-        _checks.number(self.rate, "rate", above=0.0)
+        checks.number(self.rate, "rate", above=0.0)
         length = len(self.detections)
         for name, shape in (("detections", (None, 2)), ("players", (None, 2)), ("ball", (2,)), ("actions", (None,))):
             array = getattr(self, name)

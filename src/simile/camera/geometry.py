@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simile._typing import FloatArray
+from simile._common.typing import FloatArray
 from simile.camera.courts import Court
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import click
 
 from simile import __version__
-from simile.cli.experimenting import reproduce
-from simile.cli.exporting import export
-from simile.cli.filming import camera
-from simile.cli.judging import compare, diagnose, evaluate, rollout
-from simile.cli.reporting import report
-from simile.cli.serving import serve
-from simile.cli.showing import bench, demo, inspect
-from simile.cli.streaming import run
+from simile.cli.camera import camera
+from simile.cli.evaluate import compare, diagnose, evaluate, rollout
+from simile.cli.export import export
+from simile.cli.inspect import bench, demo, inspect
+from simile.cli.report import report
+from simile.cli.reproduce import reproduce
+from simile.cli.run import run
+from simile.cli.serve import serve
 from simile.cli.studio import studio
-from simile.cli.training import train
-from simile.cli.tuning import tune
+from simile.cli.train import train
+from simile.cli.tune import tune
 
 EXAMPLE = """\b
 From a log file to a running controller:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from simile.demonstrations import Demonstrations
-    from simile.policies import Policy
+    from simile.data.demonstrations import Demonstrations
+    from simile.policies.policies import Policy
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -127,8 +127,8 @@ def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
 
 def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:
     """Read the columns that a policy was trained on."""
-    from simile.reading import read
-    from simile.runs import reading
+    from simile.data.reading import read
+    from simile.learning.runs import reading
 
     card = policy.card
     if not card.context_names:
@@ -139,6 +139,6 @@ def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> 
 
 def start_of(name: str) -> Any:
     """Return the start rule of --start."""
-    from simile.rollouts import ColdStart, ExpertStart
+    from simile.policies.rollouts import ColdStart, ExpertStart
 
     return ColdStart() if name == "cold" else ExpertStart()

@@ -8,6 +8,6 @@ from typing import Any
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
     """Write plain data as JSON; a number that is not finite becomes null, as JSON has none such."""
-    from simile._text import plain
+    from simile._common.text import plain
 
     return json.dumps(plain(value), indent=indent)

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from simile.reduction import Round
+    from simile.learning.reduction import Round
 
 
 class Bar:

@@ -48,7 +48,7 @@ def studio(
     page. Everything is kept in the folder of --folder: what was under way goes on at the next start. Nobody gets in
     without the token in the address.
     """
-    from simile.runs import reading
+    from simile.learning.runs import reading
     from simile.studio.server import serve
 
     serve(

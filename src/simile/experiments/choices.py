@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from simile.experiments.lab import Lab, Training
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
+from simile.learning.training import ImitationRule
 from simile.models import Criterion
-from simile.regularizers import LinearAutoregression
-from simile.training import ImitationRule
+from simile.models.regularizers import LinearAutoregression
 
 DEFAULT, PRINTED = "default", "impurity with h, as printed"
 CHOICES: dict[str, Callable[[Lab], Training]] = {

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from simile._plots import BLACK, BLUE, GREEN, ORANGE
+from simile._common.plots import BLACK, BLUE, GREEN, ORANGE
 from simile.errors import ArgumentError
 from simile.experiments import filters, mixing, progress, reductions, smoothness, steps, targets
 from simile.experiments.results import Result

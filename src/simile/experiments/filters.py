@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from simile import measures, rivals
-from simile.algorithms import hold_out
-from simile.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations
+from simile.data.states import Horizon
+from simile.evaluation import rivals
+from simile.evaluation.rivals.filters import Kalman
 from simile.experiments.lab import WARM_UP, Lab, Score, score, score_of
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
-from simile.filters import Kalman
-from simile.policies import SmoothPolicy
-from simile.regularizers import RegularizerClass
-from simile.states import Horizon
+from simile.learning import measures
+from simile.learning.algorithms import hold_out
+from simile.models.regularizers import RegularizerClass
+from simile.policies.policies import SmoothPolicy
 
 SIMILE, OURS, BARE = "SIMILE", "SIMILE, contexts alone", "no filter"
 AVERAGE, SPRING, KALMAN = "exponential average", "critically damped spring", "Kalman filter"

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from simile import algorithms
-from simile._typing import FloatArray, Trajectories
-from simile.algorithms import Run
-from simile.demonstrations import Demonstrations
+from simile._common.typing import FloatArray, Trajectories
+from simile.data.demonstrations import Demonstrations
+from simile.data.losses import hold_last_action
+from simile.data.states import Horizon, States
 from simile.errors import DataError, DivergedError
 from simile.experiments.statistics import Row
-from simile.feedback import CompensatedFeedback
-from simile.losses import hold_last_action
+from simile.learning import algorithms
+from simile.learning.algorithms import Run
+from simile.learning.feedback import CompensatedFeedback
+from simile.learning.reduction import Round
 from simile.models import Model, SmoothForest
-from simile.policies import Policy
-from simile.reduction import Round
-from simile.regularizers import CriticallyDamped
-from simile.rollouts import ExpertStart, rollout
-from simile.states import Horizon, States
+from simile.models.regularizers import CriticallyDamped
+from simile.policies.policies import Policy
+from simile.policies.rollouts import ExpertStart, rollout
 
 # The expert acts for so many frames in every roll-out, and they are not scored: more than any policy here remembers,
 # so that all are judged on the same frames.
@@ -93,7 +93,7 @@ class Lab:
     made: dict[str, Training] = field(default_factory=dict, repr=False)
 
     def run(self, reduction: str = "paper", **settings: Any) -> Training:
-        """Run an algorithm of `simile.algorithms` on the training part, with this seed's number of trees and rounds."""
+        """Run an algorithm by its name on the training part, with this seed's number of trees and rounds."""
         choices = {
             "n_rounds": self.effort.n_rounds,
             "smoothness": SMOOTHNESS,
@@ -176,7 +176,7 @@ def _relative(pairs: Sequence[tuple[FloatArray, FloatArray]], order: int) -> flo
 
 
 def _scale(demos: Demonstrations) -> FloatArray:
-    from simile.demonstrations import Units
+    from simile.data.demonstrations import Units
 
     return Units.of(demos).scale
 

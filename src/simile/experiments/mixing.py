@@ -9,8 +9,8 @@ import numpy as np
 from simile.experiments.lab import Lab, Score
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
-from simile.policies import Mixture, StochasticMixture
-from simile.step_sizes import Constant
+from simile.learning.step_sizes import Constant
+from simile.policies.policies import Mixture, StochasticMixture
 
 DETERMINISTIC, STOCHASTIC = "deterministic", "stochastic"
 

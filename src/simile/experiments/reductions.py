@@ -10,7 +10,7 @@ import numpy as np
 from simile.experiments.lab import Lab, Training
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
-from simile.policies import StochasticMixture
+from simile.policies.policies import StochasticMixture
 
 SIMILE, DAGGER, HELD, OURS = "SIMILE", "DAgger", "holding the last action", "SIMILE, contexts alone"
 RUNS = {SIMILE: "paper", "SEARN": "searn", "SMILe": "smile", DAGGER: "dagger", "coaching": "coach", "cloning": "clone"}

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import simile
-from simile import _checks
-from simile._files import write_atomically
-from simile.algorithms import clone
+from simile._common import checks
+from simile._common.files import write_atomically
 from simile.errors import ArgumentError
 from simile.experiments.claims import claims_named
 from simile.experiments.lab import FULL, Effort, Lab
 from simile.experiments.results import Result, Results
 from simile.experiments.sources import CameraSource, Source
 from simile.experiments.statistics import Row
+from simile.learning.algorithms import clone
 
 SEEDS = tuple(range(100, 106))  # nobody looked at these while tasks, defaults and bounds were chosen
 Watch = Callable[[str], object]
@@ -80,10 +80,10 @@ def measure(
 ) -> Results:
     """Measure claims over seeds and write nothing: equal arguments give equal numbers, times excepted."""
     chosen = claims_named(claims)
-    seeds = tuple(_checks.whole_number(seed, "seeds") for seed in seeds)
+    seeds = tuple(checks.whole_number(seed, "seeds") for seed in seeds)
     if not seeds or len(set(seeds)) < len(seeds):
         raise ArgumentError(f"seeds must be at least one and all different; got {seeds}")
-    n_jobs = min(_checks.whole_number(n_jobs, "n_jobs", at_least=1), len(seeds))
+    n_jobs = min(checks.whole_number(n_jobs, "n_jobs", at_least=1), len(seeds))
     source = CameraSource(effort.n_games, effort.minutes) if source is None else source
     say = watch or (lambda _: None)
     orders = [Order(seed, tuple(c.name for c in chosen), source, effort, traced=seed == seeds[0]) for seed in seeds]

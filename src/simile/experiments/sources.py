@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-from simile import tasks
-from simile.algorithms import hold_out
-from simile.demonstrations import Demonstrations
+from simile.data import tasks
+from simile.data.demonstrations import Demonstrations
+from simile.learning.algorithms import hold_out
 
 TEST = 0.25  # share of the sequences that are held out
 
@@ -30,7 +30,7 @@ class CameraSource:
     def __call__(self, seed: int) -> tuple[Demonstrations, Demonstrations]:
         """Simulate games and hold out a quarter of them."""
         from simile.camera.features import demonstrations
-        from simile.camera.simulate import simulate
+        from simile.camera.simulation.simulate import simulate
 
         return hold_out(demonstrations(simulate(self.n_games, minutes=self.minutes, seed=seed)), TEST, seed=seed)
 

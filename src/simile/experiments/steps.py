@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from simile.experiments.lab import Lab
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
-from simile.step_sizes import Constant, ErrorRatio, OneOverHorizon
+from simile.learning.step_sizes import Constant, ErrorRatio, OneOverHorizon
 
 ADAPTIVE, SMALL, HALF, LARGE, SEARN = "Eq. 8", "0.1", "0.5", "0.9", "1/T"
 RULES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from simile._typing import FloatArray
+from simile._common.typing import FloatArray
 from simile.experiments.lab import Lab
 from simile.experiments.statistics import Row
 

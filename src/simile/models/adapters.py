@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from simile._typing import FloatArray
+from simile._common.typing import FloatArray
+from simile.data.states import States
 from simile.errors import ArgumentError, DataError
-from simile.states import States
 
 
 @runtime_checkable

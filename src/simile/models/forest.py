@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from simile import _checks
-from simile._typing import FloatArray, IntArray
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray
+from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
-from simile.states import Horizon, States, Tape
 
 OTHER_STREAM = 0x5DEECE66D  # turns the seed that drew a bag into the seed of the features that the tree tries
 
@@ -83,19 +83,19 @@ class SmoothForest:
     n_jobs: int | None = None
 
     def __post_init__(self) -> None:
-        _checks.whole_number(self.n_trees, "n_trees", at_least=1)
-        _checks.whole_number(self.min_leaf, "min_leaf", at_least=1)
+        checks.whole_number(self.n_trees, "n_trees", at_least=1)
+        checks.whole_number(self.min_leaf, "min_leaf", at_least=1)
         if self.max_depth is not None:
-            _checks.whole_number(self.max_depth, "max_depth", at_least=0)
+            checks.whole_number(self.max_depth, "max_depth", at_least=0)
         if isinstance(self.max_features, str):
             if self.max_features != "sqrt":
                 raise ArgumentError(f'max_features must be "sqrt", a number or None; got {self.max_features!r}')
         elif isinstance(self.max_features, float):
-            _checks.number(self.max_features, "max_features", above=0.0, at_most=1.0)
+            checks.number(self.max_features, "max_features", above=0.0, at_most=1.0)
         elif self.max_features is not None:
-            _checks.whole_number(self.max_features, "max_features", at_least=1)
+            checks.whole_number(self.max_features, "max_features", at_least=1)
         if self.n_jobs is not None:
-            _checks.whole_number(self.n_jobs, "n_jobs", at_least=1)
+            checks.whole_number(self.n_jobs, "n_jobs", at_least=1)
         for name, kind in (("criterion", Criterion), ("bagging", Bagging)):
             if not isinstance(getattr(self, name), kind):
                 choices = ", ".join(f"{kind.__name__}.{c.name}" for c in kind)
@@ -203,7 +203,7 @@ def exact_units(largest: FloatArray, size: float) -> FloatArray:
 
 def grow_tree(task: Task, base: Base, payload: FloatArray, seed: int, weights: FloatArray | None = None) -> Tree:
     """Grow the tree of a seed on rows at hand."""
-    from simile.kernels import growing
+    from simile.models.kernels import growing
 
     model = task.model
     counts = Bag(model.bagging, (seed,), base.starts).counts(0)
@@ -288,7 +288,7 @@ class Base:
 
         `edges` of each base column are given where there is more data than these states.
         """
-        from simile.kernels import binning
+        from simile.models.kernels import binning
 
         horizon = states[0].horizon
         m = states[0].tape.n_contexts
@@ -362,7 +362,7 @@ def _binned_contexts(
     tape: Tape, pad: Padding, edges: list[Any] | None = None, *, keep: bool = False
 ) -> tuple[list[Any], Any]:
     """Bin the contexts of a tape once, by their own edges or by given ones; returns edges and bins (m, padded rows)."""
-    from simile.kernels import binning
+    from simile.models.kernels import binning
 
     own, common = (("bins", kind, len(pad.source)) for kind in ("own", "common"))
     for key in (own,) if edges is None else (own, common):
@@ -392,7 +392,7 @@ class Bag:
 
     def counts(self, tree: int) -> Any:
         """Return how often each row was in the bag of a tree, (n,)."""
-        from simile.kernels import growing
+        from simile.models.kernels import growing
 
         counts = np.ones(int(self.starts[-1]), np.int32)
         if self.bagging is not Bagging.NONE:
@@ -477,7 +477,7 @@ class Forest:
 
     def nodes(self, offsets: IntArray) -> Any:
         """Pack the nodes for the kernels, with the features at given offsets."""
-        from simile.kernels import rolling
+        from simile.models.kernels import rolling
 
         nodes = np.zeros(len(self.feature), rolling.NODE)
         nodes["threshold"] = self.threshold
@@ -487,7 +487,7 @@ class Forest:
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k)."""
-        from simile.kernels import rolling
+        from simile.models.kernels import rolling
 
         with np.errstate(over="ignore"):  # what single precision cannot hold is larger than any threshold
             Z = np.ascontiguousarray(S, dtype=np.float32)

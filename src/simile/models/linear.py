@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simile._typing import FloatArray, IntArray
+from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 
 
@@ -50,7 +50,7 @@ class PiecewiseLinear:
 
     def terms(self, offsets: IntArray) -> Any:
         """Pack the terms for the kernels, with the entries at given offsets."""
-        from simile.kernels import rolling
+        from simile.models.kernels import rolling
 
         terms = np.zeros(len(self.feature), rolling.TERM)
         terms["knot"] = self.knot
@@ -60,7 +60,7 @@ class PiecewiseLinear:
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k); the bits of a row do not depend on the rows beside it."""
-        from simile.kernels import rolling
+        from simile.models.kernels import rolling
 
         with np.errstate(over="ignore"):
             Z = np.ascontiguousarray(S, dtype=np.float32)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from simile import _checks
-from simile._typing import FloatArray
+from simile._common import checks
+from simile._common.typing import FloatArray
 from simile.errors import ArgumentError
-from simile.online.resume import State
+from simile.online.snapshots import State
 
 LONGEST_PAUSE = 10.0  # seconds; after more, contexts start anew instead of thousands of ticks being run
 TOLERANCE = 1e-6  # of a tick, by which a stamp may come early
@@ -58,7 +58,7 @@ class Clock:
             raise ArgumentError(
                 "t: the policy's card does not say how many frames a second has: give rate=... to the Predictor"
             )
-        seconds = _checks.number(t, "t")
+        seconds = checks.number(t, "t")
         if self.running and seconds <= self.now:
             raise ArgumentError(f"t must increase; got {seconds} after {self.now}: drop late frames, or call reset()")
         return seconds

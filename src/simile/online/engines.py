@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from simile._typing import FloatArray, IntArray
+from simile._common.typing import FloatArray, IntArray
+from simile.data.states import Horizon, Tape
 from simile.errors import DataError, DivergedError, SimileError
-from simile.fused import FusedPolicy
-from simile.online.tapes import Tapes
-from simile.policies import Mixture, Policy, SmoothPolicy
-from simile.rollouts import DIVERGED
-from simile.states import Horizon, Tape
+from simile.online.history import Tapes
+from simile.policies.fused import FusedPolicy
+from simile.policies.policies import Mixture, Policy, SmoothPolicy
+from simile.policies.rollouts import DIVERGED
 
 BLOCK = 64  # uniform numbers drawn at a time
 
@@ -121,7 +121,7 @@ class FusedEngine:
     """One kernel call for a frame of all streams."""
 
     def __init__(self, policy: Policy, fused: FusedPolicy, n_streams: int) -> None:
-        from simile.kernels import rolling
+        from simile.models.kernels import rolling
 
         self.bounds = bounds = UserBounds(policy)
         k = policy.n_actions

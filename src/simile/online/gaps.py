@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from simile import _checks
-from simile._typing import FloatArray, IntArray
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
-from simile.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
 
 Trend = Callable[[Callable[[int], FloatArray]], FloatArray]  # from a view of the past to h of it, (n, k)
 
@@ -48,7 +48,7 @@ class Extrapolate:
     frames: int = 30
 
     def __post_init__(self) -> None:
-        _checks.whole_number(self.frames, "frames", at_least=1)
+        checks.whole_number(self.frames, "frames", at_least=1)
 
     def __call__(self, blind: Blind) -> FloatArray:
         """Follow h for a while."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from simile._typing import FloatArray, IntArray
+from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 
 

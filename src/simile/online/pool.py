@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simile import _checks
-from simile._typing import FloatArray, IntArray
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.gaps import Extrapolate, Gap
-from simile.online.resume import State, check_state
+from simile.online.snapshots import State, check_state
 from simile.online.stages import Stage
 from simile.online.streams import Streams
-from simile.policies import Policy
+from simile.policies.policies import Policy
 
 
 class PredictorPool:
@@ -59,7 +59,7 @@ class PredictorPool:
         rate: float | None = None,
         seed: int = 0,
     ) -> None:
-        n_streams = _checks.whole_number(n_streams, "n_streams", at_least=1)
+        n_streams = checks.whole_number(n_streams, "n_streams", at_least=1)
         self._streams = Streams(policy, n_streams, start=start, gap=gap, stages=stages, rate=rate, seed=seed)
 
     def __len__(self) -> int:

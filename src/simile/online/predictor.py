@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simile._typing import FloatArray
+from simile._common.typing import FloatArray
 from simile.online import inputs
 from simile.online.clock import Clock
 from simile.online.gaps import Extrapolate, Gap
-from simile.online.resume import State, check_state
+from simile.online.snapshots import State, check_state
 from simile.online.stages import Stage
 from simile.online.streams import Streams
-from simile.policies import Policy
+from simile.policies.policies import Policy
 
 ONE = np.arange(1)  # the only stream
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from simile import _checks
-from simile._typing import FloatArray, IntArray
-from simile.demonstrations import ActionSpace
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray
+from simile.data.demonstrations import ActionSpace
 from simile.errors import ArgumentError
 
 
@@ -212,7 +212,7 @@ class Chain:
 def _stages(given: Any) -> tuple[Stage, ...]:
     stages = (given,) if callable(given) else tuple(given)
     for stage in stages:
-        _checks.instance(stage, "stages", needs="__call__")
+        checks.instance(stage, "stages", needs="__call__")
     return stages
 
 

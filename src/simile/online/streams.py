@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from simile import _checks
-from simile._typing import FloatArray, IntArray
-from simile.cards import Card
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 from simile.online.engines import GeneralEngine, engine_of, missing_explained
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend, trend_of
-from simile.online.resume import State
+from simile.online.history import Mark
+from simile.online.snapshots import State
 from simile.online.stages import Chain, Stage
-from simile.online.tapes import Mark
-from simile.policies import Policy, collapse, prune
-from simile.rollouts import ColdStart, GivenStart
+from simile.policies.cards import Card
+from simile.policies.policies import Policy, collapse, prune
+from simile.policies.rollouts import ColdStart, GivenStart
 
 
 class Streams:
@@ -35,12 +35,12 @@ class Streams:
         rate: float | None,
         seed: int,
     ) -> None:
-        _checks.instance(policy, "policy", needs="act")
-        _checks.instance(gap, "gap", needs="__call__")
+        checks.instance(policy, "policy", needs="act")
+        checks.instance(gap, "gap", needs="__call__")
         card = getattr(policy, "card", None) or Card()
         self.names = card.context_names
-        self.rate = card.rate if rate is None else _checks.number(rate, "rate", above=0.0)
-        self.seed = _checks.whole_number(seed, "seed")
+        self.rate = card.rate if rate is None else checks.number(rate, "rate", above=0.0)
+        self.seed = checks.whole_number(seed, "seed")
         self.policy = policy  # as it was given: the first guess of `rollout` is made before it is collapsed
         acting = collapse(prune(policy).policy)
         self.gap, self._trend = gap, trend_of(acting)

@@ -7,22 +7,22 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from simile import _checks
+from simile._common import checks
 from simile.errors import ArgumentError
 from simile.online import Extrapolate
 from simile.online.gaps import Gap
 from simile.online.stages import Stage
-from simile.policies import Policy
+from simile.policies.policies import Policy
 from simile.serving import snapshots
+from simile.serving.batching import FAILED, Answered, Taken, Waves
 from simile.serving.counts import Counts, Latencies
 from simile.serving.handover import Handover
+from simile.serving.inputs import Reader
 from simile.serving.messages import Answer, Frame
-from simile.serving.reading import Reader
-from simile.serving.reception import Reception
-from simile.serving.relay import Prepared, Relay
+from simile.serving.monitoring import Monitor
+from simile.serving.registry import Reception
 from simile.serving.sessions import Sink, Stream, Turn
-from simile.serving.watching import Monitor
-from simile.serving.waves import FAILED, Answered, Taken, Waves
+from simile.serving.switcher import Prepared, Relay
 
 SWEEP = 1.0  # seconds between two looks for streams that have gone
 CLOSED = "this stream was closed, was idle for too long, or was opened by somebody else: open it again"
@@ -70,11 +70,11 @@ class Service:
         monitor: Monitor | None = None,
         handover: float = 1.0,
     ) -> None:
-        self.max_streams = _checks.whole_number(max_streams, "max_streams", at_least=1)
-        self.queue = _checks.whole_number(queue, "queue", at_least=1)
+        self.max_streams = checks.whole_number(max_streams, "max_streams", at_least=1)
+        self.queue = checks.whole_number(queue, "queue", at_least=1)
         self.idle, handover = (
-            _checks.number(idle, "idle", above=0.0),
-            _checks.number(handover, "handover", at_least=0.0),
+            checks.number(idle, "idle", above=0.0),
+            checks.number(handover, "handover", at_least=0.0),
         )
         self.clock, self.monitor = clock, monitor
         self.counts, self.latencies = Counts(), Latencies()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from simile._typing import FloatArray, IntArray
+from simile._common.typing import FloatArray, IntArray
 from simile.online.streams import Streams
 
 DEEPEST = 8  # hand-overs within each other

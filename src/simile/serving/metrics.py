@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from simile._typing import IntArray
+from simile._common.typing import IntArray
 from simile.serving.counts import Counts, Latencies
-from simile.serving.watching import Monitor
+from simile.serving.monitoring import Monitor
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

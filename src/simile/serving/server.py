@@ -21,12 +21,12 @@ from picows import ws_create_server
 from simile.errors import ArgumentError, SimileError
 from simile.serving import snapshots
 from simile.serving.core import Service
-from simile.serving.desk import Desk, Options
 from simile.serving.guard import Guard, check_exposure, is_loopback, tls_of
-from simile.serving.loading import Loaded, load_policy
-from simile.serving.streaming import Exchange, quiet
-from simile.serving.watching import Monitor
-from simile.serving.web import build_app
+from simile.serving.http import build_app
+from simile.serving.monitoring import Monitor
+from simile.serving.policy_file import Loaded, load_policy
+from simile.serving.state import Desk, Options
+from simile.serving.websocket import Exchange, quiet
 
 SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older actions are of no use
 FAREWELL = 3.0  # seconds for all peers to hang up

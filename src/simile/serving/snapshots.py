@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from simile._files import write_atomically
+from simile._common.files import write_atomically
 from simile.errors import ArgumentError, StorageError
-from simile.online.resume import MEASURES
+from simile.online.snapshots import MEASURES
 from simile.serving.messages import LARGEST_N, NAME
-from simile.serving.relay import Prepared
 from simile.serving.sessions import Stream
+from simile.serving.switcher import Prepared
 
 FORMAT, VERSION = "simile-streams", 1
 PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")  # a row for each stream

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from simile import _checks
-from simile._typing import FloatArray
-from simile.demonstrations import Units
+from simile._common import checks
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import Units
+from simile.data.states import Horizon, Tape
 from simile.errors import ArgumentError, DataError
 from simile.models import Bagging, Criterion, SmoothForest
 from simile.sklearn._simile import seed_of
-from simile.states import Horizon, Tape
 
 
 class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -119,7 +119,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         weights = _check_sample_weight(sample_weight, features, dtype=np.float64)
         if weights.min() < 0.0 or not weights.any():
             raise DataError("sample_weight must hold no negative weights, and some that are not zero")
-        smoothness = _checks.number(self.smoothness, "smoothness", at_least=0.0)
+        smoothness = checks.number(self.smoothness, "smoothness", at_least=0.0)
         held_to = self._held_to(labels, anchors)
         counted = weights > 0.0
         if not counted.all():
@@ -127,8 +127,8 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
             held_to, weights = held_to[counted], weights[counted]
         weights, min_leaf = self._min_leaf(weights)
         recipe = SmoothForest(
-            n_trees=_checks.whole_number(self.n_estimators, "n_estimators", at_least=1),
-            max_depth=None if self.max_depth is None else _checks.whole_number(self.max_depth, "max_depth", at_least=1),
+            n_trees=checks.whole_number(self.n_estimators, "n_estimators", at_least=1),
+            max_depth=None if self.max_depth is None else checks.whole_number(self.max_depth, "max_depth", at_least=1),
             min_leaf=min_leaf,
             max_features=self._tried(features.shape[1]),
             criterion=self._criterion(),
@@ -181,7 +181,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
                 f"smoothness={self.smoothness!r} with criterion={self.criterion!r} needs fit(X, y, anchors=...), what "
                 'splits are held to; without anchors, set smoothness=0 or criterion="labels"'
             )
-        held_to = _checks.table(anchors, "anchors")
+        held_to = checks.table(anchors, "anchors")
         if held_to.shape != labels.shape:
             raise DataError(f"anchors must have the shape of y, {labels.shape}; got {held_to.shape}")
         return held_to
@@ -190,14 +190,14 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         """Return the weights, scaled, and the least weight of a leaf."""
         total = float(weights.sum())
         if isinstance(self.min_samples_leaf, Integral):
-            least = _checks.whole_number(self.min_samples_leaf, "min_samples_leaf", at_least=1)
+            least = checks.whole_number(self.min_samples_leaf, "min_samples_leaf", at_least=1)
             if total < 2 * least <= len(weights):
                 raise DataError(
                     f"sample_weight sums to {total:g}, too little for two leaves of min_samples_leaf={least}: scale "
                     "the weights, to mean one say, or set min_samples_leaf to a share, which has no scale"
                 )
             return weights, least
-        share = _checks.number(self.min_samples_leaf, "min_samples_leaf", above=0.0)
+        share = checks.number(self.min_samples_leaf, "min_samples_leaf", above=0.0)
         if share >= 1.0:
             raise ArgumentError(
                 f"min_samples_leaf must be a whole number, or a share below 1; got {self.min_samples_leaf!r}"
@@ -218,8 +218,8 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         if isinstance(given, str):
             raise ArgumentError(f'max_features must be a number, "sqrt", "log2" or None; got {given!r}')
         if isinstance(given, Integral):
-            return _checks.whole_number(given, "max_features", at_least=1)
-        return max(1, int(_checks.number(given, "max_features", above=0.0, at_most=1.0) * n_features))
+            return checks.whole_number(given, "max_features", at_least=1)
+        return max(1, int(checks.number(given, "max_features", above=0.0, at_most=1.0) * n_features))
 
 
 def _units(labels: FloatArray, weights: FloatArray) -> Units:

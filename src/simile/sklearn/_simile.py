@@ -12,19 +12,19 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from simile._typing import FloatArray, IntArray
-from simile.algorithms import Validation, learn
-from simile.demonstrations import ActionSpace, Demonstrations
+from simile._common.typing import FloatArray, IntArray
+from simile.data.demonstrations import ActionSpace, Demonstrations
+from simile.data.states import Horizon
 from simile.errors import DataError
-from simile.feedback import Feedback
+from simile.learning.algorithms import Validation, learn
+from simile.learning.feedback import Feedback
+from simile.learning.smoothness import Smoothness
+from simile.learning.step_sizes import StepSize
+from simile.learning.training import Rule
 from simile.models import SmoothForest
-from simile.regularizers import RegularizerClass
-from simile.ridge import RolloutRidge
-from simile.rollouts import ColdStart, rollout
-from simile.smoothness import Smoothness
-from simile.states import Horizon
-from simile.step_sizes import StepSize
-from simile.training import Rule
+from simile.models.regularizers import RegularizerClass
+from simile.models.ridge import RolloutRidge
+from simile.policies.rollouts import ColdStart, rollout
 
 
 class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

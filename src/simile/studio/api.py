@@ -14,14 +14,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from simile._common.pages import asset
 from simile.errors import SimileError
-from simile.pages import asset
-from simile.runs import POLICY, REPORT
+from simile.learning.runs import POLICY, REPORT
 from simile.studio import requests, uploads
 from simile.studio.core import Studio
 from simile.studio.refusals import Refusal
+from simile.studio.run_view import config_text, written
 from simile.studio.security import PAGE_POLICY, SANDBOX_POLICY
-from simile.studio.showing import config_text, written
 from simile.studio.workspace import Data, clean_name, new_id
 
 LONGEST = 1 << 16  # bytes of a JSON body

@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 import anyio
 
 from simile import __version__
-from simile._text import plain
-from simile.runs import DEFAULTS, RunFolder
-from simile.studio import looking
+from simile._common.text import plain
+from simile.learning.runs import DEFAULTS, RunFolder
+from simile.studio import child_tasks
 from simile.studio.events import Events
 from simile.studio.jobs import Jobs
+from simile.studio.preview_service import Screen, get_ready
 from simile.studio.refusals import Refusal
 from simile.studio.requests import ALGORITHMS
-from simile.studio.screening import Screen, get_ready
-from simile.studio.showing import blank, show
+from simile.studio.run_view import blank, show
 from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, new_id, now
 
 Result = TypeVar("Result")
@@ -104,7 +104,7 @@ class Studio:
         """Look into data, anew where there are other options, and tell the pages."""
         is_new = data.id not in self.data
         async with self._looks:
-            found = await looking.in_child("look", paths=data.paths, options=data.options)
+            found = await child_tasks.in_child("look", paths=data.paths, options=data.options)
         if not is_new:
             self.datum(data.id)  # somebody may have removed them meanwhile
         return self.take(replace(data, found=self.scrubbed(found, data)))
@@ -121,7 +121,7 @@ class Studio:
         folder = self.workspace.place(data)
         folder.mkdir(parents=True)
         async with self._looks:
-            found = await looking.in_child("simulate", folder=str(folder), **wanted)
+            found = await child_tasks.in_child("simulate", folder=str(folder), **wanted)
         table = folder / "games.parquet"
         size = table.stat().st_size if table.exists() else 0
         return self.take(replace(data, paths=[str(table)], bytes=size, found=self.scrubbed(found, data)))
@@ -137,7 +137,7 @@ class Studio:
 
     async def start(self, kind: str, data: Data, options: Mapping[str, Any], **about: Any) -> Job:
         """Write the config of a new run, and queue it."""
-        if data.found.get("status") != looking.READY:
+        if data.found.get("status") != child_tasks.READY:
             raise Refusal(409, f"{data.name} cannot be read yet: choose its columns first")
         parent = about.get("parent")
         inherited = {} if parent is None else self._options(self.job(parent), kind)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from simile.errors import StorageError
-from simile.runs import COMPARISON, SUMMARY
-from simile.studio import children
-from simile.studio.children import LOG, UNKNOWN, Child
-from simile.studio.showing import last_words, stamp
+from simile.learning.runs import COMPARISON, SUMMARY
+from simile.studio import processes
+from simile.studio.processes import LOG, UNKNOWN, Child
+from simile.studio.run_view import last_words, stamp
 from simile.studio.workspace import DONE, FAILED, RUNNING, STOPPED, UNFINISHED, WAITING, Job, Workspace
 
 INTERRUPTED = 130  # exit status of a command that was stopped and has kept its work
@@ -48,7 +48,7 @@ class Jobs:
     async def begin(self) -> None:
         """Take up what was under way when the last server ended."""
         for job in [job for job in self.all.values() if job.status in UNFINISHED]:
-            child = children.left_over(self.workspace.place(job))
+            child = processes.left_over(self.workspace.place(job))
             if child is None:
                 await self._keep(replace(job, status=WAITING))
             else:
@@ -94,7 +94,7 @@ class Jobs:
             job = self.all.get(key)
             if job is not None and job.status == WAITING and key not in self._tasks:
                 try:
-                    self._tend(replace(job, status=RUNNING), children.start(job, self.workspace.place(job)))
+                    self._tend(replace(job, status=RUNNING), processes.start(job, self.workspace.place(job)))
                 except OSError as error:
                     reason = error.strerror or error
                     await self._keep(replace(job, status=FAILED, error=f"it cannot be started: {reason}"))

@@ -1,7 +1,7 @@
 """What a policy does on a held-out sequence, at its own smoothness or at any other, while a slider moves.
 
 Where f reads contexts alone its outputs do not hang on the actions, and so not on lambda either: they are computed
-once, and a roll-out at any lambda is a linear filter over them (`simile.closed_loop`), a millisecond's work.
+once, and a roll-out at any lambda is a linear filter over them (`simile.models.closed_loop`), a millisecond's work.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from simile import losses, measures
-from simile._typing import FloatArray, Trajectories
-from simile.closed_loop import ClosedLoop
-from simile.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile._common.typing import FloatArray, Trajectories
+from simile.data import losses
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
-from simile.fused import FusedPolicy
-from simile.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, prune
-from simile.recipes import parse
-from simile.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
-from simile.rollouts import rollout
-from simile.states import Tape
+from simile.learning import measures
+from simile.learning.recipes import parse
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
+from simile.policies.fused import FusedPolicy
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, prune
+from simile.policies.rollouts import rollout
 
 LAMBDAS = (0.1, 1e5)  # the slider's range, wider where the policy's own lambda asks for it
 _ROWS = 20_000  # states at a time for models that want a matrix of them

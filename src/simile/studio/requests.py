@@ -83,8 +83,8 @@ def flag(name: str, value: Any) -> bool:
 
 
 def recipe(name: str, value: Any) -> str:
-    """Take a recipe as text; it is parsed, never executed, to see that it is one (see `simile.recipes`)."""
-    from simile.recipes import parse
+    """Take a recipe as text; it is parsed, never executed, to see that it is one (see `simile.learning.recipes`)."""
+    from simile.learning.recipes import parse
 
     written = text(name, value)
     try:
@@ -96,8 +96,8 @@ def recipe(name: str, value: Any) -> str:
 
 def smoothness(name: str, value: Any) -> str:
     """Take lambda, or a recipe for it, as text."""
-    from simile.recipes import parse
-    from simile.smoothness import MatchExpert, SmoothTime
+    from simile.learning.recipes import parse
+    from simile.learning.smoothness import MatchExpert, SmoothTime
 
     written = recipe(name, repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value)
     made = parse(written, name)

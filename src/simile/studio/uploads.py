@@ -18,7 +18,7 @@ PATIENCE, MOST = 20.0, 8 << 30  # seconds and bytes of a refused upload that are
 
 def ending_of(name: str) -> str:
     """Return the ending that tells the format; one that `simile.read` does not know is refused."""
-    from simile.reading.formats import suffix_of
+    from simile.data.reading.formats import suffix_of
 
     try:
         return suffix_of(Path(name))
@@ -43,7 +43,7 @@ def too_large(limit: int) -> Refusal:
 
 async def receive_file(request: Request, target: Path, limit: int) -> int:
     """Write the body of a request to a file, and return its size; nothing is left where that fails."""
-    from simile._files import replacing
+    from simile._common.files import replacing
 
     size, more = 0, True
     try:

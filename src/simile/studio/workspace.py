@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from simile._files import write_atomically
+from simile._common.files import write_atomically
 from simile.errors import StorageError
 
 ABOUT = "about.json"
@@ -51,7 +51,7 @@ class Data(Record):
     options : dict
         Arguments of `simile.read`.
     found : dict
-        What a look into it said: status, columns, understood, frames, error (see `simile.studio.looking`).
+        What a look into it said: status, columns, understood, frames, error (see `simile.studio.child_tasks`).
     origin : list of str
         Commands that make the file, where it was made here.
     uploaded : bool
@@ -78,7 +78,7 @@ class Data(Record):
 
 @dataclass(frozen=True)
 class Job(Record):
-    """A run that somebody asked for; what it finds is in its folder, see `simile.runs`.
+    """A run that somebody asked for; what it finds is in its folder, see `simile.learning.runs`.
 
     Attributes
     ----------

@@ -4,7 +4,7 @@
 graphics engines where the camera looks.
 """
 
-from simile.camera.heads.driving import Driver, Phase
+from simile.camera.heads.driver import Driver, Phase
 from simile.camera.heads.freed import FreeD, FreeDSender
 from simile.camera.heads.head import Head, HeadError, Pose
 from simile.camera.heads.units import ViscaUnits

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from simile import _checks
+from simile._common import checks
 from simile.camera.heads.links import UdpLink
 from simile.errors import ArgumentError, DataError
 
@@ -122,7 +122,7 @@ class FreeDSender:
 
 def _fixed(value: float, name: str, scale: float) -> bytes:
     """Return a number as 24 bits with a sign."""
-    units = round(_checks.number(value, name) * scale)
+    units = round(checks.number(value, name) * scale)
     if not -(1 << 23) <= units < 1 << 23:
         raise ArgumentError(
             f"{name} must be from {-(1 << 23) / scale:g} to just below {(1 << 23) / scale:g}; got {value}"
@@ -131,6 +131,6 @@ def _fixed(value: float, name: str, scale: float) -> bytes:
 
 
 def _whole(value: int, name: str, size: int) -> bytes:
-    if _checks.whole_number(value, name) >= 1 << 8 * size:
+    if checks.whole_number(value, name) >= 1 << 8 * size:
         raise ArgumentError(f"{name} must be at most {(1 << 8 * size) - 1}; got {value!r}")
     return int(value).to_bytes(size, "big")

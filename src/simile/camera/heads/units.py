@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simile import _checks
+from simile._common import checks
 from simile.errors import ArgumentError
 
 # Degrees per second of the speed steps 1, 2, ..., from the command list of the Sony EVI-D100; later models move alike,
@@ -72,7 +72,7 @@ class ViscaUnits:
 
     def __post_init__(self) -> None:
         for name, given in (("pan", self.pan), ("tilt", self.tilt)):
-            if _checks.number(given, name) == 0.0:
+            if checks.number(given, name) == 0.0:
                 raise ArgumentError(f"{name} must not be 0 units per degree; the command list of the camera says it")
         for name, low, high, scale in (
             ("pan_range", *self.pan_range, self.pan),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
 
-from simile import _checks
+from simile._common import checks
 from simile.camera.heads import visca
 from simile.camera.heads.head import HeadError, Pose
 from simile.camera.heads.links import Link, UdpLink
@@ -107,11 +107,11 @@ class ViscaHead:
         if len(correction) != 3:
             raise ArgumentError(f"correction must be three numbers: pan, tilt and zoom; got {correction!r}")
         self.units, self.mode = units, mode
-        self.gain = _checks.number(gain, "gain", at_least=0.0)
-        self.correction = Pose(*(_checks.number(most, "correction", at_least=0.0) for most in correction))
-        self.retry = _checks.number(retry, "retry", above=0.0)
-        self.tries = _checks.whole_number(tries, "tries", at_least=1)
-        self.inquire = _checks.number(inquire, "inquire", above=0.0)
+        self.gain = checks.number(gain, "gain", at_least=0.0)
+        self.correction = Pose(*(checks.number(most, "correction", at_least=0.0) for most in correction))
+        self.retry = checks.number(retry, "retry", above=0.0)
+        self.tries = checks.whole_number(tries, "tries", at_least=1)
+        self.inquire = checks.number(inquire, "inquire", above=0.0)
         self.name = f"{host}:{port}"
         self._clock = clock
         self._link = UdpLink(host, port) if link is None else link
@@ -126,7 +126,7 @@ class ViscaHead:
         self, pan: float, tilt: float, zoom: float, *, pan_speed: float | None = None, tilt_speed: float | None = None
     ) -> None:
         """Go to a position, at a speed in degrees per second, rounded up to a step; None is as fast as it can."""
-        pan, tilt, zoom = (_checks.number(v, n) for v, n in ((pan, "pan"), (tilt, "tilt"), (zoom, "zoom")))
+        pan, tilt, zoom = (checks.number(v, n) for v, n in ((pan, "pan"), (tilt, "tilt"), (zoom, "zoom")))
         place, units = self.units.position(pan, tilt, zoom), self.units
         steps = (
             step_above(math.inf if speed is None else speed, table)
@@ -139,7 +139,7 @@ class ViscaHead:
     def velocity(self, pan_speed: float, tilt_speed: float, zoom_speed: float = 0.0) -> None:
         """Move on at the speed steps nearest to these speeds: degrees, and zoom factors, per second."""
         speeds = ((pan_speed, "pan_speed"), (tilt_speed, "tilt_speed"), (zoom_speed, "zoom_speed"))
-        pan, tilt, zoom = (_checks.number(value, name) for value, name in speeds)
+        pan, tilt, zoom = (checks.number(value, name) for value, name in speeds)
         at = self.pose.zoom if math.isfinite(self.pose.zoom) else 1.0
         steps = self.units.pan_step(pan), self.units.tilt_step(tilt), self.units.zoom_step(zoom, at)
         self._reckon(Pose(*self.units.speeds(*steps, at)))

@@ -1,0 +1,260 @@
+"""How well a camera frames a game: who is in the picture, how much room play has ahead, and how the camera moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from simile._common import checks
+from simile._common.text import cell
+from simile._common.typing import FloatArray
+from simile.camera.games import Game
+from simile.errors import ArgumentError
+
+HYSTERESIS = 0.05  # degrees: some three pixels of a picture 1920 wide, at zoom 2
+STILL = 0.5  # degrees per second
+MOVING = 1.0  # metres per second
+
+
+@dataclass(frozen=True)
+class Framing:
+    """What `framing` measured; prints as a small table. NaN says that there is nothing to measure.
+
+    Attributes
+    ----------
+    players : float
+        Share of the known players, over all frames, that are inside the picture.
+    ball : float
+        Share of the frames with a known ball that have it in the picture.
+    lead_room : float
+        Room ahead of the play beyond the half that is there with play in the middle, in half-widths of the picture:
+        from 1, play at the trailing edge or behind it, to -1, at the leading edge or beyond.
+    reversals : float
+        How often per minute the pan turns back by more than the hysteresis.
+    speed, acceleration : float
+        Mean absolute pan speed and acceleration, in degrees per second (squared).
+    still : float
+        Share of the time that the camera does not pan.
+    """
+
+    players: float
+    ball: float
+    lead_room: float
+    reversals: float
+    speed: float
+    acceleration: float
+    still: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the measures by name."""
+        return {f.name: float(getattr(self, f.name)) for f in fields(self)}
+
+    def __str__(self) -> str:
+        return _table({"": self})
+
+
+@dataclass(frozen=True)
+class FramingComparison:
+    """The framing of games by several cameras; prints as a table with a column for each."""
+
+    framings: Mapping[str, Framing]
+
+    def __getitem__(self, name: str) -> Framing:
+        return self.framings[name]
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Return the measures by camera and name."""
+        return {name: found.to_dict() for name, found in self.framings.items()}
+
+    def __str__(self) -> str:
+        return _table(self.framings)
+
+
+def framing(
+    game: Game,
+    actions: ArrayLike | None = None,
+    *,
+    hysteresis: float = HYSTERESIS,
+    still: float = STILL,
+    moving: float = MOVING,
+) -> Framing:
+    """Measure how actions (T, k) frame a game; those of its operator by default.
+
+    Frames with a missing action have no picture and do not count. The centre of play is the ball, or the middle of the
+    known players where the ball is unknown. `lead_room` is the mean, over the frames in which the centre of play moves
+    along the court, of its image position against the direction of play, cut off at the picture's edges.
+
+    Parameters
+    ----------
+    hysteresis : float
+        Degrees: the pan has reversed once it has come back by more than that from where it was farthest.
+    still : float
+        Degrees per second below which the camera counts as still, from one frame to the next.
+    moving : float
+        Metres per second, over one second, above which play counts as moving.
+
+    Examples
+    --------
+    >>> from simile.camera.simulation.simulate import simulate
+    >>> game, = simulate(1, minutes=0.2)
+    >>> 0.5 < framing(game).players <= 1.0
+    True
+    """
+    hysteresis = checks.number(hysteresis, "hysteresis", at_least=0.0)
+    still = checks.number(still, "still", at_least=0.0)
+    moving = checks.number(moving, "moving", at_least=0.0)
+    view = _view(game, actions)
+    there = np.isfinite(view).all(axis=1)
+    players = game.detections if game.players is None else game.players
+    ball = np.full((len(game), 2), np.nan) if game.ball is None else game.ball
+    pan = view[there, 0]
+    speed = np.abs(np.diff(view[:, 0])) * game.rate
+    acceleration = np.abs(np.diff(view[:, 0], n=2)) * game.rate**2
+    minutes = (len(pan) - 1) / game.rate / 60.0
+    return Framing(
+        players=_share_inside(game, players[there], view[there]),
+        ball=_share_inside(game, ball[there, np.newaxis], view[there]),
+        lead_room=_lead_room(game, _centre(ball, players), view, moving),
+        reversals=_reversals(pan, hysteresis) / minutes if minutes > 0.0 else np.nan,
+        speed=_mean(speed),
+        acceleration=_mean(acceleration),
+        still=_mean((speed < still)[~np.isnan(speed)]),
+    )
+
+
+def compare_framing(
+    games: Game | Sequence[Game],
+    actions: Mapping[str, ArrayLike | Sequence[ArrayLike]],
+    *,
+    hysteresis: float = HYSTERESIS,
+    still: float = STILL,
+    moving: float = MOVING,
+) -> FramingComparison:
+    """Measure several cameras: {name: actions (T, k)} on one game, or {name: one array per game} on several.
+
+    Over several games the measures are means, weighted by frames. The other arguments are those of `framing`.
+    """
+    if not actions:
+        raise ArgumentError("actions must name at least one camera, as in {'operator': game.actions}; got none")
+    found = {}
+    for name, moves in actions.items():
+        pairs = _pairs(games, moves, name)
+        each = [framing(game, m, hysteresis=hysteresis, still=still, moving=moving) for game, m in pairs]
+        found[name] = _pooled(each, [len(game) for game, _ in pairs])
+    return FramingComparison(found)
+
+
+def _pairs(
+    games: Game | Sequence[Game], moves: ArrayLike | Sequence[ArrayLike], name: str
+) -> list[tuple[Game, ArrayLike]]:
+    """Return every game with the actions on it."""
+    if isinstance(games, Game):
+        return [(games, cast(ArrayLike, moves))]
+    given = list(cast(Sequence[ArrayLike], moves))
+    if len(given) != len(games) or not given:
+        raise ArgumentError(f"actions of {name!r} must be one array for each of {len(games)} games; got {len(given)}")
+    return list(zip(games, given, strict=True))
+
+
+def _pooled(framings: Sequence[Framing], frames: Sequence[int]) -> Framing:
+    """Return the means over games, weighted by frames; a game without a measure does not count in it."""
+    values = np.array([list(f.to_dict().values()) for f in framings])
+    weights = np.where(np.isnan(values), 0.0, np.array(frames, dtype=np.float64)[:, np.newaxis])
+    total = weights.sum(axis=0)
+    means = (weights * np.nan_to_num(values)).sum(axis=0) / np.where(total > 0.0, total, np.nan)
+    return Framing(*(float(m) for m in means))
+
+
+def _view(game: Game, actions: ArrayLike | None) -> FloatArray:
+    """Return pan, tilt and zoom (T, 3)."""
+    if actions is None:
+        if game.actions is None:
+            raise ArgumentError(f"actions must be given: {game.name!r} has no operator")
+        actions = game.actions
+    given = np.asarray(actions, dtype=np.float64)
+    if given.ndim == 1:
+        given = given[:, np.newaxis]
+    if given.ndim != 2 or given.shape[1] not in (1, 3) or len(given) != len(game):
+        raise ArgumentError(
+            f"actions must be pan, or pan, tilt and zoom, for the {len(game)} frames of {game.name!r}; "
+            f"got shape {given.shape}"
+        )
+    return game.view(given)
+
+
+def _project(game: Game, points: FloatArray, view: FloatArray) -> FloatArray:
+    """Return points (T, n, 2) in the pictures of view (T, 3)."""
+    pan, tilt, zoom = view.T[..., np.newaxis]
+    return game.camera.project(points, pan, tilt, zoom)
+
+
+def _share_inside(game: Game, points: FloatArray, view: FloatArray) -> float:
+    """Return the share of the known points (T, n, 2) that are in the picture; those behind the camera are not."""
+    known = np.isfinite(points[..., 0]) & np.isfinite(points[..., 1])
+    across, up = np.moveaxis(np.abs(_project(game, points, view)), -1, 0)
+    return _mean(((across <= 1.0) & (up <= 1.0 / game.camera.aspect))[known])
+
+
+def _centre(ball: FloatArray, players: FloatArray) -> FloatArray:
+    """Return the ball, or the mean of the known players where it is unknown, (T, 2)."""
+    known = np.isfinite(players).all(axis=2, keepdims=True)
+    count = known.sum(axis=1)
+    mean = np.where(known, players, 0.0).sum(axis=1) / np.where(count > 0, count, np.nan)
+    return np.where(np.isfinite(ball).all(axis=1, keepdims=True), ball, mean)
+
+
+def _lead_room(game: Game, centre: FloatArray, view: FloatArray, moving: float) -> float:
+    """Return the mean image position of the centre of play (T, 2) against its direction, while it moves."""
+    reach = max(1, round(game.rate / 2.0))
+    frames = np.arange(len(centre))
+    before, after = np.maximum(frames - reach, 0), np.minimum(frames + reach, len(centre) - 1)
+    seconds = np.maximum(after - before, 1) / game.rate
+    speed = (centre[after, 0] - centre[before, 0]) / seconds
+    where = np.clip(_project(game, centre[:, np.newaxis], view)[:, 0, 0], -1.0, 1.0)
+    return _mean((-np.sign(speed) * where)[np.abs(speed) > moving])
+
+
+def _reversals(pan: FloatArray, hysteresis: float) -> int:
+    """Count how often a pan (T,) comes back by more than the hysteresis."""
+    steps = np.diff(pan)
+    corner = np.concatenate([[True], steps[1:] * steps[:-1] <= 0.0, [True]])[: len(pan)]
+    count, way = 0, 0
+    low = high = pan[0] if len(pan) else 0.0
+    for value in pan[corner]:  # between corners it cannot turn
+        low, high = min(low, value), max(high, value)
+        if way >= 0 and high - value > hysteresis:
+            count, way, low = count + (way > 0), -1, value
+        elif way <= 0 and value - low > hysteresis:
+            count, way, high = count + (way < 0), 1, value
+    return count
+
+
+def _mean(values: npt.NDArray[np.float64] | npt.NDArray[np.bool_]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+_ROWS = {
+    "players": "players in the picture (share)",
+    "ball": "ball in the picture (share)",
+    "lead_room": "lead room (half-widths)",
+    "reversals": "reversals (per minute)",
+    "speed": "pan speed (degrees/s)",
+    "acceleration": "pan acceleration (degrees/s2)",
+    "still": "still (share of time)",
+}
+
+
+def _table(framings: Mapping[str, Framing]) -> str:
+    width = max(10, *(len(name) for name in framings))
+    head = [" ".join([f"{'framing':30}", *(f"{name:>{width}}" for name in framings)]).rstrip()]
+    rows = [
+        " ".join([f"{title:30}", *(cell(getattr(found, name), width, ".3g") for found in framings.values())])
+        for name, title in _ROWS.items()
+    ]
+    return "\n".join(head + rows)

@@ -1,0 +1,1 @@
+"""Simulated games: players, detectors and a human operator."""

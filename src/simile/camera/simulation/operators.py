@@ -1,0 +1,211 @@
+"""A human camera operator: what he looks at, how late, how he leads the play, and how his hand moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray
+from simile.camera.courts import Court
+from simile.camera.geometry import Camera
+from simile.camera.simulation.fields import check_numbers
+
+SHOWN = 0.42  # share of the court's length that a camera shows which only pans
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A professional with his hand on the bar of a fluid head; degrees, metres and seconds.
+
+    Parameters
+    ----------
+    watches : float
+        Weight of the ball in what he watches; the rest is the middle of the players.
+    reaction : float
+        Delay between seeing and moving.
+    lead : float
+        How far ahead he aims, in seconds of the play's motion, which he judges over `judges` seconds.
+    judges : float
+        Time constant of his sense of speed.
+    room, break_room : float
+        How far he aims before the play, towards the goal under attack; and how much more in a fast break.
+    late, late_seconds : float
+        Share of the changes of possession that surprise him, and the mean of how much later he then is.
+    overshoots, overshoot_damping : float
+        Share of the changes of possession that he swings past, and the damping of his hand then; it is 1 otherwise.
+    stiffness, fastest, strongest : float
+        Of the hand on pan and tilt: natural frequency (radians per second), and limits of speed (degrees per second)
+        and acceleration.
+    zone, rest : float
+        The hand does not move until the aim has left the last one by so many degrees; it comes to rest when the aim is
+        slower than `rest` degrees per second.
+    drift, drift_seconds : float
+        Slow change of how he likes to frame: standard deviation in degrees, and how long he stays with it.
+    tremor, tremor_hertz : float
+        Of the hand, through the head's damping: standard deviation in degrees, and its frequency.
+    tightest, margin, calm : float
+        The closest zoom; the width of the picture over that of the play; and how many metres per second widen the
+        picture by its own width again.
+    """
+
+    watches: float = 0.35
+    reaction: float = 0.22
+    lead: float = 0.8
+    judges: float = 0.3
+    room: float = 0.8
+    break_room: float = 2.5
+    late: float = 0.3
+    late_seconds: float = 0.3
+    overshoots: float = 0.25
+    overshoot_damping: float = 0.6
+    stiffness: float = 4.0
+    fastest: float = 60.0
+    strongest: float = 150.0
+    zone: float = 2.5
+    rest: float = 3.0
+    drift: float = 0.6
+    drift_seconds: float = 20.0
+    tremor: float = 0.002
+    tremor_hertz: float = 9.0
+    tightest: float = 4.0
+    margin: float = 1.3
+    calm: float = 12.0
+
+    def __post_init__(self) -> None:
+        positive = ("judges", "overshoot_damping", "stiffness", "fastest", "strongest", "drift_seconds", "tightest")
+        check_numbers(self, shares=("watches", "late", "overshoots"), above_zero=(*positive, "margin", "calm"))
+
+    @classmethod
+    def of(cls, court: Court) -> Operator:
+        """Return an operator for the size of a court: what is in metres grows with its length."""
+        scale = court.length / 28.0
+        return cls(
+            room=cls.room * scale,
+            break_room=cls.break_room * scale,
+            calm=cls.calm * scale**0.5,
+            tightest=cls.tightest * scale**-0.25,
+        )
+
+
+def still_view(court: Court, camera: Camera) -> tuple[float, float]:
+    """Return the (tilt, zoom) of a camera that only pans: it looks at the court's middle and shows `SHOWN` of it."""
+    _, tilt = camera.aim([0.0, 0.0])
+    x, y, z = camera.position
+    shown = 2.0 * float(np.sqrt(x**2 + y**2 + z**2)) * float(camera.half_width(1.0))
+    return float(tilt), max(1.0, shown / (SHOWN * court.length))
+
+
+def operate(
+    operator: Operator,
+    players: FloatArray,
+    ball: FloatArray,
+    flow: FloatArray,
+    *,
+    court: Court,
+    camera: Camera,
+    axes: int,
+    rate: float,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return how the operator moves the camera, (T, axes): pan, or pan, tilt and zoom.
+
+    He sees the true players (T, p, 2) and ball (T, 2), and where the attack goes: flow (T, 2), its direction and
+    whether it is a fast break. The game knows nothing of him.
+    """
+    from simile.camera.simulation.kernels import follow
+
+    watched = operator.watches * ball + (1.0 - operator.watches) * players.mean(axis=1)
+    velocity = lagged(np.gradient(watched, 1.0 / rate, axis=0), operator.judges, rate)
+    aimed = watched + operator.lead * velocity
+    room = flow[:, 0] * (operator.room + operator.break_room * flow[:, 1])
+    aimed[:, 0] = np.clip(aimed[:, 0] + room, -court.goal, court.goal)
+    pan, tilt = camera.aim(aimed)
+    aims = np.column_stack([pan, tilt, _zooms(operator, players, aimed, velocity, camera)])[:, :axes]
+    surprised, damping = _surprises(operator, flow[:, 0], rate, rng)
+    aims = aims[surprised] + _habits(operator, len(aims), rate, rng)[:, :axes]
+    actions = np.empty_like(aims)
+    # A zoom rocker is slower than a hand; its unit is the zoom factor.
+    hand = np.array([1.0, 1.0, 0.5])[:axes]
+    scale = np.array([1.0, 0.6, 0.06])[:axes]
+    follow(
+        aims,
+        damping,
+        operator.stiffness * hand,
+        operator.zone * scale,
+        operator.rest * scale,
+        operator.fastest * scale,
+        operator.strongest * scale,
+        1.0 / rate,
+        actions,
+    )
+    actions += _tremor(operator, len(aims), rate, rng)[:, :axes]
+    if axes == 3:
+        actions[:, 2] = np.clip(actions[:, 2], 1.0, operator.tightest)
+    return actions
+
+
+def lagged(signal: FloatArray, seconds: float, rate: float) -> FloatArray:
+    """Return a signal (T, ...) through a first-order lag, at rest at the start."""
+    from scipy.signal import lfilter
+
+    keep = float(np.exp(-1.0 / (seconds * rate))) if seconds > 0.0 else 0.0
+    out: FloatArray = lfilter([1.0 - keep], [1.0, -keep], signal, axis=0, zi=keep * signal[:1])[0]
+    return out
+
+
+def _zooms(
+    operator: Operator, players: FloatArray, aimed: FloatArray, velocity: FloatArray, camera: Camera
+) -> FloatArray:
+    """Return the zoom (T,) that shows most players around the aim, and less tightly where play is fast."""
+    pan, tilt = camera.aim(aimed)
+    seen = camera.project(players, pan[:, np.newaxis], tilt[:, np.newaxis], 1.0)
+    width = np.quantile(np.abs(seen[..., 0]), 0.8, axis=1)  # he gives up on one or two stragglers
+    fast = np.hypot(velocity[:, 0], velocity[:, 1]) / operator.calm
+    return np.clip(1.0 / (operator.margin * width * (1.0 + fast)), 1.0, operator.tightest)
+
+
+def _surprises(
+    operator: Operator, way: FloatArray, rate: float, rng: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """Return the frame that he acts upon at each frame (T,), and the damping of his hand (T,)."""
+    length = len(way)
+    frames = np.arange(length)
+    # Drawn for every frame though few are used: what a later change draws does not hang on an earlier one.
+    startled, late, swings = rng.random(length), rng.exponential(operator.late_seconds, length), rng.random(length)
+    changes = np.flatnonzero(np.diff(way, prepend=way[0]) != 0.0)
+    delay = np.full(length, operator.reaction)
+    damping = np.ones(length)
+    for begin, end in zip(changes, np.append(changes, length)[1:], strict=True):
+        if startled[begin] < operator.late:
+            more = min(late[begin], 1.0)
+            delay[begin : begin + round((operator.reaction + more) * rate)] += more
+        if swings[begin] < operator.overshoots:
+            damping[begin:end] = operator.overshoot_damping
+    # He never sees what he has seen already again.
+    seen = np.maximum.accumulate(frames - np.round(delay * rate).astype(np.intp))
+    return np.maximum(seen, 0), damping
+
+
+def _habits(operator: Operator, length: int, rate: float, rng: np.random.Generator) -> FloatArray:
+    """Return slow changes of framing (T, 3): an Ornstein-Uhlenbeck process per axis."""
+    from scipy.signal import lfilter
+
+    keep = float(np.exp(-1.0 / (operator.drift_seconds * rate)))
+    noise = rng.standard_normal((length, 3)) * np.sqrt(1.0 - keep**2)
+    noise[0] = rng.standard_normal(3)
+    wandering: FloatArray = lfilter([operator.drift], [1.0, -keep], noise, axis=0) * np.array([1.0, 0.5, 0.05])
+    return wandering
+
+
+def _tremor(operator: Operator, length: int, rate: float, rng: np.random.Generator) -> FloatArray:
+    """Return the tremor (T, 3): noise through a resonance, of the given deviation; the zoom has none."""
+    from scipy.signal import lfilter
+
+    radius, turn = 0.9, 2.0 * np.pi * operator.tremor_hertz / rate
+    shape = [1.0, -2.0 * radius * np.cos(turn), radius**2]
+    noise = rng.standard_normal((length, 3)) * np.array([1.0, 1.0, 0.0])
+    # The deviation of the resonance's output, in closed form.
+    gain = (1.0 + radius**2) / (1.0 - radius**2) / (1.0 - 2.0 * radius**2 * np.cos(2.0 * turn) + radius**4)
+    shaking: FloatArray = lfilter([operator.tremor / np.sqrt(gain)], shape, noise, axis=0)
+    return shaking

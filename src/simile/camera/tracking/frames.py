@@ -1,0 +1,79 @@
+"""What the readers share: points with frame numbers become arrays, and long gaps cut a game into pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray
+from simile.data.reading.tables import shown
+from simile.errors import ArgumentError, DataError
+
+_ALWAYS = 1 << 20  # so many places for detections are no matter
+_GROWTH = 100  # more places than this per detection are a mistake
+MOST = 2.0**53  # whole numbers above are not exact
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Frames `first` to `stop` (exclusive) of a recording, to be a game of their own."""
+
+    name: str
+    first: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.first
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is there."""
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"path must be the path of a file; got {shown(path)}")
+    found = Path(path)
+    if "\0" in str(found):
+        raise ArgumentError(f"path must not hold a null character; got {shown(str(found))}")
+    if not found.is_file():
+        raise DataError(f"{found}: there is no such file")
+    return found
+
+
+def pieces(present: IntArray, name: str, longest: float | None, *, numbered: bool = False) -> Iterator[Piece]:
+    """Yield the pieces between jumps of more than `longest` frames; None never cuts.
+
+    Parameters
+    ----------
+    present : (F,) array of int
+        The frames that are there, in order, each once.
+    numbered : bool
+        Number a single piece, too.
+    """
+    jumps = np.diff(present) > (np.inf if longest is None else max(1.0, longest))
+    starts = [0, *(np.flatnonzero(jumps) + 1).tolist()]
+    for i, (start, stop) in enumerate(zip(starts, [*starts[1:], len(present)], strict=True)):
+        label = f"{name} piece {i}" if numbered or len(starts) > 1 else name
+        yield Piece(label, int(present[start]), int(present[stop - 1]) + 1)
+
+
+def spread(frames: IntArray, points: FloatArray, piece: Piece, path: Any) -> FloatArray:
+    """Return the detections (T, n, 2) of a piece from points (N, 2) and the frame (N,) of each, in any order."""
+    inside = (frames >= piece.first) & (frames < piece.stop) & np.isfinite(points).all(axis=1)
+    frames, points = frames[inside] - piece.first, points[inside]
+    order = np.argsort(frames, kind="stable")
+    frames, points = frames[order], points[order]
+    place = np.arange(len(frames)) - np.searchsorted(frames, frames)
+    most = max(1, int(place.max(initial=0)) + 1)
+    if len(piece) * most > max(_ALWAYS, _GROWTH * len(frames)):
+        raise DataError(
+            f"{path}: {len(piece):,} frames with up to {most:,} detections each are far too many for the "
+            f"{len(frames):,} that there are in all: mend the numbers of the frames, or cut where they jump with "
+            "gap=... (seconds)"
+        )
+    out = np.full((len(piece), most, 2), np.nan)
+    out[frames, place] = points
+    return out

@@ -1,0 +1,95 @@
+"""Games as files of our own: one .npz per game, arrays and a line of JSON, no pickle."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simile._common.files import write_atomically
+from simile.camera.courts import Court
+from simile.camera.games import Game
+from simile.camera.geometry import Camera
+from simile.errors import ArgumentError, DataError
+
+ARRAYS = ("detections", "actions", "players", "ball", "possession")
+FORMAT = "simile-game"
+
+
+def save_game(game: Game, path: str | os.PathLike[str]) -> None:
+    """Write a game to one .npz file, whole or not at all."""
+    about = {
+        "format": FORMAT,
+        "name": game.name,
+        "rate": game.rate,
+        "court": asdict(game.court),
+        "camera": asdict(game.camera),
+        "still": game.still,
+    }
+    arrays = {name: array for name in ARRAYS if (array := getattr(game, name)) is not None}
+    # Centimetres and hundredths of a degree are far finer than any detection; half the room of doubles.
+    small = {
+        name: array.astype(np.float32) if name in ("detections", "players", "ball") else array
+        for name, array in arrays.items()
+    }
+    data = io.BytesIO()
+    np.savez_compressed(data, about=np.array(json.dumps(about)), **small)
+    write_atomically(path, data.getvalue())
+
+
+def load_game(path: str | os.PathLike[str]) -> Game:
+    """Read a game that `save_game` wrote.
+
+    Raises
+    ------
+    DataError
+        When the file is something else, or damaged.
+    """
+    try:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
+            arrays = {name: held[name] for name in ARRAYS if name in held}
+            about = json.loads(str(held["about"]))
+        return _game(about, arrays)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (
+        ArgumentError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        MemoryError,
+    ) as error:
+        raise DataError(f"{path} is no game that simile wrote: {error}") from None
+
+
+def _game(about: Any, arrays: dict[str, Any]) -> Game:
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ValueError("it does not say so")
+    court, camera = about["court"], about["camera"]
+    whole = {name: a if name == "possession" else a.astype(np.float64) for name, a in arrays.items()}
+    if any(not np.issubdtype(a.dtype, np.number) for a in whole.values()):
+        raise ValueError("its arrays must be numbers")
+    return Game(
+        name=str(about["name"]),
+        rate=float(about["rate"]),
+        court=Court(str(court["name"]), float(court["length"]), float(court["width"]), float(court["goal"])),
+        camera=Camera(_three(camera["position"]), float(camera["widest"]), float(camera["aspect"])),
+        still=(float(about["still"][0]), float(about["still"][1])),
+        **whole,
+    )
+
+
+def _three(values: Any) -> tuple[float, float, float]:
+    x, y, z = values
+    return float(x), float(y), float(z)

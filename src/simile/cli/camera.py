@@ -1,0 +1,282 @@
+"""`simile camera ...`: the case study of the paper, from tracking data to a moving picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from simile.cli import options
+from simile.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from simile._common.typing import FloatArray
+    from simile.camera.features import Features
+    from simile.camera.games import Game
+    from simile.policies.policies import Policy
+
+SPORTS = ("basketball", "soccer")
+
+
+@click.group(short_help="Plan a camera: simulate, watch, cut a video, drive a head.")
+def camera() -> None:
+    """Automated camera planning, the case study of the paper: from tracking data to a smooth broadcast camera.
+
+    GAMES are files that `simile camera simulate` writes (.npz), SportVU logs (.json) or tables of detections (.csv,
+    .parquet).
+    """
+
+
+games_argument = click.argument("games", nargs=-1, required=True)
+policy_argument = click.argument("policy", type=click.Path(path_type=Path))
+sport_option = click.option("--sport", type=click.Choice(SPORTS), default="basketball", show_default=True)
+
+
+@camera.command(short_help="Make games with noisy detections and an operator.")
+@click.option("--out", type=click.Path(path_type=Path), default="games", show_default=True, help="Folder to write.")
+@click.option("--n-games", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--minutes", type=(float, float), default=(1.0, 2.0), show_default=True, help="Shortest and longest.")
+@sport_option
+@click.option("--axes", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Pan, or pan, tilt, zoom.")
+@click.option("--rate", type=float, default=25.0, show_default=True, help="Frames per second.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+def simulate(
+    out: Path, n_games: int, minutes: tuple[float, float], sport: str, axes: str, rate: float, seed: int
+) -> None:
+    """Make games with noisy detections and a human-like operator, one file each."""
+    from simile.camera.courts import COURTS
+    from simile.camera.simulation.simulate import simulate as make
+    from simile.camera.tracking.recordings import save_game
+
+    games = make(n_games, minutes=minutes, sport=COURTS[sport], axes=int(axes), rate=rate, seed=seed)
+    for i, game in enumerate(games):
+        save_game(game, out / f"game-{i:03d}.npz")
+    seconds = sum(len(game) / game.rate for game in games)
+    click.echo(f"{out}: {n_games} games, {seconds / 60:.1f} minutes of {sport}")
+
+
+@camera.command(short_help="Turn tracking data into a table for `simile train`.")
+@games_argument
+@sport_option
+@click.option("--grid", type=(int, int), default=(8, 4), show_default=True, help="Cells along and across the court.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="games.parquet", show_default=True, help="Table to write."
+)
+def features(games: tuple[str, ...], sport: str, grid: tuple[int, int], out: Path) -> None:
+    """Turn the detections of GAMES into a table of contexts and the operator's actions, for `simile train`."""
+    from simile.camera.features import Features, demonstrations
+    from simile.data.reading import write
+
+    found = _open(games, sport)
+    demos = demonstrations(found, Features(found[0].court, grid=grid))
+    write(demos, out)
+    click.echo(
+        f"{out}: {len(demos)} games, {demos.n_frames:,} frames, {demos.n_contexts} contexts, "
+        f"{', '.join(demos.action_names)}\nTrain: simile train {out}"
+    )
+
+
+@camera.command(short_help="Judge a policy as a broadcaster would.")
+@policy_argument
+@games_argument
+@sport_option
+@options.trust_option
+@options.json_option
+def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str, ...], as_json: bool) -> None:
+    """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
+
+    Where there is an operator, the paper's metrics stand below: error, smoothness and lag.
+    """
+    from simile.camera.features import demonstrations
+    from simile.camera.film.framing import compare_framing
+    from simile.cli.output import to_json
+    from simile.evaluation.evaluation import evaluate as measure
+
+    loaded, found = _load(policy, trust), _open(games, sport)
+    rolled = [_rolled(loaded, game) for game in found]
+    operated = [game.actions for game in found if game.actions is not None]
+    if len(operated) < len(found):
+        judged = compare_framing(found, {"policy": rolled})
+        click.echo(to_json(judged.to_dict()) if as_json else judged)
+        return
+    judged = compare_framing(found, {"operator": operated, "policy": rolled})
+    measured = measure(loaded, demonstrations(found, _features(loaded, found[0])))
+    if as_json:
+        click.echo(to_json({**judged.to_dict(), "rows": measured.rows}))
+    else:
+        click.echo(f"{judged}\n\n{measured}")
+
+
+@camera.command(short_help="Show a game and what the cameras see of it.")
+@click.argument("game")
+@sport_option
+@click.option("--policy", type=click.Path(path_type=Path), help="Show what this policy does, too.")
+@options.trust_option
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="watch.html", show_default=True, help=".html, .mp4, .gif"
+)
+def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], out: Path) -> None:
+    """Show GAME from above, with the fields of view of the operator and of a policy, and their pan curves."""
+    from simile.camera.film.watch import watch_page, watch_video
+    from simile.cli.progress import Frames
+
+    found = _open((game,), sport)[0]
+    cameras = {} if found.actions is None else {"operator": found.actions}
+    if policy is not None:
+        cameras["simile"] = _rolled(_load(policy, trust), found)
+    if not cameras:
+        raise click.ClickException(f"{game} has no operator: say with --policy who films it")
+    if out.suffix.lower() in (".html", ".htm"):
+        watch_page(found, cameras, out)
+    else:
+        with Frames("drawing") as progress:
+            watch_video(found, cameras, out, watch=progress)
+    click.echo(f"Look at {out}")
+
+
+@camera.command(short_help="Cut a broadcast view out of a panoramic video.")
+@click.argument("video", type=click.Path(path_type=Path))
+@policy_argument
+@click.argument("game")
+@sport_option
+@click.option("--fov", type=float, default=120.0, show_default=True, help="Degrees across the width of the panorama.")
+@click.option("--size", type=(int, int), default=(1280, 720), show_default=True, help="Width and height of the result.")
+@click.option("--stage", multiple=True, help="Limit of the virtual camera, e.g. 'RateLimit(30.0)'. May be repeated.")
+@options.trust_option
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="broadcast.mp4", show_default=True, help="Video to write."
+)
+def crop(
+    video: Path,
+    policy: Path,
+    game: str,
+    sport: str,
+    fov: float,
+    size: tuple[int, int],
+    stage: tuple[str, ...],
+    trust: tuple[str, ...],
+    out: Path,
+) -> None:
+    """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept."""
+    from simile.camera.film.crop import Panorama
+    from simile.camera.film.crop import crop as film
+    from simile.cli.progress import Frames
+    from simile.learning.recipes import parse
+
+    loaded, found = _load(policy, trust), _open((game,), sport)[0]
+    stages = tuple(parse(text, "stage") for text in stage)
+    with Frames("filming") as progress:
+        done = film(
+            video,
+            out,
+            loaded,
+            found,
+            panorama=Panorama.of(found, fov),
+            features=_features(loaded, found),
+            size=size,
+            stages=stages,
+            watch=progress,
+        )
+    click.echo(f"{done.path}: {done.frames} frames at {done.fps:.0f} a second, {done.audio} sound tracks")
+
+
+@camera.command(short_help="Drive a pan-tilt-zoom head (VISCA over IP).")
+@policy_argument
+@click.option("--head", required=True, help="Host of the camera, or host:port (52381 by default).")
+@sport_option
+@click.option("--speed", type=float, default=30.0, show_default=True, help="Degrees per second at most.")
+@click.option("--acceleration", type=float, default=60.0, show_default=True, help="Degrees per second squared at most.")
+@click.option(
+    "--timeout", type=float, default=0.5, show_default=True, help="Seconds without input before the head stops."
+)
+@options.trust_option
+def drive(
+    policy: Path, head: str, sport: str, speed: float, acceleration: float, timeout: float, trust: tuple[str, ...]
+) -> None:
+    """Drive a head from detections on stdin: a JSON list of [x, y] in metres per line and frame.
+
+    On lost input, on an error and at the end the head comes to a stop smoothly.
+    """
+    import numpy as np
+
+    from simile.camera.courts import COURTS
+    from simile.camera.heads import Driver, ViscaHead
+    from simile.online import AccelerationLimit, Predictor
+
+    loaded = _load(policy, trust)
+    host, _, port = head.partition(":")
+    if port and not port.isdigit():
+        raise click.ClickException(f"--head must be HOST or HOST:PORT; got {head}")
+    stream = _features_for(loaded, COURTS[sport], None).stream()
+    predictor = Predictor(loaded)
+    limits = AccelerationLimit(np.array(acceleration), rate=np.array(speed))
+    with (
+        ViscaHead(host, *([int(port)] if port else [])) as moved,
+        Driver(
+            moved,
+            rate=loaded.card.rate or 25.0,
+            limits=limits,
+            n_actions=loaded.n_actions,
+            timeout=timeout,
+            on_fault=lambda error: click.echo(f"simile: {error}", err=True),
+        ) as driver,
+    ):
+        for detections in _lines(sys.stdin):
+            x = None if detections is None else stream.step(detections)
+            driver.send(predictor.step(x))
+
+
+def _lines(source: TextIO) -> Iterator[Any]:
+    """Yield the detections (n, 2) of each line; None for an empty one."""
+    import numpy as np
+
+    for number, line in enumerate(source, start=1):
+        if not line.strip():
+            yield None
+            continue
+        try:
+            points = np.array(json.loads(line), dtype=np.float64).reshape(-1, 2)
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"stdin: line {number} must be a JSON list of [x, y]; got {line.strip()[:80]!r}: {error}"
+            ) from None
+        yield points
+
+
+def _open(paths: Sequence[str], sport: str) -> tuple[Game, ...]:
+    from simile.camera.courts import COURTS
+    from simile.camera.tracking import open_games
+
+    return tuple(game for path in paths for game in open_games(path, COURTS[sport]))
+
+
+def _load(policy: Path, trust: tuple[str, ...]) -> Policy:
+    from simile.policies.storage.loading import load
+
+    return load(policy, trusted=trust)
+
+
+def _features(policy: Policy, game: Game) -> Features:
+    return _features_for(policy, game.court, game.camera)
+
+
+def _features_for(policy: Policy, court: Any, position: Any) -> Features:
+    """Return the features that a policy was trained on, as the names of its contexts tell."""
+    from simile.camera.features import Features
+    from simile.camera.geometry import Camera
+
+    return Features.named(policy.card.context_names, court, Camera.beside(court) if position is None else position)
+
+
+def _rolled(policy: Policy, game: Game) -> FloatArray:
+    """Let a policy film a game: from where the operator begins, or from a guess where there is none."""
+    from simile.policies.rollouts import ColdStart, rollout
+
+    contexts = _features(policy, game).batch(game.detections)
+    start = ColdStart() if game.actions is None else game.actions[0]
+    return rollout(policy, [contexts], start=start)[0]

@@ -1,0 +1,153 @@
+"""`simile evaluate`, `rollout`, `diagnose` and `compare`: how good is it, and beside what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simile.cli import options
+from simile.cli.output import to_json
+
+
+@click.command(short_help="Measure error, smoothness and lag of a policy.")
+@options.policy_argument
+@options.data_argument
+@options.config_option
+@options.reading_options
+@options.start_option
+@options.trust_option
+@options.json_option
+def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Roll POLICY out over DATA and measure error, smoothness and lag, beside the expert and holding the last action.
+
+    The columns are those that the policy was trained on.
+    """
+    from simile.evaluation.evaluation import evaluate as measure
+    from simile.policies.storage.loading import load
+
+    found = load(policy, trusted=trust)
+    judged = measure(found, options.read_for(found, data, given), start=options.start_of(start))
+    if as_json:
+        click.echo(to_json(judged.rows))
+    else:
+        click.echo(judged)
+
+
+@click.command(short_help="Let a policy act on recorded contexts.")
+@options.policy_argument
+@options.data_argument
+@options.config_option
+@options.reading_options
+@options.start_option
+@options.trust_option
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For stochastic policies.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="rolled.csv", show_default=True, help="Data file to write."
+)
+def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: int, out: Path, **given: Any) -> None:
+    """Roll POLICY out over DATA and write DATA again with the policy's actions in place of the expert's.
+
+    For contexts without an expert's actions, use `simile run`.
+    """
+    from simile.data.reading import write
+    from simile.policies.rollouts import rollout as roll
+    from simile.policies.storage.loading import load
+
+    found = load(policy, trusted=trust)
+    demos = options.read_for(found, data, given)
+    write(demos.with_actions(roll(found, demos, start=options.start_of(start), seed=seed)), out)
+    click.echo(f"{out}: {demos.n_frames} frames of {len(demos)} sequences")
+
+
+@click.command(short_help="Measure the paper's theory on a policy.")
+@options.policy_argument
+@options.data_argument
+@options.config_option
+@options.reading_options
+@options.trust_option
+@options.json_option
+def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Measure the quantities of the paper's theory (Section 5) along roll-outs of POLICY, and say what they mean."""
+    from dataclasses import asdict
+
+    from simile.evaluation.diagnostics import diagnose as measure
+    from simile.policies.storage.loading import load
+
+    found = load(policy, trusted=trust)
+    diagnosis = measure(found, options.read_for(found, data, given))
+    if as_json:
+        click.echo(to_json({**asdict(diagnosis), "findings": diagnosis.findings()}))
+    else:
+        click.echo(diagnosis)
+
+
+@click.command(short_help="Run all algorithms and rivals on one data set.")
+@options.data_argument
+@options.config_option
+@options.column_options
+@options.reading_options
+@click.option(
+    "--reductions",
+    multiple=True,
+    type=click.Choice(options.ALGORITHMS),
+    help="Only these algorithms; all by default. May be repeated.",
+)
+@click.option(
+    "--rivals/--no-rivals", default=True, show_default=True, help="Also what an engineer would build by hand."
+)
+@click.option("--smoothness", help="How smooth `learn` is to be, and where all are compared.")
+@click.option("--model", help="F of the algorithms other than `learn`; a forest of few trees by default.")
+@click.option("--n-rounds", type=click.IntRange(0), help="Rounds of the algorithms other than `learn`; few by default.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same bits.")
+@click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file.")
+@click.option("--validation", default=0.2, show_default=True, help="Share of the rest that knobs are tuned on.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="comparison",
+    show_default=True,
+    help="Folder for report.html, comparison.json and frontier.png; those of an earlier comparison are replaced.",
+)
+@options.report_option
+@options.json_option
+@click.pass_context
+def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **given: Any) -> None:
+    """Run every algorithm on DATA, and every rival that an engineer would build by hand: filters behind predictors.
+
+    All of them, from rough to smooth, are judged on the same held-out sequences, and compared where they are as
+    smooth as `learn`. Knobs are tuned on a part of the training sequences.
+    """
+    import matplotlib.pyplot  # noqa: F401 - a library that is missing is better told before the work
+
+    from simile._common.files import write_atomically
+    from simile.cli.progress import Contenders
+    from simile.evaluation.comparison import REDUCTIONS
+    from simile.evaluation.comparison import compare as contest
+    from simile.evaluation.rivals import ROSTER
+    from simile.learning import runs
+
+    if (out / runs.POLICY).exists():
+        raise click.ClickException(f"--out: {out} holds a training: choose another folder")
+    train, test = runs.read_and_hold_out(given)
+    chosen, hired = tuple(given["reductions"] or REDUCTIONS), ROSTER if given["rivals"] else ()
+    settings = runs.settings(given)
+    settings["validation"] = given["validation"] or None  # 0 holds nothing back
+    folder = runs.RunFolder(out)
+    folder.write_config({str(p.name): ctx.params.get(str(p.name)) for p in ctx.command.params if p.name != "as_json"})
+    with Contenders(len(chosen) + len(hired), out / runs.ROUNDS) as progress:
+        found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, **settings)
+    told = to_json(found.to_dict())
+    click.echo(told if as_json else f"{found}\n\n{found.verdict()}")
+    write_atomically(out / runs.COMPARISON, f"{told}\n".encode())
+    found.draw(out / "frontier.png")
+    written = [runs.COMPARISON, "frontier.png"]
+    if report:
+        from simile.evaluation.report import Report
+
+        repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
+        page = Report.of_comparison(found, title=folder.title, repeat=repeat)
+        page.save(out / runs.REPORT)
+        written.append(runs.REPORT)
+    click.echo("\n" + "\n".join(str(out / name) for name in written), err=as_json)

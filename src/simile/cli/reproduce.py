@@ -1,0 +1,58 @@
+"""`simile reproduce`: the paper's experiments, with error bars and verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simile.cli import options
+
+
+@click.command(short_help="Reproduce the experiments of the paper.")
+@click.option("--out", type=click.Path(path_type=Path), default="results", show_default=True, help="Folder to write.")
+@click.option("--claims", multiple=True, help="Only these claims; all by default. May be repeated.")
+@click.option("--seeds", type=click.IntRange(1), default=6, show_default=True, help="How many, from --first-seed on.")
+@click.option("--first-seed", type=click.IntRange(0), default=100, show_default=True)
+@click.option("--data", help="Your own data instead of simulated games: each seed is another split.")
+@options.column_options
+@options.reading_options
+@click.option("--quick", is_flag=True, help="Small data, for a first look.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--page", type=click.Path(path_type=Path), help="Where to write the page; results.md in --out by default."
+)
+def reproduce(
+    out: Path,
+    claims: tuple[str, ...],
+    seeds: int,
+    first_seed: int,
+    data: str | None,
+    quick: bool,
+    jobs: int,
+    page: Path | None,
+    **given: Any,
+) -> None:
+    """Measure each figure and claim of Section 6 over several seeds.
+
+    Writes a table (CSV) and a picture (PNG) per claim, results.json, and a page with the verdicts: holds, does not
+    hold here, or undecided, computed from the confidence interval over the seeds.
+    """
+    from simile.data.reading import read
+    from simile.experiments import FULL, SMALL, FileSource
+    from simile.experiments import reproduce as measure
+    from simile.learning.runs import reading
+
+    found = measure(
+        out,
+        claims=claims or None,
+        seeds=range(first_seed, first_seed + seeds),
+        source=None if data is None else FileSource(read(data, **reading(given))),
+        effort=SMALL if quick else FULL,
+        n_jobs=jobs,
+        page=page,
+        watch=lambda line: click.echo(line, err=True),
+    )
+    click.echo(found)
+    click.echo(f"\nLook at {page or out / 'results.md'}")

@@ -1,0 +1,288 @@
+"""`simile train`: from a log file to a policy file, with progress, checkpoints and a verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simile.cli import INTERRUPTED, interrupted, options
+from simile.cli.output import to_json
+from simile.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from simile.data.demonstrations import Demonstrations
+    from simile.evaluation.comparison import Judgement
+    from simile.learning.algorithms import Run, Watch
+    from simile.learning.distributed import AnyDemonstrations, SpreadDemonstrations
+    from simile.learning.distributed.dask import DaskBackend
+    from simile.learning.reduction import Round
+
+
+def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
+    """Take up the options that the interrupted run was started with."""
+    if folder is not None:
+        if not (folder / "config.toml").exists():
+            raise click.ClickException(
+                f"--resume: {folder} holds no config.toml of an earlier run: train with --out first"
+            )
+        options.use_config(ctx, folder / "config.toml")
+    return folder
+
+
+@click.command(short_help="Learn a policy from recorded demonstrations.")
+@options.data_argument
+@options.config_option
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="run", show_default=True, help="Folder for the results."
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    callback=_resume,
+    help="Folder of an interrupted run: take it up, with its options, where it stopped.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run.")
+@options.column_options
+@options.reading_options
+@click.option("--algorithm", type=click.Choice(options.ALGORITHMS), default="learn", show_default=True)
+@options.learning_options
+@options.dask_options
+@options.report_option
+@options.trust_option
+@click.pass_context
+def train(ctx: click.Context, /, **given: Any) -> None:
+    """Learn a policy from DATA: a file, a folder, several files or a quoted glob.
+
+    Judges the policy on held-out sequences beside the expert, holding the last action, and simple filters. Writes
+    policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the
+    folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
+
+    With --dask the workers of a cluster read the data and run the rounds of Algorithm 1 on them; only the held-out
+    sequences are brought here. Such a run leaves no checkpoints, and is judged beside the expert and holding alone.
+    """
+    folder = given["out"] = given["resume"] or given["out"]
+    if given["dask"] and given["resume"]:
+        raise click.ClickException("--resume: a run with --dask leaves nothing to resume: begin anew with --overwrite")
+    if given["exact"] and not given["dask"]:
+        raise click.ClickException("--exact: one machine is always exact: give it with --dask")
+    _check_folder(folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
+    if not given["dask"]:
+        _train(ctx, folder, given, None)
+        return
+    from simile.learning.distributed.dask import DaskBackend, connected
+
+    with connected(given["dask"]) as client:
+        _train(ctx, folder, given, DaskBackend(client, exact=given["exact"]))
+
+
+def _train(ctx: click.Context, folder: Path, given: dict[str, Any], backend: DaskBackend | None) -> None:
+    from simile.learning import runs
+    from simile.learning.algorithms import hold_out
+    from simile.learning.crossfit import MODELS
+    from simile.models import SmoothForest
+
+    demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
+    settings = runs.settings(given)
+    rounds = backend is not None or given["algorithm"] != "learn" or runs.needs_rounds(settings)
+    settings.setdefault("model", SmoothForest() if rounds else MODELS)
+    _check_model(settings["model"], demos, given["trust"])
+    share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]
+    fitted, validation = hold_out(demos, share, seed=given["seed"]) if share > 0.0 else (demos, None)
+    names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
+    runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
+    run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
+    policy = folder / runs.POLICY
+    run.policy.save(policy)
+    if run.alternative is not None:
+        run.alternative.save(folder / runs.ALTERNATIVE)
+    click.echo(run)
+    if run.interrupted:
+        click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
+        ctx.exit(INTERRUPTED)
+    try:
+        found = _judge(run, settings, fitted, validation, test)
+    except DataError as error:
+        raise DataError(
+            f"{error}. The policy is kept in {policy}; to judge it, hold out others: --test FILE or SHARE, or --seed"
+        ) from None
+    _write_summary(folder / runs.SUMMARY, run, found, test)
+    shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
+    click.echo(f"\n{found}\n\n{found.verdict()}")
+    click.echo(f"\nPolicy: {policy}\nRun it: simile run {policy} < contexts.csv")
+    if given["report"]:
+        from simile.evaluation.report import Report
+
+        Report.of_folder(runs.RunFolder(folder), demos=test, trusted=given["trust"]).save(folder / runs.REPORT)
+        click.echo(f"Look at it: {folder / runs.REPORT}")
+
+
+def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[SpreadDemonstrations, Demonstrations]:
+    """Let the workers read the data, and bring the held-out part here: another data file, or a share of them."""
+    from simile.data.reading import read
+    from simile.learning import runs
+
+    how = runs.reading(given)
+    demos = backend.read(given["data"], **how)
+    click.echo(f"{demos} with contexts {', '.join(demos.context_names)} and actions {', '.join(demos.action_names)}")
+    try:
+        share = float(given["test"])
+    except ValueError:
+        columns = {"actions": demos.action_names, "contexts": demos.context_names}
+        return demos, read(given["test"], **{**how, **columns})
+    if not 0.0 < share < 1.0:
+        raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {given['test']}")
+    rest, test = demos.split(share, seed=given["seed"])
+    return rest, test.gathered()
+
+
+def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to write over the results of another run."""
+    if folder.exists() and not folder.is_dir():
+        raise click.ClickException(f"--out: {folder} is not a folder")
+    if resume:
+        return
+    from simile.learning.runs import CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY
+
+    if any((folder / name).exists() for name in (POLICY, CHECKPOINT)) and not overwrite:
+        raise click.ClickException(
+            f"--out: {folder} holds an earlier run: go on with it (--resume {folder}), replace it (--overwrite) or "
+            "choose another folder"
+        )
+    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+    for name in (SUMMARY, ROUNDS, REPORT):  # of the earlier run: they would be taken for this one's
+        (folder / name).unlink(missing_ok=True)
+
+
+def _check_model(model: Any, demos: AnyDemonstrations, trust: tuple[str, ...]) -> None:
+    """Say before the training, not after, that its policy could not be saved."""
+    from simile.models.ridge import RolloutRegressor
+    from simile.policies.storage.loading import check_savable
+
+    for one in model if isinstance(model, tuple) else (model,):
+        if not isinstance(one, RolloutRegressor):
+            check_savable(one, n_actions=demos.n_actions, trusted=trust)
+
+
+def _learn(
+    folder: Path,
+    given: dict[str, Any],
+    settings: dict[str, Any],
+    demos: AnyDemonstrations,
+    validation: AnyDemonstrations | None,
+    backend: DaskBackend | None,
+    *,
+    by_validation: bool,
+) -> Run:
+    from simile.cli.progress import Rounds
+    from simile.learning import algorithms
+    from simile.learning.checkpoints import Checkpointed
+    from simile.learning.runs import CHECKPOINT, POLICY, ROUNDS
+    from simile.models.ridge import RolloutRegressor
+
+    said = {name: repr(value) for name, value in settings.items()}
+    key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
+
+    def kept(model: Any, place: Path) -> Any:
+        """Let a model write down its fits; those through the roll-out take no time, those on a cluster are its own."""
+        through = isinstance(model, RolloutRegressor) or backend is not None
+        return model if through else Checkpointed(model, place, key, given["trust"])
+
+    model, place = settings["model"], folder / CHECKPOINT
+    if isinstance(model, tuple):
+        steps, model = len(model), tuple(kept(m, place / str(i)) for i, m in enumerate(model))
+    else:
+        steps, model = settings.get("n_rounds", 10) + 1, kept(model, place)
+    with Rounds(steps) as progress:
+        record = _Record(folder, progress, by_validation)
+        try:
+            run: Run = getattr(algorithms, given["algorithm"])(
+                demos,
+                **{**settings, "model": model},
+                validation=0.0 if validation is None else validation,  # None would let `learn` choose a share
+                backend=backend,
+                watch=record,
+            )
+        except (ArgumentError, DataError):
+            # Resumed, it would fail again: what was fitted is of no use, and would be in the way of the next try.
+            if given["resume"] is None:
+                shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+                for name in (POLICY, ROUNDS):
+                    (folder / name).unlink(missing_ok=True)
+            raise
+        except (Exception, KeyboardInterrupt):  # before there was a first round to keep, or disguised by a library
+            if not interrupted.is_set():
+                raise
+            click.echo(f"simile: interrupted; go on with: simile train --resume {folder}", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
+    return run
+
+
+def _judge(
+    run: Run,
+    settings: dict[str, Any],
+    demos: AnyDemonstrations,
+    validation: AnyDemonstrations | None,
+    test: Demonstrations,
+) -> Judgement:
+    from simile.evaluation.comparison import judge, simple_filters
+    from simile.learning.algorithms import hold_out
+    from simile.learning.distributed import SpreadDemonstrations
+
+    if isinstance(demos, SpreadDemonstrations) or isinstance(validation, SpreadDemonstrations):
+        return judge({"policy": (run.policy, math.nan)}, test)  # the filters would want the data here
+    if validation is None:  # the filters have knobs to tune
+        demos, validation = hold_out(demos, 0.2, seed=settings["seed"])
+    rest = {name: settings[name] for name in ("horizon", "seed") if name in settings}
+    rivals = {n: (p, s) for n, p, s in simple_filters(demos, validation, run.policy, **rest)}
+    return judge({"policy": (run.policy, math.nan), **rivals}, test)
+
+
+@dataclass
+class _Record:
+    """Keeps, in the folder of a run, every round as it comes and the best policy so far: whoever looks in sees them."""
+
+    folder: Path
+    progress: Watch
+    by_validation: bool
+    turns: list[Round] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        from simile.learning.runs import ROUNDS
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / ROUNDS).write_bytes(b"")
+
+    def __call__(self, turn: Round) -> None:
+        """Take a round."""
+        from simile.learning.algorithms import Run
+        from simile.learning.runs import POLICY, ROUNDS
+
+        self.progress(turn)
+        self.turns.append(turn)
+        Run(tuple(self.turns), by_validation=self.by_validation).policy.save(self.folder / POLICY)
+        with (self.folder / ROUNDS).open("a", encoding="utf-8") as file:
+            file.write(f"{to_json(turn.measured(), indent=None)}\n")
+
+
+def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations) -> None:
+    from simile._common.files import write_atomically
+    from simile.evaluation.comparison import judged_path
+
+    summary = {
+        "verdict": found.verdict(),
+        "notes": list(run.notes),
+        "chosen_round": run.chosen.number,
+        "rounds": [turn.measured() for turn in run.rounds],
+        "digest": test.digest(),  # of the held-out data that what follows was measured on
+        "held_out": found.rows(),
+        "path": [] if run.frontier is None else judged_path(run.frontier, test),
+    }
+    write_atomically(path, f"{to_json(summary)}\n".encode())

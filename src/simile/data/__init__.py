@@ -1,0 +1,1 @@
+"""What was recorded, and what a state is (Section 2)."""

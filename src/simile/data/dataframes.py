@@ -1,0 +1,101 @@
+"""Data frames of any make, through narwhals, to plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray
+from simile.errors import ArgumentError, DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What a frame holds: contexts (rows, m), actions (rows, k) and the rows of each sequence, by name."""
+
+    contexts: FloatArray
+    actions: FloatArray
+    sequences: dict[str, IntArray]
+    context_names: list[str]
+    action_names: list[str]
+
+
+def read_frame(
+    frame: Any, *, actions: str | Sequence[str], contexts: str | Sequence[str] | None, sequence: str | None
+) -> Columns:
+    """Pick columns of a pandas, polars or Arrow frame; `contexts` are all remaining columns by default."""
+    data = _opened(frame)
+    wanted = [actions] if isinstance(actions, str) else list(actions)
+    keys = [] if sequence is None else [sequence]
+    if contexts is None:
+        seen = [c for c in data.columns if c not in {*wanted, *keys}]
+    else:
+        seen = [contexts] if isinstance(contexts, str) else list(contexts)
+    for argument, names in (("sequence", keys), ("actions", wanted), ("contexts", seen)):
+        if not names and argument != "sequence":
+            raise ArgumentError(f"{argument} must name at least one column; the frame has {', '.join(data.columns)}")
+        for name in names:
+            if (*keys, *wanted, *seen).count(name) > 1:
+                raise ArgumentError(
+                    f"{argument}: column {name!r} must be named once, as sequence, action or context; got "
+                    f"sequence={sequence!r}, actions={wanted} and contexts={seen}"
+                )
+            if name not in data.columns:
+                raise DataError(f"{argument}: no column {name!r}; the frame has {', '.join(data.columns)}")
+    return Columns(
+        contexts=_numbers(data, seen, "contexts"),
+        actions=_numbers(data, wanted, "actions"),
+        sequences=_sequences(data, sequence),
+        context_names=seen,
+        action_names=wanted,
+    )
+
+
+def _opened(frame: Any) -> Any:
+    import narwhals.stable.v2 as nw
+
+    try:
+        data = nw.from_native(frame, eager_only=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ArgumentError(f"frame must have different column names: {error}") from None
+    except TypeError:
+        raise ArgumentError(
+            f"frame must be a pandas, polars or Arrow data frame; got {type(frame).__name__}: "
+            "collect() a lazy one, give arrays to from_arrays(...)"
+        ) from None
+    if odd := [c for c in data.columns if not isinstance(c, str)]:
+        raise ArgumentError(f"frame must have strings as column names; got {odd}: rename those columns")
+    if data.is_empty():
+        raise DataError("frame must have at least one row; got none")
+    return data
+
+
+def _numbers(data: Any, names: list[str], argument: str) -> FloatArray:
+    import narwhals.stable.v2 as nw
+
+    for name in names:
+        if not (data[name].dtype.is_numeric() or data[name].dtype == nw.Boolean):
+            raise DataError(
+                f"{argument}: column {name!r} holds {data[name].dtype}, not numbers: convert it or leave it out"
+            )
+    # Null and NaN both mean missing; column by column, because a whole frame may come back as objects.
+    return np.column_stack([data[c].cast(nw.Float64).to_numpy() for c in names]).astype(np.float64)
+
+
+def _sequences(data: Any, sequence: str | None) -> dict[str, IntArray]:
+    if sequence is None:
+        return {"frame": np.arange(len(data))}
+    labels = data[sequence]
+    missing = labels.is_null() | labels.is_nan() if labels.dtype.is_float() else labels.is_null()
+    if missing.any():
+        raise DataError(
+            f"sequence: column {sequence!r} must label every row; got {int(missing.sum())} without a label: "
+            "fill or drop those rows"
+        )
+    rows: dict[Any, list[int]] = {}
+    for row, label in enumerate(labels.to_list()):
+        rows.setdefault(label, []).append(row)
+    return {str(label): np.array(index) for label, index in rows.items()}

@@ -1,0 +1,434 @@
+"""The problem of Section 2: contexts, the actions an expert took, and the space of actions."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simile._common import checks
+from simile._common.typing import FloatArray, Trajectories
+from simile.data.dataframes import read_frame
+from simile.errors import ArgumentError, DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """One recorded sequence: contexts X = {x_t} and the expert's actions A* = {a*_t}.
+
+    Parameters
+    ----------
+    contexts : (T, m) or (T,) array_like
+        Exogenous context; NaN marks a missing value.
+    actions : (T, k) or (T,) array_like
+        What the expert did; finite.
+    rate : float, optional
+        Frames per second (Hz); metrics per second need it.
+    name : str
+        Shown in tables and in error messages.
+    context_names, action_names : sequence of str, optional
+        One name per column; `x0, x1, ...` and `a0, a1, ...` by default.
+
+    Examples
+    --------
+    >>> one = Demonstration(contexts=[[0.0], [1.0], [2.0]], actions=[0.0, 0.5, 1.0], rate=10.0)
+    >>> one
+    Demonstration('demonstration', 3 frames, 1 context, 1 action, 10 Hz)
+    """
+
+    contexts: FloatArray
+    actions: FloatArray
+    rate: float | None = None
+    name: str = "demonstration"
+    context_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True)
+        actions = checks.table(self.actions, f"actions of {self.name!r}")
+        if len(contexts) != len(actions):
+            raise DataError(
+                f"contexts and actions of {self.name!r} must have as many rows; got {len(contexts)} and "
+                f"{len(actions)}: cut both to the frames they share"
+            )
+        if self.rate is not None:
+            object.__setattr__(self, "rate", checks.number(self.rate, "rate", above=0.0))
+        object.__setattr__(self, "contexts", contexts)
+        object.__setattr__(self, "actions", actions)
+        for attribute, width, letter in (
+            ("context_names", contexts.shape[1], "x"),
+            ("action_names", actions.shape[1], "a"),
+        ):
+            given = getattr(self, attribute)
+            names = tuple(str(n) for n in ((given,) if isinstance(given, str) else given))
+            names = names or tuple(f"{letter}{i}" for i in range(width))
+            if len(names) != width or len(set(names)) != width:
+                raise ArgumentError(f"{attribute} must be {width} different names; got {names!r}")
+            object.__setattr__(self, attribute, names)
+        if shared := set(self.context_names) & set(self.action_names):
+            raise ArgumentError(
+                f"context_names and action_names must differ; got {sorted(shared)} in both: rename or drop one side"
+            )
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        m, k = self.contexts.shape[1], self.actions.shape[1]
+        rate = "" if self.rate is None else f", {self.rate:g} Hz"
+        size = f"{_count(len(self), 'frame')}, {_count(m, 'context')}, {_count(k, 'action')}"
+        return f"Demonstration({self.name!r}, {size}{rate})"
+
+    def cut(self, start: int, stop: int | None = None) -> Demonstration:
+        """Return frames `start` to `stop` as a demonstration of its own."""
+        if len(self.actions[start:stop]) == 0:
+            raise DataError(
+                f"cut({start}, {stop}) leaves nothing of {self.name!r}: it has {_count(len(self), 'frame')}"
+            )
+        return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop])
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstrations(Sequence[Demonstration]):
+    """Several demonstrations of one task, never joined: no lag or difference crosses from one to the next.
+
+    Examples
+    --------
+    >>> demos = Demonstrations.from_arrays([[[0.0], [1.0]], [[2.0]]], [[0.0, 0.5], [1.0]], rate=30.0)
+    >>> len(demos), demos.n_frames, demos.n_contexts, demos.n_actions
+    (2, 3, 1, 1)
+    """
+
+    items: tuple[Demonstration, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.items, type) or not isinstance(self.items, Demonstration | Iterable):
+            raise ArgumentError(f"demos must be Demonstrations; got {self.items!r}: {_BUILD}")
+        items = (self.items,) if isinstance(self.items, Demonstration) else tuple(self.items)
+        if not items:
+            raise DataError("demonstrations must hold at least one sequence; got none")
+        for i, item in enumerate(items):
+            if not isinstance(item, Demonstration):
+                raise ArgumentError(
+                    f"demonstrations must hold Demonstration objects; got {type(item).__name__} at position {i}: "
+                    f"{_BUILD}"
+                )
+            for what in ("context_names", "action_names", "rate"):
+                if getattr(item, what) != getattr(items[0], what):
+                    raise DataError(
+                        f"all demonstrations must share their {what}; {items[0].name!r} has "
+                        f"{getattr(items[0], what)!r} and {item.name!r} has {getattr(item, what)!r}"
+                    )
+        object.__setattr__(self, "items", items)
+
+    @classmethod
+    def of(cls, demos: Demonstration | Iterable[Demonstration]) -> Demonstrations:
+        """Take one demonstration, an iterable of them, or demonstrations as they are."""
+        return demos if isinstance(demos, Demonstrations) else cls(demos)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        contexts: Sequence[Any],
+        actions: Sequence[Any],
+        *,
+        rate: float | None = None,
+        names: Sequence[str] | None = None,
+        context_names: Sequence[str] = (),
+        action_names: Sequence[str] = (),
+    ) -> Demonstrations:
+        """Build demonstrations from two lists, with one (T, m) and one (T, k) array per sequence."""
+        if len(contexts) != len(actions):
+            raise DataError(f"contexts and actions must list as many sequences; got {len(contexts)} and {len(actions)}")
+        names = [f"sequence {i}" for i in range(len(contexts))] if names is None else names
+        if len(names) != len(contexts):
+            raise ArgumentError(f"names must name {len(contexts)} sequences; got {len(names)}")
+        return cls(
+            tuple(
+                Demonstration(x, a, rate, str(name), context_names, action_names)  # type: ignore[arg-type]
+                for x, a, name in zip(contexts, actions, names, strict=True)
+            )
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        actions: str | Sequence[str],
+        contexts: str | Sequence[str] | None = None,
+        sequence: str | None = None,
+        rate: float | None = None,
+    ) -> Demonstrations:
+        """Build demonstrations from a pandas, polars or Arrow frame (anything narwhals takes).
+
+        Parameters
+        ----------
+        frame
+            One row per frame, in order of time inside each sequence.
+        actions, contexts : str or sequence of str
+            Columns; `contexts` are all remaining columns by default.
+        sequence : str, optional
+            Column that tells the sequences apart; without it the frame is one sequence.
+        """
+        columns = read_frame(frame, actions=actions, contexts=contexts, sequence=sequence)
+        return cls.from_arrays(
+            [columns.contexts[rows] for rows in columns.sequences.values()],
+            [columns.actions[rows] for rows in columns.sequences.values()],
+            rate=rate,
+            names=list(columns.sequences),
+            context_names=columns.context_names,
+            action_names=columns.action_names,
+        )
+
+    @overload
+    def __getitem__(self, index: int) -> Demonstration: ...
+    @overload
+    def __getitem__(self, index: slice) -> Demonstrations: ...
+    def __getitem__(self, index: int | slice) -> Demonstration | Demonstrations:
+        return Demonstrations(self.items[index]) if isinstance(index, slice) else self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Demonstration]:
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        return f"Demonstrations({_count(len(self), 'sequence')}, {_count(self.n_frames, 'frame')})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sequences."""
+        return tuple(d.name for d in self.items)
+
+    @property
+    def rate(self) -> float | None:
+        """Frames per second, shared by all sequences; None when unknown."""
+        return self.items[0].rate
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """Names of the m context columns."""
+        return self.items[0].context_names
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the k action columns."""
+        return self.items[0].action_names
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context."""
+        return len(self.context_names)
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return len(self.action_names)
+
+    @property
+    def n_frames(self) -> int:
+        """Frames of all sequences together."""
+        return sum(len(d) for d in self.items)
+
+    @property
+    def contexts(self) -> list[FloatArray]:
+        """The contexts, one (T, m) array per sequence."""
+        return [d.contexts for d in self.items]
+
+    @property
+    def actions(self) -> list[FloatArray]:
+        """The expert's actions, one (T, k) array per sequence."""
+        return [d.actions for d in self.items]
+
+    def with_actions(self, actions: Trajectories) -> Demonstrations:
+        """Return the same contexts with other actions."""
+        if len(actions) != len(self):
+            raise DataError(f"actions must list {_count(len(self), 'sequence')}; got {len(actions)}")
+        return Demonstrations(tuple(replace(d, actions=a) for d, a in zip(self.items, actions, strict=True)))
+
+    def head(self, frames: int) -> Demonstrations:
+        """Return the first frames of every sequence (`demos[:n]` gives the first sequences)."""
+        frames = checks.whole_number(frames, "frames", at_least=1)
+        return Demonstrations(tuple(d.cut(0, frames) for d in self.items))
+
+    def split(
+        self, test: float = 0.25, *, seed: int = 0, groups: Sequence[Any] | None = None
+    ) -> tuple[Demonstrations, Demonstrations]:
+        """Split whole sequences at random into a training and a test part.
+
+        Parameters
+        ----------
+        test : float
+            Share of the sequences (or groups) in the test part; both parts get at least one.
+        groups : sequence, optional
+            One label per sequence: sequences of one group stay together, as those of one recording must.
+        """
+        test = checks.number(test, "test", above=0.0, at_most=1.0)
+        labels = list(range(len(self))) if groups is None else list(groups)
+        if len(labels) != len(self):
+            raise ArgumentError(f"groups must have a label for each of {len(self)} sequences; got {len(labels)}")
+        unique = list(dict.fromkeys(labels))
+        if len(unique) < 2:
+            raise DataError(
+                f"split needs at least two sequences or groups; got {len(unique)}: "
+                "cut a long recording with Demonstration.cut(start, stop) first"
+            )
+        n_test = min(max(1, round(test * len(unique))), len(unique) - 1)
+        order = np.random.default_rng(checks.whole_number(seed, "seed")).permutation(len(unique))
+        held_out = {unique[i] for i in order[:n_test]}
+        return (
+            Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g not in held_out)),
+            Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g in held_out)),
+        )
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
+        found = hashlib.sha256(repr((self.context_names, self.action_names, self.rate)).encode())
+        for demo in self.items:  # one by one, so that sequences in several places have the same digest together
+            one = hashlib.sha256(repr((demo.name, len(demo))).encode())
+            one.update(demo.contexts.data)
+            one.update(demo.actions.data)
+            found.update(one.digest())
+        return found.hexdigest()
+
+    def describe(self) -> Description:
+        """Summarise the data, so that a wrong guess is seen at once."""
+        return Description(self)
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the demonstrations hold; prints as a table."""
+
+    demos: Demonstrations = field(repr=False)
+
+    def to_dict(self) -> dict[str, Mapping[str, float]]:
+        """Return minimum, mean, maximum, deviation and missing share of every column."""
+        columns: dict[str, Mapping[str, float]] = {}
+        for names, parts in (
+            (self.demos.context_names, self.demos.contexts),
+            (self.demos.action_names, self.demos.actions),
+        ):
+            for name, values in zip(names, np.concatenate(parts).T, strict=True):
+                present = values[~np.isnan(values)]
+                stats = (
+                    (present.min(), present.mean(), present.max(), present.std()) if len(present) else (math.nan,) * 4
+                )
+                columns[name] = {
+                    **{k: float(v) for k, v in zip(("min", "mean", "max", "std"), stats, strict=True)},
+                    "missing": 1.0 - len(present) / len(values),
+                }
+        return columns
+
+    def __str__(self) -> str:
+        demos = self.demos
+        lengths = [len(d) for d in demos]
+        rate = "unknown rate" if demos.rate is None else f"{demos.rate:g} Hz, {demos.n_frames / demos.rate:.1f} s"
+        lines = [
+            f"{_count(len(demos), 'sequence')}, {_count(demos.n_frames, 'frame')} "
+            f"({min(lengths)} to {max(lengths)} each), {rate}",
+            f"{'':10} {'column':20} {'min':>10} {'mean':>10} {'max':>10} {'std':>10} {'missing':>8}",
+        ]
+        for i, (name, s) in enumerate(self.to_dict().items()):
+            kind = "context" if i < demos.n_contexts else "action"
+            lines.append(
+                f"{kind:10} {name:20} {s['min']:10.4g} {s['mean']:10.4g} {s['max']:10.4g} {s['std']:10.4g} "
+                f"{s['missing']:8.1%}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ActionSpace:
+    """The bounded space of actions of Section 2, `low <= a <= high`; None leaves a side open.
+
+    Examples
+    --------
+    >>> ActionSpace(low=0.0, high=[1.0, 2.0]).clip(np.array([[-1.0, 5.0]]))
+    array([[0., 2.]])
+    """
+
+    low: FloatArray
+    high: FloatArray
+
+    def __init__(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> None:
+        for name, given, open_side in (("low", low, -np.inf), ("high", high, np.inf)):
+            try:
+                bound = np.atleast_1d(np.array(open_side if given is None else given, dtype=np.float64))
+            except (TypeError, ValueError):
+                bound = np.full(1, np.nan)
+            if bound.ndim != 1 or len(bound) == 0 or np.isnan(bound).any():
+                raise ArgumentError(f"{name} must be a number or one per action; got {given!r}")
+            bound.setflags(write=False)
+            object.__setattr__(self, name, bound)
+        if len(self.low) != len(self.high) and 1 not in (len(self.low), len(self.high)):
+            raise ArgumentError(f"low and high must be as many, or one of them a number; got {low!r} and {high!r}")
+        if (self.low >= self.high).any():
+            raise ArgumentError(f"low must be below high; got low={low!r} and high={high!r}")
+
+    def clip(self, actions: FloatArray) -> FloatArray:
+        """Return `actions` (..., k) moved into the bounds."""
+        return np.clip(actions, self.low, self.high)
+
+    def check(self, demos: Demonstrations) -> None:
+        """Refuse demonstrations with actions outside: the bounds or the data must be wrong."""
+        if max(len(self.low), len(self.high)) not in (1, demos.n_actions):
+            raise ArgumentError(
+                f"space must have bounds for {demos.n_actions} actions; got low={self.low} and high={self.high}"
+            )
+        for demo in demos:
+            outside = (demo.actions < self.low) | (demo.actions > self.high)
+            if outside.any():
+                row, column = (int(i) for i in np.argwhere(outside)[0])
+                raise DataError(
+                    f"space: action {demo.action_names[column]!r} of {demo.name!r} is {demo.actions[row, column]:g} "
+                    f"at row {row}, outside the bounds {self.low} to {self.high}: widen them or clip the data"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The affine map between the user's units and standard units, per action dimension.
+
+    The algorithm works in standard units (mean 0, deviation 1), so that its defaults hold for degrees,
+    metres and cubic metres alike; policies take and return the user's units.
+    """
+
+    center: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of(cls, demos: Demonstrations) -> Units:
+        """Measure mean and deviation of the expert's actions; a constant action keeps its scale."""
+        actions = np.concatenate(demos.actions)
+        center, scale = actions.mean(axis=0), actions.std(axis=0)
+        # The mean of a constant column may miss it by a rounding error, which is no deviation.
+        constant = np.ptp(actions, axis=0) == 0.0
+        return cls(np.where(constant, actions[0], center), np.where(constant, 1.0, scale))
+
+    @classmethod
+    def identity(cls, n_actions: int = 1) -> Units:
+        """Return the units that change nothing."""
+        return cls(np.zeros(n_actions), np.ones(n_actions))
+
+    def standardize(self, actions: FloatArray) -> FloatArray:
+        """Map actions (..., k) from the user's to standard units."""
+        return (actions - self.center) / self.scale
+
+    def restore(self, actions: FloatArray) -> FloatArray:
+        """Map actions (..., k) from standard to the user's units."""
+        return actions * self.scale + self.center
+
+
+_BUILD = "build them with Demonstration(contexts=..., actions=...) or Demonstrations.from_frame(...)"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

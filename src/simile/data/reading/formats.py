@@ -1,0 +1,92 @@
+"""Paths to opened tables: the suffix tells the format; folders and patterns stand for several files."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from simile.data.reading.arrays import open_arrays
+from simile.data.reading.arrow import open_ipc, open_parquet
+from simile.data.reading.datasets import open_dataset
+from simile.data.reading.records import open_records
+from simile.data.reading.tables import Table
+from simile.data.reading.text import open_text
+from simile.errors import ArgumentError, DataError
+
+_OPENERS: dict[str, Callable[[Path], Table]] = {
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"), open_text),
+    **dict.fromkeys((".parquet", ".pq"), open_parquet),
+    **dict.fromkeys((".feather", ".arrow", ".ipc"), open_ipc),
+    **dict.fromkeys((".jsonl", ".ndjson"), open_records),
+    ".npz": open_arrays,
+}
+
+
+def open_tables(path: str | Path | Sequence[str | Path]) -> list[Table]:
+    """Open whatever a path, a pattern, a folder or a list of these stands for."""
+    given = [path] if isinstance(path, str | Path) else list(path) if isinstance(path, Iterable) else []
+    if not given or not all(isinstance(p, str | Path) for p in given):
+        raise ArgumentError(f"path must be a path or a list of paths; got {path!r}")
+    if nul := next((p for p in given if "\0" in str(p)), None):
+        raise ArgumentError(f"path must not hold a null character; got {nul!r}")
+    try:
+        if len(given) == 1 and (table := open_dataset(Path(given[0]))) is not None:
+            return [table]
+        files = [file for one in given for file in _files(one)]
+    except OSError as error:
+        raise DataError(f"{error.filename or path}: {error.strerror or error}") from None
+    if twice := next((f for i, f in enumerate(files) if f in files[:i]), None):
+        raise ArgumentError(f"path: {twice} is given twice")
+    return [_OPENERS[suffix_of(file)](file) for file in files]
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix that tells the format, in lower case; unknown ones are refused."""
+    name = path.name.lower()
+    for suffix in sorted(_OPENERS, key=len, reverse=True):
+        if name.endswith(suffix):
+            return suffix
+    raise ArgumentError(
+        f"path: the suffix of {path.name!r} is not known: use one of {', '.join(_OPENERS)}, "
+        "or give a data frame to Demonstrations.from_frame"
+    )
+
+
+def _files(given: str | Path) -> list[Path]:
+    path = Path(given)
+    if path.is_dir():
+        return _files_below(path)
+    if path.exists():
+        suffix_of(path)
+        return [path]
+    if not glob.has_magic(str(given)):
+        raise DataError(f"{path}: there is no such file")
+    found = _sorted(Path(p) for p in glob.glob(str(given), recursive=True) if Path(p).is_file())
+    if not found:
+        raise DataError(f"{path}: no file matches the pattern")
+    for file in found:
+        suffix_of(file)
+    return found
+
+
+def _files_below(folder: Path) -> list[Path]:
+    below = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")) and _known(p)]
+    if not below:
+        raise DataError(f"{folder}: there is no data file in this folder; known are {', '.join(_OPENERS)}")
+    if len(suffixes := sorted({suffix_of(p) for p in below})) > 1:  # the same data twice, as a rule
+        raise ArgumentError(
+            f"path: {folder} holds files of several formats ({', '.join(suffixes)}): "
+            f"choose with a pattern, as '{folder}/*{suffixes[0]}'"
+        )
+    return _sorted(below)
+
+
+def _known(path: Path) -> bool:
+    return path.name.lower().endswith(tuple(_OPENERS))
+
+
+def _sorted(paths: Iterable[Path]) -> list[Path]:
+    """Return paths in the order people expect: run2 before run10."""
+    return sorted(paths, key=lambda p: [(int(s), "") if s.isdecimal() else (-1, s) for s in re.split(r"(\d+)", str(p))])

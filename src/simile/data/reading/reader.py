@@ -1,0 +1,191 @@
+"""Files to demonstrations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.reading import clock
+from simile.data.reading.columns import Choice, Patterns, choose, counts_frames, shared_columns
+from simile.data.reading.formats import open_tables
+from simile.data.reading.sequences import Pieces, file_names, gather, joined
+from simile.data.reading.summary import Summary, irregular_note
+from simile.data.reading.tables import Roles, Table
+from simile.errors import ArgumentError, DataError
+
+
+def read(
+    path: str | Path | Sequence[str | Path],
+    *,
+    actions: Patterns = None,
+    contexts: Patterns = None,
+    sequence: str | None = None,
+    time: str | None = None,
+    rate: float | None = None,
+    gap: float | None = None,
+    resample: float | None = None,
+    quiet: bool = False,
+) -> Demonstrations:
+    r"""Read demonstrations from files; what is not said is guessed, and the guesses are printed to stderr.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A file (.csv, .tsv, .txt, also as .gz; .parquet, .feather, .arrow, .jsonl, .npz), a pattern such as
+        `"runs/*.csv"`, a folder of files of one format, a Minari or LeRobot folder, or a list of files.
+        One row per frame. Several files are one sequence each, unless a column tells sequences apart.
+    actions, contexts : str or sequence of str, optional
+        Columns: names, globs (`"a_*"`) or regexes between slashes (`"/^a_\d+$/"`). Guessed: actions are `a_*`,
+        or else `action*`; contexts are `x_*`, or else all other numeric columns.
+    sequence : str, optional
+        Column that tells sequences apart. Guessed: sequence, episode, episode_index, run, game or trial.
+    time : str, optional
+        Column of time: seconds, frame numbers, or time stamps (ISO 8601). Guessed: t, time, timestamp, seconds,
+        frame or frame_index. It must increase inside every sequence.
+    rate : float, optional
+        Frames per second; inferred from the time if not given.
+    gap : float, optional
+        Begin a new sequence where the time jumps by more than this many seconds.
+    resample : float, optional
+        Bring every sequence to this rate (Hz) by linear interpolation.
+    quiet : bool
+        Do not print the summary.
+
+    Returns
+    -------
+    Demonstrations
+        Empty fields, NA, null and NaN are missing (NaN) in contexts, and an error in actions.
+    """
+    rate, gap, resample = (
+        None if value is None else checks.number(value, name, above=0.0)
+        for name, value in (("rate", rate), ("gap", gap), ("resample", resample))
+    )
+    tables = open_tables(path)
+    roles = _shared_roles(tables)
+    columns = shared_columns(tables)
+    try:
+        choice = choose(columns, roles, actions=actions, contexts=contexts, sequence=sequence, time=time)
+    except (ArgumentError, DataError) as error:
+        raise type(error)(f"{tables[0].path}: {error}") from None
+    gathered = gather(tables, choice, file_names([t.path for t in tables]))
+    timing = _timing(gathered, choice, rate=rate, told=roles.rate, gap=gap, resample=resample)
+    demos = Demonstrations(tuple(d for i, p in enumerate(gathered) for d in _demonstrations(p, i, timing, choice)))
+    if not quiet:
+        several = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
+        told_apart = several if choice.sequence is None else f" by column {choice.sequence!r}"
+        summary = Summary(
+            tables[0].path.resolve().name if len(tables) == 1 else f"{len(tables)} files",
+            demos,
+            told_apart,
+            timing.said,
+            (*choice.left_out, *(name for table in tables[:1] for name in table.unread)),
+            (*tables[0].notes, *timing.notes),
+        )
+        print(summary, file=sys.stderr)  # noqa: T201 - the summary is what this prints
+    return demos
+
+
+@dataclass(frozen=True, eq=False)
+class _Timing:
+    """The rate and where it comes from, and for every sequence its times and the parts it is cut into."""
+
+    rate: float | None
+    said: str
+    notes: tuple[str, ...]
+    times: list[FloatArray]  # only where they are needed, to resample
+    parts: list[list[slice]]
+
+
+def _shared_roles(tables: Sequence[Table]) -> Roles:
+    """Return what the files say of themselves if they agree; where only the rate differs, the times must tell."""
+    first = tables[0].roles
+    for roles in (first, replace(first, rate=None)):
+        if all(t.roles == roles or replace(t.roles, rate=None) == roles for t in tables):
+            return roles
+    return Roles()
+
+
+def _timing(
+    gathered: Sequence[Pieces],
+    choice: Choice,
+    *,
+    rate: float | None,
+    told: float | None,
+    gap: float | None,
+    resample: float | None,
+) -> _Timing:
+    known = told if rate is None else rate
+    origin = "" if known is None else " as stored" if rate is None else " as given"
+    if choice.time is None:
+        return _without_time(gathered, known, origin, gap, resample)
+    times = [clock.seconds(joined(p.times)) for p in gathered]
+    steps = [clock.steps_of(t, p.name) for t, p in zip(times, gathered, strict=True)]
+    frames = _are_frames(choice, times, steps)
+    if frames and known is not None:
+        times, steps = [t / known for t in times], [s / known for s in steps]
+    elif frames and (gap or resample):
+        raise ArgumentError(
+            f"{'gap' if gap else 'resample'} is in seconds, but {choice.time!r} counts frames: say how many there are "
+            "in a second with rate=..."
+        )
+    parts = [[slice(0, len(t))] if gap is None else clock.segments(s, gap) for t, s in zip(times, steps, strict=True)]
+    named = [(p.name, s if gap is None else s[s <= gap]) for p, s in zip(gathered, steps, strict=True)]
+    inferred = None if frames else clock.infer_rate(named, alike=resample is None and known is None)
+    notes = []
+    if known is not None and inferred is not None and abs(known - inferred) > 0.01 * inferred:
+        notes.append(f"the rate is {known:g} Hz as said, but the steps of {choice.time!r} say {inferred:g} Hz")
+    period = next((1.0 / r for r in (inferred, known) if r is not None), 1.0)
+    if resample is None and (found := clock.irregularity(named, period)) is not None:
+        notes.append(irregular_note(found, choice.time, frames=frames and known is None))
+    if resample is not None:
+        source = "from unknown" if (was := inferred or known) is None else f"from {was:g} Hz"
+        return _Timing(resample, f" resampled {source} by column {choice.time!r}", (), times, parts)
+    if known is not None:
+        return _Timing(known, origin, tuple(notes), [], parts)
+    counting = f" ({choice.time!r} counts frames: rate=... says how many a second)" if frames else ""
+    said = counting if inferred is None else f" inferred from column {choice.time!r}"
+    return _Timing(inferred, said, tuple(notes), [], parts)
+
+
+def _without_time(
+    gathered: Sequence[Pieces], known: float | None, origin: str, gap: float | None, resample: float | None
+) -> _Timing:
+    if gap is not None:
+        raise ArgumentError("gap needs a column of time: name it with time=...")
+    parts = [[slice(0, len(p))] for p in gathered]
+    if resample is None:
+        return _Timing(known, origin, (), [], parts)
+    if known is None:
+        raise ArgumentError("resample needs a column of time, named with time=..., or the rate, with rate=...")
+    times = [np.arange(len(p)) / known for p in gathered]
+    return _Timing(resample, f" resampled from {known:g} Hz", (), times, parts)
+
+
+def _are_frames(choice: Choice, times: list[FloatArray], steps: list[FloatArray]) -> bool:
+    """Return whether the time column counts frames: by its name, or because it is whole and steps by one."""
+    by_name = counts_frames(str(choice.time), choice.time_kind)
+    if by_name is False or not all((t == np.floor(t)).all() for t in times):
+        return False
+    together = np.concatenate(steps)
+    return by_name is True or len(together) == 0 or float(np.median(together)) == 1.0
+
+
+def _demonstrations(pieces: Pieces, index: int, timing: _Timing, choice: Choice) -> list[Demonstration]:
+    """Return the demonstrations that a sequence is cut into."""
+    contexts, actions = joined(pieces.contexts), joined(pieces.actions)
+    parts = timing.parts[index]
+    demos = []
+    for i, part in enumerate(parts):
+        name = pieces.name if len(parts) == 1 else f"{pieces.name}/{i}"
+        x, a = (contexts, actions) if len(parts) == 1 else (contexts[part], actions[part])
+        if timing.times and timing.rate is not None:
+            x, a = clock.resampled(timing.times[index][part], (x, a), timing.rate, name)
+        demos.append(Demonstration(x, a, timing.rate, name, choice.contexts, choice.actions))
+    return demos

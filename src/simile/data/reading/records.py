@@ -1,0 +1,100 @@
+"""JSON lines: one object per row; lists of numbers are spread over one column per element."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from simile.data.reading.tables import NUMERIC, Batch, Column, Place, Table, Wanted, decoding, elements, shown
+from simile.data.reading.values import as_labels, as_numbers, as_times, kind_of
+from simile.errors import DataError
+
+_ROWS = 1 << 13
+_SAMPLE = 1000  # values of a column that tell its kind
+
+
+def open_records(path: Path) -> Table:
+    """Open a JSON lines file; keys may be left out of a row where they are missing."""
+    columns = _columns(path)
+    parents = {
+        c.name: (key, i if len(group) > 1 else None) for key, group in columns.items() for i, c in enumerate(group)
+    }
+
+    def scan(wanted: Wanted) -> Iterator[Batch]:
+        rows, first = _rows(path), 1
+        while batch := list(islice(rows, _ROWS)):
+            place = Place(path, first)
+            values = {n: _column(batch, *parents[n], len(columns[parents[n][0]]), place) for n in wanted.names}
+            yield Batch(
+                place,
+                {n: as_numbers(values[n], n, place) for n in wanted.numbers},
+                None if wanted.labels is None else as_labels(values[wanted.labels], wanted.labels, place),
+                None
+                if wanted.time is None
+                else as_times(values[wanted.time], wanted.time, place, stamps=wanted.stamps),
+            )
+            first += len(batch)
+
+    return Table(path, tuple(c for group in columns.values() for c in group), scan)
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    row = 0
+    with decoding(path, "JSON lines"), path.open("rb") as file:
+        for number, line in enumerate(file):
+            text = line.decode("utf-8-sig" if number == 0 else "utf-8").strip()
+            if not text:
+                continue
+            row += 1
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{path}: row {row}: not JSON: {error}: one object per line is wanted") from None
+            if not isinstance(value, dict):
+                raise DataError(
+                    f'{path}: row {row}: {shown(value)} is not an object: write rows as {{"name": value, ...}}'
+                )
+            yield value
+
+
+def _columns(path: Path) -> dict[str, list[Column]]:
+    """Return the columns of every key, from a first pass over the file."""
+    samples: dict[str, list[Any]] = {}
+    empty = True
+    for row in _rows(path):
+        empty = False
+        for key, value in row.items():
+            seen = samples.setdefault(key, [])
+            if value is not None and len(seen) < _SAMPLE:
+                seen.append(value)
+    if empty:
+        raise DataError(f"{path}: the file is empty")
+    return {key: _columns_of(key, values) for key, values in samples.items()}
+
+
+def _columns_of(key: str, values: list[Any]) -> list[Column]:
+    if any(isinstance(v, dict) for v in values):
+        return [Column(key, "objects", key)]
+    if not values or not isinstance(values[0], list):
+        return [Column(key, kind_of(values), key)]
+    kind = kind_of(element for v in values if isinstance(v, list) for element in v)
+    if kind not in NUMERIC or not values[0]:
+        return [Column(key, "lists", key)]
+    return elements(key, len(values[0]), kind)
+
+
+def _column(rows: list[dict[str, Any]], key: str, index: int | None, width: int, place: Place) -> list[Any]:
+    """Return the values under a key, or the elements at `index` of the lists under it."""
+    values = [row.get(key) for row in rows]
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        if isinstance(value, list) and len(value) != width:
+            raise place.error(i, key, f"a list of {len(value)} elements among lists of {width}: make them equal")
+        if index is not None and not isinstance(value, list):
+            raise place.error(i, key, f"{shown(value)} among lists of {width}: make it a list")
+        values[i] = value[0 if index is None else index] if isinstance(value, list) else value
+    return values

@@ -1,0 +1,150 @@
+"""Batches of rows to sequences, checked value by value while the place of each is still known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray
+from simile.data.reading.clock import first_not_later
+from simile.data.reading.columns import Choice
+from simile.data.reading.tables import Batch, Table, Times
+
+
+@dataclass(eq=False)
+class Pieces:
+    """One sequence while it is read: pieces of its contexts (., m), actions (., k) and times (.,)."""
+
+    name: str
+    contexts: list[FloatArray] = field(default_factory=list)
+    actions: list[FloatArray] = field(default_factory=list)
+    times: list[Times] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.actions))
+
+
+def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> list[Pieces]:
+    """Return the sequences of all tables, in the order in which they begin.
+
+    Parameters
+    ----------
+    names : sequence of str
+        One per table: the name of the sequence where no column tells them apart.
+    """
+    gathered: list[list[Pieces]] = []
+    for table, name in zip(tables, names, strict=True):
+        by_label: dict[str, Pieces] = {}
+        for batch in table.scan(choice.wanted):
+            _add(batch, choice, by_label, name)
+        gathered.append(list(by_label.values()))
+    labels = [p.name for pieces in gathered for p in pieces]
+    if choice.sequence is not None and len(set(labels)) < len(labels):  # files that each count from 0
+        for pieces, name in zip(gathered, names, strict=True):
+            for p in pieces:
+                p.name = f"{name}/{p.name}"
+    return [p for pieces in gathered for p in pieces]
+
+
+def joined(pieces: list[FloatArray]) -> FloatArray:
+    """Return the pieces as one read-only array and let go of them: both must not stay in memory."""
+    whole = np.concatenate(pieces)
+    pieces.clear()
+    whole.setflags(write=False)
+    return whole
+
+
+def file_names(paths: Sequence[Path]) -> list[str]:
+    """Return the stem of every file; where stems collide, the path from the folder they share."""
+    common = _common_folder(paths)
+    names = [_stem(path) for path in paths]
+    for longer in (
+        [path.parent.relative_to(common).joinpath(_stem(path)).as_posix() for path in paths],
+        [path.relative_to(common).as_posix() for path in paths],
+    ):
+        counts = Counter(names)
+        names = [short if counts[short] == 1 else long for short, long in zip(names, longer, strict=True)]
+    return names
+
+
+def _stem(path: Path) -> str:
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
+
+
+def _common_folder(paths: Sequence[Path]) -> Path:
+    common = paths[0].parent
+    while not all(path.is_relative_to(common) for path in paths):
+        common = common.parent
+    return common
+
+
+def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -> None:
+    _check(batch, choice)
+    contexts = _stacked(batch, choice.contexts)
+    actions = _stacked(batch, choice.actions)
+    for label, rows in _groups(batch.labels, name):
+        pieces = by_label.setdefault(label, Pieces(label))
+        if batch.times is not None:
+            _check_later(pieces.times, batch, rows, choice)
+            pieces.times.append(batch.times[rows])
+        pieces.contexts.append(contexts[rows])
+        pieces.actions.append(actions[rows])
+
+
+def _stacked(batch: Batch, names: Sequence[str]) -> FloatArray:
+    table = np.empty((len(batch), len(names)))
+    for i, name in enumerate(names):
+        table[:, i] = batch.numbers[name]
+    return table
+
+
+def _check(batch: Batch, choice: Choice) -> None:
+    for name in choice.wanted.numbers:
+        values = batch.numbers[name]
+        if (bad := np.isinf(values)).any():
+            i = int(bad.argmax())
+            raise batch.place.error(i, name, f"{values[i]} is not finite: leave it empty if it is missing")
+    for name in choice.actions:
+        if (bad := np.isnan(batch.numbers[name])).any():
+            raise batch.place.error(
+                int(bad.argmax()),
+                name,
+                f"the action is missing ({int(bad.sum()):,} in these {len(batch):,} rows): fill it in or drop the "
+                "rows; a gap they leave in the time can be cut with gap=...",
+            )
+
+
+def _check_later(earlier: list[Times], batch: Batch, rows: Any, choice: Choice) -> None:
+    """Refuse a time that is not later than the one before it in the same sequence."""
+    assert batch.times is not None
+    times = batch.times[rows]
+    last = earlier[-1][-1:] if earlier else times[:0]
+    together = np.concatenate([last, times])
+    if (i := first_not_later(together)) is not None:
+        index = i - len(last)
+        row = int(np.arange(len(batch))[rows][index])
+        raise batch.place.error(
+            row,
+            str(choice.time),
+            f"the time goes from {together[i - 1]} to {together[i]}, but must increase inside a sequence: sort the "
+            "rows by it, tell the sequences apart with sequence=..., or name another column with time=...",
+        )
+
+
+def _groups(labels: list[str] | None, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield every label with its rows: a slice where they are neighbours, their indices otherwise."""
+    if labels is None:
+        yield name, slice(None)
+        return
+    values = np.array([*labels, None], dtype=object)[:-1]  # None keeps numpy from looking for more axes
+    starts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()]
+    runs: dict[str, list[slice]] = {}
+    for start, stop in zip(starts, [*starts[1:], len(labels)], strict=True):
+        runs.setdefault(labels[start], []).append(slice(start, stop))
+    for label, slices in runs.items():
+        yield label, slices[0] if len(slices) == 1 else np.concatenate([np.arange(s.start, s.stop) for s in slices])

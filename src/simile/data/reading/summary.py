@@ -1,0 +1,72 @@
+"""What was read, in a few lines, so that a wrong guess is seen at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simile.data.demonstrations import Demonstrations
+from simile.data.reading.clock import Irregularity
+from simile.data.reading.tables import shown
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Where the data came from, what they are and what was left out; prints as text."""
+
+    source: str
+    demos: Demonstrations
+    sequences: str  # how sequences were told apart
+    rate: str  # where the rate comes from
+    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        demos = self.demos
+        lengths = [len(d) for d in demos]
+        each = f"{lengths[0]:,} each" if min(lengths) == max(lengths) else f"{min(lengths):,} to {max(lengths):,} each"
+        rate = "rate unknown" if demos.rate is None else f"{demos.rate:g} Hz"
+        lines = [
+            f"{self.source}: {_count(len(demos), 'sequence')}{self.sequences}, {_count(demos.n_frames, 'frame')}"
+            f"{f' ({each})' if len(demos) > 1 else ''}, {rate}{self.rate}",
+            f"  actions   {_names(demos.action_names)}",
+            f"  contexts  {_names(demos.context_names)}",
+            f"  missing   {_missing(demos)}",
+        ]
+        if self.left_out:
+            lines.append(f"  left out  {_names(self.left_out, most=8)}")
+        return "\n".join([*lines, *(f"  note      {note}" for note in self.notes)])
+
+
+def irregular_note(found: Irregularity, column: str, *, frames: bool) -> str:
+    """Say how irregular the time is, and the way out."""
+    unit = "frame numbers" if frames else "s"
+    off = f"{found.count:,} of {found.total:,} steps of {shown(column)} ({_percent(found.count / found.total)})"
+    longest = f"the longest: {found.longest:.4g} {unit} in {shown(found.where)}"
+    if frames:
+        return f"{off} are not 1 ({longest}): frames are missing; rate=... with resample=... or gap=... evens it out"
+    even = f"resample={1.0 / found.period:.6g} or gap={3.0 * found.period:.2g} evens it out"
+    return f"{off} are more than 10 % off {found.period:.4g} s ({longest}): {even}"
+
+
+def _missing(demos: Demonstrations) -> str:
+    counts = np.sum([np.isnan(x).sum(axis=0) for x in demos.contexts], axis=0) / demos.n_frames
+    if not counts.any():
+        return "nothing"
+    most = int(counts.argmax())
+    return f"{_percent(counts.mean())} of contexts, most in {demos.context_names[most]} ({_percent(counts[most])})"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2g} %" if share < 0.1 else f"{100.0 * share:.0f} %"
+
+
+def _names(names: Sequence[str], most: int = 4) -> str:
+    names = [n.replace("\n", " ") for n in names]
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 3])} ... {names[-1]} ({len(names)})"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

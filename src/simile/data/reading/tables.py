@@ -1,0 +1,166 @@
+"""What every format is read through: named columns of a known kind, scanned batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simile._common import checks
+from simile._common.typing import FloatArray
+from simile.errors import DataError, SimileError
+
+WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
+NUMERIC = frozenset({WHOLE, NUMBER, EMPTY})
+
+Times = npt.NDArray[Any]  # float64 numbers, or datetime64 time stamps
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its kind (one of the above, or any other word), and the list it is an element of."""
+
+    name: str
+    kind: str
+    parent: str = ""
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it can be a context or an action."""
+        return self.kind in NUMERIC
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What a file that knows says of its own columns; None where it does not."""
+
+    sequence: str | None = None
+    time: str | None = None
+    contexts: tuple[str, ...] | None = None
+    actions: tuple[str, ...] | None = None
+    rate: float | None = None
+
+    @classmethod
+    def told(cls, said: Mapping[str, Any]) -> Roles:
+        """Take what `write` has stored; KeyError, TypeError or ValueError if it is not that."""
+        roles = cls(
+            said["sequence"],
+            said["time"],
+            tuple(said["contexts"]),
+            tuple(said["actions"]),
+            None if said["rate"] is None else checks.number(said["rate"], "rate", above=0.0),
+        )
+        if not all(isinstance(name, str) for name in roles.columns):
+            raise TypeError("names must be strings")
+        return roles
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column with a role."""
+        one = [name for name in (self.sequence, self.time) if name is not None]
+        return [*one, *(self.contexts or ()), *(self.actions or ())]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns to scan: numbers, the labels of the sequences, and the time (as stamps or as numbers)."""
+
+    numbers: tuple[str, ...]
+    labels: str | None = None
+    time: str | None = None
+    stamps: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Every wanted column, each once."""
+        return list(dict.fromkeys((*self.numbers, *(n for n in (self.labels, self.time) if n is not None))))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a batch begins: in this file, at this row (counted from 1, the header is none)."""
+
+    path: Path
+    first_row: int = 1
+
+    def error(self, index: int, column: str, problem: str) -> DataError:
+        """Return the error for the value at `index` of this batch."""
+        return DataError(f"{self.path}: row {self.first_row + index}, column {shown(column)}: {problem}")
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some consecutive rows: float64 numbers per column (NaN is missing), labels and times."""
+
+    place: Place
+    numbers: dict[str, FloatArray]
+    labels: list[str] | None
+    times: Times | None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.numbers.values())))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A file that was opened: its columns are known, its rows are scanned when asked for."""
+
+    path: Path
+    columns: tuple[Column, ...]
+    scan: Callable[[Wanted], Iterator[Batch]]
+    roles: Roles = field(default=Roles())
+    notes: tuple[str, ...] = ()  # for the summary
+    unread: tuple[str, ...] = ()  # what belongs to the data but is no column, such as videos
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for column in self.columns:
+            if column.name in seen:
+                raise DataError(f"{self.path}: column {shown(column.name)} is there twice: rename one of the two")
+            seen.add(column.name)
+
+
+def shown(value: object) -> str:
+    """Return a value as it stands in messages, never longer than a line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:50]}... ({len(text):,} characters)"
+
+
+@contextmanager
+def decoding(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever a decoder raises on the bytes of a file into a DataError that names the file.
+
+    The decoders (pyarrow, h5py, zipfile, numpy, json) raise a dozen classes between them on a damaged file.
+    """
+    try:
+        yield
+    except SimileError:
+        raise
+    except PermissionError:
+        raise DataError(f"{path}: permission denied: make the file readable") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text ({error.reason}): save it as UTF-8") from None
+    except Exception as error:
+        first_line = (str(error).splitlines() or [""])[0]
+        reason = first_line if len(first_line) <= 160 else f"{first_line[:150]}..."
+        raise DataError(
+            f"{path}: cannot be read as {what}: {reason or type(error).__name__}: "
+            "is the file whole, and is its suffix right?"
+        ) from None
+
+
+def elements(name: str, width: int, kind: str, labels: Sequence[str] = ()) -> list[Column]:
+    """Return the columns that a list of `width` elements is spread over; a single element keeps the name."""
+    if width == 1 and not labels:
+        return [Column(name, kind, name)]
+    return [Column(f"{name}.{label}", kind, name) for label in labels or range(width)]
+
+
+def spread(table: npt.NDArray[Any], columns: Sequence[Column]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a (rows, width) array by name."""
+    return {c.name: np.ascontiguousarray(table[:, i]) for i, c in enumerate(columns)}

@@ -1,0 +1,162 @@
+"""Comma, semicolon and tab separated text, streamed through pyarrow in blocks of one megabyte."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from simile._common.needs import need
+from simile.data.reading.tables import Batch, Column, Place, Table, Wanted, decoding
+from simile.data.reading.values import MISSING, as_times, kind_of, no_label, not_a_number, to_number
+from simile.errors import DataError
+
+_BLOCK = 1 << 20
+_SAMPLE = 1000  # rows that tell numbers from text
+
+
+def open_text(path: Path) -> Table:
+    """Open a .csv, .tsv or .txt file, or one of these as .gz."""
+    text = _Text(path, _delimiter(path))
+    return Table(path, text.columns(), text.scan)
+
+
+@dataclass(frozen=True)
+class _Text:
+    path: Path
+    delimiter: str
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns; their kinds are those of the first rows."""
+        pa = need("pyarrow", "reading CSV")
+        with decoding(self.path, "CSV"):
+            try:
+                names = self._reader({}, check_utf8=False).schema.names
+                # As bytes: what the text columns that nobody asks for hold, and how encoded, does not matter.
+                first = next(iter(self._reader(dict.fromkeys(names, pa.binary()))), None)
+            except pa.ArrowInvalid as error:
+                raise self._located(Wanted(())) or error from None
+            if first is None:
+                raise DataError(f"{self.path}: there is a header but no row below it")
+            return tuple(
+                Column(name, kind_of(v.decode(errors="replace") for v in first.column(i).slice(0, _SAMPLE).to_pylist()))
+                for i, name in enumerate(names)
+            )
+
+    def scan(self, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the wanted columns; the others are not parsed."""
+        pa = need("pyarrow", "reading CSV")
+        types = dict.fromkeys(wanted.names, pa.float64())
+        if wanted.labels is not None:
+            types[wanted.labels] = pa.string()
+        if wanted.stamps and wanted.time is not None:
+            types[wanted.time] = pa.string()
+        row, checked = 1, False
+        with decoding(self.path, "CSV"):
+            try:
+                for batch in self._reader(types, include_columns=wanted.names):
+                    labels = None if wanted.labels is None else batch.column(wanted.labels).to_pylist()
+                    if labels is not None and not checked and "" in labels:
+                        self._check_labels(str(wanted.labels))
+                        checked = True
+                    place = Place(self.path, row)
+                    yield Batch(
+                        place,
+                        {n: batch.column(n).to_numpy(zero_copy_only=False) for n in wanted.numbers},
+                        labels,
+                        None if wanted.time is None else _times(batch.column(wanted.time), wanted, place),
+                    )
+                    row += batch.num_rows
+            except pa.ArrowInvalid as error:
+                raise self._located(wanted) or error from None
+
+    def _reader(self, types: Mapping[str, Any], **convert: Any) -> Any:
+        pa, pa_csv = need("pyarrow", "reading CSV"), need("pyarrow.csv", "reading CSV")
+        settings = {"null_values": list(MISSING), "quoted_strings_can_be_null": True, **convert}
+        return pa_csv.open_csv(
+            pa.input_stream(str(self.path), compression="gzip" if self.path.suffix.lower() == ".gz" else None),
+            read_options=pa_csv.ReadOptions(block_size=_BLOCK),
+            parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(column_types=dict(types), **settings),
+        )
+
+    def _check_labels(self, column: str) -> None:
+        """Refuse rows without a label; a quoted "" is one: a sequence may have the empty name."""
+        pa = need("pyarrow", "reading CSV")
+        only_bare = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+        row = 1
+        for batch in self._reader({column: pa.string()}, include_columns=[column], **only_bare):
+            if batch.column(0).null_count:
+                raise Place(self.path, row).error(batch.column(0).is_null().to_pylist().index(True), column, no_label())
+            row += batch.num_rows
+
+    def _located(self, wanted: Wanted) -> DataError | None:
+        """Return the error for the first row that pyarrow must have stumbled over, found by reading slowly."""
+        with _opened(self.path) as file:
+            lines = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
+            rows = (row for row in csv.reader(lines, delimiter=self.delimiter) if row)
+            header = next(rows, [])
+            number = [(i, n) for i, n in enumerate(header) if n in wanted.names and n != wanted.labels]
+            if wanted.stamps:
+                number = [(i, n) for i, n in number if n != wanted.time]
+            label = header.index(wanted.labels) if wanted.labels in header else None
+            for index, row in enumerate(rows):
+                if len(row) != len(header):
+                    return DataError(
+                        f"{self.path}: row {index + 1}: {len(row)} fields, but the header has {len(header)}: "
+                        "add or remove delimiters there, and quote texts that hold one"
+                    )
+                for i, name in number:
+                    if row[i] not in MISSING and not _is_number(row[i].strip(" \t")):
+                        return Place(self.path).error(index, name, not_a_number(row[i]))
+                if label is not None and not _is_utf8(row[label]):
+                    return Place(self.path).error(index, header[label], "not UTF-8 text: save the file as UTF-8")
+        return None
+
+
+def _times(column: Any, wanted: Wanted, place: Place) -> Any:
+    values = column.to_pylist() if wanted.stamps else column.to_numpy(zero_copy_only=False)
+    return as_times(values, str(wanted.time), place, stamps=wanted.stamps)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _delimiter(path: Path) -> str:
+    """Return the delimiter of the header: the most frequent one outside of quotes."""
+    with decoding(path, "text"), _opened(path) as file:
+        start = file.read(_BLOCK)
+    if not start.strip():
+        raise DataError(f"{path}: the file is empty")
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{path}: UTF-16 text: save it as UTF-8")
+    quoted, counts = False, Counter[str]()
+    for character in start.lstrip(b"\xef\xbb\xbf\r\n").decode("latin-1"):
+        quoted ^= character == '"'
+        if not quoted and character in "\r\n":
+            break
+        if not quoted and character in ",;\t":
+            counts[character] += 1
+    return max(",;\t", key=lambda d: counts[d])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        to_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,172 @@
+"""Demonstrations to files, whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from simile._common.files import replacing
+from simile._common.needs import need
+from simile.data.demonstrations import Demonstrations
+from simile.data.reading.arrays import ROLES_KEY
+from simile.data.reading.arrow import METADATA_KEY
+from simile.data.reading.formats import suffix_of
+from simile.errors import ArgumentError
+
+_ROWS = 1 << 16
+
+
+def write(demos: Demonstrations, path: str | Path) -> None:
+    """Write demonstrations to a file that `read` takes back unchanged; an old file is replaced at the end.
+
+    The columns are `sequence`, `t` (seconds, if the rate is known), the contexts and the actions. Parquet, Arrow and
+    .npz files also keep which is which and the rate; of text files `read` has to be told what it cannot guess.
+
+    Parameters
+    ----------
+    demos : Demonstrations
+        Sequences of different names.
+    path : path
+        The suffix tells the format: .csv, .tsv, .txt (also .gz), .parquet, .feather, .arrow, .jsonl or .npz.
+    """
+    demos, path = Demonstrations.of(demos), Path(path)
+    writer = _WRITERS[suffix_of(path).removesuffix(".gz")]
+    _check(demos)
+    with replacing(path) as file:
+        if path.suffix.lower() == ".gz":
+            with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=4, mtime=0) as packed:
+                writer(demos, packed)  # type: ignore[arg-type]
+        else:
+            writer(demos, file)
+
+
+def _check(demos: Demonstrations) -> None:
+    if twice := next((n for n in demos.names if demos.names.count(n) > 1), None):
+        raise ArgumentError(f"demos: two sequences are called {twice!r}: give them different names")
+    taken = ("sequence",) if demos.rate is None else ("sequence", "t")
+    for name in (*demos.context_names, *demos.action_names):
+        if name in taken:
+            raise ArgumentError(f"demos: the column {name!r} is that of the {_MEANING[name]} in the file: rename it")
+    for name in (*demos.names, *demos.context_names, *demos.action_names):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ArgumentError(f"demos: the name {name!r} cannot be written as UTF-8: rename it") from None
+
+
+_MEANING = {"sequence": "names of the sequences", "t": "time"}
+
+
+def _header(demos: Demonstrations) -> list[str]:
+    timed = [] if demos.rate is None else ["t"]
+    return ["sequence", *timed, *demos.context_names, *demos.action_names]
+
+
+def _roles(demos: Demonstrations) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "sequence": "sequence",
+        "time": None if demos.rate is None else "t",
+        "contexts": demos.context_names,
+        "actions": demos.action_names,
+        "rate": demos.rate,
+    }
+
+
+def _tables(demos: Demonstrations) -> Iterator[Any]:
+    """Yield Arrow tables of at least so many rows each, made of whole sequences; missing is null."""
+    pa = need("pyarrow", "writing this format")
+    names = _header(demos)
+    kinds = [pa.string()] + [pa.float64()] * (len(names) - 1)
+    schema = pa.schema(
+        [pa.field(*field) for field in zip(names, kinds, strict=True)],
+        metadata={METADATA_KEY: json.dumps(_roles(demos)).encode()},
+    )
+    batches, rows = [], 0
+    for i, demo in enumerate(demos):
+        columns = [pa.repeat(pa.scalar(demo.name, pa.string()), len(demo))]
+        if demos.rate is not None:
+            columns.append(pa.array(np.arange(len(demo)) / demos.rate))
+        columns += [pa.array(values, from_pandas=True) for values in (*demo.contexts.T, *demo.actions.T)]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+        rows += len(demo)
+        if rows >= _ROWS or i == len(demos) - 1:
+            yield pa.Table.from_batches(batches, schema)
+            batches, rows = [], 0
+
+
+def _write_parquet(demos: Demonstrations, file: IO[bytes]) -> None:
+    _write_tables(demos, file, need("pyarrow.parquet", "writing Parquet").ParquetWriter)
+
+
+def _write_ipc(demos: Demonstrations, file: IO[bytes]) -> None:
+    _write_tables(demos, file, need("pyarrow.ipc", "writing Arrow files").new_file)
+
+
+def _write_tables(demos: Demonstrations, file: IO[bytes], opened: Callable[..., Any]) -> None:
+    tables = _tables(demos)
+    first = next(tables)
+    with opened(file, first.schema) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+
+
+def _text_writer(delimiter: str) -> Callable[[Demonstrations, IO[bytes]], None]:
+    def write_text(demos: Demonstrations, file: IO[bytes]) -> None:
+        pa, pc = need("pyarrow", "writing CSV"), need("pyarrow.compute", "writing CSV")
+        file.write(delimiter.join(_quoted(name, delimiter) for name in _header(demos)).encode() + b"\n")
+        for demo in demos:
+            label = pa.scalar(_quoted(demo.name, delimiter))
+            for start in range(0, len(demo), _ROWS):
+                rows = slice(start, start + _ROWS)
+                numbers = [pa.array(v[rows], from_pandas=True) for v in (*demo.contexts.T, *demo.actions.T)]
+                texts = [pc.fill_null(values.cast(pa.string()), "") for values in numbers]
+                if demos.rate is not None:
+                    # With a point, always: whole numbers would be read as frame numbers.
+                    times = np.arange(len(demo))[rows] / demos.rate
+                    texts.insert(0, pa.array([repr(t) for t in times.tolist()]))
+                lines = pc.binary_join_element_wise(label, *texts, delimiter).to_pylist()
+                file.write("\n".join([*lines, ""]).encode())
+
+    return write_text
+
+
+def _quoted(text: str, delimiter: str) -> str:
+    plain = text and text == text.strip() and not any(c in text for c in (delimiter, '"', "\n", "\r", ",", ";", "\t"))
+    return text if plain else '"' + text.replace('"', '""') + '"'
+
+
+def _write_records(demos: Demonstrations, file: IO[bytes]) -> None:
+    for table in _tables(demos):
+        for row in table.to_pylist():
+            file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+
+
+def _write_arrays(demos: Demonstrations, file: IO[bytes]) -> None:
+    roles = json.dumps({**_roles(demos), "sequences": demos.names}).encode()
+    arrays = {
+        ROLES_KEY: np.frombuffer(roles, dtype=np.uint8),
+        "sequence": np.repeat(np.arange(len(demos)), [len(d) for d in demos]),
+        "contexts": np.concatenate(demos.contexts),
+        "actions": np.concatenate(demos.actions),
+    }
+    if demos.rate is not None:
+        arrays["t"] = np.concatenate([np.arange(len(d)) / demos.rate for d in demos])
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+_WRITERS: dict[str, Callable[[Demonstrations, IO[bytes]], None]] = {
+    ".csv": _text_writer(","),
+    ".tsv": _text_writer("\t"),
+    ".txt": _text_writer("\t"),
+    **dict.fromkeys((".parquet", ".pq"), _write_parquet),
+    **dict.fromkeys((".feather", ".arrow", ".ipc"), _write_ipc),
+    **dict.fromkeys((".jsonl", ".ndjson"), _write_records),
+    ".npz": _write_arrays,
+}

@@ -1,0 +1,1 @@
+"""How good is it: beside the expert, beside rivals, and on a page."""

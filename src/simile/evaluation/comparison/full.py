@@ -1,0 +1,242 @@
+"""`simile.compare`: fit every contender on the same data, and judge all on the same held-out frames."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.errors import ArgumentError, DivergedError, SimileError
+from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
+from simile.evaluation.comparison.scores import Ruler
+from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival
+from simile.learning import algorithms
+from simile.learning.algorithms import hold_out
+from simile.learning.frontier import path
+from simile.models import SmoothForest
+from simile.online import Predictor
+from simile.policies.policies import Policy, collapse
+from simile.policies.rollouts import ExpertStart, rollout
+
+REDUCTIONS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
+SMOOTHNESS = (8.0, 25.0, 80.0, 250.0, 800.0)  # lambda of the reductions that have no way of their own to choose it
+# Enough to rank them, and a comparison ends in minutes. Stochastic mixtures are slow to roll out, in as many steps as
+# the longest sequence has, so they learn from pieces, in fewer rounds, with larger steps to go as far.
+FEW: dict[str, Any] = {"model": SmoothForest(n_trees=20), "n_rounds": 5}
+STOCHASTIC: dict[str, dict[str, Any]] = {name: {"n_rounds": 3, "step_size": 0.3} for name in ("searn", "smile")}
+PIECE = 500  # frames
+STEPS, BLOCKS = 25, 13  # timed online: the median of so many blocks of so many steps
+
+
+def compare(
+    train: Demonstrations | Demonstration,
+    test: Demonstrations | Demonstration,
+    *,
+    reductions: Sequence[str] = REDUCTIONS,
+    rivals: Sequence[Rival] = ROSTER,
+    smoothness: Any = None,
+    validation: Demonstrations | Demonstration | float | None = 0.2,
+    seed: int = 0,
+    watch: Callable[[str], object] | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Fit every reduction and every rival on one data set, and judge them on another, at equal smoothness.
+
+    Each contender has a path of controllers from rough to smooth. Where a part of the training data is needed to
+    choose knobs or rounds, `validation` is it; what was chosen is then fitted on all training data.
+
+    Parameters
+    ----------
+    train, test : Demonstrations
+        What to learn from, and the held-out sequences that judge.
+    reductions : sequence of str
+        Which algorithms; all of them by default. All contenders are compared at the smoothness of the first (`learn`,
+        wherever it is named).
+    rivals : sequence of Rival
+        What an engineer would build by hand; `simile.evaluation.rivals.ROSTER` by default, () for none.
+    smoothness : float, SmoothTime or MatchExpert, optional
+        How smooth `learn` is to be, as for `simile.learn`.
+    validation : float, Demonstrations, optional
+        A share of the training sequences (the end of a single one), or other sequences. None chooses on the training
+        data themselves, which flatters.
+    seed : int
+        Same seed, same comparison.
+    watch : callable, optional
+        Called with the name of each contender before its turn.
+    settings
+        For the reductions other than `learn`, as for `simile.paper`; few trees and rounds by default.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from simile import tasks
+    >>> train, test = tasks.pursuit(n_sequences=6, length=150).split(test=0.3)
+    >>> found = compare(train, test, reductions=("learn", "clone"), rivals=ROSTER[:1])
+    >>> [c.name for c in found.contenders]
+    ['learn', 'clone', 'hold the last action']
+    """
+    if unknown := [r for r in reductions if r not in REDUCTIONS]:
+        raise ArgumentError(f"reductions must be among {', '.join(REDUCTIONS)}; got {unknown}")
+    if not reductions and not rivals:
+        raise ArgumentError("reductions and rivals must not both be empty: there is nothing to compare")
+    train, test = Demonstrations.of(train), Demonstrations.of(test)
+    if (train.context_names, train.action_names) != (test.context_names, test.action_names):
+        raise ArgumentError(
+            f"test must have the columns of train; got {test.context_names} -> {test.action_names} instead of "
+            f"{train.context_names} -> {train.action_names}"
+        )
+    bench = _bench(train, validation, seed)
+    families: list[tuple[Family, bool]] = []
+    for name in sorted(reductions, key=lambda r: r != "learn"):
+        if watch is not None:
+            watch(name)
+        families.append((_reduced(name, bench, smoothness, settings), False))
+    for rival in rivals:
+        if watch is not None:
+            watch(rival.name)
+        families.append((_fitted(rival, bench), True))
+    memories = [p.controller.memory for family, _ in families for p in family.points]
+    ruler = Ruler(test, max(memories, default=1))
+    return Comparison(_ranked([_tried(family, rival, ruler) for family, rival in families], ruler), ruler, seed)
+
+
+def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | float | None, seed: int) -> Bench:
+    if validation is None:
+        return Bench(train, None, seed)
+    if isinstance(validation, float | int):
+        fitted, held_out = hold_out(train, validation, seed=seed)
+        return Bench(fitted, held_out, seed)
+    return Bench(train, Demonstrations.of(validation), seed)
+
+
+def _reduced(name: str, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:
+    """Run one reduction for a path of smoothness values; what fails but for a wrong argument becomes `trouble`."""
+    begin = time.process_time()
+    try:
+        if name == "learn":
+            return _learned(bench, smoothness)
+        points = _path(name, bench, {**FEW, **STOCHASTIC.get(name, {}), **settings})
+    except ArgumentError:
+        raise
+    except SimileError as error:
+        return Family(name, (), time.process_time() - begin, _said(error))
+    return Family(name, points, time.process_time() - begin, "" if points else "diverged at every smoothness")
+
+
+def _learned(bench: Bench, smoothness: Any) -> Family:
+    """Fit `learn` and its path on everything: it cross-fits, and needs no validation part."""
+    begin = time.process_time()
+    chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed).chosen
+    error = chosen.error if math.isnan(chosen.validation_error) else chosen.validation_error
+    own = Point(getattr(collapse(chosen.policy), "smoothness", math.nan), chosen.policy, error)
+    others = [Point(p.smoothness, p.policy, p.error) for p in path(bench.everything, seed=bench.seed).points]
+    points = tuple(sorted((own, *others), key=lambda p: p.strength))
+    return Family("learn", points, time.process_time() - begin, chosen=own)
+
+
+def _path(name: str, bench: Bench, choices: dict[str, Any]) -> tuple[Point, ...]:
+    """Run a reduction for several lambda; the round is chosen on the validation part, then all data are used."""
+    algorithm, points = getattr(algorithms, name), []
+    if name in STOCHASTIC:
+        held_out = None if bench.validation is None else _in_pieces(bench.validation)
+        bench = Bench(_in_pieces(bench.train), held_out, bench.seed)
+    for smoothness in SMOOTHNESS:
+        settings = {**choices, "smoothness": smoothness, "seed": bench.seed}
+        run = algorithm(bench.train, validation=bench.validation, **settings)
+        number, policy, error = run.chosen.number, run.policy, run.chosen.validation_error
+        if bench.validation is None:
+            error = run.chosen.error
+        elif math.isfinite(error):
+            policy = algorithm(bench.everything, **settings).rounds[number].policy
+        if math.isfinite(error):
+            points.append(Point(smoothness, policy, error, {"round": number}))
+    return tuple(points)
+
+
+def _in_pieces(demos: Demonstrations) -> Demonstrations:
+    """Cut long sequences into equal pieces."""
+    pieces = []
+    for demo in demos:
+        n = max(1, round(len(demo) / PIECE))
+        pieces += [demo.cut(i * len(demo) // n, (i + 1) * len(demo) // n) for i in range(n)]
+    return Demonstrations(tuple(pieces))
+
+
+def _fitted(rival: Rival, bench: Bench) -> Family:
+    """Fit a rival; whatever goes wrong with it must not end the comparison."""
+    begin = time.process_time()
+    try:
+        return rival.fit(bench)
+    except Exception as error:
+        return Family(rival.name, (), time.process_time() - begin, _said(error))
+
+
+def _said(error: Exception) -> str:
+    return f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+
+
+def _tried(family: Family, rival: bool, ruler: Ruler) -> Contender:
+    """Roll out all controllers of a family over the held-out sequences."""
+    trials, chosen = [], None
+    for point in family.points:
+        try:
+            rolled = _rolled(point.controller, ruler)
+        except DivergedError:
+            continue
+        trials.append(Trial(point.strength, point.controller, point.validation, point.knobs, ruler.measure(rolled)))
+        chosen = trials[-1] if point is family.chosen else chosen
+    trouble = "" if trials else family.trouble or "diverged on the held-out sequences"
+    return Contender(family.name, rival, tuple(trials), family.seconds, trouble, chosen)
+
+
+def _rolled(controller: Any, ruler: Ruler) -> list[FloatArray]:
+    if isinstance(controller, Filtered | Held):
+        return controller.rollout(ruler.demos, frames=ruler.frames)
+    return rollout(controller, ruler.demos, start=ExpertStart(ruler.frames))
+
+
+def _ranked(contenders: list[Contender], ruler: Ruler) -> tuple[Contender, ...]:
+    """Let every contender stand at the roughness of the first that has not failed, and time a step of each."""
+    first = next((c for c in contenders if c.trials), contenders[0])
+    if not first.trials:
+        return tuple(contenders)
+    chosen = first.chosen or min(first.trials, key=lambda t: t.validation)
+    placed = []
+    for contender in contenders:
+        if contender is first:
+            standing: Standing | None = Standing(chosen.score, chosen)
+        else:
+            standing = stand(contender.trials, chosen.score.roughness)
+        step = math.nan if standing is None else _microseconds(standing.nearest.controller, ruler.demos)
+        placed.append(replace(contender, standing=standing, microseconds=step))
+    head = contenders.index(first)
+    return (placed[head], *placed[:head], *placed[head + 1 :])
+
+
+def _microseconds(controller: Any, demos: Demonstrations) -> float:
+    """Measure one step online: the median CPU time of a few hundred."""
+    longest = max(demos, key=len)
+    start = longest.actions[: max(1, controller.memory)]
+    policy: Policy | None = controller
+    if isinstance(controller, Filtered | Held):
+        policy = controller.policy if isinstance(controller, Filtered) else None
+    try:
+        act = controller.online(start) if policy is None else Predictor(policy, start=start).step
+        contexts = [longest.contexts[i % len(longest)] for i in range(STEPS)]
+        taken = []
+        for _ in range(BLOCKS + 1):
+            begin = time.process_time()
+            for x in contexts:
+                act(x)
+            taken.append(time.process_time() - begin)
+    except DivergedError:  # contexts that jump back to the start may be too much for a fragile policy
+        return math.nan
+    return statistics.median(taken[1:]) / STEPS * 1e6  # the first block may compile

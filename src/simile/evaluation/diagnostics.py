@@ -1,0 +1,215 @@
+"""The theory of Section 5, measured on data, and said in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.states import Horizon, States
+from simile.errors import ArgumentError
+from simile.learning import measures, theory
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, radius
+from simile.policies.rollouts import rollout
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` measured, in standard units; NaN where it could not. Prints as findings in words."""
+
+    gamma: float  # Lipschitz constant in the past actions, a lower bound of it
+    radius: float  # spectral radius of the closed loop of h
+    epsilon: float  # largest distance between the last trained policy and the policy before it
+    lipschitz: float  # L of the squared loss over the actions met
+    advantage: float  # Delta
+    drift: float  # delta; infinite where gamma >= 1
+    fit_error: float  # omega, of the naive learner on contexts alone
+    expert_gap: float  # Omega, E ||a*_t - a_{t-1}||
+    roughness_budget: float  # eta, E ||a*_t - a*_{t-1}||
+    smoothness: float  # lambda; NaN where the components differ
+    beta: float  # weight of the last trained policy
+    length: int  # T, the longest sequence
+
+    def findings(self) -> list[str]:
+        """Say which guarantee applies and which is vacuous."""
+        return [self._stability(), self._closed_loop(), self._improvement(), self._searn(), self._feedback()]
+
+    def __str__(self) -> str:
+        values = "\n".join(
+            f"{name:18} {getattr(self, name):12.4g}" for name in self.__dataclass_fields__ if name != "length"
+        )
+        return values + "\n\n" + "\n".join(f"- {finding}" for finding in self.findings())
+
+    def _stability(self) -> str:
+        if theory.satisfies_stability_2(self.gamma):
+            return f"Stability Condition 2 was not violated: gamma = {self.gamma:.3g} < 1 in every change tried."
+        if theory.satisfies_stability_1(self.gamma):
+            return f"Stability Condition 1 was not violated (gamma = {self.gamma:.3g}); Condition 2 is."
+        return (
+            f"Neither stability condition holds: gamma = {self.gamma:.3g} > 1, so no theorem of Section 5 applies. "
+            "With several action lags or trees in f this is the rule; judge stability by the closed loop instead."
+        )
+
+    def _closed_loop(self) -> str:
+        if math.isnan(self.radius):
+            return "The closed loop of h has no radius: h is not linear."
+        verdict = "stable" if self.radius < 1.0 else "UNSTABLE: roll-outs may diverge"
+        return f"The closed loop of h is {verdict} (radius {self.radius:.4f})."
+
+    def _improvement(self) -> str:
+        if math.isnan(self.advantage):
+            return "Policy improvement (Theorem 5.6) needs two policies; this one is not a mixture."
+        if self.advantage <= 0.0:
+            return f"The last trained policy was no better in its predecessor's states (Delta = {self.advantage:.3g})."
+        if math.isinf(self.drift):
+            return f"Theorem 5.6 is vacuous: Delta = {self.advantage:.3g} > 0 but gamma >= 1."
+        if self.drift >= self.advantage:
+            return (
+                f"Theorem 5.6 is vacuous: delta / Delta = {self.drift / self.advantage:.3g} is not below 1, "
+                "so no step is guaranteed to improve."
+            )
+        step = theory.monotonic_step(self.advantage, self.drift)
+        promise = theory.monotonic_improvement(self.advantage, self.drift)
+        return f"Corollary 5.7 applies: beta = {step:.3g} improves the loss by at least {-promise:.3g}."
+
+    def _searn(self) -> str:
+        if math.isnan(self.beta):
+            return "SEARN's bound (Lemma 5.4) needs two policies; this one is not a mixture."
+        relation = "within" if self.beta < 1.0 / self.length else "far outside"
+        return f"beta = {self.beta:.3g} is {relation} SEARN's range (0, 1/T) = (0, {1.0 / self.length:.2g})."
+
+    def _feedback(self) -> str:
+        if math.isnan(self.fit_error) or math.isnan(self.smoothness):
+            return "Proposition 5.8 could not be judged: no naive learner, or no single lambda."
+        threshold = theory.feasible_gap(self.fit_error, self.roughness_budget, self.smoothness)
+        if theory.needs_smooth_feedback(self.expert_gap, self.fit_error, self.roughness_budget, self.smoothness):
+            return (
+                f"Proposition 5.8 applies (Omega = {self.expert_gap:.3g} >= {threshold:.3g}): the roll-out is so far "
+                "off that the expert's own actions as feedback would make a rough policy; use SmoothFeedback."
+            )
+        return f"Proposition 5.8 does not apply: Omega = {self.expert_gap:.3g} < {threshold:.3g}."
+
+
+def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis:
+    """Measure every quantity of Section 5 along the roll-outs of a policy.
+
+    Of a mixture, the last component is taken for the newly trained policy and the rest for the one before, as
+    Algorithm 1 leaves them.
+
+    Parameters
+    ----------
+    policy : Policy
+        A policy from a run, or any other.
+    demos : Demonstrations
+        The data to measure on.
+
+    Returns
+    -------
+    Diagnosis
+    """
+    demos = Demonstrations.of(demos)
+    units = policy.units
+    expert = [units.standardize(a) for a in demos.actions]
+    before, trained, beta = _last_step(policy)
+    rolled = [units.standardize(a) for a in rollout(before or policy, demos)]
+    states = Horizon(0, 0).states(demos, rolled)
+    flat = np.concatenate(expert)
+    gamma = max(measures.gamma(p, states) for p in (before or policy, trained or policy))
+    acted = [measures.act(p, states) for p in (before or policy, trained or policy)]
+    lipschitz = max(measures.lipschitz(a, flat) for a in acted)
+    epsilon = advantage = drift = math.nan
+    if before is not None and trained is not None:
+        epsilon = measures.epsilon(before, trained, states)
+        advantage = measures.advantage(before, trained, states, flat)
+        drift = theory.drift(gamma, epsilon, lipschitz) if gamma < 1.0 else math.inf
+    closed_loop = radius(policy)
+    whole = collapse(policy)
+    return Diagnosis(
+        gamma=gamma,
+        radius=math.nan if closed_loop is None else closed_loop,
+        epsilon=epsilon,
+        lipschitz=lipschitz,
+        advantage=advantage,
+        drift=drift,
+        fit_error=_fit_error(policy, states, flat),
+        expert_gap=_mean_step([e[1:] - a[:-1] for e, a in zip(expert, rolled, strict=True)]),
+        roughness_budget=_mean_step([np.diff(e, axis=0) for e in expert]),
+        smoothness=whole.smoothness if isinstance(whole, SmoothPolicy) else math.nan,
+        beta=beta,
+        length=max(len(d) for d in demos),
+    )
+
+
+@dataclass(frozen=True)
+class StochasticGap:
+    """Deterministic against stochastic mixing (Lemma 5.2 and Corollary 5.3), measured, in standard units."""
+
+    gap: float  # root mean squared distance of the mean stochastic roll-out from the deterministic one
+    noise: float  # what that distance would be by chance alone, with this many roll-outs
+    deterministic_error: float  # mean squared error of the deterministic roll-out
+    stochastic_error: float  # mean over the stochastic roll-outs of theirs
+    n_rollouts: int
+
+    def __str__(self) -> str:
+        verdict = "more than chance" if self.gap > 2.0 * self.noise else "no more than chance"
+        return (
+            f"E[stochastic] is {self.gap:.4g} away from deterministic ({verdict}: {self.noise:.4g} over "
+            f"{self.n_rollouts} roll-outs); squared error {self.deterministic_error:.4g} deterministic, "
+            f"{self.stochastic_error:.4g} stochastic"
+        )
+
+
+def stochastic_gap(
+    policy: Mixture | StochasticMixture,
+    demos: Demonstrations | Demonstration,
+    *,
+    n_rollouts: int = 50,
+    seed: int = 0,
+) -> StochasticGap:
+    """Measure how far the mean of stochastic roll-outs is from the deterministic roll-out of the same mixture.
+
+    Lemma 5.2 says it is zero. That holds for affine policies; for trees it is a matter of measurement.
+    """
+    if not isinstance(policy, Mixture | StochasticMixture):
+        raise ArgumentError(f"policy must be a mixture; got {type(policy).__name__}, which has nothing to sample from")
+    demos = Demonstrations.of(demos)
+    deterministic = Mixture(policy.components, policy.weights)
+    stochastic = StochasticMixture(policy.components, policy.weights)
+    scale = policy.units.scale
+    certain = np.concatenate(rollout(deterministic, demos)) / scale
+    expert = np.concatenate(demos.actions) / scale
+    drawn = [np.concatenate(rollout(stochastic, demos, seed=seed + i)) / scale for i in range(n_rollouts)]
+    return StochasticGap(
+        gap=float(np.sqrt(np.mean((np.mean(drawn, axis=0) - certain) ** 2))),
+        noise=float(np.sqrt(np.mean(np.var(drawn, axis=0, ddof=1)) / n_rollouts)) if n_rollouts > 1 else math.inf,
+        deterministic_error=float(np.mean((certain - expert) ** 2)),
+        stochastic_error=float(np.mean([np.mean((d - expert) ** 2) for d in drawn])),
+        n_rollouts=n_rollouts,
+    )
+
+
+def _last_step(policy: Policy) -> tuple[Policy | None, Policy | None, float]:
+    """Undo the last line 10: return the policy before, the trained policy and beta."""
+    if not isinstance(policy, Mixture | StochasticMixture) or len(policy.components) < 2:
+        return None, None, math.nan
+    beta = policy.weights[-1]
+    if beta == 1.0:
+        return None, None, math.nan
+    weights = tuple(w / (1.0 - beta) for w in policy.weights[:-1])
+    return type(policy)(policy.components[:-1], weights), policy.components[-1], beta
+
+
+def _fit_error(policy: Policy, states: States, expert: FloatArray) -> float:
+    try:
+        guess = policy.first_guess(states)
+    except ArgumentError:
+        return math.nan
+    return float(np.mean(np.linalg.norm(guess - expert, axis=1)))
+
+
+def _mean_step(steps: list[FloatArray]) -> float:
+    flat = np.concatenate(steps)
+    return float(np.mean(np.linalg.norm(flat, axis=1))) if len(flat) else math.nan

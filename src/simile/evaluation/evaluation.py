@@ -1,0 +1,185 @@
+"""Judge a policy by its roll-outs: how accurate, how smooth, how late, with the expert and a baseline beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from simile._common import checks, plots
+from simile._common.text import cell
+from simile._common.typing import FloatArray
+from simile.data import losses
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.errors import ArgumentError, DataError
+from simile.policies.policies import Policy
+from simile.policies.rollouts import Start, open_rollout, rollout
+
+Metric = Callable[[FloatArray, FloatArray, float], FloatArray]  # (rolled, expert, rate) -> one value per action
+
+# Errors compare a trajectory with the expert's; the expert's own are zero and not shown.
+ERRORS: dict[str, Metric] = {
+    "rmse": lambda a, e, _: losses.root_mean_squared_error(a, e),
+    "mae": lambda a, e, _: losses.mean_absolute_error(a, e),
+    "lag": lambda a, e, _: losses.lag(a, e),
+    "overshoot": lambda a, e, _: losses.overshoot(a, e),
+}
+SMOOTHNESS: dict[str, Metric] = {
+    "difference_1": lambda a, _, __: losses.mean_difference(a, order=1),
+    "difference_2": lambda a, _, __: losses.mean_difference(a, order=2),
+    "difference_3": lambda a, _, __: losses.mean_difference(a, order=3),
+    "total_variation": lambda a, _, __: losses.total_variation(a),
+    "spectral_arc_length": lambda a, _, rate: losses.spectral_arc_length(a, rate=rate),
+    "log_dimensionless_jerk": lambda a, _, __: losses.log_dimensionless_jerk(a),
+    "high_frequency_ratio": lambda a, _, __: losses.high_frequency_ratio(a),
+}
+PER_SECOND: dict[str, Metric] = {
+    "velocity": lambda a, _, rate: losses.mean_difference(a, order=1, rate=rate),
+    "acceleration": lambda a, _, rate: losses.mean_difference(a, order=2, rate=rate),
+    "jerk": lambda a, _, rate: losses.mean_difference(a, order=3, rate=rate),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `evaluate` measured: a row per sequence, action and metric; prints as a table of means.
+
+    Attributes
+    ----------
+    rows : tuple of dict
+        Keys `sequence`, `action`, `metric`, `policy`, `expert`, `hold_last`, `frames`. A value that does not
+        apply is NaN.
+    rolled : list of (T, k) arrays
+        The roll-outs that were measured.
+    demos : Demonstrations
+        What the expert did meanwhile.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    rolled: list[FloatArray]
+    demos: Demonstrations
+
+    def mean(self, metric: str, action: str | None = None, *, of: str = "policy") -> float:
+        """Return a metric's mean over sequences, weighted by frames; the RMSE is pooled as squares.
+
+        Parameters
+        ----------
+        metric : str
+            A name from the table, for example "rmse".
+        action : str, optional
+            One action; the mean over all of them by default.
+        of : {"policy", "expert", "hold_last"}
+            Whose.
+        """
+        rows = [r for r in self.rows if r["metric"] == metric and action in (None, r["action"])]
+        if not rows:
+            known = sorted({r["metric"] for r in self.rows})
+            raise ArgumentError(f"no metric {metric!r} of action {action!r}; there are {', '.join(known)}")
+        values, frames = np.array([r[of] for r in rows]), np.array([r["frames"] for r in rows])
+        there = ~np.isnan(values)
+        if not there.any():
+            return math.nan
+        power = 2 if metric == "rmse" else 1
+        return float(np.average(values[there] ** power, weights=frames[there]) ** (1.0 / power))
+
+    def plot(self, sequence: int | None = None) -> Any:
+        """Draw what the policy did in one sequence beside the expert, and the RMSE of all; a matplotlib figure.
+
+        Parameters
+        ----------
+        sequence : int, optional
+            Which; the one of median error by default.
+        """
+        actions = self.demos.action_names
+        found = {(r["sequence"], r["action"]): r["policy"] for r in self.rows if r["metric"] == "rmse"}
+        errors = np.array([[found.get((i, a), math.nan) for a in actions] for i in range(len(self.demos))])
+        total = errors.sum(axis=1)
+        if sequence is None:
+            sequence = int(np.argsort(total)[(~np.isnan(total)).sum() // 2])  # sequences too short to judge sort last
+        sequence = checks.whole_number(sequence, "sequence", at_most=len(self.demos) - 1)
+        demo = self.demos[sequence]
+        return plots.trajectories(demo.actions, self.rolled[sequence], actions, demo.rate, demo.name, errors)
+
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """Return the rows as a data frame of "pandas", "polars" or "pyarrow"."""
+        import narwhals.stable.v2 as nw
+
+        columns = {key: [row[key] for row in self.rows] for key in self.rows[0]}
+        return nw.from_dict(columns, backend=backend).to_native()
+
+    def __str__(self) -> str:
+        lines = []
+        for action in dict.fromkeys(r["action"] for r in self.rows):
+            lines.append(f"{action:24} {'policy':>12} {'expert':>12} {'ratio':>8} {'hold last':>12}")
+            for metric in dict.fromkeys(r["metric"] for r in self.rows):
+                policy, expert, held = (self.mean(metric, action, of=o) for o in ("policy", "expert", "hold_last"))
+                ratio = policy / expert if expert and metric not in ERRORS else math.nan
+                lines.append(f"  {metric:22} {cell(policy)} {cell(expert)} {cell(ratio, 8)} {cell(held)}")
+        n_sequences = len({r["sequence"] for r in self.rows})
+        lines.append(
+            f"means over {n_sequences} sequences of roll-outs; differences per step; lag in frames, late is positive"
+        )
+        return "\n".join(lines)
+
+
+def evaluate(
+    policy: Policy,
+    demos: Demonstrations | Demonstration,
+    *,
+    start: Start | Any = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
+
+    The frames that the start gives (the expert's first, `policy.memory` of them) are not scored. The baseline holds
+    the last of them; a policy that does not beat it has learned nothing.
+
+    Parameters
+    ----------
+    policy : Policy
+        What to judge.
+    demos : Demonstrations
+        Held-out sequences, if the numbers are to mean anything.
+    start, seed
+        As for `simile.rollout`.
+
+    Returns
+    -------
+    Evaluation
+    """
+    demos = Demonstrations.of(demos)
+    rolled = rollout(policy, demos, start=start, seed=seed)
+    given = [len(g) for g in open_rollout(policy, demos, start).given]
+    metrics = {**ERRORS, **SMOOTHNESS, **(PER_SECOND if demos.rate else {})}
+    rows: list[dict[str, Any]] = []
+    for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True)):
+        if len(demo) <= warm_up:
+            continue
+        expert = demo.actions[warm_up:]
+        held = losses.hold_last_action(demo.actions, warm_up=warm_up)[warm_up:]
+        for name, metric in metrics.items():
+            ours, theirs, baseline = (
+                metric(trajectory, expert, demos.rate or 1.0) for trajectory in (actions[warm_up:], expert, held)
+            )
+            rows.extend(
+                {
+                    "sequence": number,
+                    "name": demo.name,
+                    "action": action,
+                    "metric": name,
+                    "policy": float(ours[j]),
+                    "expert": math.nan if name in ERRORS else float(theirs[j]),
+                    "hold_last": float(baseline[j]),
+                    "frames": len(expert),
+                }
+                for j, action in enumerate(demos.action_names)
+            )
+    if not rows:
+        raise DataError(
+            f"no sequence is longer than the {max(given)} frames that start the roll-out: "
+            "give longer sequences, or start=ColdStart()"
+        )
+    return Evaluation(tuple(rows), rolled, demos)

@@ -1,0 +1,243 @@
+"""The five questions that everybody asks of a policy, answered in a sentence or two, with what speaks for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from simile.evaluation.comparison.phrases import against, lateness, smoothness_in_words
+from simile.evaluation.report.contenders import Path
+
+Answer = dict[str, str]
+
+# Accurate: the share of the held action's error, and how a simple filter may compare. Half the error of doing nothing
+# is worth having; five per cent is what another seed changes.
+MUCH_LESS, ABOUT_EQUAL, FAR_WORSE = 0.5, 1.05, 1.25
+# Smooth: roughness over the expert's. `learn` itself calls 1.1 as smooth as asked for.
+SMOOTH, ROUGH = 1.1, 1.5
+# Late: share of the time in which the expert moves by one standard deviation of the actions, and frames that are
+# never too many.
+ON_TIME, LATE, FEW_FRAMES = 0.1, 0.3, 1.0
+# Trusted: held-out error over the error that the training expected, and sequences from which to judge.
+SURPRISE, FEW_SEQUENCES = 1.25, 3
+# How smooth: what half the roughness may cost to be cheap, and what twice the roughness must save to be worth it.
+CHEAP, WORTH = 0.03, 0.10
+
+LEADS = {"good": "Yes", "fair": "Partly", "poor": "No"}
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What the answers are made of; NaN where something is not known."""
+
+    error: float  # RMSE in standard deviations of the expert's actions, held-out
+    rmse: dict[str, float]  # of each action, in its unit
+    held: float  # error of holding the last action
+    simple: tuple[str, float] | None  # the best simple filter or rival, and its error
+    roughness: float
+    lag: float  # frames
+    pace: float  # frames in which the expert moves by one standard deviation
+    rate: float | None
+    sequences: int
+    diverged: int  # sequences in which the roll-out diverged
+    radius: float  # of the closed loop
+    surprise: float  # held-out error over the error that the training expected
+    path: Path | None = None  # other smoothness, on the same sequences
+    simpler: bool = False  # whether something simpler did better in training
+    others: str = "simple filter"  # what `simple` is the best of
+
+
+def answers(facts: Facts) -> list[Answer]:
+    """Answer all five."""
+    return [_accurate(facts), _smooth(facts), _late(facts), _trusted(facts), _how_smooth(facts)]
+
+
+WORDS = (
+    {"good": "accurate", "fair": "fairly accurate", "poor": "not accurate"},
+    {"good": "smooth", "fair": "somewhat rough", "poor": "rough"},
+    {"good": "on time", "fair": "a little off in time", "poor": "off in time"},
+)
+
+
+def headline(said: list[Answer]) -> str:
+    """Say in a few words what the first three answers come to.
+
+    >>> headline([{"mood": "good"}, {"mood": "fair"}, {"mood": "unknown"}])
+    'Accurate and somewhat rough.'
+    """
+    words = [kinds[one["mood"]] for kinds, one in zip(WORDS, said, strict=False) if one["mood"] in kinds]
+    text = _listed(words) if words else "nothing could be measured"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _answer(question: str, mood: str, said: str, lead: str | None = None) -> Answer:
+    before = LEADS.get(mood, "") if lead is None else lead
+    text = f"{before}: {said}" if before else f"{said[0].upper()}{said[1:]}"
+    return {"question": question, "answer": text, "mood": mood}
+
+
+def _lost(facts: Facts) -> str:
+    return f"its roll-out left every reasonable range in {facts.diverged} of {_count(facts.sequences)}."
+
+
+def _accurate(facts: Facts) -> Answer:
+    question = "Is it accurate?"
+    if facts.diverged:
+        return _answer(question, "poor", _lost(facts))
+    if math.isnan(facts.error) or math.isnan(facts.held):
+        return _answer(question, "unknown", "there was nothing to measure it on.")
+    if facts.held == 0.0:
+        return _answer(question, "unknown", "the expert never moves here, so there is nothing to imitate.")
+    share = facts.error / facts.held
+    over = facts.error / facts.simple[1] if facts.simple is not None and facts.simple[1] > 0.0 else 0.0
+    mood = "good" if share < MUCH_LESS and over <= ABOUT_EQUAL else "fair"
+    if share >= 1.0 or over > FAR_WORSE:
+        mood = "poor"
+    off = [f"{value:.3g} in {name}" for name, value in facts.rmse.items() if not math.isnan(value)]
+    said = f"typically off by {_listed(off)}, " if 0 < len(off) <= 3 else ""
+    said += f"{_share(share)} the error of holding the last action"
+    if facts.simple is not None and over > 0.0:
+        said += f" and {_share(over)} that of the best {facts.others} ({facts.simple[0]})"
+    if over > ABOUT_EQUAL:
+        said += f". The {facts.others} does better"
+    return _answer(question, mood, f"{said}.")
+
+
+def _smooth(facts: Facts) -> Answer:
+    question = "Is it smooth?"
+    if facts.diverged:
+        return _answer(question, "poor", _lost(facts))
+    if math.isnan(facts.roughness):
+        return _answer(question, "unknown", "the expert never turns here, so there is nothing to compare with.")
+    mood = "good" if facts.roughness <= SMOOTH else "fair" if facts.roughness <= ROUGH else "poor"
+    said = smoothness_in_words(facts.roughness)
+    if 1.0 / SMOOTH <= facts.roughness <= SMOOTH:
+        said = f"about as smooth as the expert ({facts.roughness:.2f} times as rough)"
+    return _answer(question, mood, f"{said}.")
+
+
+def _late(facts: Facts) -> Answer:
+    question = "Is it late?"
+    if math.isnan(facts.lag):
+        why = "its roll-out diverged" if facts.diverged else "where nothing moves, nothing can be late"
+        return _answer(question, "unknown", f"it cannot be told: {why}.")
+    late = abs(facts.lag)
+    if late < 0.5:
+        return _answer(question, "good", "on time, within half a frame.", "No")
+    pace = 0.0 if math.isnan(facts.pace) else facts.pace
+    good, fair = max(FEW_FRAMES, ON_TIME * pace), max(2.0 * FEW_FRAMES, LATE * pace)
+    mood = "good" if late <= good else "fair" if late <= fair else "poor"
+    if facts.lag < 0.0:
+        lead, word = "No", "early"
+    else:
+        lead, word = {"good": "Hardly", "fair": "A little", "poor": "Yes"}[mood], "late"
+    said = lateness(facts.lag) if facts.rate is None else f"{late:.1f} frames ({late / facts.rate * 1e3:.0f} ms) {word}"
+    if pace > 0.0:
+        said += f"; the expert takes {in_time(pace, facts.rate)} to move by one standard deviation"
+    return _answer(question, mood, f"{said}.", lead)
+
+
+def _trusted(facts: Facts) -> Answer:
+    question = "Can I trust it?"
+    if facts.diverged:
+        return _answer(question, "poor", _lost(facts))
+    reasons, doubts = grounds(facts)
+    mood = "poor" if facts.radius >= 1.0 else "fair" if doubts else "good"
+    lead = {"good": "So far, yes", "fair": "With care", "poor": "No"}[mood]
+    return _answer(question, mood, f"{'; but '.join(_listed(p) for p in (reasons, doubts) if p)}.", lead)
+
+
+def grounds(facts: Facts) -> tuple[list[str], list[str]]:
+    """Return what speaks for trust in a policy, and what against it."""
+    if facts.diverged:
+        return [], [_lost(facts).removesuffix(".")]
+    reasons, doubts = [], []
+    if facts.radius >= 1.0:
+        doubts.append(f"its smoother does not settle by itself (radius {facts.radius:.4f})")
+    elif not math.isnan(facts.radius):
+        reasons.append("its smoother settles by itself")
+    if math.isnan(facts.surprise):
+        doubts.append("the training made no forecast of its error to compare with")
+    elif facts.surprise <= SURPRISE:
+        less = facts.surprise < 1.0 / SURPRISE
+        reasons.append(f"the held-out error is {'less than' if less else 'what'} the training expected")
+    else:
+        doubts.append(f"the held-out error is {facts.surprise:.2g} times what the training expected")
+    if facts.sequences < FEW_SEQUENCES:
+        doubts.append(f"{_count(facts.sequences)} tell{'s' if facts.sequences == 1 else ''} little")
+    else:
+        reasons.append(f"it never ran away in {_count(facts.sequences)}")
+    if facts.simpler:
+        doubts.append("something simpler did better in training (see the notes)")
+    return reasons, doubts
+
+
+def _how_smooth(facts: Facts) -> Answer:
+    question = "How smooth should I choose?"
+    if facts.path is None or math.isnan(facts.roughness):
+        return _answer(question, "unknown", "not measured: no other smoothness was tried on these sequences.")
+    here, smoother, rougher = (facts.path.error_at(facts.roughness * factor) for factor in (1.0, 0.5, 2.0))
+    here = facts.error if math.isnan(here) else here
+    said, mood = [], "good"
+    if not math.isnan(smoother / here):
+        cheap = smoother / here - 1.0 < CHEAP
+        said.append(
+            "half as rough costs next to nothing: ask for more smoothness"
+            if cheap
+            else f"half as rough has {_share(smoother / here)} the error"
+        )
+        mood = "fair" if cheap else mood
+    if not math.isnan(rougher / here):
+        gain = 1.0 - rougher / here
+        if gain > WORTH:
+            said.append(f"twice as rough saves {gain:.0%} of the error: ask for less smoothness if you can bear it")
+            mood = "fair"
+        else:
+            said.append(f"twice as rough saves {gain:.0%} of the error" if gain > 0.005 else "rougher is no better")
+    if not said:
+        said, mood = ["the policies that were tried do not reach half or twice this roughness"], "unknown"
+    knee = facts.path.knee()
+    if knee is not None:
+        where = f"smoothness {knee.smoothness:.3g}, {in_time(knee.lag, facts.rate)} of lag"
+        said.append(f"the curve bends at roughness {knee.roughness:.2g} ({where})")
+    lead = {"good": "As it is", "fair": "Think again", "unknown": ""}[mood]
+    return _answer(question, mood, f"{'; '.join(said)}.", lead)
+
+
+def in_time(frames: float, rate: float | None) -> str:
+    """Say how long something takes.
+
+    >>> in_time(3.0, None), in_time(3.0, 25.0), in_time(60.0, 25.0)
+    ('3.0 frames', '120 ms', '2.4 s')
+    """
+    if rate is None:
+        return f"{frames:.1f} frames"
+    seconds = frames / rate
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1.0 else f"{seconds:.1f} s"
+
+
+def _share(ratio: float) -> str:
+    """Write a ratio so that it is read at a glance."""
+    return f"{ratio:.0%} of" if ratio < 1.995 else f"{ratio:.1f} times"
+
+
+def _count(n: int) -> str:
+    return f"{n} held-out sequence{'' if n == 1 else 's'}"
+
+
+def _listed(parts: list[str]) -> str:
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
+
+
+def verdict(name: str, facts: Facts) -> str:
+    """Say in a line how the policy did, as `simile train` says it."""
+    if facts.diverged:
+        return f"{name}: its roll-out diverged; try a smaller smoothness or fewer action lags."
+    parts = [against(facts.error, facts.held, "holding the last action")] if not math.isnan(facts.held) else []
+    if facts.simple is not None:
+        parts.append(against(facts.error, facts.simple[1], f"the best simple filter ({facts.simple[0]})"))
+    if not math.isnan(facts.roughness):
+        parts.append(smoothness_in_words(facts.roughness))
+    if not math.isnan(facts.lag):
+        parts.append(lateness(facts.lag))
+    return f"{name}: {', '.join(parts) or 'there was nothing to measure it on'}."

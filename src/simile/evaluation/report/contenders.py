@@ -1,0 +1,135 @@
+"""How smooth should I choose? Every contender as error over roughness, and as rows of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile._common.text import number
+from simile.evaluation.comparison import SIMPLE
+from simile.evaluation.comparison.result import HELD
+from simile.evaluation.comparison.scores import Ruler, Score
+from simile.evaluation.report.curves import measured, roll
+from simile.evaluation.rivals import Held
+from simile.learning.frontier import Frontier
+
+OTHERS = "other smoothness"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One policy of a path: lambda, the lag that it costs in frames, RMSE in standard deviations, and roughness."""
+
+    smoothness: float
+    lag: float
+    error: float
+    roughness: float
+
+
+@dataclass(frozen=True)
+class Path:
+    """Policies of one kind from rough to smooth, all measured on the same held-out sequences."""
+
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def rolled_out(cls, found: Frontier, ruler: Ruler) -> Path:
+        """Roll every policy of a frontier out; those that diverge are left out."""
+        steps = []
+        for point in found.points:
+            score = measured(roll(point.policy, ruler.demos, ruler.frames), ruler)
+            steps.append(Step(point.smoothness, point.lag, ruler.error(score.squares), score.roughness))
+        return cls.of(steps)
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> Path:
+        """Keep the steps that have an error and a roughness above zero: what log scales can show."""
+        return cls(tuple(s for s in steps if s.error > 0.0 and s.roughness > 0.0 and math.isfinite(s.error)))
+
+    def error_at(self, roughness: float) -> float:
+        """Return the RMSE at a roughness, between the steps on log scales; NaN beyond the ends."""
+        steps = sorted(self.steps, key=lambda s: s.roughness)
+        if not steps or not steps[0].roughness <= roughness <= steps[-1].roughness:
+            return math.nan
+        x, y = (np.log([getattr(s, name) for s in steps]) for name in ("roughness", "error"))
+        return math.exp(float(np.interp(math.log(roughness), x, y)))
+
+    def knee(self) -> Step | None:
+        """Return the step farthest below the line between the ends, as `Frontier.knee`; None where none is."""
+        x, y = (np.log([getattr(s, name) for s in self.steps]) for name in ("roughness", "error"))
+        if len(x) < 3 or x[0] == x[-1]:
+            return None
+        below = y[0] + (y[-1] - y[0]) * (x - x[0]) / (x[-1] - x[0]) - y
+        best = int(np.argmax(below))
+        return self.steps[best] if below[best] > 0.0 else None
+
+    def contender(self, name: str, kind: str, rate: float | None) -> dict[str, Any]:
+        """Return the path as the page takes it."""
+        points = [
+            {"roughness": s.roughness, "error": s.error, "label": f"smoothness {s.smoothness:.3g}, {_lag(s.lag, rate)}"}
+            for s in self.steps
+        ]
+        return {"name": name, "kind": kind, "points": points}
+
+
+def row(name: str, score: Score, ruler: Ruler) -> dict[str, Any]:
+    """Write a score as `Judgement.rows` does."""
+    rmse = zip(ruler.demos.action_names, ruler.rmse(score.squares).tolist(), strict=True)
+    return {
+        "name": name,
+        **{f"rmse {action}": value for action, value in rmse},
+        "error": ruler.error(score.squares),
+        "roughness": score.roughness,
+        "lag": score.lag,
+        "seconds": math.nan,
+    }
+
+
+def held_row(ruler: Ruler) -> dict[str, Any]:
+    """Measure what anything learned must beat."""
+    return row(HELD, measured(Held().rollout(ruler.demos, frames=ruler.frames), ruler), ruler)
+
+
+def best_simple(rows: Iterable[Mapping[str, Any]]) -> tuple[str, float] | None:
+    """Return name and error of the best simple filter among rows."""
+    found = [(str(r["name"]), number(r["error"])) for r in rows if r["name"] in SIMPLE]
+    return min((f for f in found if not math.isnan(f[1])), key=lambda f: f[1], default=None)
+
+
+def points_of(rows: Iterable[Mapping[str, Any]], ours: str) -> list[dict[str, Any]]:
+    """Return each row as a contender with a single point, the policy in question first."""
+    found = []
+    for r in sorted(rows, key=lambda r: r["name"] != ours):
+        kind = "ours" if r["name"] == ours else "baseline" if r["name"] == HELD else "rival"
+        if not math.isnan(number(r["error"])):
+            point = {"roughness": r["roughness"], "error": r["error"], "label": str(r["name"])}
+            found.append({"name": str(r["name"]), "kind": kind, "points": [point]})
+    return found
+
+
+def table(rows: Sequence[Mapping[str, Any]], actions: Sequence[str]) -> dict[str, Any]:
+    """Return rows of a judgement or of a comparison under headings; best first, as they come.
+
+    A column in which nothing is known is left out.
+    """
+    columns = {"name": "name", "error": "error"}
+    ratio = "ratio" in rows[0] if rows else False
+    if ratio:
+        columns |= {"ratio": "ratio", "low": "95 % from", "high": "95 % to"}
+    columns |= {f"rmse {a}": f"RMSE {a}" for a in actions}
+    columns |= {"roughness": "roughness", "lag": "lag (frames)", "seconds": "fit (s)", "microseconds": "step (µs)"}
+    columns["note"] = "note"
+    kept = [key for key in columns if any(_known(r.get(key)) for r in rows)]
+    return {"columns": [columns[key] for key in kept], "rows": [[r.get(key) for key in kept] for r in rows]}
+
+
+def _known(value: Any) -> bool:
+    return value not in (None, "") and not (isinstance(value, float) and math.isnan(value))
+
+
+def _lag(frames: float, rate: float | None) -> str:
+    return f"lag {frames:.1f} frames" if rate is None else f"lag {frames / rate * 1e3:.0f} ms"

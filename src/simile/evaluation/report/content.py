@@ -1,0 +1,201 @@
+"""From what is known of a run to the content of a page: `Report` of frontend/src/payload.ts."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import simile
+from simile._common.text import number, plain
+from simile.data.demonstrations import Demonstrations
+from simile.evaluation.report.answers import Facts, answers, grounds, headline
+from simile.evaluation.report.contenders import Path
+from simile.evaluation.report.curves import Curves
+from simile.evaluation.report.diagnosis import diagnosis
+from simile.evaluation.report.importances import attention, told
+from simile.evaluation.report.lag import lag_curve
+from simile.evaluation.report.spectrum import spectrum
+from simile.evaluation.report.worst_moments import worst_moments
+from simile.learning.frontier import time_scale
+from simile.learning.reduction import MEASURED, Round
+from simile.policies.policies import Policy, radius
+
+REPEATED = ("command", "python", "config")
+NOTHING_DRAWN: dict[str, Any] = {
+    **dict.fromkeys(("curves", "sequences", "moments"), ()),
+    **dict.fromkeys(("lag", "spectrum", "importances", "diagnosis")),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What a page is made of, wherever it came from."""
+
+    title: str
+    subtitle: str
+    verdict: str
+    facts: Facts
+    actions: Sequence[str]
+    curves: Curves | None  # None where the policies were not kept
+    policy: Policy | None  # None where it is no policy of Eq. 2
+    table: Mapping[str, Any]
+    frontier: Sequence[Mapping[str, Any]]  # those who rest have no place on a log scale, and are left to the table
+    frontier_note: str
+    notes: Sequence[str] = ()
+    rounds: Sequence[Mapping[str, Any]] = ()
+    chosen: int | None = None
+    repeat: Mapping[str, str] | None = None
+
+    def content(self) -> dict[str, Any]:
+        """Return everything as plain data, keys as in payload.ts."""
+        said = answers(self.facts)
+        found = {
+            "title": self.title,
+            "subtitle": self.subtitle,
+            "version": simile.__version__,
+            "made": datetime.date.today().isoformat(),
+            "headline": headline(said),
+            "verdict": self.verdict,
+            "answers": said,
+            "notes": [*self.notes, *([] if self.curves is None else _remarks(self.curves))],
+            "rate": self.facts.rate,
+            "actions": list(self.actions),
+            **(NOTHING_DRAWN if self.curves is None else self._drawn(self.curves)),
+            "rounds": list(self.rounds),
+            "chosen": self.chosen,
+            "frontier": [c for c in self.frontier if any(number(p["roughness"]) > 0.0 for p in c["points"])],
+            "frontier_note": self.frontier_note,
+            "table": self.table,
+            "repeat": None if self.repeat is None else {name: self.repeat.get(name, "") for name in REPEATED},
+        }
+        content: dict[str, Any] = plain(found)
+        return content
+
+    def _drawn(self, curves: Curves) -> dict[str, Any]:
+        """Return what needs roll-outs."""
+        seen = None if self.policy is None else attention(self.policy, curves.demos)
+        return {
+            "curves": list(curves.names),
+            "sequences": curves.sequences(),
+            "moments": worst_moments(curves),
+            "lag": _lag(curves),
+            "spectrum": _spectrum(curves),
+            "importances": None if seen is None else told(seen, curves.demos.rate),
+            "diagnosis": self._diagnosis(curves.demos),
+        }
+
+    def _diagnosis(self, demos: Demonstrations) -> dict[str, Any]:
+        """Say what speaks for and against trust; then, where the policy can be looked into, what theory says."""
+        plainly = [f"{said[0].upper()}{said[1:]}." for part in grounds(self.facts) for said in part]
+        theory = None if self.policy is None or self.facts.diverged else diagnosis(self.policy, demos)
+        if theory is None:
+            return {"findings": plainly, "values": []}
+        return {**theory, "findings": [*plainly, *theory["findings"]]}
+
+
+def facts_of(
+    curves: Curves,
+    policy: Policy | None,
+    *,
+    held: float,
+    simple: tuple[str, float] | None = None,
+    path: Path | None = None,
+    expected: float = math.nan,
+    simpler: bool = False,
+    others: str = "simple filter",
+) -> Facts:
+    """Measure what the answers need; `expected` is the RMSE that the training foresaw, in its standard units."""
+    ruler, score = curves.ruler, curves.score
+    surprise, loop = math.nan, None
+    if policy is not None:
+        standard = (score.squares / policy.units.scale**2).mean(axis=1)
+        surprise = (
+            math.sqrt(float(np.average(standard, weights=ruler.weights))) / expected if expected > 0.0 else math.nan
+        )
+        loop = radius(policy)
+    return Facts(
+        error=ruler.error(score.squares),
+        rmse=dict(zip(curves.demos.action_names, ruler.rmse(score.squares).tolist(), strict=True)),
+        held=held,
+        simple=simple,
+        roughness=score.roughness,
+        lag=score.lag,
+        pace=time_scale(curves.demos),
+        rate=curves.demos.rate,
+        sequences=len(ruler.weights),
+        diverged=curves.diverged,
+        radius=math.nan if loop is None else loop,
+        surprise=surprise,
+        path=path,
+        simpler=simpler,
+        others=others,
+    )
+
+
+def rounds_of(rounds: Sequence[Round | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a page tells of rounds; their mean squared errors become RMSE."""
+    found = []
+    for one in rounds:
+        told = {name: one.get(name) if isinstance(one, Mapping) else getattr(one, name) for name in MEASURED}
+        for name in ("error", "validation_error"):
+            told[name] = math.sqrt(number(told[name]))
+        found.append({**told, "diverged": bool(told["diverged"])})
+    return found
+
+
+def said_of(curves: Curves, policy: Policy | None) -> str:
+    """Say in a line where the data came from."""
+    demos = curves.demos
+    held_out = f"{_count(len(demos), 'held-out sequence')}, {_count(demos.n_frames, 'frame')}"
+    rate = "" if demos.rate is None else f" at {demos.rate:g} Hz"
+    training = {} if policy is None else policy.card.training
+    if not {"sequences", "frames"} <= set(training):
+        return held_out + rate
+    learned = f"{_count(training['sequences'], 'sequence')}, {_count(training['frames'], 'frame')}"
+    return f"{held_out}{rate}; learned from {learned}"
+
+
+def measured_on(curves: Curves) -> str:
+    """Say what the points of a frontier have in common."""
+    ruler = curves.ruler
+    first = f", without the first {_count(ruler.frames, 'frame')} of each" if ruler.frames else ""
+    frames = _count(int(ruler.weights.sum()), "frame")
+    return (
+        f"Every point is a roll-out over the same {_count(len(ruler.weights), 'held-out sequence')}, {frames}{first}."
+    )
+
+
+def _remarks(curves: Curves) -> list[str]:
+    """Say what the page leaves out."""
+    found, frames = [], curves.ruler.frames
+    if short := sum(not ok for ok in curves.ruler.counts):
+        found.append(f"{_count(short, 'sequence')} of at most {_count(frames, 'frame')} could not be judged")
+    if curves.step > 1:
+        found.append(f"the curves are thinned: of every {2 * curves.step} frames they show the lowest and the highest")
+    return found
+
+
+def _lag(curves: Curves) -> dict[str, Any] | None:
+    found = lag_curve(curves)
+    if found is None:
+        return None
+    return {"frames": found.frames, "correlation": found.correlation, "best": found.best}
+
+
+def _spectrum(curves: Curves) -> dict[str, Any] | None:
+    found = spectrum(curves)
+    if found is None:
+        return None
+    # What never moves has no power, and no place on a log scale.
+    expert, policy = (np.where(power > 0.0, power, np.nan) for power in (found.expert, found.policy))
+    unit = "cycles per frame" if curves.demos.rate is None else "Hz"
+    return {"hertz": found.frequency, "expert": expert, "policy": policy, "unit": unit}
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

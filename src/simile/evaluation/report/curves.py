@@ -1,0 +1,167 @@
+"""The trajectories that a report shows: roll-outs over held-out sequences, packed for the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from simile._common import pages
+from simile._common.typing import FloatArray, Trajectories
+from simile.data import losses
+from simile.data.demonstrations import Demonstrations
+from simile.errors import DivergedError
+from simile.evaluation.comparison.scores import Ruler, Score
+from simile.evaluation.rivals import Filtered, Held
+from simile.learning import measures
+from simile.policies.rollouts import ExpertStart, rollout
+
+EXPERT = "expert"
+MOST_VALUES = 6_000_000  # in one page; longer recordings are thinned
+LEVELS = 2**14  # between the lowest and the highest value of a curve: more than a screen shows, and half the bytes
+
+
+def roll(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray]:
+    """Roll a policy, or a controller of the rivals, out after `frames` frames of the expert.
+
+    Where it diverges, that sequence is NaN after the start, and the others are what they are.
+    """
+    try:
+        return _rolled(controller, demos, frames)
+    except DivergedError:
+        if len(demos) > 1:
+            return [roll(controller, Demonstrations((demo,)), frames)[0] for demo in demos]
+    lost = demos.actions[0].copy()
+    lost[frames:] = np.nan
+    return [lost]
+
+
+def _rolled(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray]:
+    if isinstance(controller, Filtered | Held):
+        return controller.rollout(demos, frames=frames)
+    return rollout(controller, demos, start=ExpertStart(frames))
+
+
+def measured(rolled: Trajectories, ruler: Ruler) -> Score:
+    """Score roll-outs; NaN where one diverged."""
+    if any(np.isnan(a).any() for a in rolled):
+        return Score(np.full((len(ruler.weights), ruler.demos.n_actions), math.nan), math.nan, math.nan)
+    return ruler.measure(rolled)
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Trajectories over the same held-out sequences: the expert's first, then those of the policy in question.
+
+    Parameters
+    ----------
+    ruler : Ruler
+        The sequences, and how many first frames of each are the expert's.
+    names : tuple of str
+        Of the trajectories.
+    rolled : tuple of lists of (T, k) arrays
+        The trajectories, for each of the sequences; NaN where a roll-out diverged.
+    """
+
+    ruler: Ruler
+    names: tuple[str, ...]
+    rolled: tuple[Trajectories, ...]
+
+    @classmethod
+    def of(cls, ruler: Ruler, others: Mapping[str, Trajectories]) -> Curves:
+        """Put the expert in front of others."""
+        return cls(ruler, (EXPERT, *others), (ruler.demos.actions, *others.values()))
+
+    @property
+    def demos(self) -> Demonstrations:
+        """The held-out sequences."""
+        return self.ruler.demos
+
+    @property
+    def policy(self) -> Trajectories:
+        """What the policy in question did."""
+        return self.rolled[1]
+
+    @cached_property
+    def diverged(self) -> int:
+        """In how many sequences the policy diverged."""
+        return sum(bool(np.isnan(a).any()) for a in self.policy)
+
+    def scored(self) -> list[tuple[int, FloatArray, FloatArray]]:
+        """Return number, policy and expert of every sequence, after the frames that are the expert's."""
+        begin, pairs = self.ruler.frames, zip(self.policy, self.demos.actions, strict=True)
+        return [(i, a[begin:], e[begin:]) for i, (a, e) in enumerate(pairs) if len(e) > begin]
+
+    @cached_property
+    def score(self) -> Score:
+        """How the policy did; NaN where it diverged."""
+        return measured(self.policy, self.ruler)
+
+    @cached_property
+    def step(self) -> int:
+        """How many frames lie between the samples that the page gets."""
+        return max(1, math.ceil(len(self.names) * self.demos.n_actions * self.demos.n_frames / MOST_VALUES))
+
+    def sequences(self) -> list[dict[str, Any]]:
+        """Return what the page says of each sequence (`Sequence` of payload.ts)."""
+        begin, scale = self.ruler.frames, self.ruler.scale
+        found = []
+        for i, (demo, actions) in enumerate(zip(self.demos, self.policy, strict=True)):
+            squares, lags, rough = np.full(self.demos.n_actions, math.nan), np.array([math.nan]), math.nan
+            if len(demo) > begin and not np.isnan(actions).any():
+                scored = Demonstrations((demo.cut(begin),))
+                squares = losses.mean_squared_error(actions[begin:], scored.actions[0])
+                lags = losses.lag(actions[begin:], scored.actions[0])
+                rough = measures.roughness([actions[begin:]], scored)
+            known = lags[~np.isnan(lags)]
+            found.append(
+                {
+                    "name": demo.name,
+                    "frames": len(demo),
+                    "begins": min(begin, len(demo)),
+                    "step": self.step,
+                    "series": f"series-{i}",
+                    "error": math.sqrt(float((squares / scale**2).mean())),
+                    "rmse": np.sqrt(squares),
+                    "roughness": rough,
+                    "lag": float(known.mean()) if len(known) else math.nan,
+                }
+            )
+        return found
+
+    def packed(self) -> tuple[dict[str, Any], ...]:
+        """Return the trajectories of each sequence as text: for each curve, for each action, a column."""
+        return tuple(_packed(np.hstack(some), self.step) for some in zip(*self.rolled, strict=True))
+
+
+def _packed(values: FloatArray, step: int) -> dict[str, Any]:
+    """Pack columns (T, any), each in 2^14 levels between its own extremes."""
+    thin = thinned(values, step)
+    there = np.where(np.isnan(thin), thin[0], thin)  # a curve breaks off, or is not there at all
+    low, high = np.nan_to_num(there.min(axis=0)), np.nan_to_num(there.max(axis=0))
+    reach = high / 2.0 - low / 2.0  # halves, for the largest numbers do not add
+    unit = np.where(reach > 0.0, np.maximum(reach / (LEVELS / 2.0), np.finfo(np.float64).tiny), 1.0)
+    return pages.pack(thin, unit, low / 2.0 + high / 2.0)
+
+
+def thinned(values: FloatArray, step: int) -> FloatArray:
+    """Keep one sample in `step` of columns (T, any): of each 2 * step frames the extremes, in order of occurrence.
+
+    No peak is lost, and none moves by more than 2 * step frames.
+    """
+    if step == 1:
+        return values
+    width = 2 * step
+    parts = -(-len(values) // width)
+    # The last bucket is filled up with the last frame: its extremes stay.
+    buckets = np.pad(values, ((0, parts * width - len(values)), (0, 0)), mode="edge").reshape(parts, width, -1)
+    missing = np.isnan(buckets)
+    first = np.where(missing, np.inf, buckets).argmin(axis=1)
+    second = np.where(missing, -np.inf, buckets).argmax(axis=1)
+    places = np.sort(np.stack([first, second], axis=1), axis=1)
+    kept: FloatArray = np.take_along_axis(buckets, places, axis=1)
+    return kept.reshape(2 * parts, -1)

@@ -1,0 +1,172 @@
+"""Material from a run, still in memory or as the folder that it left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simile._common.text import number
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import Demonstrations
+from simile.evaluation.comparison import Judgement
+from simile.evaluation.comparison.result import HELD
+from simile.evaluation.comparison.scores import Ruler
+from simile.evaluation.report.answers import verdict
+from simile.evaluation.report.contenders import OTHERS, Path, Step, best_simple, held_row, points_of, row, table
+from simile.evaluation.report.content import Material, facts_of, measured_on, rounds_of, said_of
+from simile.evaluation.report.curves import Curves, measured, roll
+from simile.evaluation.report.from_comparisons import of_data
+from simile.learning.algorithms import Run
+from simile.learning.runs import ALTERNATIVE, RunFolder
+from simile.policies.policies import Policy
+from simile.policies.storage.loading import load
+
+POLICY, SIMPLER = "policy", "something simpler"
+
+
+def of_run(
+    run: Run,
+    test: Demonstrations,
+    judgement: Judgement | None,
+    title: str,
+    subtitle: str,
+    repeat: Mapping[str, str] | None,
+) -> Material:
+    """Roll the policy, and the others that the run made, out over held-out sequences; each once."""
+    policy, alternative, frontier = run.policy, run.alternative, run.frontier
+    entries = () if judgement is None else judgement.entries
+    policies = [policy, *(p for p in (alternative,) if p is not None), *(e.policy for e in entries)]
+    policies += [] if frontier is None else [p.policy for p in frontier.points]
+    ruler = Ruler(test, max(p.memory for p in policies))
+    done = _rolled(judgement, ruler)
+    name = entries[0].name if entries else POLICY
+    curves = {name: done[name] if name in done and entries[0].policy is policy else roll(policy, test, ruler.frames)}
+    rows = [] if judgement is None else judgement.rows()
+    simple = best_simple(rows)
+    if simple is not None and simple[0] in done:
+        curves[simple[0]] = done[simple[0]]
+    shown = Curves.of(ruler, curves)
+    rows = rows or _ranked([row(name, shown.score, ruler), held_row(ruler)])
+    if alternative is not None and all(e.policy is not alternative for e in entries):
+        score = measured(roll(alternative, test, ruler.frames), ruler)
+        rows = _ranked([*rows, row(SIMPLER, score, ruler)])
+    return _material(
+        shown,
+        policy,
+        rows,
+        name=name,
+        path=None if frontier is None else Path.rolled_out(frontier, ruler),
+        said="" if judgement is None else judgement.verdict(),
+        rounds=rounds_of(run.rounds),
+        chosen=run.chosen.number,
+        notes=[*run.notes, *([f"interrupted after round {run.rounds[-1].number}"] if run.interrupted else [])],
+        simpler=alternative is not None,
+        title=title,
+        subtitle=subtitle,
+        repeat=repeat,
+    )
+
+
+def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence[str]) -> Material:
+    """Roll the policy of a folder out; what else was measured is taken from the run's summary.
+
+    Over other demonstrations than those that the run held out, the rest of the summary is not shown: it was measured
+    elsewhere.
+    """
+    repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
+    if (compared := folder.comparison()) is not None:
+        return of_data(compared, folder.title, repeat)
+    policy, summary = folder.policy(trusted), folder.summary()
+    test = folder.demonstrations()[1] if demos is None else demos
+    ruler = Ruler(test, policy.memory)
+    shown = Curves.of(ruler, {POLICY: roll(policy, test, ruler.frames)})
+    known = {} if summary is None else summary
+    if demos is not None and known.get("digest") != test.digest():
+        known = {}
+    rows = _known_rows(known) or _ranked([row(POLICY, shown.score, ruler), held_row(ruler)])
+    simpler = folder.path / ALTERNATIVE
+    if simpler.exists():
+        other = load(simpler, trusted=(*trusted, *folder.config.get("trust", ())))
+        score = measured(roll(other, test, ruler.frames), ruler)
+        rows = _ranked([*rows, row(SIMPLER, score, ruler)])
+    steps = [
+        Step(*(number(one.get(n)) for n in ("smoothness", "lag", "error", "roughness")))
+        for one in known.get("path", ())
+    ]
+    told = folder.rounds() if summary is None else summary.get("rounds", [])
+    return _material(
+        shown,
+        policy,
+        rows,
+        name=POLICY,
+        path=Path.of(steps) if steps else None,
+        said=known.get("verdict", ""),
+        rounds=rounds_of([r for r in told if "number" in r]),
+        chosen=policy.card.training.get("round") if summary is None else summary.get("chosen_round"),
+        notes=["the run has not ended" if summary is None else "", *(summary or {}).get("notes", ())],
+        simpler=simpler.exists(),
+        title=folder.title,
+        subtitle="",
+        repeat=repeat,
+    )
+
+
+def _material(
+    curves: Curves,
+    policy: Policy,
+    rows: list[dict[str, Any]],
+    *,
+    name: str,
+    path: Path | None,
+    said: str,
+    rounds: list[dict[str, Any]],
+    chosen: int | None,
+    notes: Sequence[str],
+    simpler: bool,
+    title: str,
+    subtitle: str,
+    repeat: Mapping[str, str] | None,
+) -> Material:
+    rate, actions = curves.demos.rate, curves.demos.action_names
+    held = next((number(r["error"]) for r in rows if r["name"] == HELD), math.nan)
+    expected = next((r["validation_error"] for r in rounds if r["number"] == chosen), math.nan)
+    facts = facts_of(curves, policy, held=held, simple=best_simple(rows), path=path, expected=expected, simpler=simpler)
+    paths = [] if path is None or not path.steps else [path.contender(OTHERS, "path", rate)]
+    return Material(
+        title=title,
+        subtitle=subtitle or said_of(curves, policy),
+        verdict=said or verdict(name, facts),
+        facts=facts,
+        actions=actions,
+        curves=curves,
+        policy=policy,
+        table=table(rows, actions),
+        frontier=[*points_of(rows, name), *paths],
+        frontier_note=measured_on(curves),
+        notes=[note for note in notes if note],
+        rounds=rounds,
+        chosen=chosen,
+        repeat=repeat,
+    )
+
+
+def _rolled(judgement: Judgement | None, ruler: Ruler) -> dict[str, list[FloatArray]]:
+    """Return the roll-outs that a judgement has made already, where they are those of the ruler."""
+    if judgement is None or judgement.demos.items != ruler.demos.items:
+        return {}
+    if max(e.policy.memory for e in judgement.entries) != ruler.frames:
+        return {}
+    return {e.name: e.evaluation.rolled for e in judgement.entries if e.evaluation is not None}
+
+
+def _known_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows that a run wrote down, with NaN where JSON has null."""
+    return [
+        {name: value if isinstance(value, str) else number(value) for name, value in one.items()}
+        for one in summary.get("held_out", ())
+    ]
+
+
+def _ranked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda r: (math.isnan(r["error"]), r["error"]))

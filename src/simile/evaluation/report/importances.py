@@ -1,0 +1,134 @@
+"""What does it look at? The share that each context, and each lag, has in what f says.
+
+Forests count how far each feature brought the error down while they grew. A piecewise linear f is a sum of a function
+of each feature: what counts is how far that function moves over the states of the demonstrations (its standard
+deviation, summed over the actions); for a line this is |coefficient| times the spread of the feature. Mixtures count
+their parts by weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import Demonstrations, Units
+from simile.data.states import Horizon, Tape
+from simile.models import Forest, PiecewiseLinear, WeightedModel
+from simile.models.forest import layout
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
+
+MOST_ENTRIES = 5_000_000  # of the states over which lines are judged: some thousand states at least
+MOST_STATES, FEWEST_STATES = 5_000, 200
+
+NOTE = (
+    "Shares of what the policy reads. Trees: how far a feature brought the error down while they grew. Lines: how far "
+    "a feature moves the prediction over these sequences. Features that say nearly the same may share their part in any"
+    " way, and a large share is no cause."
+)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Shares that sum to one, by name; contexts largest first, lags in the order of time."""
+
+    contexts: dict[str, float]
+    lags: dict[int, float]
+
+
+def attention(policy: Policy, demos: Demonstrations) -> Attention | None:
+    """Return the share of each context and lag; None where a model is one that we cannot look into."""
+    total: dict[tuple[int, int], float] = {}
+    for weight, part in _parts(policy):
+        shares = _shares(part.f, part.horizon, demos, part)
+        if shares is None:
+            return None
+        columns, lags = layout(part.horizon, demos.n_contexts, demos.n_actions)
+        for column, lag, share in zip(columns.tolist(), lags.tolist(), shares.tolist(), strict=True):
+            total[column, lag] = total.get((column, lag), 0.0) + weight * share
+    whole = sum(total.values())
+    if not whole > 0.0:
+        return None
+    names = [*demos.context_names, *(f"own {a}" for a in demos.action_names)]
+    contexts: dict[str, float] = {}
+    by_lag: dict[int, float] = {}
+    for (column, lag), share in total.items():
+        contexts[names[column]] = contexts.get(names[column], 0.0) + share / whole
+        by_lag[lag] = by_lag.get(lag, 0.0) + share / whole
+    ranked = sorted(contexts.items(), key=lambda item: -item[1])
+    return Attention(dict(ranked), dict(sorted(by_lag.items())))
+
+
+def told(found: Attention, rate: float | None) -> dict[str, Any]:
+    """Write shares as the page takes them."""
+    return {
+        "contexts": [{"name": name, "share": share} for name, share in found.contexts.items()],
+        "lags": [{"name": ago(lag, rate), "share": share} for lag, share in found.lags.items()],
+        "note": NOTE,
+    }
+
+
+def ago(lag: int, rate: float | None) -> str:
+    """Name a lag.
+
+    >>> ago(0, 30.0), ago(8, 30.0), ago(45, 30.0), ago(1, None)
+    ('now', '267 ms ago', '1.50 s ago', '1 frame ago')
+    """
+    if lag == 0:
+        return "now"
+    if rate is None:
+        return f"{lag} frame{'' if lag == 1 else 's'} ago"
+    seconds = lag / rate
+    return f"{1e3 * seconds:.0f} ms ago" if seconds < 1.0 else f"{seconds:.2f} s ago"
+
+
+def _parts(policy: Policy) -> list[tuple[float, Any]]:
+    """Take mixtures apart, down to policies that have an f."""
+    if isinstance(policy, Mixture | StochasticMixture):
+        pairs = zip(policy.weights, policy.components, strict=True)
+        return [(weight * w, part) for weight, inner in pairs for w, part in _parts(inner)]
+    return [(1.0, policy)]
+
+
+def _shares(f: Any, horizon: Horizon, demos: Demonstrations, policy: Any) -> FloatArray | None:
+    """Return the share of each feature, (features,), summing to one or zero."""
+    if isinstance(f, Forest):
+        return f.feature_importances
+    if isinstance(f, PiecewiseLinear):
+        moved = _moved(f, horizon, demos, policy)
+        return moved / moved.sum() if moved.sum() > 0.0 else moved
+    if isinstance(f, WeightedModel):
+        found = [_shares(g, horizon, demos, policy) for g in f.models]
+        if any(s is None for s in found):
+            return None
+        return np.asarray(sum(w * s for w, s in zip(f.weights, found, strict=True) if s is not None))
+    return None
+
+
+def _moved(f: PiecewiseLinear, horizon: Horizon, demos: Demonstrations, policy: SmoothPolicy) -> FloatArray:
+    """Return how far the terms of each feature, together, move f over the states of the demonstrations."""
+    n_features = len(f.columns)
+    most = min(MOST_STATES, max(FEWEST_STATES, MOST_ENTRIES // n_features))
+    S = _spread(horizon, demos, policy.units, most)
+    moved = np.zeros(n_features)
+    for feature in np.unique(f.feature):
+        terms = np.flatnonzero(f.feature == feature)
+        column = S[:, feature, np.newaxis]
+        bent = np.maximum(np.where(np.isnan(column), f.fill[terms], column), f.knot[terms])
+        moved[feature] = float((bent @ f.coefficient[terms]).std(axis=0).sum())
+    return moved
+
+
+def _spread(horizon: Horizon, demos: Demonstrations, units: Units, most: int) -> FloatArray:
+    """Return about `most` states (n, features) along the expert's actions, spread evenly over the sequences."""
+    every, offset, found = max(1, demos.n_frames // most), 0, []
+    for demo in demos:  # one at a time: all contexts in one array may be too much
+        rows = np.arange(offset, len(demo), every)
+        offset = (offset - len(demo)) % every
+        if len(rows):
+            tape = Tape.of([demo.contexts], [units.standardize(demo.actions)])
+            with np.errstate(over="ignore"):
+                found.append(tape.states(horizon, rows).matrix().astype(np.float32))  # as f itself takes them
+    return np.concatenate(found).astype(np.float64)

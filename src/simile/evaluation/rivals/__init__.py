@@ -1,0 +1,33 @@
+"""What an engineer would build by hand: predict from the contexts, then filter. A policy is worth what it beats.
+
+A rival is a frozen recipe; `fit` tunes it on a `Bench` and returns a `Family` of controllers, from rough to smooth.
+"""
+
+from simile.evaluation.rivals.controllers import Filtered, Held, forecasts
+from simile.evaluation.rivals.predictors import ContextForest, ContextRidge, Demonstrator, NoisyHistory, Source
+from simile.evaluation.rivals.roster import ROSTER
+from simile.evaluation.rivals.simple import EXPONENTIAL_AVERAGE, FOLLOWER, STRENGTHS, filtered, predictor
+from simile.evaluation.rivals.tuning import Behind, Bench, Family, HoldLast, Point, Rival
+
+__all__ = [
+    "EXPONENTIAL_AVERAGE",
+    "FOLLOWER",
+    "ROSTER",
+    "STRENGTHS",
+    "Behind",
+    "Bench",
+    "ContextForest",
+    "ContextRidge",
+    "Demonstrator",
+    "Family",
+    "Filtered",
+    "Held",
+    "HoldLast",
+    "NoisyHistory",
+    "Point",
+    "Rival",
+    "Source",
+    "filtered",
+    "forecasts",
+    "predictor",
+]

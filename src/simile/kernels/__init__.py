@@ -1,1 +1,0 @@
-"""Plain functions on arrays, compiled by numba: the only place that imports it."""

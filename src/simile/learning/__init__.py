@@ -1,0 +1,1 @@
+"""Algorithm 1, the choices it leaves open, and the cross-fitted default."""

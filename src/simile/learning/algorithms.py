@@ -1,0 +1,375 @@
+"""Every reduction of the paper is Algorithm 1 with other choices; here each names its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack, overload
+
+from simile._common import checks, plots
+from simile._common.text import cell
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.states import Horizon
+from simile.errors import ArgumentError
+from simile.learning import distributed, measures
+from simile.learning.crossfit import Choices, mixtures
+from simile.learning.distributed import AnyDemonstrations, SpreadDemonstrations
+from simile.learning.distributed.backend import Backend
+from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
+from simile.learning.frontier import Frontier, matched
+from simile.learning.reduction import Round, rounds
+from simile.learning.second_opinion import MARGIN, best_rival
+from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
+from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
+from simile.learning.training import JointRule, Memory, Rule, everything, latest
+from simile.models.regularizers import RegularizerClass, VelocityAutoregression
+from simile.policies.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
+
+Data = Demonstrations | Demonstration | SpreadDemonstrations
+Validation = Data | float | None
+Watch = Callable[[Round], object]
+
+LENIENT = 1.1  # share of a budget of roughness from which it counts as missed
+
+LAMBDAS, N_TRIALS = (0.1, 1e5), 8  # range, and number of runs, in which the rounds look for a smoothness
+
+
+class Settings(TypedDict, total=False):
+    """What every algorithm takes; `simile.rounds` describes each. What is not given, the algorithm chooses.
+
+    `watch` is called with every `Round` as it comes: for progress bars and logs.
+    """
+
+    model: Any
+    regularizer: RegularizerClass
+    smoothness: Smoothness
+    horizon: Horizon
+    feedback: Feedback
+    rule: Rule
+    step_size: StepSize | float
+    n_rounds: int
+    seed: int
+    space: ActionSpace
+    validation: Validation
+    backend: Backend
+    watch: Watch
+
+
+def learn(
+    demos: Data,
+    *,
+    model: Any = None,
+    regularizer: RegularizerClass | None = None,
+    smoothness: Smoothness | None = None,
+    horizon: Horizon | None = None,
+    feedback: Feedback | None = None,
+    rule: Rule | None = None,
+    step_size: StepSize | float | None = None,
+    n_rounds: int | None = None,
+    seed: int = 0,
+    space: ActionSpace | None = None,
+    validation: Validation = None,
+    backend: Backend | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Learn a smooth policy: the best that we know to get from the data, as smooth as the expert.
+
+    Without further arguments policies on contexts alone are cross-fitted (`simile.learning.crossfit`): a forest and two
+    ridges that know of the filter behind them, mixed as roll-outs of sequences that they have not seen advise.
+
+    Give `rule`, `step_size`, `n_rounds`, a feedback other than `CompensatedFeedback`, a horizon with past actions or a
+    `backend`, and Algorithm 1 runs its rounds as in `paper`, the best of which is chosen on held-out sequences.
+
+    Parameters
+    ----------
+    demos : Demonstrations
+        What to learn from.
+    model : Regressor, or several, optional
+        F. Of several, each is trained in turn and mixed in as far as it helps.
+    regularizer : RegularizerClass, optional
+        H; `CriticallyDamped(order=3)` by default.
+    smoothness : float, SmoothTime or MatchExpert, optional
+        lambda, or how to choose it; `MatchExpert(1.0)` by default.
+    horizon : Horizon, optional
+        tau; `Horizon.auto(rate)` by default.
+    feedback, rule, step_size, n_rounds, seed, space
+        As for `simile.rounds`.
+    validation : float or Demonstrations, optional
+        What chooses among the rounds of Algorithm 1: a share of the sequences (the end of a single one), 0.2 by
+        default, or demonstrations of your own; 0 for none, and the last round. Cross-fitting needs none.
+    backend : Backend, optional
+        Where to run the rounds, for data that are too large for one machine: `DaskBackend(client)`. Demonstrations in
+        memory are cut into parts; better, the workers read their own (`DaskBackend.read`).
+    watch : callable, optional
+        Called with every `Round` as it comes.
+
+    Examples
+    --------
+    >>> from simile import tasks
+    >>> train, test = tasks.pursuit(n_sequences=6, length=120).split(test=0.2)
+    >>> run = learn(train)
+    >>> len(run.rounds)
+    3
+    """
+    given: dict[str, Any] = {
+        "model": model,
+        "regularizer": regularizer,
+        "horizon": horizon,
+        "feedback": feedback,
+        "seed": seed,
+        "space": space,
+    }
+    loop = {"rule": rule, "step_size": step_size, "n_rounds": n_rounds}
+    if isinstance(demos, SpreadDemonstrations) or needs_rounds(
+        horizon=horizon, feedback=feedback, backend=backend, **loop
+    ):
+        share = 0.2 if validation is None else validation
+        settings = {n: v for n, v in {**given, **loop, "smoothness": smoothness}.items() if v is not None}
+        rest = {"validation": share, "backend": backend, "watch": watch}
+        return _run(demos, {**settings, **rest}, memory=latest, combine=interpolate)
+    if isinstance(validation, SpreadDemonstrations):
+        raise ArgumentError("validation: demonstrations in parts need a backend to learn with: give backend=...")
+    demos = Demonstrations.of(demos)
+    choices = Choices.of(demos, **given)
+    if isinstance(validation, float | int):
+        demos, validation = hold_out(demos, validation, seed=seed) if validation else (demos, None)
+    goal = MatchExpert() if smoothness is None else smoothness
+    value, tried = _number(demos, choices, goal)
+    turns = mixtures(demos, choices, value, validation=validation)
+    run = replace(Run.of(turns, watch), by_validation=False, frontier=tried)
+    if run.interrupted:
+        return run
+    budget, order = run.chosen.validation_roughness, 2
+    if isinstance(goal, MatchExpert):
+        budget, order = goal.ratio, goal.order
+        run = _told_if_rougher(run, goal)
+    return _with_second_opinion(run, demos, choices, budget, order, validation)
+
+
+def _told_if_rougher(run: Run, goal: MatchExpert) -> Run:
+    """Say so where the policy misses its budget: the light ones that found lambda were smoother than it is."""
+    rough = run.chosen.validation_roughness
+    if goal.order != 2 or not rough > LENIENT * goal.ratio:
+        return run
+    note = f"on sequences that were left out the policy is {rough:.2f} times as rough as the expert, not {goal.ratio:g}"
+    return replace(run, notes=(*run.notes, f"{note}: ask for less, MatchExpert({goal.ratio**2 / rough:.2g})"))
+
+
+def needs_rounds(*, horizon: Any = None, feedback: Any = None, **loop: Any) -> bool:
+    """Tell whether `learn` runs the rounds of Algorithm 1: for choices that cross-fitting does not have."""
+    return (
+        any(choice is not None for choice in loop.values())
+        or not isinstance(feedback, CompensatedFeedback | None)
+        or (isinstance(horizon, Horizon) and horizon.memory > 0)
+    )
+
+
+def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> tuple[float, Frontier | None]:
+    """Return lambda, whichever way it was given, and what was tried to find it."""
+    if isinstance(smoothness, MatchExpert):
+        return matched(demos, choices, smoothness)
+    if isinstance(smoothness, SmoothTime):
+        units = Units.of(demos)  # in which h is fitted
+        actions = [units.standardize(a) for a in demos.actions]
+        return smoothness.resolve(choices.regularizer, actions, demos.rate), None
+    return smoothness, None
+
+
+def _with_second_opinion(
+    run: Run,
+    demos: Demonstrations,
+    choices: Choices,
+    budget: float,
+    order: int,
+    validation: Demonstrations | Demonstration | None,
+) -> Run:
+    """Say so where something simple does better, and offer it."""
+    rival = best_rival(demos, choices.horizon, budget=budget, order=order, space=choices.space, seed=choices.seed)
+    if rival is None:
+        return run
+    ours, theirs = math.sqrt(run.chosen.validation_error), rival.rmse
+    if validation is not None:  # which judged the rounds, and so judges the rival
+        theirs = math.sqrt(measures.outcome(rival.policy, Demonstrations.of(validation)).error)
+    if not MARGIN * theirs < ours:
+        return run
+    note = (
+        f"{rival.name} does better on sequences that were left out, {theirs:.3f} against {ours:.3f} standard "
+        "deviations: it is kept as run.alternative (alternative.safetensors in the folder of a run)"
+    )
+    return replace(run, notes=(*run.notes, note), alternative=rival.policy)
+
+
+def paper(demos: Data, **settings: Unpack[Settings]) -> Run:
+    """SIMILE as printed: Algorithm 2 with Eq. 8, tau = 10, and the last policy as the result."""
+    choices = Settings(
+        regularizer=VelocityAutoregression(order=10),
+        horizon=Horizon(context_lags=10, action_lags=10),
+        feedback=SmoothFeedback(exponential()),
+        rule=JointRule(),
+        step_size=ErrorRatio(),
+    )
+    return _run(demos, {**choices, **settings}, memory=latest, combine=interpolate)
+
+
+def searn(demos: Data, **settings: Unpack[Settings]) -> Run:
+    """SEARN (Daume et al. 2009; CPI, Kakade and Langford 2002): expert feedback, stochastic mixing, small fixed steps.
+
+    Its guarantee asks for `OneOverHorizon()`, which hardly moves on long sequences. It starts from the cloned
+    policy, as the paper's comparison does.
+    """
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1))
+    return _run(demos, {**choices, **settings}, memory=latest, combine=sample)
+
+
+def smile(demos: Data, **settings: Unpack[Settings]) -> Run:
+    """SMILe (Ross and Bagnell 2010): expert feedback, stochastic mixing with geometrically falling weights.
+
+    Each new policy takes over a share of what the first still has. The first is the cloned policy, since the
+    expert of the original cannot be asked to act in a recording.
+    """
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1))
+    return _run(demos, {**choices, **settings}, memory=latest, combine=sample_geometric)
+
+
+def dagger(demos: Data, **settings: Unpack[Settings]) -> Run:
+    """DAgger (Ross et al. 2011): expert feedback, the data of all rounds, the newest policy alone.
+
+    Without an expert to query, the recorded action of the frame stands in for the answer; give
+    `feedback=OracleFeedback(...)` where there is one.
+    """
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(1.0))
+    return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
+
+
+def coach(demos: Data, **settings: Unpack[Settings]) -> Run:
+    """Coaching (He et al. 2012): DAgger with smooth feedback, targets within the learner's reach."""
+    choices = Settings(feedback=SmoothFeedback(exponential()), step_size=Constant(1.0))
+    return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
+
+
+def clone(demos: Data, **settings: Unpack[Settings]) -> Run:
+    """Behavioural cloning: plain supervised learning on the expert's own states, round 0 of all the others."""
+    return _run(demos, {**settings, "n_rounds": 0}, memory=latest, combine=replace_policy)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The rounds of a run and the policy it chose; prints as a table, one row per round."""
+
+    rounds: tuple[Round, ...]
+    interrupted: bool = False  # stopped by Ctrl-C: the rounds there were are kept
+    by_validation: bool = True  # whether the validation error chooses the round, or the last one is taken
+    notes: tuple[str, ...] = ()  # what the user should know
+    alternative: Policy | None = None  # something simpler that does better; the notes then say so
+    frontier: Frontier | None = None  # light policies from rough to smooth, by which lambda was found
+
+    @classmethod
+    def of(cls, turns: Iterable[Round], watch: Watch | None = None) -> Run:
+        """Collect rounds and show each to `watch`; Ctrl-C ends the collecting and keeps what there is."""
+        kept: list[Round] = []
+        interrupted = False
+        try:
+            for turn in turns:
+                kept.append(turn)  # one by one, so that an interruption keeps them
+                if watch is not None:
+                    watch(turn)
+        except KeyboardInterrupt:
+            if not kept:
+                raise
+            interrupted = True
+        return cls(tuple(kept), interrupted)
+
+    @property
+    def chosen(self) -> Round:
+        """The round with the smallest validation error; the last where there is none, or where each builds on it."""
+        if not self.by_validation or all(math.isnan(r.validation_error) for r in self.rounds):
+            return self.rounds[-1]
+        return min(self.rounds, key=lambda r: r.validation_error)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the chosen round."""
+        return self.chosen.policy
+
+    def plot(self) -> Any:
+        """Draw error, smoothness and step by round, the chosen one marked; returns a matplotlib figure."""
+        return plots.rounds(self.rounds, self.chosen.number)
+
+    def __repr__(self) -> str:
+        return f"Run({len(self.rounds)} rounds, round {self.chosen.number} chosen)"
+
+    def __str__(self) -> str:
+        lines = ["round   beta  sigma   error  roughness  radius  validation"]
+        for r in self.rounds:
+            cells = (
+                cell(r.beta, 5, ".3f"),
+                cell(r.sigma, 5, ".3f"),
+                cell(math.sqrt(r.error), 6, ".4f"),
+                cell(r.roughness, 9, ".3f"),
+                cell(r.radius, 6, ".4f"),
+                cell(math.sqrt(r.validation_error), 10, ".4f"),
+            )
+            notes = ("  <- chosen" if r is self.chosen else "") + ("  refused: unstable" if r.diverged else "")
+            lines.append(f"{r.number:5d}  {'  '.join(cells)}{notes}")
+        lines.append(
+            "error, validation: RMSE of roll-outs in standard deviations of the expert's actions; "
+            "roughness: 1 is as smooth as the expert"
+        )
+        if self.interrupted:
+            lines.append(f"interrupted after round {self.rounds[-1].number}")
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: Combine) -> Run:
+    """Hold out the validation part, then collect the rounds."""
+    choices = dict(settings)
+    validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
+    demos = distributed.placed(demos, backend)
+    if isinstance(validation, float | int):
+        demos, validation = hold_out(demos, validation, seed=choices.get("seed", 0)) if validation else (demos, None)
+
+    def run(**changed: Any) -> Iterator[Round]:
+        rest = {**choices, **changed}
+        return rounds(demos, validation=validation, memory=memory, combine=combine, backend=backend, **rest)
+
+    if isinstance(choices.get("smoothness"), MatchExpert):
+        judges = demos if validation is None else distributed.placed(validation, backend)
+        found = _searched(run, choices["smoothness"], judges)
+        return replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
+    return Run.of(run(), watch)
+
+
+def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: AnyDemonstrations) -> Run:
+    """Halve the range of lambda until the chosen policy is just smooth enough; returns the roughest run that is."""
+    low, high = LAMBDAS
+    best = None
+    for _ in range(N_TRIALS):
+        middle = math.sqrt(low * high)
+        tried = Run.of(run(smoothness=middle))
+        if tried.interrupted:
+            return tried
+        error, rough = distributed.judged(tried.policy, judges, order=match.order)
+        if math.isinf(error) or rough > match.ratio:
+            low = middle
+        else:
+            best, high = tried, middle
+    return Run.of(run(smoothness=high)) if best is None else best
+
+
+@overload
+def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]: ...
+@overload
+def hold_out(
+    demos: SpreadDemonstrations, share: float, *, seed: int = 0
+) -> tuple[SpreadDemonstrations, SpreadDemonstrations]: ...
+def hold_out(demos: Any, share: float, *, seed: int = 0) -> tuple[Any, Any]:
+    """Split off whole sequences for validation; of a single sequence at hand, the end."""
+    share = checks.number(share, "validation", above=0.0, at_most=1.0)
+    if len(demos) > 1 or isinstance(demos, SpreadDemonstrations):
+        return demos.split(share, seed=seed)  # type: ignore[no-any-return]
+    cut = min(max(1, round((1.0 - share) * demos.n_frames)), demos.n_frames - 1)
+    if cut < 1:
+        raise ArgumentError("validation: one frame cannot be split; give longer demonstrations or validation=None")
+    return Demonstrations((demos[0].cut(0, cut),)), Demonstrations((demos[0].cut(cut),))

@@ -1,0 +1,115 @@
+"""Checkpoints: a model that writes down every fit, so that a run can be taken up where it stopped.
+
+Fitting is what takes the time, and all else in Algorithm 1 follows from the fits. So a run is resumed by running it
+again: fits that are on disk are read instead of made, to the bit, and the algorithm itself knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simile import models
+from simile._common.typing import FloatArray
+from simile.data.states import States
+from simile.errors import StorageError
+from simile.models import Model, SmoothRegressor
+from simile.models.regularizers import PreviousAction
+from simile.policies.cards import Card
+from simile.policies.policies import SmoothPolicy
+from simile.policies.storage import loading
+
+
+@dataclass
+class Checkpointed:
+    """Any model, with a folder in which every fit is kept; give it as `model=` to resume an interrupted run.
+
+    Use one folder for one run, with the same data, settings and seed: a fit of another run is refused.
+
+    Parameters
+    ----------
+    model : Regressor or SmoothRegressor
+        What fits.
+    folder : Path
+        Where the fits are kept, one policy file each.
+    key : str
+        What the run is, for example a digest of its data and settings; fits with another key are refused.
+    trusted : sequence of str
+        Types that skops may build when the fits are read; needed for models that are no forests.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import simile
+    >>> from simile import tasks
+    >>> demos = tasks.pursuit(n_sequences=3, length=100)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for r in simile.rounds(demos, model=Checkpointed(simile.SmoothForest(4), folder), n_rounds=3):
+    ...         if r.number == 1:
+    ...             break  # something went wrong
+    ...     again = simile.rounds(demos, model=Checkpointed(simile.SmoothForest(4), folder), n_rounds=3)
+    ...     whole = list(again)  # rounds 0 and 1 are read, not fitted
+    >>> len(whole), whole[1].error == r.error
+    (4, True)
+    """
+
+    model: Any
+    folder: Path
+    key: str = ""
+    trusted: Sequence[str] = ()
+    fits: int = field(default=0, init=False)  # so far in this run
+
+    def __post_init__(self) -> None:
+        self.folder = Path(self.folder)
+
+    @property
+    def recipe(self) -> Any:
+        """The model itself, for fits that are not worth keeping."""
+        return self.model
+
+    def __repr__(self) -> str:
+        return repr(self.model)  # a policy's card tells the model, not where its checkpoints were
+
+    def fit_smooth(
+        self,
+        states: Sequence[States],
+        labels: FloatArray,
+        targets: FloatArray,
+        anchors: FloatArray,
+        smoothness: float,
+        rng: np.random.Generator,
+    ) -> Model:
+        """Fit, or read what an earlier run fitted here; the random numbers go on as if it had been fitted now."""
+        path = self.folder / f"fit-{self.fits:03d}.safetensors"
+        self.fits += 1
+        if path.exists():
+            f = self._read(path, rng)
+            if hasattr(self.model, "remember"):  # what the next fit begins with
+                self.model.remember(states[0], f)
+            return f
+        if isinstance(self.model, SmoothRegressor):
+            f = self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng)
+        else:
+            f = models.fit(self.model, np.concatenate([s.matrix() for s in states]), labels, rng)
+        self._write(path, f, states[0], rng)
+        return f
+
+    def _write(self, path: Path, f: Model, states: States, rng: np.random.Generator) -> None:
+        card = Card(training={"key": self.key, "chance": json.dumps(rng.bit_generator.state)})
+        h = PreviousAction().fit([states.tape.actions], 0.0)
+        SmoothPolicy(f, h, 0.0, states.horizon, None, states.tape.n_contexts, card=card).save(path)
+
+    def _read(self, path: Path, rng: np.random.Generator) -> Model:
+        policy = loading.load(path, trusted=self.trusted)
+        kept = policy.card.training
+        if not isinstance(policy, SmoothPolicy) or kept.get("key") != self.key or "chance" not in kept:
+            raise StorageError(
+                f"{path} belongs to a run with other data or settings: resume with those, or begin in an empty folder"
+            )
+        rng.bit_generator.state = json.loads(kept["chance"])
+        return policy.f

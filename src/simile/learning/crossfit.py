@@ -1,0 +1,245 @@
+"""Algorithm 1 for policies on contexts alone, with the step of line 9 searched on sequences that nobody has seen.
+
+Where f reads contexts alone, a roll-out is linear in f (`closed_loop`): there is nothing to roll in, and what
+the rounds of Algorithm 1 are left to do is to find the best mixture of policies. Each round trains another model;
+beside it, models are trained without one fold of the sequences after the other, and the roll-outs of these over what
+they have not seen tell how much of the new policy to take on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from simile import models
+from simile._common import checks
+from simile._common.typing import FloatArray, Trajectories
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.states import Horizon
+from simile.errors import ArgumentError
+from simile.learning import measures
+from simile.learning.feedback import CompensatedFeedback, Feedback
+from simile.learning.folds import Folds, states_of
+from simile.learning.reduction import Round, card_of, check_alike, finished
+from simile.learning.training import anchors_of
+from simile.models import Criterion, Forest, Model, SmoothForest, SmoothRegressor
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass
+from simile.models.ridge import RolloutRegressor, RolloutRidge
+from simile.policies.policies import Policy, SmoothPolicy, interpolate
+
+# A policy joins the mixture only if the error of unseen roll-outs falls by this share: less may be chance.
+GATE = 0.005
+PRICE = 1.0  # of squared second differences in that error, times the fourth power of the filter's lag
+
+# Trees for what is not linear, lines for what trees cannot resolve, and hinges for what lies between.
+MODELS = (SmoothForest(n_trees=64, max_depth=None, min_leaf=30), RolloutRidge(knots=5), RolloutRidge())
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The open choices of cross-fitting, but for lambda."""
+
+    models: tuple[Any, ...]
+    regularizer: RegularizerClass
+    horizon: Horizon
+    feedback: CompensatedFeedback
+    seed: int
+    space: ActionSpace
+
+    @classmethod
+    def of(
+        cls,
+        demos: Demonstrations,
+        *,
+        model: Any = None,
+        regularizer: RegularizerClass | None = None,
+        horizon: Horizon | None = None,
+        feedback: Feedback | None = None,
+        seed: int = 0,
+        space: ActionSpace | None = None,
+    ) -> Self:
+        """Check what was given, and choose the rest."""
+        models = MODELS if model is None else tuple(model) if isinstance(model, list | tuple) else (model,)
+        if not models:
+            raise ArgumentError("model must name at least one model; got none")
+        for one in models:
+            needs = next((n for n in ("fit_rollouts", "fit_smooth") if hasattr(one, n)), "fit")
+            checks.instance(one, "model", needs=needs)
+        regularizer = CriticallyDamped(order=3) if regularizer is None else regularizer
+        horizon = Horizon.auto(demos.rate) if horizon is None else horizon
+        feedback = CompensatedFeedback() if feedback is None else feedback
+        checks.instance(regularizer, "regularizer", needs="fit")
+        checks.instance(horizon, "horizon", needs="states")
+        if horizon.memory or not isinstance(feedback, CompensatedFeedback):
+            raise ArgumentError(
+                "cross-fitting takes a horizon without past actions and CompensatedFeedback: "
+                "use simile.rounds for others"
+            )
+        space = ActionSpace() if space is None else space
+        space.check(demos)
+        return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space)
+
+    def lane(self, demos: Demonstrations, smoothness: float) -> Lane:
+        """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""
+        h = self.regularizer.fit(demos.actions, smoothness)
+        if not isinstance(h, Autoregressor):
+            raise ArgumentError(
+                f"regularizer must be linear for cross-fitting; got {self.regularizer!r}: use simile.rounds for others"
+            )
+        if h.radius(smoothness) >= 1.0:  # so slow that rounding decides where the poles lie
+            raise ArgumentError(
+                f"smoothness must be smaller for a stable loop behind {self.regularizer!r}; got {smoothness:g}, which "
+                "is more than sequences of a million frames need"
+            )
+        return Lane(smoothness, h, ClosedLoop.of(h, smoothness))
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """One lambda, with its h and closed loop."""
+
+    smoothness: float
+    h: Autoregressor
+    loop: ClosedLoop
+
+
+def mixtures(
+    demos: Demonstrations,
+    choices: Choices,
+    smoothness: float,
+    *,
+    validation: Demonstrations | Demonstration | None = None,
+) -> Iterator[Round]:
+    """Bring the actions to standard units and cross-fit; yields a round for each model, in the user's units."""
+    held_out = None if validation is None else Demonstrations.of(validation)
+    check_alike(demos, held_out)
+    smoothness = checks.number(smoothness, "smoothness", at_least=0.0)
+    units, space = Units.of(demos), choices.space
+    standard = demos.with_actions([units.standardize(a) for a in demos.actions])
+    found = crossfit(
+        standard,
+        choices,
+        choices.lane(standard, smoothness),
+        np.random.default_rng(choices.seed),
+        ActionSpace(units.standardize(space.low), units.standardize(space.high)),
+    )
+    card = card_of(
+        demos,
+        {
+            "models": choices.models,
+            "regularizer": choices.regularizer,
+            "smoothness": smoothness,
+            "horizon": choices.horizon,
+            "feedback": choices.feedback,
+            "seed": choices.seed,
+        },
+    )
+    return (finished(r, units, space, card, held_out) for r in found)
+
+
+def crossfit(
+    demos: Demonstrations, choices: Choices, lane: Lane, rng: np.random.Generator, space: ActionSpace
+) -> Iterator[Round]:
+    """Train one model after the other on demonstrations in standard units, and mix their policies."""
+    folds, loop = Folds.of(demos), lane.loop
+    targets = [loop.targets(a, choices.feedback.mu) for a in demos.actions]
+    policy: Policy | None = None
+    held: Trajectories = []  # roll-outs of the policy so far over what its models have not seen
+    for n, model in enumerate(choices.models if len(folds) > 1 else choices.models[:1]):  # line 3
+        ((f, said),) = fits(model, demos, folds, [lane], choices, rng)  # lines 5 to 8
+        trained = SmoothPolicy(f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts, space=space)
+        unseen = rolled_out(loop, said, folds.demos)
+        beta = 1.0 if policy is None else line_search(unseen, held, folds.demos, loop)  # line 9
+        policy = trained if policy is None else interpolate(trained, policy, beta)  # line 10
+        held = mixed(unseen, held, beta)
+        outcome = measures.outcome(policy, demos)  # line 4
+        yield Round(
+            number=n,
+            policy=policy,
+            trained=trained,
+            h=lane.h,
+            targets=targets,
+            rolled=outcome.rolled,
+            beta=beta,
+            sigma=math.nan,
+            error=outcome.error,
+            roughness=measures.roughness(outcome.rolled, demos),
+            radius=lane.h.radius(lane.smoothness),
+            diverged=outcome.diverged,
+            validation_error=squared_error(held, folds.demos, loop.order),
+            validation_roughness=measures.roughness(held, folds.demos),
+        )
+
+
+def fits(
+    model: Any, demos: Demonstrations, folds: Folds, lanes: Sequence[Lane], choices: Choices, rng: np.random.Generator
+) -> list[tuple[Model, FloatArray]]:
+    """Fit a model at every lambda (lines 5 to 8); with each f comes what fits without a fold say there, (frames, k)."""
+    horizon, mu, k = choices.horizon, choices.feedback.mu, demos.n_actions
+    if isinstance(model, RolloutRegressor):
+        states = states_of(folds.demos, horizon)
+        return list(model.fit_rollouts(states, folds.demos.actions, [lane.loop for lane in lanes], folds.fold))
+    if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.criterion is Criterion.LABELS):
+        return [fits(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
+    spread = [np.concatenate([lane.loop.targets(a, mu) for a in demos.actions]).std() or 1.0 for lane in lanes]
+    scale = np.repeat(spread if len(lanes) > 1 else [1.0], k)  # all lambda have the same say in where a tree splits
+
+    def fit(some: Demonstrations) -> Model:
+        states = states_of(some, horizon)
+        # Line 6: targets that make the roll-out, not f, follow the expert.
+        targets = np.concatenate(
+            [np.concatenate([lane.loop.targets(a, mu) for lane in lanes], axis=1) for a in some.actions]
+        )
+        if isinstance(model, SmoothRegressor):
+            anchors = anchors_of(lanes[0].h, states) if len(lanes) == 1 else targets
+            labels = targets / scale
+            return model.fit_smooth([states], labels, labels, anchors, lanes[0].smoothness, rng)
+        return models.fit(model, states.matrix(), targets, rng)
+
+    whole, said = fit(demos), folds.unseen(fit, horizon, k * len(lanes)) * scale
+    if len(lanes) == 1:
+        return [(whole, said)]
+    parts = [slice(i * k, (i + 1) * k) for i in range(len(lanes))]
+    # One forest for the whole path: its leaves hold a value for every lambda.
+    assert isinstance(whole, Forest)
+    return [(replace(whole, value=(whole.value * scale)[:, part].copy()), said[:, part]) for part in parts]
+
+
+def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> float:
+    """Return the beta with which beta * new + (1 - beta) * old does best; 0 unless it gains by `GATE`.
+
+    What counts is the distance to the expert and, at a price, the squared second differences: error that falls
+    because the policy gets rougher could have been had for less by a smaller lambda.
+    """
+    price = PRICE * loop.lag**4
+    fresh, held, expert = ([a[loop.order :] for a in part] for part in (new, old, demos.actions))
+    apart, missing = (np.concatenate([b - a for a, b in zip(held, part, strict=True)]) for part in (fresh, expert))
+    turn, turned = (np.concatenate([np.diff(a, n=2, axis=0) for a in part]) for part in (fresh, held))
+    turn -= turned
+    power = float(np.sum(apart**2)) + price * float(np.sum(turn**2))
+    pull = float(np.sum(apart * missing)) - price * float(np.sum(turn * turned))
+    beta = float(np.clip(pull / power, 0.0, 1.0)) if power > 0.0 else 0.0
+    before = float(np.sum(missing**2)) + price * float(np.sum(turned**2))
+    return beta if beta * (2.0 * pull - beta * power) > GATE * before else 0.0
+
+
+def mixed(new: Trajectories, old: Trajectories, beta: float) -> Trajectories:
+    """Interpolate roll-outs: with one h and f on contexts alone, they are those of the interpolated policy."""
+    return [beta * a + (1.0 - beta) * b for a, b in zip(new, old, strict=True)] if len(old) else new
+
+
+def rolled_out(loop: ClosedLoop, said: FloatArray, demos: Demonstrations) -> Trajectories:
+    """Roll f's outputs (frames, k) out from the expert's first frames."""
+    parts = np.split(said, np.cumsum([len(d) for d in demos])[:-1])
+    return [loop.roll(z, a) for z, a in zip(parts, demos.actions, strict=True)]
+
+
+def squared_error(rolled: Trajectories, demos: Demonstrations, begin: int) -> float:
+    """Return the mean squared error over the frames that the policy chose; NaN where there are none."""
+    gaps = np.concatenate([(a - b)[begin:] for a, b in zip(rolled, demos.actions, strict=True)])
+    return float(np.mean(gaps**2)) if len(gaps) else math.nan

@@ -1,0 +1,31 @@
+"""Where Algorithm 1 finds its data: at hand, or in parts that lie elsewhere."""
+
+from simile.learning.distributed.access import Site
+from simile.learning.distributed.choosing import (
+    AnyDemonstrations,
+    check_space,
+    extremes,
+    judged,
+    placed,
+    resolved,
+    site_of,
+    standardized,
+    units_for,
+)
+from simile.learning.distributed.demonstrations import SpreadDemonstrations
+from simile.learning.distributed.remote import check_spreadable
+
+__all__ = [
+    "AnyDemonstrations",
+    "Site",
+    "SpreadDemonstrations",
+    "check_space",
+    "check_spreadable",
+    "extremes",
+    "judged",
+    "placed",
+    "resolved",
+    "site_of",
+    "standardized",
+    "units_for",
+]

@@ -1,0 +1,267 @@
+"""Algorithm 1 on a Dask cluster: the demonstrations live on the workers, and only models, histograms and sums travel.
+
+Everything is a task whose inputs the scheduler knows, so that what a lost worker held is computed again, from the
+files or from what was sent, to the same bits. Nothing is scattered: scattered data die with their worker.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from simile._common import checks
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.reading import read
+from simile.data.reading.formats import open_tables
+from simile.data.reading.sequences import file_names
+from simile.errors import ArgumentError, SimileError
+from simile.learning.distributed import SpreadDemonstrations
+from simile.models import Forest
+
+try:
+    import cloudpickle  # type: ignore[import-untyped]
+
+    dask: Any = import_module("distributed")  # hardly any of it is typed
+except ImportError:
+    raise ArgumentError("a Dask cluster needs dask: pip install 'smooth-imitation[dask]'") from None
+
+Handle = Any  # a distributed.Future
+PATIENCE = 5.0  # seconds for a scheduler to answer
+SMALL = 2**15  # bytes that rather travel with each task than wait for one of their own
+PARTS_PER_THREAD = 2  # so that what a slow or lost worker leaves undone can be shared by the others
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes from and to this process: what was sent and received, not what the protocol adds to it."""
+
+    sent: int = 0
+    received: int = 0
+
+    def __sub__(self, earlier: Traffic) -> Traffic:
+        return Traffic(self.sent - earlier.sent, self.received - earlier.received)
+
+
+class DaskBackend:
+    """Parts of the data on the workers of a Dask cluster; give it as `backend=` to `simile.learn` and its kin.
+
+    A worker that is lost changes nothing but the time: what it held is computed again. Demonstrations in memory are
+    sent once, and the scheduler keeps them for that case; for data larger than memory let the workers `read`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The connection to the cluster.
+    exact : bool
+        Whether to learn the very policy that one machine would, to the bit: trees then grow level by level from
+        histograms that travel. Otherwise each tree grows on the data of one part, and only trees travel.
+    parts : int, optional
+        Into how many parts data are cut; two for each thread of the cluster by default.
+    """
+
+    def __init__(self, client: Any, *, exact: bool = False, parts: int | None = None) -> None:
+        if not isinstance(client, dask.Client) or client.asynchronous:
+            raise ArgumentError(
+                f"client must be a distributed.Client that is not asynchronous; got {client!r}: "
+                "DaskBackend(Client(address))"
+            )
+        self.client, self.exact = client, bool(exact)
+        self._parts = None if parts is None else checks.whole_number(parts, "parts", at_least=1)
+        self._forests: WeakKeyDictionary[Forest, Handle] = WeakKeyDictionary()
+        self.traffic = Traffic()
+
+    def __repr__(self) -> str:
+        return f"DaskBackend({self.client.scheduler_info()['address']}, exact={self.exact}, parts={self.parts})"
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts data are cut."""
+        return self._parts or PARTS_PER_THREAD * max(1, sum(self.client.nthreads().values()))
+
+    def read(self, path: str | Path | Sequence[str | Path], **how: Any) -> SpreadDemonstrations:
+        """Let the workers read demonstrations from files, which must have the same paths there.
+
+        Parameters
+        ----------
+        path : path or sequence of paths
+            As for `simile.read`. A file is read by one worker, as a part or as one of several files of a part, so
+            write large data as many files of whole sequences.
+        **how
+            `actions`, `contexts`, `sequence`, `time`, `rate`, `gap` and `resample`, as for `simile.read`.
+
+        Returns
+        -------
+        SpreadDemonstrations
+            Small facts about the data; the frames stay on the workers.
+        """
+        paths = [table.path.resolve() for table in open_tables(path)]
+        files = list(zip(map(str, paths), file_names(paths), strict=True))
+        cuts = np.linspace(0, len(files), min(self.parts, len(files)) + 1).round().astype(int)
+        groups = [files[begin:end] for begin, end in pairwise(cuts)]
+        found = SpreadDemonstrations.found(self.map(_read, groups, shared=(how, False)), self)
+        if len(set(found.names)) < len(found):  # files that each count from 0
+            found = SpreadDemonstrations.found(self.map(_read, groups, shared=(how, True)), self)
+        return found
+
+    def place(self, parts: Sequence[Any]) -> list[Handle]:
+        """Send each value to a worker."""
+        return [self._send(part) for part in parts]
+
+    def map(self, function: Callable[..., Any], *handles: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Handle]:
+        """Call function(*one of each handles, *shared) for each part, on the worker that has it."""
+        name = getattr(function, "__name__", type(function).__name__)
+        n, (data, held) = len(handles[0]), self._pack(shared)
+        if len(data) > SMALL:
+            data, held = b"", [self._submit(data, held)]
+        self._count(n * len(data))
+        call, lists = partial(_called, function, data, len(held)), [[h] * n for h in held]
+        return list(self.client.map(call, *lists, *map(list, handles), pure=False, key=name))
+
+    def total(self, add: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
+        """Add results up on the workers, neighbours first, and bring the sum here."""
+        left = list(handles)
+        while len(left) > 2:
+            odd = left[-1:] if len(left) % 2 else []
+            left = [*self.client.map(add, left[: len(left) - len(odd) : 2], left[1::2], pure=False, key="add"), *odd]
+        return self._gathered(self.client.map(partial(_packed_sum, add), *([x] for x in left), pure=False, key="add"))[
+            0
+        ]
+
+    def collect(self, handles: Sequence[Any]) -> list[Any]:
+        """Bring results here, in order."""
+        return self._gathered(self.client.map(_packed, list(handles), pure=False, key="collect"))
+
+    def _gathered(self, packed: Sequence[Handle]) -> list[Any]:
+        try:
+            found = self.client.gather(packed)
+        except dask.KilledWorker as error:
+            raise SimileError(
+                f"the cluster lost a worker again and again at the same task ({error}): most often a part does not "
+                "fit into the memory of a worker; cut the data into more parts (parts=..., more and smaller files)"
+            ) from error
+        except (dask.comm.CommClosedError, dask.client.FutureCancelledError) as error:
+            raise SimileError(f"the connection to the Dask scheduler was lost: {error}") from error
+        self.traffic = replace(self.traffic, received=self.traffic.received + sum(map(len, found)))
+        return [pickle.loads(data) for data in found]
+
+    def _send(self, value: Any) -> Handle:
+        """Send a value as a task that any worker can run again."""
+        return self._submit(*self._pack(value))
+
+    def _submit(self, data: bytes, held: Sequence[Handle]) -> Handle:
+        self._count(len(data))
+        with warnings.catch_warnings():  # what is large is a model or a part, sent once
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self.client.submit(_opened, data, *held, pure=False)
+
+    def _count(self, sent: int) -> None:
+        self.traffic = replace(self.traffic, sent=self.traffic.sent + sent)
+
+    def _pack(self, value: Any) -> tuple[bytes, list[Handle]]:
+        """Pickle a value; handles and forests in it, each of which is sent once and for all, come beside it."""
+        file = io.BytesIO()
+        packer = _Packer(file, self._forest, value)
+        packer.dump(value)
+        return file.getvalue(), packer.held
+
+    def _forest(self, forest: Forest) -> Handle:
+        if forest not in self._forests:
+            self._forests[forest] = self._send(forest)
+        return self._forests[forest]
+
+
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles a value, and keeps what is on the cluster already out of it: handles, and forests once sent."""
+
+    def __init__(self, file: io.BytesIO, hold: Callable[[Forest], Handle], whole: Any) -> None:
+        super().__init__(file, protocol=5)
+        self.hold, self.whole, self.held = hold, whole, list[Handle]()
+
+    def persistent_id(self, value: Any) -> int | None:
+        """Return the place of what is held elsewhere; None for what is to be pickled."""
+        if isinstance(value, dask.Future):
+            self.held.append(value)
+        elif isinstance(value, Forest) and value is not self.whole:
+            self.held.append(self.hold(value))
+        else:
+            return None
+        return len(self.held) - 1
+
+
+class _Opener(pickle.Unpickler):
+    def __init__(self, data: bytes, held: Sequence[Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.held = held
+
+    def persistent_load(self, place: int) -> Any:
+        return self.held[place]
+
+
+# What runs on a worker stands at the top level, so that it can be sent there.
+
+
+def _opened(data: bytes, *held: Any) -> Any:
+    return _Opener(data, held).load()
+
+
+def _packed(value: Any) -> bytes:
+    packed: bytes = cloudpickle.dumps(value, protocol=5)
+    return packed
+
+
+def _packed_sum(add: Callable[[Any, Any], Any], *few: Any) -> bytes:
+    return _packed(reduce(add, few))
+
+
+def _called(function: Callable[..., Any], data: bytes, n_held: int, *given: Any) -> Any:
+    """Call a function of parts and of what is shared: pickled, or as it is where it came by itself."""
+    held, parts = given[:n_held], given[n_held:]
+    shared = _opened(data, *held) if data else held[0]
+    return function(*parts, *shared)
+
+
+def _read(files: Sequence[tuple[str, str]], how: dict[str, Any], in_full: bool) -> Demonstrations:
+    """Read files; `in_full` puts the name of the file before the names of its sequences."""
+    demos: list[Demonstration] = []
+    for path, name in files:
+        (stem,) = file_names([Path(path)])
+        for demo in read(path, **how, quiet=True):
+            alone = demo.name == stem or demo.name.startswith(f"{stem}/")  # one sequence, or the pieces of one
+            rest = demo.name.removeprefix(stem) if alone else f"/{demo.name}"
+            demos.append(replace(demo, name=f"{name}{rest}") if alone or in_full else demo)
+    return Demonstrations(tuple(demos))
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Connect to the scheduler at an address, or start a cluster on this machine for "local", with a worker a core."""
+    if address == "local":
+        n = os.cpu_count() or 1
+        with (
+            dask.LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
+            dask.Client(cluster) as client,
+        ):
+            yield client
+        return
+    try:
+        client = dask.Client(address, timeout=PATIENCE)
+    except (OSError, ValueError, TypeError) as error:  # TimeoutError among them
+        raise ArgumentError(
+            f"dask: no scheduler answers at {address!r} ({error}): start one with `dask scheduler` and give its "
+            "address, as tcp://host:8786, or use 'local'"
+        ) from None
+    with client:
+        yield client

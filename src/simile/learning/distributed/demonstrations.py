@@ -1,0 +1,211 @@
+"""Demonstrations in parts that lie elsewhere: only small facts about them are at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from operator import add, itemgetter
+from typing import Any
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.sums import ExactSum
+from simile._common.typing import FloatArray, IntArray
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.errors import DataError
+from simile.learning import measures
+from simile.learning.distributed.backend import Backend
+from simile.learning.distributed.facts import Facts, units_of
+from simile.learning.measures import Errors, Outcome
+from simile.policies.policies import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadDemonstrations:
+    """Several demonstrations of one task, in parts that lie with a backend; their frames are never gathered.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where the parts are.
+    handles : tuple
+        Of `Demonstrations`, one for each part: the first sequences, the next, and so on.
+    facts : tuple of Facts
+        Of each part.
+
+    Examples
+    --------
+    >>> from simile import tasks
+    >>> from simile.learning.distributed.backend import LocalBackend
+    >>> spread = SpreadDemonstrations.of(tasks.pursuit(n_sequences=5, length=100), LocalBackend(parts=2))
+    >>> spread
+    SpreadDemonstrations(5 sequences, 500 frames, 2 parts)
+    """
+
+    backend: Backend
+    handles: tuple[Any, ...]
+    facts: tuple[Facts, ...]
+
+    @classmethod
+    def of(cls, demos: SpreadDemonstrations | Demonstrations | Demonstration, backend: Backend) -> SpreadDemonstrations:
+        """Cut demonstrations into parts of about as many frames, and place them; what is spread stays as it is."""
+        if isinstance(demos, SpreadDemonstrations):
+            return demos
+        demos = Demonstrations.of(demos)
+        ends = np.cumsum([len(d) for d in demos])
+        n = min(backend.parts, len(demos))
+        cuts = sorted({0, len(demos), *(int(np.searchsorted(ends, ends[-1] * i / n)) + 1 for i in range(1, n))})
+        parts = [demos[begin:end] for begin, end in pairwise(cuts)]
+        return cls(backend, tuple(backend.place(parts)), tuple(map(Facts.of, parts)))
+
+    @classmethod
+    def found(cls, handles: Sequence[Any], backend: Backend) -> SpreadDemonstrations:
+        """Take demonstrations that a backend has already, one handle for each part."""
+        return cls(backend, tuple(handles), tuple(backend.collect(backend.map(Facts.of, handles))))
+
+    def __len__(self) -> int:
+        return len(self.all.names)
+
+    def __repr__(self) -> str:
+        return f"SpreadDemonstrations({len(self)} sequences, {self.n_frames} frames, {len(self.handles)} parts)"
+
+    @cached_property
+    def all(self) -> Facts:
+        """The facts of all sequences."""
+        return Facts.joined(self.facts)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sequences."""
+        return self.all.names
+
+    @property
+    def lengths(self) -> IntArray:
+        """Frames of each sequence."""
+        return self.all.lengths
+
+    @property
+    def n_frames(self) -> int:
+        """Frames of all sequences together."""
+        return int(self.lengths.sum())
+
+    @property
+    def rate(self) -> float | None:
+        """Frames per second, shared by all sequences; None when unknown."""
+        return self.all.rate
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """Names of the m context columns."""
+        return self.all.context_names
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the k action columns."""
+        return self.all.action_names
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context."""
+        return len(self.context_names)
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return len(self.action_names)
+
+    def units(self) -> Units:
+        """Return mean and deviation of the expert's actions."""
+        return units_of(self.all.moments, self.lengths)
+
+    def digest(self) -> str:
+        """Return the digest of all names, the rate and every value."""
+        return self.all.digest()
+
+    def check(self, space: ActionSpace) -> None:
+        """Refuse actions outside the bounds."""
+        self.backend.collect(self.map(_checked, shared=(space,)))
+
+    def map(self, function: Callable[..., Any], *handles: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
+        """Call function(demonstrations of a part, *one of each handles, *shared) for each part, where it is."""
+        return self.backend.map(function, self.handles, *handles, shared=shared)
+
+    def standardized(self, units: Units) -> SpreadDemonstrations:
+        """Bring the actions to standard units; the facts remain those of the user's."""
+        return SpreadDemonstrations(self.backend, tuple(self.map(_standardized, shared=(units,))), self.facts)
+
+    def where(self, numbers: IntArray) -> SpreadDemonstrations:
+        """Return some of the sequences, by number, in their order; they stay where they are."""
+        begins = np.cumsum([0, *(len(f.names) for f in self.facts)])
+        handles, facts = [], []
+        for i, (handle, known) in enumerate(zip(self.handles, self.facts, strict=True)):
+            here = np.sort(numbers[(begins[i] <= numbers) & (numbers < begins[i + 1])]) - begins[i]
+            if len(here):
+                handles += (
+                    self.backend.map(_some, [handle], shared=(here,)) if len(here) < len(known.names) else [handle]
+                )
+                facts.append(known.where(here))
+        return SpreadDemonstrations(self.backend, tuple(handles), tuple(facts))
+
+    def split(self, test: float = 0.25, *, seed: int = 0) -> tuple[SpreadDemonstrations, SpreadDemonstrations]:
+        """Split whole sequences at random, as `Demonstrations.split` does: the same ones, for the same seed."""
+        test, n = checks.number(test, "test", above=0.0, at_most=1.0), len(self)
+        if n < 2:
+            raise DataError(
+                f"split needs at least two sequences; got {n}: cut a long recording into several first, or hold out "
+                "nothing (validation=0)"
+            )
+        order = np.random.default_rng(checks.whole_number(seed, "seed")).permutation(n)
+        n_test = min(max(1, round(test * n)), n - 1)
+        return self.where(order[n_test:]), self.where(order[:n_test])
+
+    def gathered(self) -> Demonstrations:
+        """Bring all frames here, for a few sequences that are wanted at hand: to judge a policy, or to draw."""
+        return Demonstrations(tuple(d for part in self.backend.collect(self.handles) for d in part))
+
+    def outcome(self, policy: Policy, seed: int = 0) -> Outcome:
+        """Roll a policy out where the contexts are; returns handles of the trajectories, and the error."""
+        found = self.map(_rolled_out, shared=(policy, seed))
+        errors: Errors = self.backend.total(add, self.backend.map(itemgetter(1), found))
+        outcome = Outcome(self.backend.map(itemgetter(0), found), errors.mean(policy))
+        return Outcome(self.actions(), math.inf) if outcome.diverged else outcome
+
+    def actions(self) -> list[Any]:
+        """Return handles of the expert's trajectories."""
+        return self.map(_actions)
+
+    def roughness(self, rolled: Sequence[FloatArray], *, order: int = 2) -> float:
+        """Measure roll-outs, given by their handles, against the expert."""
+        sums: ExactSum = self.backend.total(add, self.map(_differences, rolled, shared=(order,)))
+        return measures.rough_ratio(sums)
+
+
+# What runs where a part is stands at the top level, so that it can be sent there.
+
+
+def _checked(demos: Demonstrations, space: ActionSpace) -> None:
+    space.check(demos)
+
+
+def _standardized(demos: Demonstrations, units: Units) -> Demonstrations:
+    return demos.with_actions([units.standardize(a) for a in demos.actions])
+
+
+def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
+    return Demonstrations(tuple(demos[int(i)] for i in numbers))
+
+
+def _rolled_out(demos: Demonstrations, policy: Policy, seed: int) -> tuple[list[FloatArray], Errors]:
+    return measures.rolled_out(policy, demos, seed)
+
+
+def _actions(demos: Demonstrations) -> list[FloatArray]:
+    return demos.actions
+
+
+def _differences(demos: Demonstrations, rolled: Sequence[FloatArray], order: int) -> ExactSum:
+    return measures.differences(rolled, demos, order=order)

@@ -1,0 +1,111 @@
+"""Small facts about each sequence, from which follow the units, the digest and the ranges of all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from simile._common.sums import ExactSum
+from simile._common.typing import FloatArray, IntArray
+from simile.data.demonstrations import Demonstration, Demonstrations, Units
+from simile.errors import DataError
+
+ARRAYS = ("lengths", "moments", "low", "high")  # of `Facts`, with a row for each sequence
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is worth knowing of sequences whose frames are elsewhere: a few hundred bytes for each."""
+
+    names: tuple[str, ...]
+    context_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    rate: float | None
+    lengths: IntArray  # (sequences,)
+    moments: FloatArray  # (sequences, 4, k), see `moments`
+    low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
+    high: FloatArray
+    digests: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, demos: Demonstrations) -> Facts:
+        """Look at every frame once."""
+        return cls(
+            demos.names,
+            demos.context_names,
+            demos.action_names,
+            demos.rate,
+            np.array([len(d) for d in demos], dtype=np.intp),
+            np.array([moments(a) for a in demos.actions]),
+            np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
+            np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),
+            tuple(map(_digest, demos)),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Facts]) -> Facts:
+        """Join the facts of parts, in their order; they must have the same columns and rate."""
+        first = parts[0]
+        for part in parts:
+            for what in ("context_names", "action_names", "rate"):
+                if getattr(part, what) != getattr(first, what):
+                    raise DataError(
+                        f"all demonstrations must share their {what}; {first.names[0]!r} has "
+                        f"{getattr(first, what)!r} and {part.names[0]!r} has {getattr(part, what)!r}"
+                    )
+        together: dict[str, Any] = {what: np.concatenate([getattr(p, what) for p in parts]) for what in ARRAYS}
+        return replace(
+            first,
+            names=tuple(name for part in parts for name in part.names),
+            digests=tuple(digest for part in parts for digest in part.digests),
+            **together,
+        )
+
+    def where(self, numbers: IntArray) -> Facts:
+        """Return the facts of some of the sequences, by number."""
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in numbers),
+            digests=tuple(self.digests[i] for i in numbers),
+            **{what: getattr(self, what)[numbers] for what in ARRAYS},
+        )
+
+    def digest(self) -> str:
+        """Return the digest of the demonstrations, as `Demonstrations.digest`."""
+        found = hashlib.sha256(repr((self.context_names, self.action_names, self.rate)).encode())
+        for digest in self.digests:
+            found.update(digest)
+        return found.hexdigest()
+
+
+def moments(actions: FloatArray) -> FloatArray:
+    """Return sum, squares about the mean, minimum and maximum of the actions (T, k) of a sequence, (4, k)."""
+    total = actions.sum(axis=0)
+    squares = np.sum((actions - total / len(actions)) ** 2, axis=0)
+    return np.array([total, squares, actions.min(axis=0), actions.max(axis=0)])
+
+
+def units_of(found: FloatArray, lengths: IntArray) -> Units:
+    """Return mean and deviation of all frames, given the moments (sequences, 4, k) of the sequences.
+
+    The same bits come out wherever the sequences lie; a constant action keeps its scale.
+    """
+    n, total, squares = int(lengths.sum()), found[:, 0], found[:, 1]
+    low, high = found[:, 2].min(axis=0), found[:, 3].max(axis=0)
+    center = ExactSum.of(total).value / n
+    # The squares about the common mean are those about each sequence's own, and those of the own means about it.
+    frames = lengths[:, np.newaxis]
+    scale = np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / n)
+    constant = low == high  # whose mean may miss it by a rounding error, which is no deviation
+    return Units(np.where(constant, low, center), np.where(constant, 1.0, scale))
+
+
+def _digest(demo: Demonstration) -> bytes:
+    found = hashlib.sha256(repr((demo.name, len(demo))).encode())
+    found.update(np.ascontiguousarray(demo.contexts).data)
+    found.update(np.ascontiguousarray(demo.actions).data)
+    return found.digest()

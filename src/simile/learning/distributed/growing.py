@@ -1,0 +1,197 @@
+"""What a worker does while a forest grows from data in many places: pure functions of one part of the data.
+
+A worker holds the `Rows` of its part, and the `OpenNodes` of the trees that are being grown: which of its rows lie in
+which node. Of these, only sums leave it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray
+from simile.data.states import Horizon, States
+from simile.models.forest import Bagging, Base, Task, Tree, grow_tree
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Training data of a contiguous range of the sequences: states, labels, targets a^ and anchors h(s), (n, k)."""
+
+    states: States
+    labels: FloatArray
+    targets: FloatArray
+    anchors: FloatArray
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a part is, and how its states are laid out."""
+
+    rows: int
+    frames: int  # of its tape, whose columns choose the edges of the bins
+    n_contexts: int
+    n_actions: int
+    horizon: Horizon
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part begins among all rows and among all frames."""
+
+    row: int
+    frame: int
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a part as trees see them."""
+
+    base: Base
+    payload: FloatArray  # (n, channels)
+    first: int  # its first row among all
+
+
+@dataclass(frozen=True, eq=False)
+class OpenNodes:
+    """The rows in each node that may still be split, node after node; of all trees of a group together."""
+
+    rows: Any  # (in bags,) padded rows
+    payload: FloatArray  # (in bags, channels) rounded, and times how often the row is in the bag
+    begins: IntArray  # (nodes + 1,)
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """How nodes were split: feature (-1 for a leaf), highest bin on the left, side of missing values, open children."""
+
+    feature: Any  # (nodes,)
+    bin: Any  # (nodes,)
+    missing_right: Any  # (nodes,)
+    keep: Any  # (nodes, 2) whether the left and the right child may be split again
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Sums by bin, one histogram after the other, without the bins that hold nothing.
+
+    A bin takes one byte and eight for each sum, and a node has no more bins than rows: less travels than the bins
+    between the lowest and the highest.
+    """
+
+    where: IntArray  # (histograms + 1,) where each begins
+    bins: Any  # (entries,) uint8
+    sums: FloatArray  # (entries, channels)
+
+    def __add__(self, other: Histograms) -> Histograms:
+        from simile.models.kernels import growing
+
+        mine, its = ((h.where, h.bins, h.sums) for h in (self, other))
+        return Histograms(*growing.merge(*mine, *its))
+
+
+def size_of(part: Part) -> Size:
+    """Say how large a part is."""
+    tape = part.states.tape
+    return Size(len(part.states), len(tape.floor), tape.n_contexts, tape.actions.shape[1], part.states.horizon)
+
+
+def sampled_contexts(part: Part, place: Place, n_frames: int) -> Any:
+    """Return the contexts (rows, m) in those of the sampled frames that lie in this part, in single precision."""
+    from simile.models.kernels import binning
+
+    tape, mine = part.states.tape, _sampled_here(part, place, n_frames)
+    columns = (np.concatenate([x[:, j] for x in tape.parts])[mine] for j in range(tape.n_contexts))
+    return np.stack([binning.single(column) for column in columns], axis=1)
+
+
+def sampled_actions(part: Part, place: Place, n_frames: int) -> Any:
+    """Return the actions (rows, k) in those of the sampled frames that lie in this part, in single precision."""
+    from simile.models.kernels import binning
+
+    return binning.single(part.states.tape.actions[_sampled_here(part, place, n_frames)])
+
+
+def _sampled_here(part: Part, place: Place, n_frames: int) -> IntArray:
+    from simile.models.kernels import binning
+
+    frames: IntArray = binning.sampled_rows(n_frames)
+    mine: IntArray = frames[within(frames, place.frame, len(part.states.tape.floor))] - place.frame
+    return mine
+
+
+def within(frames: IntArray, first: int, n: int) -> Any:
+    """Tell which frames are among the n from the first on."""
+    return (frames >= first) & (frames < first + n)
+
+
+def lay_rows(part: Part, place: Place, edges: list[Any], task: Task) -> Rows:
+    """Bin a part by the edges that all parts have in common."""
+    return Rows(Base.of([part.states], edges), task.payload(part.labels, part.targets, part.anchors), place.row)
+
+
+def draw_bags(rows: Rows, seeds: tuple[int, ...], bagging: Bagging, starts: IntArray) -> Any:
+    """Draw the bags of trees over the rows of all parts, and return how often those here are in them, (trees, n)."""
+    from simile.models.kernels import growing
+
+    counts = np.ones((len(seeds), len(rows.payload)), np.int32)
+    if bagging is not Bagging.NONE:
+        for seed, out in zip(seeds, counts, strict=True):
+            growing.draw(starts, bagging is Bagging.SEQUENCES, seed, rows.first, out)
+    return counts
+
+
+def measure_bags(rows: Rows, counts: Any) -> FloatArray:
+    """Return for each bag its size and the largest absolute value of each channel, (trees, 1 + channels)."""
+    from simile.models.kernels import growing
+
+    return np.stack([np.append(float(times.sum()), growing.reach(times, rows.payload)) for times in counts])
+
+
+def widest(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Put the measures of the bags of two parts together: sizes add up, the largest value is the largest."""
+    together: FloatArray = np.maximum(a, b)
+    together[:, 0] = a[:, 0] + b[:, 0]
+    return together
+
+
+def open_roots(rows: Rows, counts: Any, units: FloatArray) -> OpenNodes:
+    """Put the rows in the bag of each tree into its root; `units` (trees, channels) round them."""
+    from simile.models.kernels import growing
+
+    bags = [
+        growing.take(times, rows.base.positions, rows.payload, unit) for times, unit in zip(counts, units, strict=True)
+    ]
+    begins = np.cumsum([0, *(len(inside) for inside, _ in bags)])
+    return OpenNodes(np.concatenate([b[0] for b in bags]), np.concatenate([b[1] for b in bags]), begins)
+
+
+def sum_nodes(nodes: OpenNodes) -> FloatArray:
+    """Return the sums of the payload of each node, (nodes, channels)."""
+    bounds = zip(nodes.begins[:-1], nodes.begins[1:], strict=True)
+    return np.stack([nodes.payload[begin:end].sum(axis=0) for begin, end in bounds])
+
+
+def sum_bins(rows: Rows, nodes: OpenNodes, task: Task, which: IntArray, streams: Any, drawn: range) -> Histograms:
+    """Return the histograms of some of the nodes, for the features that they draw: from streams (which,), in turn."""
+    from simile.models.kernels import growing
+
+    features = growing.drawn_features(streams, len(task.columns), drawn.start, drawn.stop)
+    held = (nodes.rows, nodes.payload, nodes.begins)
+    return Histograms(*growing.histograms(rows.base.bins, task.columns, task.lags, *held, which, features))
+
+
+def split_nodes(rows: Rows, nodes: OpenNodes, task: Task, splits: Splits) -> OpenNodes:
+    """Send rows on to the children that may be split again; the others need them no more."""
+    from simile.models.kernels import growing
+
+    held = (nodes.rows, nodes.payload, nodes.begins)
+    how = (splits.feature, splits.bin, splits.missing_right, splits.keep)
+    return OpenNodes(*growing.divide(rows.base.bins, task.columns, task.lags, *held, *how))
+
+
+def grow_here(rows: Rows, seeds: tuple[int, ...], task: Task) -> list[Tree]:
+    """Grow whole trees on the rows of this part alone."""
+    return [grow_tree(task, rows.base, rows.payload, seed) for seed in seeds]

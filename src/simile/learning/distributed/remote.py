@@ -1,0 +1,254 @@
+"""Data in parts: each line of Algorithm 1 runs where a part is, and only models, histograms and sums travel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray, Trajectories
+from simile.data.demonstrations import Demonstrations, Units
+from simile.data.states import Horizon, States, Tape
+from simile.errors import ArgumentError
+from simile.learning.distributed.access import Asked
+from simile.learning.distributed.demonstrations import SpreadDemonstrations
+from simile.learning.distributed.forest import Part, choose_context_edges, grow_spread
+from simile.learning.feedback import Feedback, Seen, SmoothFeedback, constant
+from simile.learning.measures import Outcome
+from simile.learning.step_sizes import BoundMinimizer, Evidence, Monotonic
+from simile.learning.training import Dataset, Rule, anchors_of
+from simile.models import Model, SmoothForest
+from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums
+from simile.policies.policies import Combine, Policy, SmoothPolicy, sample, sample_geometric
+
+Handles = Sequence[Any]  # one for each part
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SpreadSite(Asked):
+    """Demonstrations in parts, in standard units; trajectories, states and data are handles, one for each part."""
+
+    demos: SpreadDemonstrations
+
+    @cached_property
+    def expert(self) -> Handles:
+        """The expert's trajectories A*."""
+        return self.demos.actions()
+
+    @cached_property
+    def _naive(self) -> Model | None:
+        """f_0, fitted once, before the first f."""
+        if not self.horizon.memory:
+            return None
+        parts = self.demos.map(_naive_part, self.expert, shared=(self.horizon.without_actions(),))
+        return self._grown(parts, 1, 0.0)
+
+    def outcome(self, policy: Policy, seed: int = 0) -> Outcome:
+        """Roll a policy out and measure its error: line 4."""
+        return self.demos.outcome(policy, seed)
+
+    def states(self, rolled: Handles) -> Handles:
+        """Return the trajectories: states are formed where they are needed (line 5)."""
+        return rolled
+
+    def targets(self, n: int, policy: Policy, rolled: Handles, states: Handles) -> tuple[Handles, float]:  # noqa: ARG002
+        """Take feedback on the roll-out of a policy, part by part, with one sigma for all: line 6."""
+        feedback, sigma = self.feedback, math.nan
+        if isinstance(feedback, SmoothFeedback):
+            away: Any = Elsewhere("feedback", f"{feedback!r}", "a schedule that goes by the number of the round")
+            sigma = feedback.sigma(Seen(n, self.n_rounds, away, away, away, policy, self.units))
+            feedback = replace(feedback, schedule=constant(sigma))
+        shared = (n, self.n_rounds, self.horizon, policy, self.units, feedback)
+        return self.demos.map(_targets, rolled, shared=shared), sigma
+
+    def fit(self, targets: Handles) -> Regularizer:
+        """Choose h by sums over all sequences: line 7."""
+        return _solvable(self.regularizer).solve(self._sums(targets), self.smoothness)
+
+    def _sums(self, targets: Handles) -> Sums:
+        backend = self.demos.backend
+        found: Sums = backend.total(add, backend.map(_sums, targets, shared=(self.regularizer,)))
+        return found
+
+    def data(self, states: Handles, targets: Handles) -> tuple[Handles, Handles]:
+        """Keep states and targets for training."""
+        return states, targets
+
+    def train(self, data: Sequence[tuple[Handles, Handles]], h: Regularizer) -> SmoothPolicy:
+        """Train on the data of some rounds, all parts of one round before those of the next: line 8."""
+        naive = self._naive
+        shared = (self.horizon, h, self.rule, self.smoothness)
+        parts = [part for states, targets in data for part in self.demos.map(_part, states, targets, shared=shared)]
+        f = self._grown(parts, len(data), self.smoothness)
+        units = Units.identity(self.demos.n_actions)
+        return SmoothPolicy(f, h, self.smoothness, self.horizon, naive, self.demos.n_contexts, units, self.space)
+
+    def _grown(self, parts: Handles, n_rounds: int, smoothness: float) -> Model:
+        starts = np.append(0, np.cumsum(np.tile(self.demos.lengths, n_rounds)))
+        backend = self.demos.backend
+        return grow_spread(
+            backend,
+            replace(self.model, n_jobs=1),  # whoever has the parts has work for its other cores
+            parts,
+            starts,
+            smoothness,
+            self.rng,
+            exact=backend.exact,
+            context_edges=self._context_edges,
+        )
+
+    @cached_property
+    def _context_edges(self) -> list[Any]:
+        """Bins of the contexts, which stay the same in all rounds."""
+        parts = self.demos.map(_naive_part, self.expert, shared=(self.horizon,))
+        return choose_context_edges(self.demos.backend, parts)
+
+    def evidence(
+        self,
+        policy: Policy,
+        trained: Policy,
+        outcome: Outcome,
+        states: Handles,  # noqa: ARG002
+        combine: Combine,
+    ) -> Evidence:
+        """Gather what a step size may go by: errors of roll-outs (line 9)."""
+        away: Any = Elsewhere("step_size", "this rule", "ErrorRatio(), LineSearch(), OneOverHorizon() or a number")
+        return SpreadEvidence(away, policy, trained, outcome, away, combine, self.demos)
+
+    def roughness(self, rolled: Handles) -> float:
+        """Measure roll-outs against the expert."""
+        return self.demos.roughness(rolled)
+
+    def shown(self, trajectories: Handles) -> list[FloatArray]:  # noqa: ARG002
+        """Return nothing: trajectories stay where they are."""
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadEvidence(Evidence):
+    """What a step size may go by where the data are in parts: errors of roll-outs."""
+
+    spread: SpreadDemonstrations
+
+    @property
+    def longest(self) -> int:
+        """Frames of the longest sequence, T."""
+        return int(self.spread.lengths.max())
+
+    def error_of(self, policy: Policy) -> float:
+        """Roll any policy out and return its error; infinite where it diverges."""
+        return self.spread.outcome(policy).error
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedRegularizer:
+    """H that has its sums already, to look for a lambda without asking for the trajectories again."""
+
+    regularizer: SummedRegularizerClass
+    sums: Sums
+
+    @classmethod
+    def of(cls, regularizer: RegularizerClass, demos: SpreadDemonstrations) -> RegularizerClass:
+        """Sum over the expert's trajectories."""
+        sums: Sums = demos.backend.total(add, demos.backend.map(_sums, demos.actions(), shared=(regularizer,)))
+        solved = cls(_solvable(regularizer), sums)
+        return regularizer if hasattr(regularizer, "smoothness_for") else solved  # which needs no trajectories
+
+    def fit(self, trajectories: Trajectories, smoothness: float) -> Regularizer:  # noqa: ARG002
+        """Choose h for the sums; the trajectories do not matter."""
+        return self.regularizer.solve(self.sums, smoothness)
+
+
+class Elsewhere:
+    """Stands for data that are not here: whoever looks into them is told so."""
+
+    def __init__(self, name: str, who: str, instead: str) -> None:
+        self._said = f"{name}: {who} looks at trajectories, which stay where they are with a backend: use {instead}"
+
+    def __getattr__(self, _: str) -> Any:
+        raise ArgumentError(self._said)
+
+    def __len__(self) -> int:
+        raise ArgumentError(self._said)
+
+    def __iter__(self) -> Any:
+        raise ArgumentError(self._said)
+
+    def __getitem__(self, _: Any) -> Any:
+        raise ArgumentError(self._said)
+
+
+def check_spreadable(*, model: Any, regularizer: Any, step_size: Any, combine: Any) -> None:
+    """Refuse choices that need all data in one place."""
+    if not isinstance(model, SmoothForest):
+        raise ArgumentError(
+            f"model: {model!r} cannot be trained on data in parts: use SmoothForest() with a backend, or no backend"
+        )
+    _solvable(regularizer)
+    if isinstance(step_size, Monotonic | BoundMinimizer):
+        raise ArgumentError(
+            f"step_size: {step_size!r} needs more than errors of roll-outs, which is all that comes back with a "
+            "backend: use ErrorRatio(), LineSearch(), OneOverHorizon() or a number"
+        )
+    if combine in (sample, sample_geometric):
+        raise ArgumentError(
+            f"combine: {combine.__name__} tosses coins by the number of a sequence, which a part does not know: use "
+            "interpolate or replace_policy with a backend (paper, dagger, coach, clone), or no backend"
+        )
+
+
+def _solvable(regularizer: Any) -> SummedRegularizerClass:
+    if not isinstance(regularizer, SummedRegularizerClass):
+        raise ArgumentError(
+            f"regularizer: {regularizer!r} must have methods sums() and solve() to be fitted to data in parts: use "
+            "VelocityAutoregression(), LinearAutoregression(), CriticallyDamped() or PreviousAction() with a backend"
+        )
+    return regularizer
+
+
+# What runs where a part is stands at the top level, so that it can be sent there.
+
+
+def _states(demos: Demonstrations, rolled: Trajectories, horizon: Horizon) -> States:
+    return Tape.of(demos.contexts, rolled).states(horizon)
+
+
+def _naive_part(demos: Demonstrations, expert: Trajectories, horizon: Horizon) -> Part:
+    targets = np.concatenate(expert)
+    return Part(_states(demos, expert, horizon), targets, targets, targets)
+
+
+def _part(
+    demos: Demonstrations,
+    rolled: Trajectories,
+    targets: Trajectories,
+    horizon: Horizon,
+    h: Regularizer,
+    rule: Rule,
+    smoothness: float,
+) -> Part:
+    data = Dataset(_states(demos, rolled, horizon), np.concatenate(targets))
+    anchors = anchors_of(h, data.states)
+    return Part(data.states, rule.labels(data.targets, anchors, smoothness), data.targets, anchors)
+
+
+def _targets(
+    demos: Demonstrations,
+    rolled: Trajectories,
+    n: int,
+    n_rounds: int,
+    horizon: Horizon,
+    policy: Policy,
+    units: Units,
+    feedback: Feedback,
+) -> Trajectories:
+    return list(feedback(Seen(n, n_rounds, demos, rolled, _states(demos, rolled, horizon), policy, units)))
+
+
+def _sums(targets: Trajectories, regularizer: SummedRegularizerClass) -> Sums:
+    return regularizer.sums(targets)

@@ -1,0 +1,277 @@
+"""How accurate at which smoothness: a whole path of policies, at little more than the cost of one."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from simile._common import checks, plots
+from simile._common.text import cell
+from simile._common.typing import Trajectories
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.states import Horizon
+from simile.errors import ArgumentError
+from simile.learning import measures
+from simile.learning.crossfit import Choices, fits, line_search, mixed, rolled_out, squared_error
+from simile.learning.feedback import Feedback
+from simile.learning.folds import Folds
+from simile.learning.reduction import card_of
+from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
+from simile.models import SmoothForest
+from simile.models.neural import TorchRegressor
+from simile.models.regularizers import RegularizerClass
+from simile.models.ridge import RolloutRidge
+from simile.policies.policies import Policy, SmoothPolicy, interpolate
+
+LEAST_LAG = 0.5  # frames: hardly any smoothing
+N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
+
+STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One policy of a path, judged by roll-outs of sequences that its models have not seen.
+
+    Attributes
+    ----------
+    smoothness : float
+        lambda.
+    lag : float
+        Frames by which the closed loop lags a resting input.
+    error : float
+        Mean squared error in standard units.
+    roughness : float
+        Mean absolute difference over the expert's, 1 being as rough.
+    policy : Policy
+        In the user's units.
+    """
+
+    smoothness: float
+    lag: float
+    error: float
+    roughness: float
+    policy: Policy
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Policies from rough to smooth, to print, draw and pick from."""
+
+    points: tuple[Point, ...]
+    metric: str
+    rate: float | None
+
+    def at(self, *, roughness: float) -> Point:
+        """Return the most accurate policy that is at most so many times as rough as the expert."""
+        roughness = checks.number(roughness, "roughness", above=0.0)
+        smooth = [p for p in self.points if not p.roughness > roughness]  # NaN: an expert who never moves
+        if not smooth:
+            smoothest = min(self.points, key=lambda p: p.roughness)
+            raise ArgumentError(
+                f"roughness must be at least {smoothest.roughness:.3g}, that of the smoothest policy of this path; got "
+                f"{roughness:g}: give path a larger smoothness"
+            )
+        return min(smooth, key=lambda p: p.error)
+
+    def knee(self) -> Point:
+        """Return the policy after which more smoothness begins to cost: the one farthest below the line of the ends."""
+        x, y = (np.log([max(getattr(p, name), 1e-12) for p in self.points]) for name in ("roughness", "error"))
+        if len(x) < 3 or not np.isfinite(x).all() or x[0] == x[-1]:
+            return min(self.points, key=lambda p: p.error)
+        line = y[0] + (y[-1] - y[0]) * (x - x[0]) / (x[-1] - x[0])
+        return self.points[int(np.argmax(line - y))]
+
+    def rows(self) -> list[dict[str, float]]:
+        """Return smoothness, lag (frames), RMSE in standard deviations and roughness of every point."""
+        return [
+            {"smoothness": p.smoothness, "lag": p.lag, "rmse": math.sqrt(p.error), "roughness": p.roughness}
+            for p in self.points
+        ]
+
+    def __str__(self) -> str:
+        seconds = self.rate is not None
+        lines = [f"  smoothness  lag ({'s' if seconds else 'frames'})        RMSE   roughness"]
+        knee = self.knee()
+        for p in self.points:
+            lag = p.lag / self.rate if self.rate is not None else p.lag
+            cells = (
+                cell(p.smoothness),
+                cell(lag, 9, ".3g"),
+                cell(math.sqrt(p.error), 10, ".4f"),
+                cell(p.roughness, 10, ".3f"),
+            )
+            lines.append("  ".join(cells) + ("  <- knee" if p is knee else ""))
+        lines.append(
+            f"RMSE in standard deviations of the expert's actions, roughness ({self.metric}) as a multiple of the "
+            "expert's; roll-outs of sequences that were left out"
+        )
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """Draw error over roughness; returns a matplotlib figure."""
+        return plots.frontier(self.points, self.knee())
+
+
+def path(
+    demos: Demonstrations | Demonstration,
+    *,
+    smoothness: int | Sequence[float | SmoothTime] = 8,
+    metric: str = "difference_2",
+    model: Any = None,
+    regularizer: RegularizerClass | None = None,
+    horizon: Horizon | None = None,
+    feedback: Feedback | None = None,
+    seed: int = 0,
+    space: ActionSpace | None = None,
+) -> Frontier:
+    """Learn policies of many smoothness values together, as `simile.learn` learns one.
+
+    Bins, folds and states are shared, and one forest serves the whole path: its trees are grown once, with a value
+    for every lambda in each leaf. A policy learned at one lambda alone may be a little better than that of the path.
+
+    Parameters
+    ----------
+    demos : Demonstrations
+        What to learn from.
+    smoothness : int or sequence
+        How many values, from hardly any smoothing to a filter about as slow as the expert; or the values, each
+        lambda or `SmoothTime(seconds)`.
+    metric : {"difference_1", "difference_2", "difference_3"}
+        What roughness means, as for `MatchExpert`.
+    model, regularizer, horizon, feedback, seed, space
+        As for `simile.learn`.
+
+    Returns
+    -------
+    Frontier
+
+    Examples
+    --------
+    >>> from simile import tasks
+    >>> frontier = path(tasks.pursuit(n_sequences=4, length=200), smoothness=(3.0, 30.0))
+    >>> [p.smoothness for p in frontier.points]
+    [3.0, 30.0]
+    """
+    demos = Demonstrations.of(demos)
+    choices = Choices.of(
+        demos, model=model, regularizer=regularizer, horizon=horizon, feedback=feedback, seed=seed, space=space
+    )
+    return trace(demos, choices, smoothness, MatchExpert(metric=metric))
+
+
+def trace(
+    demos: Demonstrations, choices: Choices, smoothness: int | Sequence[float | SmoothTime], match: MatchExpert
+) -> Frontier:
+    """Fit a path with choices that have been checked; `match` tells what roughness means."""
+    units = Units.of(demos)
+    standard = demos.with_actions([units.standardize(a) for a in demos.actions])
+    values = _values(standard, choices, smoothness)
+    lanes = [choices.lane(standard, value) for value in values]
+    folds, rng = Folds.of(standard), np.random.default_rng(choices.seed)
+    policies: list[Policy | None] = [None] * len(lanes)
+    held: list[Trajectories] = [[] for _ in lanes]
+    for model in choices.models if len(folds) > 1 else choices.models[:1]:
+        found = fits(model, standard, folds, lanes, choices, rng)
+        for i, (lane, (f, said)) in enumerate(zip(lanes, found, strict=True)):
+            trained = SmoothPolicy(f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts)
+            unseen, old = rolled_out(lane.loop, said, folds.demos), policies[i]
+            beta = 1.0 if old is None else line_search(unseen, held[i], folds.demos, lane.loop)
+            policies[i] = trained if old is None else interpolate(trained, old, beta)
+            held[i] = mixed(unseen, held[i], beta)
+    points = []
+    for lane, policy, rolled in zip(lanes, policies, held, strict=True):
+        card = card_of(demos, {"models": choices.models, "smoothness": lane.smoothness, "seed": choices.seed})
+        points.append(
+            Point(
+                lane.smoothness,
+                lane.loop.lag,
+                squared_error(rolled, folds.demos, lane.loop.order),
+                measures.roughness(rolled, folds.demos, order=match.order),
+                policy.in_units(units, choices.space, card),  # type: ignore[union-attr]
+            )
+        )
+    return Frontier(tuple(points), match.metric, demos.rate)
+
+
+def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[float, Frontier]:
+    """Return the lambda at which policies are as rough as asked for, or a larger one if that is more accurate.
+
+    A path of light models, returned too, finds it; the policy itself is then learned at that lambda alone.
+    """
+    units = Units.of(demos)
+    actions = [units.standardize(a) for a in demos.actions]
+    scouts = replace(choices, models=tuple(_light(m) for m in choices.models))
+    points = list(trace(demos, scouts, N_SCOUTS, match).points)
+    longest = max(len(d) for d in demos)
+    while points[-1].roughness > match.ratio and points[-1].lag < longest:
+        lags = points[-1].lag * np.geomspace(1.0, 8.0, 3)[1:]
+        further = [smoothness_for(choices.regularizer, float(lag), actions) for lag in lags]
+        points += trace(demos, scouts, further, match).points
+    tried = Frontier(tuple(points), match.metric, demos.rate)
+    rough, error = (np.array([getattr(p, n) for p in points]) for n in ("roughness", "error"))
+    if not (rough <= match.ratio).any():  # too much was asked for; or nothing, where the expert never moves
+        return points[int(np.argmin(error if np.isnan(rough).all() else rough))].smoothness, tried
+    best = int(np.argmin(np.where(rough <= match.ratio, error, np.inf)))
+    if best == 0 or rough[best - 1] <= match.ratio:
+        return points[best].smoothness, tried
+    # The budget binds: between the last policy that is too rough and the first that is not.
+    above, below = points[best - 1 : best + 1]
+    for _ in range(N_HALVINGS):
+        if above.roughness < STEEP * below.roughness:
+            break
+        value = smoothness_for(choices.regularizer, math.sqrt(above.lag * below.lag), actions)
+        (middle,) = trace(demos, scouts, [value], match).points
+        above, below = (middle, below) if middle.roughness > match.ratio else (above, middle)
+    else:
+        return below.smoothness, tried  # it jumps
+    share = math.log(above.roughness / match.ratio) / math.log(above.roughness / below.roughness)
+    return smoothness_for(choices.regularizer, above.lag ** (1.0 - share) * below.lag**share, actions), tried
+
+
+def _light(model: Any) -> Any:
+    """Return a recipe that tells as much about smoothness in less time."""
+    recipe = getattr(model, "recipe", model)  # of a model with checkpoints, which are for the fits that take time
+    if isinstance(recipe, SmoothForest):
+        return replace(recipe, n_trees=min(recipe.n_trees, N_TREES))
+    if isinstance(recipe, RolloutRidge):
+        return replace(recipe, rows=min(recipe.rows, N_ROWS), alphas=recipe.alphas[1::2] or recipe.alphas)
+    if isinstance(recipe, TorchRegressor):
+        return recipe.light()
+    return recipe
+
+
+def _values(demos: Demonstrations, choices: Choices, given: int | Sequence[float | SmoothTime]) -> list[float]:
+    """Return the lambda of a path, ascending; lags are spread evenly over scales where only their number is given."""
+    if isinstance(given, numbers.Real):
+        n = checks.whole_number(given, "smoothness", at_least=1)
+        slowest = max(4.0 * LEAST_LAG, time_scale(demos) / 3.0)
+        lags = np.geomspace(LEAST_LAG, slowest, n)
+        return [smoothness_for(choices.regularizer, float(lag), demos.actions) for lag in lags]
+    if not isinstance(given, Iterable):
+        raise ArgumentError(
+            f"smoothness must be how many values, or a list of them; got {given!r}: write [{given!r}] for one"
+        )
+    values = [
+        s.resolve(choices.regularizer, demos.actions, demos.rate)
+        if isinstance(s, SmoothTime)
+        else checks.number(s, "smoothness", at_least=0.0)
+        for s in given
+    ]
+    if not values:
+        raise ArgumentError("smoothness must hold at least one value; got none")
+    return sorted(set(values))
+
+
+def time_scale(demos: Demonstrations) -> float:
+    """Return the frames in which the expert, at the mean speed, moves by one standard deviation of the actions."""
+    moves = np.concatenate([np.abs(np.diff(a, axis=0)) for a in demos.actions])
+    spread = np.concatenate(demos.actions).std(axis=0)
+    speed = moves.sum(axis=0) / max(len(moves), 1)
+    moving = speed > 0.0
+    return float(np.mean(spread[moving] / speed[moving])) if moving.any() else 1.0

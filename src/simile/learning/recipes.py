@@ -1,0 +1,140 @@
+"""Recipes as text: `"SmoothForest(n_trees=20)"` in a command or a config file is what it would be in Python.
+
+Only the names below and scikit-learn's estimators can be called, and only with literals: the text is parsed, never
+executed. What `repr` shows of a recipe can be read back.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from typing import Any
+
+from simile.errors import ArgumentError
+
+# Names of simile that may be written in a recipe.
+NAMES = frozenset(
+    [
+        "AccelerationLimit",
+        "ActionSpace",
+        "Bagging",
+        "BoundMinimizer",
+        "Bounds",
+        "CompensatedFeedback",
+        "Constant",
+        "Criterion",
+        "CriticallyDamped",
+        "DeadBand",
+        "ErrorRatio",
+        "ExpertFeedback",
+        "Extrapolate",
+        "GRU",
+        "HoldAction",
+        "HoldContext",
+        "Horizon",
+        "ImitationRule",
+        "JointRule",
+        "LineSearch",
+        "LinearAutoregression",
+        "MLP",
+        "MatchExpert",
+        "Monotonic",
+        "OneOverHorizon",
+        "PreviousAction",
+        "RateLimit",
+        "RolloutRidge",
+        "SmoothFeedback",
+        "SmoothForest",
+        "SmoothTime",
+        "TCN",
+        "TorchRegressor",
+        "VelocityAutoregression",
+        "by_distance",
+        "constant",
+        "exponential",
+        "geometric",
+    ]
+)
+
+
+def parse(text: Any, name: str) -> Any:
+    """Make what `text` describes; `name` is the option it was given for. What is no text is returned as it is.
+
+    >>> parse("Horizon(context_lags=(0, 1, 2, 4), action_lags=0)", "horizon")
+    Horizon(context_lags=(0, 1, 2, 4), action_lags=())
+    >>> parse("0.5", "step_size")
+    0.5
+    """
+    if not isinstance(text, str):
+        return text
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        return _made(tree)
+    except (SyntaxError, ValueError, TypeError, ImportError, AttributeError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise ArgumentError(f"{name} must be a recipe such as {_example(name)}; got {text!r}: {reason}") from None
+
+
+def _made(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call):
+        if any(keyword.arg is None for keyword in node.keywords):
+            raise ValueError("** cannot be used here")
+        recipe = _named(node.func)
+        return recipe(*(_made(a) for a in node.args), **{str(k.arg): _made(k.value) for k in node.keywords})
+    if isinstance(node, ast.Name | ast.Attribute):
+        made = _named(node)
+        # A bare name is the recipe with its defaults.
+        return made() if callable(made) else made
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_made(item) for item in node.elts)
+    return ast.literal_eval(node)
+
+
+def _named(node: ast.expr) -> Any:
+    """Find what a dotted name stands for: a recipe, a member of one of our enums, a scikit-learn estimator."""
+    *path, last = ast.unparse(node).split(".")
+    if not path and last in NAMES:
+        return getattr(importlib.import_module("simile"), last)
+    if path in (["Criterion"], ["Bagging"]):
+        return getattr(_named(ast.Name(path[0])), last)
+    if path and path[0] == "sklearn" and not any(part.startswith("_") for part in (*path, last)):
+        found = getattr(importlib.import_module(".".join(path)), last)
+        from sklearn.base import BaseEstimator
+
+        if isinstance(found, type) and issubclass(found, BaseEstimator):
+            return found
+    raise ValueError(
+        f"{ast.unparse(node)} is not known: there are {', '.join(sorted(NAMES))}, and sklearn.module.Estimator(...)"
+    )
+
+
+def _example(name: str) -> str:
+    examples = {
+        "model": "SmoothForest(n_trees=50) or sklearn.linear_model.Ridge(alpha=1.0)",
+        "regularizer": "CriticallyDamped(order=3)",
+        "horizon": "Horizon(context_lags=10, action_lags=10)",
+        "feedback": "SmoothFeedback(geometric(0.7, 0.5))",
+        "step_size": "ErrorRatio() or 0.5",
+        "rule": "JointRule()",
+        "space": "ActionSpace(low=-90, high=90)",
+        "smoothness": "30, SmoothTime(0.3) or MatchExpert(1.0)",
+        "stage": "RateLimit(30.0)",
+        "gap": "Extrapolate(frames=30)",
+    }
+    return examples.get(name, "CriticallyDamped(order=3)")
+
+
+def as_python(text: str) -> tuple[str, set[str]]:
+    """Return a recipe as Python writes it after `import simile`, and the other modules to import for it.
+
+    >>> as_python("SmoothForest(n_trees=20)")
+    ('simile.SmoothForest(n_trees=20)', set())
+    """
+    tree, modules = ast.parse(text.strip(), mode="eval").body, set()
+    for node in list(ast.walk(tree)):
+        if isinstance(node, ast.Name) and node.id in NAMES:
+            node.id = f"simile.{node.id}"
+        elif isinstance(node, ast.Attribute) and (dotted := ast.unparse(node)).startswith("sklearn."):
+            modules.add(dotted.rpartition(".")[0])
+    bare = isinstance(tree, ast.Name | ast.Attribute)  # the recipe with its defaults
+    return ast.unparse(tree) + ("()" if bare else ""), {m for m in modules if m != "sklearn"}

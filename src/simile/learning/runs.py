@@ -1,0 +1,268 @@
+"""A run as a folder: the options it was started with, what it has found so far, and how to repeat it.
+
+`simile train --out FOLDER` writes one, `simile report FOLDER` and the studio read it. Options are plain data under
+the names of the command line, as config.toml holds them.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from simile._common.files import write_atomically
+from simile.data.demonstrations import Demonstrations
+from simile.data.reading import read
+from simile.errors import ArgumentError, DataError
+from simile.learning import algorithms
+from simile.learning.algorithms import hold_out
+from simile.learning.recipes import as_python, parse
+from simile.policies.policies import Policy
+from simile.policies.storage.loading import load
+
+POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
+ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
+ROUNDS = "rounds.jsonl"  # one line for each round, or for each contender of a comparison, as they come
+COMPARISON, REPORT = "comparison.json", "report.html"
+
+READING = ("actions", "contexts", "sequence", "time", "rate", "gap", "resample")
+RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "rule", "step_size", "space")
+# What the commands take for granted, and a line that repeats a run need not say.
+DEFAULTS: dict[str, Any] = {
+    "algorithm": "learn",
+    "seed": 0,
+    "test": "0.25",
+    "report": True,
+    "rivals": True,
+    "exact": False,
+}
+ORDER = (
+    *("algorithm", *READING, *RECIPES, "n_rounds", "reductions", "rivals", "seed", "test", "validation"),
+    *("dask", "exact", "trust"),
+)
+
+
+def reading(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the arguments of `simile.read` that were given."""
+    given = {name: options.get(name) for name in READING}
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, (), [])}
+
+
+def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tuple[Demonstrations, Demonstrations]:
+    """Read the data, and the held-out part: another data file, or a share of the sequences."""
+    demos = read(_one_or_many(options["data"]), **reading(options), quiet=quiet)
+    share = _share(options["test"])
+    if share is None:
+        columns = {"actions": demos.action_names, "contexts": demos.context_names}
+        return demos, read(options["test"], **{**reading(options), **columns}, quiet=quiet)
+    if not 0.0 < share < 1.0:
+        raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
+    return hold_out(demos, share, seed=options["seed"])
+
+
+def recipes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the texts of --model, --horizon and the like into objects; what is not given is left out."""
+    return {name: parse(options[name], name) for name in RECIPES if options.get(name) is not None}
+
+
+def settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `simile.learn` that were given."""
+    rounds = {} if options.get("n_rounds") is None else {"n_rounds": options["n_rounds"]}
+    return {**recipes(options), **rounds, "seed": options["seed"]}
+
+
+def needs_rounds(settings: Mapping[str, Any]) -> bool:
+    """Tell whether `learn` runs the rounds of Algorithm 1 with these settings."""
+    names = ("horizon", "feedback", "rule", "step_size", "n_rounds")
+    return algorithms.needs_rounds(**{name: settings[name] for name in names if name in settings})
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run; nothing is read before it is asked for.
+
+    Parameters
+    ----------
+    path : Path
+        What `simile train --out` or `simile compare --out` was given.
+    """
+
+    path: Path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """All options of the run, given or default."""
+        return tomllib.loads(self.config_text)
+
+    @cached_property
+    def config_text(self) -> str:
+        """The options as they stand in config.toml."""
+        file = self.path / CONFIG
+        try:
+            text = file.read_text("utf-8")
+            tomllib.loads(text)
+        except OSError as error:
+            raise DataError(
+                f"{self.path} is no folder of a run: {file} cannot be read ({error.strerror}): name the folder that "
+                "`simile train --out` wrote"
+            ) from None
+        except ValueError as error:  # TOML or UTF-8
+            raise DataError(f"{file} is no TOML file: {error}") from None
+        return text
+
+    def write_config(self, options: Mapping[str, Any]) -> None:
+        """Keep the options, so that --config and --resume repeat the run."""
+        import tomli_w
+
+        kept = {
+            name: str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+            for name, value in options.items()
+            if value not in (None, (), [])
+        }
+        write_atomically(self.path / CONFIG, tomli_w.dumps(kept).encode())
+
+    def policy(self, trusted: Sequence[str] = ()) -> Policy:
+        """Load the policy; while the run goes on, that of the best round so far."""
+        return load(self.path / POLICY, trusted=(*trusted, *self.config.get("trust", ())))
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return what the run found; None before it has ended."""
+        return self._json(SUMMARY)
+
+    def comparison(self) -> dict[str, Any] | None:
+        """Return what a comparison found; None for a training, or before the end."""
+        return self._json(COMPARISON)
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """Return the rounds so far, as `Round` has them: errors are mean squared ones."""
+        try:
+            text = (self.path / ROUNDS).read_text("utf-8")
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.split("\n")[:-1]]  # a last line without an end is still being written
+
+    def demonstrations(self) -> tuple[Demonstrations, Demonstrations]:
+        """Read the data again: the part the run learned from, and the part it held out."""
+        return read_and_hold_out(self.config, quiet=True)
+
+    @property
+    def title(self) -> str:
+        """What to write above a page about the run."""
+        if self.config.get("title"):
+            return str(self.config["title"])
+        data = self.config["data"]
+        name = Path(data if isinstance(data, str) else data[0]).name
+        return f"A policy learned from {name}" if self.verb == "train" else f"A comparison on {name}"
+
+    @property
+    def verb(self) -> str:
+        """The command that made the folder."""
+        return "train" if "algorithm" in self.config else "compare"
+
+    @property
+    def command(self) -> str:
+        """The line for a shell that does it again; it says only what differs from the defaults."""
+        return as_command(self.verb, self.config)
+
+    @property
+    def python(self) -> str:
+        """A script in Python that does the same."""
+        return as_script(self.verb, self.config)
+
+    def _json(self, name: str) -> dict[str, Any] | None:
+        file = self.path / name
+        try:
+            found = json.loads(file.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise DataError(f"{file} is damaged: {error}: run it again") from None
+        return found if isinstance(found, dict) else None
+
+
+def as_command(verb: str, config: Mapping[str, Any]) -> str:
+    """Write the options of a run as a command.
+
+    >>> as_command("train", {"data": ["my games.csv"], "actions": ["pan"], "n_rounds": 5, "seed": 0, "out": "run"})
+    "simile train 'my games.csv' --actions pan --n-rounds 5 --out run"
+    """
+    data = config["data"]
+    words = ["simile", verb, *([data] if isinstance(data, str) else data)]
+    for name in (*ORDER, "report", "title", "out"):
+        value = config.get(name)
+        if value is None or value == DEFAULTS.get(name):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{name}")
+        else:
+            for one in value if isinstance(value, list | tuple) else [value]:
+                # A value that looks like an option must not be taken for one.
+                words += [f"{option}={one}"] if str(one).startswith("-") else [option, str(one)]
+    return shlex.join(words)
+
+
+def as_script(verb: str, config: Mapping[str, Any]) -> str:
+    """Write the options of a run as a script in Python."""
+    written = {name: as_python(str(config[name])) for name in RECIPES if config.get(name) is not None}
+    modules = sorted({"simile", *(m for _, needed in written.values() for m in needed)})
+    arguments = {name: text for name, (text, _) in written.items()}
+    if config.get("n_rounds") is not None:
+        arguments["n_rounds"] = str(config["n_rounds"])
+    arguments["seed"] = str(config["seed"])
+    validation = config.get("validation", 0.2 if config.get("algorithm", "learn") != "learn" else None)
+    if validation is not None:
+        arguments["validation"] = repr(validation)
+    how = "".join(f", {name}={value!r}" for name, value in reading(config).items())
+    lines = [f"import {m}" for m in modules]
+    if (share := _share(config["test"])) is not None:
+        lines.append("from simile.learning.algorithms import hold_out")
+    lines += ["", f"demos = simile.read({_one_or_many(config['data'])!r}{how})"]
+    if share is None:
+        columns = "actions=demos.action_names, contexts=demos.context_names"
+        rest = "".join(f", {n}={v!r}" for n, v in reading(config).items() if n not in ("actions", "contexts"))
+        lines.append(f"train, test = demos, simile.read({config['test']!r}, {columns}{rest})")
+    else:
+        lines.append(f"train, test = hold_out(demos, {share!r}, seed={config['seed']})")
+    if verb == "compare":
+        if config.get("reductions"):
+            arguments["reductions"] = repr(tuple(config["reductions"]))
+        if not config.get("rivals", True):
+            arguments["rivals"] = "()"
+        lines += [
+            f"found = simile.compare(train, test, {_written(arguments)})",
+            "print(found)",
+            "print(found.verdict())",
+        ]
+    else:
+        lines += [
+            f"run = simile.{config['algorithm']}(train, {_written(arguments)})",
+            "print(run)",
+            "print(simile.evaluate(run.policy, test))",
+            f'run.policy.save("{POLICY}")',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _written(arguments: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text}" for name, text in arguments.items())
+
+
+def _one_or_many(paths: Any) -> str | list[str]:
+    """Return one path as such; several are files with a sequence each."""
+    if isinstance(paths, str):
+        return paths
+    return paths[0] if len(paths) == 1 else list(paths)
+
+
+def _share(test: Any) -> float | None:
+    """Return a share of the sequences; None where a data file was named."""
+    try:
+        return float(test)
+    except ValueError:
+        return None

@@ -1,0 +1,135 @@
+"""Line 8 of Algorithm 1: Train(S, A^ | h), for any regressor, and D_n, what there is to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from simile import models
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import ActionSpace, Units
+from simile.data.states import Horizon, States
+from simile.errors import ArgumentError
+from simile.models import Model, SmoothRegressor
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor, Regularizer
+from simile.models.ridge import RolloutRegressor
+from simile.policies.policies import SmoothPolicy
+
+N_FOLDS = 4  # by which a model that is fitted through the roll-out chooses its penalty
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """D_n: the states of a round and their targets (n, k)."""
+
+    states: States
+    targets: FloatArray
+
+    def __post_init__(self) -> None:
+        expected = (len(self.states), self.states.tape.actions.shape[1])
+        if self.targets.shape != expected or not np.isfinite(self.targets).all():
+            raise ArgumentError(
+                f"feedback must return finite targets, one (T, k) array per sequence and {expected} together; "
+                f"got {self.targets.shape}{'' if np.isfinite(self.targets).all() else ' with NaN or infinity'}"
+            )
+
+
+Memory = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]  # of `Dataset`s, or of what stands for those elsewhere
+
+
+def latest(past: tuple[Any, ...], new: Any) -> tuple[Any, ...]:  # noqa: ARG001
+    """Train on the latest round alone, as SIMILE and SEARN do."""
+    return (new,)
+
+
+def everything(past: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
+    """Train on all rounds together, as DAgger does."""
+    return (*past, new)
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Which loss the leaf values of Appendix B minimise; both come down to least squares for any f."""
+
+    def labels(self, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:
+        """Return what f is fitted to, (n, k), given targets a^ and anchors h(s)."""
+
+
+@dataclass(frozen=True)
+class JointRule:
+    """Imitation and smoothness loss together: f is fitted to a^ (leaf rule of Eq. 25)."""
+
+    def labels(self, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:  # noqa: ARG002
+        """Return a^."""
+        return targets
+
+
+@dataclass(frozen=True)
+class ImitationRule:
+    """Imitation loss alone: f is fitted to (1 + lambda) a^ - lambda h(s) (leaf rule of Eq. 23).
+
+    It makes the policy, not f, hit the targets, and multiplies their noise by lambda.
+    """
+
+    def labels(self, targets: FloatArray, anchors: FloatArray, smoothness: float) -> FloatArray:
+        """Return (1 + lambda) a^ - lambda h(s)."""
+        return (1.0 + smoothness) * targets - smoothness * anchors
+
+
+@dataclass(frozen=True)
+class Train:
+    """The base routine: finds the best f in F for a fixed h."""
+
+    model: Any
+    smoothness: float
+    horizon: Horizon
+    rule: Rule
+    naive: Model | None
+    space: ActionSpace
+
+    def __call__(self, data: Sequence[Dataset], h: Regularizer, rng: np.random.Generator) -> SmoothPolicy:
+        """Fit f to D_n and return pi^_n = (f, h)."""
+        anchors = np.concatenate([anchors_of(h, d.states) for d in data])
+        targets = np.concatenate([d.targets for d in data])
+        labels = self.rule.labels(targets, anchors, self.smoothness)
+        if isinstance(self.model, RolloutRegressor):
+            f = self._through_the_rollout(data[0].states, targets, h)
+        elif isinstance(self.model, SmoothRegressor):
+            f = self.model.fit_smooth([d.states for d in data], labels, targets, anchors, self.smoothness, rng)
+        else:
+            f = models.fit(self.model, np.concatenate([d.states.matrix() for d in data]), labels, rng)
+        n_contexts = data[0].states.tape.n_contexts
+        units = Units.identity(targets.shape[1])
+        return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts, units, self.space)
+
+    def _through_the_rollout(self, states: States, targets: FloatArray, h: Regularizer) -> Model:
+        """Fit f so that the roll-out of pi^_n, not f itself, comes close to the targets."""
+        if not isinstance(h, Autoregressor):
+            raise ArgumentError(f"model: {self.model!r} needs a linear h; got {type(h).__name__}")
+        begins = np.flatnonzero(np.diff(states.tape.floor[states.rows])) + 1
+        folds = np.arange(len(begins) + 1) % N_FOLDS
+        loop = ClosedLoop.of(h, self.smoothness)
+        ((f, _),) = self.model.fit_rollouts(states, np.split(targets[: len(states)], begins), [loop], folds)
+        return f  # type: ignore[no-any-return]
+
+
+def anchors_of(h: Regularizer, states: States, *, at_once: int = 20_000) -> FloatArray:
+    """Return h(s) for each state, (n, k); a part at a time, for histories take `order` times the room of actions."""
+    parts = np.array_split(np.arange(len(states)), max(1, len(states) // at_once))
+    return np.concatenate([h(some.history(h.order)) for some in (states.where(part) for part in parts)])
+
+
+def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:
+    """Fit f_0, the "naive" learner on contexts alone (proof of Proposition 5.8): it starts cold roll-outs."""
+    if isinstance(model, RolloutRegressor):
+        raise ArgumentError(
+            f"model: {type(model).__name__} needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
+        )
+    contexts = states.seen_through(states.horizon.without_actions())
+    if isinstance(model, SmoothRegressor):
+        return model.fit_smooth([contexts], targets, targets, targets, 0.0, rng)
+    return models.fit(model, contexts.matrix(), targets, rng)

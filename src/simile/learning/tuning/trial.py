@@ -1,0 +1,106 @@
+"""One trial: a training on one part of the sequences, judged by roll-outs over the other."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simile.data.demonstrations import Demonstrations
+from simile.errors import SimileError
+from simile.learning import crossfit
+from simile.learning.algorithms import learn, needs_rounds
+from simile.learning.reduction import Round
+
+APART = 1_000_000  # kinds of mixtures that are told apart
+LOOP = ("horizon", "feedback", "rule", "step_size", "n_rounds")  # what makes `learn` run the rounds
+
+Report = Callable[[int, float, float], bool]  # (step, RMSE, roughness) -> whether to give up
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What trials learn from, and what judges them: whole sequences that no trial trains on."""
+
+    train: Demonstrations
+    validation: Demonstrations
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a trial ended. RMSE in standard deviations of the expert's actions; roughness over the expert's."""
+
+    rmse: float = math.nan
+    roughness: float = math.nan
+    pruned: bool = False
+    trouble: str = ""  # why it failed
+    seconds: float = 0.0
+
+
+class _Enough(Exception):  # noqa: N818 - not an error
+    """Ends a training: all that a trial is judged by is known."""
+
+
+def judged(settings: Mapping[str, Any], split: Split, report: Report | None = None) -> Verdict:
+    """Train with the settings and roll out over the validation part. A bad trial is told, never raised.
+
+    It depends on its arguments alone, so that it can be done anywhere, and again. `report` may end it early.
+    """
+    begin, last = time.perf_counter(), _last(settings)
+    turns: list[Round] = []
+    pruned = False
+
+    def watch(turn: Round) -> None:
+        nonlocal pruned
+        turns.append(turn)
+        if report is not None:
+            worse = report(_step(settings, turn.number), math.sqrt(turn.validation_error), turn.validation_roughness)
+            # The first round is only the beginning, and what is finished cannot be given up any more.
+            pruned = worse and 0 < turn.number < last
+        if pruned or turn.number == last:
+            raise _Enough  # before `learn` asks for a second opinion
+
+    trouble = ""
+    try:
+        run = learn(split.train, **{**settings, "validation": split.validation, "watch": watch})
+        if run.interrupted:
+            raise KeyboardInterrupt
+    except _Enough:
+        pass
+    except Exception as error:  # whatever a model may raise: the others shall be tried all the same
+        trouble = str(error) if isinstance(error, SimileError) else f"{type(error).__name__}: {error}"
+    seconds = time.perf_counter() - begin
+    if trouble or not turns:
+        return Verdict(trouble=trouble or "no round was finished", seconds=seconds)
+    rmse, rough = math.sqrt(turns[-1].validation_error), turns[-1].validation_roughness
+    if not math.isfinite(rmse) and not pruned:
+        return Verdict(trouble="the roll-out over the validation sequences diverged", seconds=seconds)
+    return Verdict(rmse, rough, pruned, seconds=seconds)
+
+
+def _by_rounds(settings: Mapping[str, Any]) -> bool:
+    return needs_rounds(**{name: settings[name] for name in LOOP if name in settings})
+
+
+def _last(settings: Mapping[str, Any]) -> int:
+    """Return the number of the last round that a training will have."""
+    return int(settings.get("n_rounds", 10)) if _by_rounds(settings) else len(_models(settings)) - 1
+
+
+def _models(settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    model = settings.get("model", crossfit.MODELS)
+    return tuple(model) if isinstance(model, list | tuple) else (model,)
+
+
+def _step(settings: Mapping[str, Any], number: int) -> int:
+    """Return a number that is the same for what can be compared: rounds, or mixtures of the same kinds of models.
+
+    A forest that ridges will still correct must not be measured by ridges that are there already.
+    """
+    if _by_rounds(settings):
+        return number
+    kinds = [f"{type(m).__name__} {bool(getattr(m, 'knots', 0))}" for m in _models(settings)[: number + 1]]
+    return APART + zlib.crc32("+".join(kinds).encode()) % APART

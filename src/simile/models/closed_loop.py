@@ -1,0 +1,98 @@
+"""The closed loop of a linear h, as a filter: a = G z + i, from f's outputs z to the actions of a roll-out.
+
+It holds where f reads contexts alone; a roll-out is then linear in f, and both what f should say (`targets`) and the
+best linear f (`simile.models.ridge`) can be worked out without rolling anything out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simile._common.typing import FloatArray
+from simile.models.regularizers import Autoregressor
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedLoop:
+    """(1 + lambda) a_t - lambda (c_1 a_{t-1} + ...) = z_t in each action dimension: Eq. 2 along a roll-out.
+
+    Parameters
+    ----------
+    taps : (order + 1, k) array
+        1 + lambda, -lambda c_1, -lambda c_2, ...: the filter from actions back to f's outputs.
+    """
+
+    taps: FloatArray
+
+    @classmethod
+    def of(cls, h: Autoregressor, smoothness: float) -> ClosedLoop:
+        """Close the loop around h at this lambda."""
+        lead = np.full((1, h.coefficients.shape[1]), 1.0 + smoothness)
+        return cls(np.concatenate([lead, -smoothness * h.coefficients]))
+
+    @property
+    def order(self) -> int:
+        """How many past actions the loop reads: the expert gives the first ones of a roll-out."""
+        return len(self.taps) - 1
+
+    @property
+    def lag(self) -> float:
+        """Frames by which the actions lag a resting input, the mean over the dimensions."""
+        gain = self.taps.sum(axis=0)
+        return float(np.mean(-(np.arange(self.order + 1)[:, np.newaxis] * self.taps).sum(axis=0) / gain))
+
+    def forced(self, z: FloatArray, dimension: int) -> FloatArray:
+        """Return G z for columns of inputs z (T, any) of one action dimension; nothing happens in the first frames."""
+        from scipy.signal import lfilter
+
+        out: FloatArray = np.zeros_like(z)
+        out[self.order :] = lfilter([1.0], self.taps[:, dimension], z[self.order :], axis=0)
+        return out
+
+    def roll(self, z: FloatArray, expert: FloatArray) -> FloatArray:
+        """Return the roll-out (T, k) of outputs z from the expert's first frames."""
+        from scipy.signal import lfilter, lfiltic
+
+        out = expert.copy()
+        if len(z) > self.order:
+            for j, taps in enumerate(self.taps.T):
+                begin = lfiltic([1.0], taps, expert[: self.order][::-1, j])
+                out[self.order :, j] = lfilter([1.0], taps, z[self.order :, j], zi=begin)[0]
+        return out
+
+    def free(self, expert: FloatArray) -> FloatArray:
+        """Return i, the roll-out (T, k) with f = 0 from the expert's first frames."""
+        return self.roll(np.zeros_like(expert), expert)
+
+    def targets(self, expert: FloatArray, mu: float) -> FloatArray:
+        """Return z = argmin ||G z + i - a*||^2 + mu ||z - a*||^2, (T, k); the expert's own in the first frames."""
+        z, free = expert.copy(), self.free(expert)
+        later = slice(self.order, None)
+        for j, taps in enumerate(self.taps.T):
+            z[later, j] = _compensated(taps, expert[later, j], free[later, j], mu)
+        return z
+
+
+def _compensated(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:
+    """Solve for z in one dimension of one sequence.
+
+    The inverse of G is the short filter A with the given taps. In y = G z the problem is
+    min ||y - (a* - i)||^2 + mu ||A y - a*||^2, whose normal equations are banded: solved exactly in O(T).
+    """
+    from scipy.linalg import solveh_banded
+
+    n, q = len(expert), len(taps) - 1
+    if n == 0:
+        return expert
+    # Column s of A holds the taps in rows s to min(s + q, n - 1): the last columns are cut short.
+    rest = np.minimum(q, n - 1 - np.arange(n))
+    bands = np.zeros((q + 1, n))
+    for d in range(min(q, n - 1) + 1):
+        products = np.concatenate([[0.0], np.cumsum(taps[d:] * taps[: q + 1 - d])])
+        bands[d] = mu * products[np.maximum(rest - d + 1, 0)]
+    bands[0] += 1.0
+    right = (expert - free) + mu * np.convolve(expert[::-1], taps)[:n][::-1]
+    y = solveh_banded(bands[: min(q, n - 1) + 1], right, lower=True)
+    return np.asarray(np.convolve(y, taps)[:n], dtype=np.float64)

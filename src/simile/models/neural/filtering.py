@@ -1,0 +1,82 @@
+"""The closed loop as a filter on tensors, so that errors of a roll-out can be followed back to the network.
+
+A roll-out from the expert's first frames errs by e = G (z - A a*), where A is the short filter of the loop's taps and
+G its inverse (`closed_loop`): G starts at rest, since there is no error in the first frames. By the FFT G costs
+as much for a long sequence as a few layers do; frame by frame it costs thousands of small operations.
+
+This module imports torch: import it inside functions alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from simile._common.typing import FloatArray
+
+DECAYED = 1e-9  # of the impulse response's largest value: what comes after is left out
+
+
+def impulse_response(taps: FloatArray, length: int) -> FloatArray:
+    """Return what G answers to a single one, (at most `length`, k), cut off where it has died away."""
+    order, k = len(taps) - 1, taps.shape[1]
+    response = np.zeros((length + order, k))  # the first `order` rows are the rest before it
+    for t in range(length):
+        past = response[t : t + order][::-1]
+        response[t + order] = ((t == 0) - (taps[1:] * past).sum(axis=0)) / taps[0]
+    response = response[order:]
+    alive = np.flatnonzero((np.abs(response) > DECAYED * np.abs(response).max(axis=0)).any(axis=1))
+    return response[: int(alive[-1]) + 1]
+
+
+def filtered(z: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
+    """Return G z for inputs z (n, T, k), by the FFT; `response` (any, k) answers to a single one."""
+    length = z.shape[1]
+    response = response[:length]
+    size = _fast_length(length + len(response) - 1)
+    spectrum = torch.fft.rfft(z, size, dim=1) * torch.fft.rfft(response, size, dim=0)
+    out: torch.Tensor = torch.fft.irfft(spectrum, size, dim=1)
+    return out[:, :length]
+
+
+def recurred(z: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
+    """Return G z for inputs z (n, T, k), frame by frame: what `filtered` must agree with, and far slower."""
+    past = [torch.zeros_like(z[:, 0])] * (len(taps) - 1)  # the latest first
+    found = []
+    for t in range(z.shape[1]):
+        now = z[:, t]
+        for tap, before in zip(taps[1:], past, strict=True):
+            now = now - tap * before
+        now = now / taps[0]
+        past = [now, *past][: len(past)]
+        found.append(now)
+    return torch.stack(found, dim=1)
+
+
+def followed(
+    z: torch.Tensor, taps: torch.Tensor, past: torch.Tensor, low: torch.Tensor, high: torch.Tensor
+) -> torch.Tensor:
+    """Roll z (n, T, k) out after the actions `past` (n, order, k), the latest first, and clip each to the bounds."""
+    out = torch.empty_like(z)
+    window = past.transpose(0, 1).contiguous()  # (order, n, k)
+    weights = (-taps[1:] / taps[0]).unsqueeze(1)
+    forced = (z / taps[0]).transpose(0, 1).contiguous()
+    for t in range(z.shape[1]):
+        now = torch.clamp(forced[t] + (weights * window).sum(dim=0), low, high)
+        out[:, t] = now
+        window = torch.cat([now.unsqueeze(0), window[:-1]])
+    return out
+
+
+def _fast_length(n: int) -> int:
+    """Return the smallest length from n on that has no prime factor above 5: transforms of others are slow."""
+    best = 1 << max(0, n - 1).bit_length()
+    five = 1
+    while five < best:
+        three = five
+        while three < best:
+            rest = -(-n // three)
+            best = min(best, three * (1 << max(0, rest - 1).bit_length()))
+            three *= 3
+        five *= 5
+    return best

@@ -1,0 +1,11 @@
+"""Policies without Python: one step of a policy as an ONNX graph, or as a C99 header that needs nothing else.
+
+Exported is what a `Predictor` does in a frame: f, h, their mixture (Eq. 2), bounds and units. Its stages, clock and
+gaps stay in Python.
+"""
+
+from simile.online.export.c99 import export_c
+from simile.online.export.steps import export_onnx
+from simile.online.export.subjects import Exported
+
+__all__ = ["Exported", "export_c", "export_onnx"]

@@ -1,0 +1,223 @@
+"""One step of a policy as a C99 header: forests, lines and a linear h, with the bits of the kernels."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.resources import files
+from string import Template
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+
+from simile._common.files import write_atomically
+from simile.data.states import Horizon
+from simile.errors import ArgumentError
+from simile.models import Forest, Model, PiecewiseLinear
+from simile.models.regularizers import Autoregressor
+from simile.online import Extrapolate
+from simile.online.export import snippets, writing
+from simile.online.export.networks import Networked
+from simile.online.export.subjects import Exported, Subject, foreign, sole, target
+from simile.online.export.tables import Tables
+from simile.online.export.writing import WIDTH
+from simile.policies.fused import FusedPolicy
+from simile.policies.policies import SmoothPolicy
+from simile.policies.rollouts import DIVERGED
+from simile.policies.storage.decoding import models_of
+
+
+def export_c(policy: Any, path: str | os.PathLike[str], name: str | None = None) -> Exported:
+    """Write one step of a policy as a C99 header that includes nothing but <float.h> and <stdint.h>.
+
+    Compiled with `-ffp-contract=off`, which gcc implies by `-std=c99`, its actions are those of `Predictor.step`, bit
+    for bit from the same past; a cold start differs by rounding errors. See docs/export.md.
+
+    Parameters
+    ----------
+    policy : Policy
+        Forests and lines as f, and a linear h; mixtures of such with one smoothness and horizon.
+    path : str or path
+        The header, ending in .h.
+    name : str, optional
+        What the names in it begin with, such as pan for `pan_step`; the file's name by default.
+
+    Returns
+    -------
+    Exported
+        How much room the tables and a state take.
+
+    Raises
+    ------
+    ArgumentError
+        When the policy cannot be written in C, as networks cannot: export them by `export_onnx`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from simile import Horizon, SmoothForest, clone, tasks
+    >>> demos = tasks.pursuit(n_sequences=3, length=100)
+    >>> policy = clone(demos, model=SmoothForest(n_trees=4), horizon=Horizon(2, 0)).policy
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export_c(policy, f"{folder}/pan.h")
+    >>> exported.state  # bytes; what it prints tells the tables too
+    144
+    """
+    out = target(path, ".h", "export_c writes C, and export_onnx writes ONNX")
+    subject = Subject.of(policy)
+    header = _Header(subject, writing.identifier(name, out.stem))
+    write_atomically(out, header.text().encode("ascii"))
+    return Exported(out, header.table_size, header.state_size)
+
+
+class _Header:
+    """The parts of a header; `text` puts them into the template."""
+
+    def __init__(self, subject: Subject, name: str) -> None:
+        self.subject, self.name = subject, name
+        self.policy = policy = sole(subject.policy)
+        self.f = _fused(policy, policy.f, policy.horizon)
+        # A policy that reads no past actions begins by f itself.
+        naive = policy.naive if subject.begins and policy.horizon.memory > 0 else None
+        self.naive = None if naive is None else _fused(policy, naive, policy.horizon.without_actions())
+        self.context_rows = max(1, *policy.horizon.context_lags)
+        self.action_rows = max(1, policy.memory)
+
+    @property
+    def models(self) -> list[tuple[str, Tables]]:
+        """The tables of f and, where it is another, of what guesses the first action."""
+        return [(f"{self.name}_f", self.f)] + ([(f"{self.name}_naive", self.naive)] if self.naive else [])
+
+    @property
+    def table_size(self) -> int:
+        """Bytes of all constant arrays."""
+        return sum(values.nbytes for _, values in self._arrays())
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of a state, padded as compilers do."""
+        k, m = self.subject.n_actions, self.subject.n_contexts
+        return -(-(8 * k * self.action_rows + 4 * m * self.context_rows + 12) // 8) * 8
+
+    def text(self) -> str:
+        """Return the header."""
+        template = Template(files("simile.online.export").joinpath("step.h.in").read_text("ascii"))
+        return template.substitute(
+            name=self.name,
+            NAME=self.name.upper(),
+            head=self._head(),
+            contexts=self.subject.n_contexts,
+            actions=self.subject.n_actions,
+            context_rows=self.context_rows,
+            action_rows=self.action_rows,
+            features=self.policy.horizon.n_features(self.subject.n_contexts, self.subject.n_actions),
+            tables="\n".join(writing.array(name, values) for name, values in self._arrays()),
+            models="\n".join(snippets.model(name, tables, self.subject.n_actions) for name, tables in self.models),
+            look=self._look(),
+            begin=self._begin(),
+            order=self.policy.h.order,
+            smoothness=writing.number(self.policy.smoothness),
+            limit=writing.number(DIVERGED),
+            bridge=Extrapolate().frames,
+        )
+
+    def _arrays(self) -> list[tuple[str, Any]]:
+        """Return every constant array, by name."""
+        horizon, units, space = self.policy.horizon, self.policy.units, self.policy.space
+        h = self.policy.h
+        plain: dict[str, Any] = {
+            "coefficient": np.array(h.coefficients if isinstance(h, Autoregressor) else (), dtype=np.float64),
+            "low": self.subject.per_action(units.standardize(space.low)),
+            "high": self.subject.per_action(units.standardize(space.high)),
+            "center": self.subject.per_action(units.center),
+            "scale": self.subject.per_action(units.scale),
+            "floor": self.subject.per_action(space.low),
+            "ceiling": self.subject.per_action(space.high),
+            "context_lag": np.array(horizon.context_lags, dtype=np.int32),
+            "action_lag": np.array(horizon.action_lags, dtype=np.int32),
+        }
+        small = [(f"{self.name}_{name}", values) for name, values in plain.items() if len(values)]
+        return small + [
+            (f"{model}_{name}", values) for model, tables in self.models for name, values in tables.arrays()
+        ]
+
+    def _look(self) -> str:
+        """Return the body that lays out a state, in the order of `States.matrix`."""
+        horizon, sizes = self.policy.horizon, {"name": self.name, "k": self.subject.n_actions}
+        lags, rows = len(horizon.context_lags), self.context_rows
+        contexts = snippets.CONTEXT_LAGS.format(lags=lags, rows=rows, m=self.subject.n_contexts, **sizes)
+        return contexts + (
+            snippets.ACTION_LAGS.format(lags=len(horizon.action_lags), **sizes) if horizon.action_lags else ""
+        )
+
+    def _begin(self) -> str:
+        """Return the function that starts cold; nothing where the policy cannot."""
+        if not self.subject.begins:
+            return ""
+        m, k = self.subject.n_contexts, self.subject.n_actions
+        features = self.policy.horizon.n_features(m, k)
+        return snippets.BEGIN.format(name=self.name, m=m, k=k, features=features, guess=self.models[-1][0])
+
+    def _head(self) -> str:
+        """Return what a reader should know before including the file."""
+        card, name = self.policy.card, self.name
+        space, units = self.policy.space, self.policy.units
+        begin = f"{name}_begin(&s, x);" if self.subject.begins else f"{name}_begin_at(&s, x, action);"
+        return writing.comment(
+            [
+                f"{name}: a controller learned by simile {version('smooth-imitation')}; one context in, one action out",
+                "",
+                *_named("contexts", card.context_names, self.subject.n_contexts),
+                *_named("actions", card.action_names, self.subject.n_actions),
+                f"  bounds    from {writing.row(space.low)} to {writing.row(space.high)}",
+                f"  units     center {writing.row(units.center)}; scale {writing.row(units.scale)}",
+                f"  rate      {'not known' if card.rate is None else f'{card.rate:g} frames a second'}",
+                f"  digest    {self.subject.digest or 'none: the policy cannot be stored'}",
+                f"  room      {self.table_size} bytes of constants, {self.state_size} bytes for each stream",
+                "",
+                f"  {name}_state s;",
+                f"  {begin:<40} before the first frame, with its context",
+                f"  {f'{name}_step(&s, x, action);':<40} in every frame, the first one too",
+                f"  {f'{name}_miss(&s, action);':<40} in a frame that brought no context",
+                f"  {f'{name}_override(&s, x, action);':<40} in a frame in which an operator acted",
+                "",
+                "Include it in one C file. Contexts and actions are in the units of the training, in the order above;",
+                "a missing value of a context is NaN. Nothing is allocated, and no function of a library is called.",
+                "For the same bits as in Python compile with -ffp-contract=off, which gcc implies by -std=c99. Never",
+                "compile with -ffast-math: it does not know NaN.",
+            ]
+        )
+
+
+def _fused(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
+    """Return the tables of a model that sees through this horizon."""
+    if not isinstance(policy.h, Autoregressor):
+        raise ArgumentError(
+            f"policy: h must be linear to be written in C; got a {type(policy.h).__name__}: learn with "
+            "regularizer=CriticallyDamped() or another of simile's own"
+        )
+    parts = list(models_of(model))
+    if network := next((part for part in parts if isinstance(part, Networked)), None):
+        raise ArgumentError(
+            f"policy: a network ({type(network).__name__}) is not written in C: export it to ONNX by export_onnx"
+        )
+    if other := next((part for part in parts if not isinstance(part, Forest | PiecewiseLinear)), None):
+        raise ArgumentError(
+            f"policy: {foreign(other)} is a model of another library, which is not written in C: learn with "
+            "model=SmoothForest() or RolloutRidge()"
+        )
+    fused = FusedPolicy.of(replace(policy, f=model, horizon=horizon))
+    if fused is None:
+        raise ArgumentError(
+            "policy: its models do not read the states of its horizon: build it by a training, or mend the horizon"
+        )
+    return Tables.of(fused, horizon)
+
+
+def _named(what: str, names: tuple[str, ...], n: int) -> list[str]:
+    """List the columns, some to a line."""
+    listed = [f"{i} {name}" for i, name in enumerate(names or ("not named",) * n)]
+    lines = wrap(", ".join(listed), width=WIDTH - 14)
+    return [f"  {what if i == 0 else '':<9} {line}" for i, line in enumerate(lines)]

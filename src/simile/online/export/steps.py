@@ -1,0 +1,218 @@
+"""One step of any policy as an ONNX graph: a context and the recent past in, an action and the next past out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from simile._common.files import write_atomically
+from simile._common.typing import FloatArray
+from simile.data.states import Horizon
+from simile.errors import ArgumentError
+from simile.models import Forest, Model, PiecewiseLinear, WeightedModel
+from simile.models.regularizers import Autoregressor
+from simile.online.export.ensembles import trees
+from simile.online.export.graphs import Graph
+from simile.online.export.networks import Networked, network
+from simile.online.export.subjects import Exported, Subject, foreign, target
+from simile.policies.policies import Mixture, Policy, SmoothPolicy
+
+DOC = (
+    "One step of a policy learned by simile. x: contexts. contexts, actions: the recent past of each stream, latest "
+    "last, in your units; a stream whose latest action is NaN is new. Feed contexts_next and actions_next back."
+)
+
+
+def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
+    """Write one step of a policy as an ONNX graph, for a batch of streams.
+
+    Inputs are x (n, m), contexts (n, reach, m) and actions (n, reach, k), outputs action (n, k), contexts_next and
+    actions_next, all double and in the user's units. A past full of NaN begins a stream cold. See docs/export.md.
+
+    Parameters
+    ----------
+    policy : Policy
+        Forests, lines and networks as f, a linear h, and mixtures of such.
+    path : str or path
+        The file, ending in .onnx.
+
+    Returns
+    -------
+    Exported
+        How much room the file and a state take.
+
+    Raises
+    ------
+    ArgumentError
+        When a part of the policy cannot be written as a graph, or onnx is not installed.
+    """
+    out = target(path, ".onnx", "export_onnx writes ONNX, and export_c writes C")
+    subject = Subject.of(policy)
+    data = _Step(subject).model().SerializeToString(deterministic=True)
+    write_atomically(out, data)
+    return Exported(out, len(data), 8 * subject.reach * (subject.n_contexts + subject.n_actions))
+
+
+class _Step:
+    """The graph of a step; each method adds a part and returns the name of its value."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.graph = graph = Graph()
+        n, reach, m, k = "n", subject.reach, subject.n_contexts, subject.n_actions
+        self.x = graph.input("x", (n, m))
+        self.contexts = graph.input("contexts", (n, reach, m))
+        self.actions = graph.input("actions", (n, reach, k))
+        self.predicted: dict[tuple[int, Horizon], str] = {}  # by model, for mixtures often share theirs
+
+    def model(self) -> Any:
+        """Build it all."""
+        graph, subject = self.graph, self.subject
+        policy, reach, k = subject.policy, subject.reach, subject.n_actions
+        units, space = policy.units, policy.space
+        self.new = graph.add("IsNaN", graph.add("ReduceSum", self._rows(self.actions, [reach - 1]), self._ints([1, 2])))
+        now = graph.add("Unsqueeze", self.x, self._ints([1]))
+        # Lags before the first frame repeat it, as everywhere.
+        self.window = graph.add("Concat", graph.add("Where", self.new, now, self.contexts), now, axis=1)
+        self.past = self._standardized(self.actions)
+        if subject.begins:
+            guess = graph.add("Unsqueeze", self._guess(policy), self._ints([1]))
+            self.past = graph.add("Where", self.new, guess, self.past)
+        acted = self._within(self._act(policy), units.standardize(space.low), units.standardize(space.high))
+        action = self._within(self._restored(acted), space.low, space.high)
+        latest = graph.add("Unsqueeze", action, self._ints([1]))
+        later = list(range(1, reach))
+        before = graph.add("Where", self.new, self._restored(self.past), self.actions)
+        kept = [self._rows(before, later)] if later else []
+        graph.output("action", action, ("n", k))
+        graph.output("contexts_next", self._rows(self.window, [*later, reach]), ("n", reach, subject.n_contexts))
+        graph.output("actions_next", graph.add("Concat", *kept, latest, axis=1), ("n", reach, k))
+        card = policy.card
+        facts = {
+            "context_names": json.dumps(card.context_names),
+            "action_names": json.dumps(card.action_names),
+            "rate": json.dumps(card.rate),
+            "digest": subject.digest,
+            "simile": version("smooth-imitation"),
+        }
+        return graph.model(facts, DOC)
+
+    # --------------------------------------------------------------------------------------------------------- policies
+
+    def _act(self, policy: Policy) -> str:
+        """Act in standard units by Eq. 2, or by the mean of the components, (n, k)."""
+        if isinstance(policy, Mixture):
+            return self._mean([self._act(c) for c in policy.components], policy.weights)
+        policy = _smooth(policy)
+        if not isinstance(policy.h, Autoregressor):
+            raise ArgumentError(
+                f"policy: h must be linear to be exported; got a {type(policy.h).__name__}: learn with "
+                "regularizer=CriticallyDamped() or another of simile's own"
+            )
+        reach, order = self.subject.reach, policy.h.order
+        history = self._rows(self.past, [reach - 1 - i for i in range(order)])
+        terms = self.graph.times(history, policy.h.coefficients)
+        h = self.graph.add("ReduceSum", terms, self._ints([1]), keepdims=0)
+        pull = self.graph.times(h, policy.smoothness)
+        total = self.graph.add("Add", self._predict(policy.f, policy.horizon), pull)
+        return self.graph.over(total, 1.0 + policy.smoothness)
+
+    def _guess(self, policy: Policy) -> str:
+        """Guess the first action from contexts alone, in standard units, (n, k)."""
+        if isinstance(policy, Mixture):
+            return self._mean([self._guess(c) for c in policy.components], policy.weights)
+        policy = _smooth(policy)
+        if policy.horizon.memory == 0 or policy.naive is None:
+            return self._predict(policy.f, policy.horizon)  # the node is the one of the step: it costs nothing
+        return self._predict(policy.naive, policy.horizon.without_actions())
+
+    def _mean(self, parts: Sequence[str], weights: Sequence[float]) -> str:
+        weighted = [self.graph.times(p, w) for p, w in zip(parts, weights, strict=True)]
+        return self.graph.add("Sum", *weighted)
+
+    # ----------------------------------------------------------------------------------------------------------- models
+
+    def _predict(self, model: Model, horizon: Horizon) -> str:
+        """Predict in standard units from the states that a horizon shows, (n, k)."""
+        if (id(model), horizon) not in self.predicted:
+            parts = list(_weighted(model, 1.0))
+            forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
+            found = [trees(self.graph, self._seen(horizon), forests)] if forests else []
+            found += [self._other(f, weight, horizon) for f, weight in parts if not isinstance(f, Forest)]
+            self.predicted[id(model), horizon] = self.graph.add("Sum", *found)
+        return self.predicted[id(model), horizon]
+
+    def _other(self, model: Model, weight: float, horizon: Horizon) -> str:
+        """Add a weighted model that is no forest."""
+        seen = self._seen(horizon)
+        if isinstance(model, PiecewiseLinear):
+            return self._line(model, weight, seen)
+        if isinstance(model, Networked):
+            n_features = horizon.n_features(self.subject.n_contexts, self.subject.n_actions)
+            out = network(self.graph, seen, model, n_features)
+            return self.graph.times(out, weight)
+        raise ArgumentError(
+            f"policy: {foreign(model)} is a model of another library, which export_onnx does not know: convert the "
+            "model itself by skl2onnx, or learn with SmoothForest(), RolloutRidge() or a network"
+        )
+
+    def _line(self, line: PiecewiseLinear, weight: float, seen: str) -> str:
+        """Add intercept + sum_j coefficient_j max(s_j, knot_j), where NaN counts as the fill."""
+        graph = self.graph
+        entries = graph.add("Gather", seen, graph.constant(line.feature, np.int64), axis=1)
+        known = graph.add("Where", graph.add("IsNaN", entries), graph.constant(line.fill), entries)
+        bent = graph.add("Max", known, graph.constant(line.knot))
+        total = graph.add("MatMul", bent, graph.constant(weight * line.coefficient))
+        return graph.add("Add", total, graph.constant(weight * line.intercept))
+
+    def _seen(self, horizon: Horizon) -> str:
+        """Lay out states (n, features) as `States.matrix` does: lag by lag, contexts first; rounded to floats."""
+        reach = self.subject.reach
+        parts = [self.graph.add("Flatten", self._rows(self.window, [reach - lag for lag in horizon.context_lags]))]
+        if horizon.action_lags:
+            parts.append(self.graph.add("Flatten", self._rows(self.past, [reach - lag for lag in horizon.action_lags])))
+        seen = self.graph.add("Concat", *parts, axis=1)
+        return self.graph.cast(self.graph.cast(seen, np.float32), np.float64)
+
+    # ------------------------------------------------------------------------------------------------------------ units
+
+    def _standardized(self, actions: str) -> str:
+        moved = self.graph.add("Sub", actions, self._each(self.subject.policy.units.center))
+        return self.graph.over(moved, self.subject.per_action(self.subject.policy.units.scale))
+
+    def _restored(self, actions: str) -> str:
+        scaled = self.graph.times(actions, self.subject.per_action(self.subject.policy.units.scale))
+        return self.graph.add("Add", scaled, self._each(self.subject.policy.units.center))
+
+    def _within(self, actions: str, low: FloatArray, high: FloatArray) -> str:
+        return self.graph.add("Min", self.graph.add("Max", actions, self._each(low)), self._each(high))
+
+    def _each(self, values: FloatArray) -> str:
+        return self.graph.constant(self.subject.per_action(values))
+
+    def _rows(self, value: str, rows: list[int]) -> str:
+        """Return some rows of the past (n, rows, width)."""
+        return self.graph.add("Gather", value, self._ints(rows), axis=1)
+
+    def _ints(self, values: list[int]) -> str:
+        return self.graph.constant(values, np.int64)
+
+
+def _smooth(policy: Policy) -> SmoothPolicy:
+    if isinstance(policy, SmoothPolicy):
+        return policy
+    raise ArgumentError(f"policy: a {type(policy).__name__} cannot be written as a graph")
+
+
+def _weighted(model: Model, weight: float) -> Iterator[tuple[Model, float]]:
+    """Yield the models that a model is made of, with their weights."""
+    if not isinstance(model, WeightedModel):
+        yield model, weight
+        return
+    for part, share in zip(model.models, model.weights, strict=True):
+        yield from _weighted(part, weight * share)

@@ -1,0 +1,127 @@
+"""What is exported: the policy that acts, as a `Predictor` runs it, and what is known about it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.typing import FloatArray
+from simile.errors import ArgumentError, StorageError
+from simile.models.adapters import FittedRegressor, TreeMean
+from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, collapse, prune
+from simile.policies.storage.decoding import contexts_of, leaves
+from simile.policies.storage.files import from_bytes, to_bytes
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, and how much room a policy takes there.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    tables : int
+        Bytes of the policy itself: of the compiled tables of a C header, of the whole of an ONNX file.
+    state : int
+        Bytes of the recent past of one stream.
+    """
+
+    path: Path
+    tables: int
+    state: int
+
+    def __str__(self) -> str:
+        what = "compiled tables" if self.path.suffix == ".h" else "graph"
+        return f"{what}: {_room(self.tables)}; state: {_room(self.state)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A policy to export."""
+
+    policy: Policy  # pruned and collapsed, as it acts
+    n_contexts: int
+    begins: bool  # whether it can guess a first action from contexts alone
+    digest: str  # of its file, as `simile inspect` shows it; empty where its models cannot be stored
+
+    @classmethod
+    def of(cls, policy: Policy) -> Subject:
+        """Prepare a policy; refuse those that no graph and no table can stand for."""
+        checks.instance(policy, "policy", needs="act")
+        parts = list(leaves(policy))
+        if not parts:
+            raise ArgumentError(
+                f"policy must be made of SmoothPolicy, whose parts can be written down; got a {type(policy).__name__}"
+            )
+        if any(isinstance(part, StochasticMixture) for part in _nested(policy)):
+            raise ArgumentError(
+                "policy: a StochasticMixture tosses a coin in every frame, which is not exported: mix its components "
+                "by Mixture(components, weights), or export one of them"
+            )
+        named = len(policy.card.context_names)
+        m = next((found for found in map(contexts_of, parts) if found), named)
+        if m == 0:
+            raise ArgumentError("policy does not say how many contexts it reads: build it with n_contexts=...")
+        begins = all(p.horizon.memory == 0 or p.naive is not None for p in parts)
+        return cls(collapse(prune(policy).policy), m, begins, _digest(policy))
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return self.policy.n_actions
+
+    @property
+    def reach(self) -> int:
+        """How many frames back the policy looks; one at least, as on a predictor's tape."""
+        return max(1, self.policy.reach)
+
+    def per_action(self, values: FloatArray) -> FloatArray:
+        """Return values that may be one for all as one for each action, (k,)."""
+        return np.broadcast_to(values, (self.n_actions,)).astype(np.float64)
+
+
+def target(path: str | os.PathLike[str], suffix: str, other: str) -> Path:
+    """Return where to write; refuse a name with another ending."""
+    found = Path(path)
+    if found.suffix != suffix:
+        raise ArgumentError(f"path must end in {suffix}; got {str(path)!r}: {other}")
+    return found
+
+
+def sole(policy: Policy) -> SmoothPolicy:
+    """Return a collapsed policy that is one (f, h)."""
+    if isinstance(policy, SmoothPolicy):
+        return policy
+    raise ArgumentError(
+        "policy: its components differ in smoothness or horizon and cannot be written as one, which C needs: "
+        "export it to ONNX by export_onnx"
+    )
+
+
+def foreign(model: Any) -> str:
+    """Name a model of another library."""
+    if isinstance(model, TreeMean):
+        return "a forest of scikit-learn"
+    return type(model.estimator if isinstance(model, FittedRegressor) else model).__name__
+
+
+def _nested(policy: Policy) -> list[Policy]:
+    return [policy, *(part for c in getattr(policy, "components", ()) for part in _nested(c))]
+
+
+def _digest(policy: Policy) -> str:
+    try:
+        return str(from_bytes(to_bytes(policy)).header["digest"])
+    except StorageError:
+        return ""
+
+
+def _room(size: int) -> str:
+    """Write a number of bytes: '84 kB'."""
+    return f"{size} bytes" if size < 1_000 else f"{size / 1_000:.3g} kB" if size < 999_500 else f"{size / 1e6:.3g} MB"

@@ -1,0 +1,171 @@
+"""The recent past of many streams: as much as a policy looks back, and no more however long a stream runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray
+
+# Rows beyond those that the policy reads. Every so many frames the last rows move to the front of a stream's tape;
+# with fewer they would move often, and with more thousands of streams would not fit the cache.
+SPARE = 32
+
+Mark = tuple[IntArray, IntArray, Any, Any]  # of some streams: frame, missed, begun, seen
+
+
+class Tapes:
+    """A sliding tape for each of n streams: contexts, and actions in standard units.
+
+    Parameters
+    ----------
+    n_streams : int
+        n.
+    reach : int
+        How many frames back the policy looks.
+    n_contexts : int
+        m; 0 where only the first context will tell.
+    n_actions : int
+        k.
+    single : bool
+        Whether contexts are kept in single precision with the actions beside them, as the kernels read them.
+    """
+
+    def __init__(self, n_streams: int, reach: int, n_contexts: int, n_actions: int, *, single: bool) -> None:
+        from simile.models.kernels import rolling
+
+        self._move = rolling.make_room
+        self.reach = max(1, reach)  # one at least, for the last context and action
+        self.rows = self.reach + SPARE
+        self.single = single
+        self.actions = np.zeros((n_streams, self.rows, n_actions))
+        self.row = np.full(n_streams, self.reach)  # the next to be written
+        self.frame = np.zeros(n_streams, np.intp)  # frames taken so far
+        self.missed = np.zeros(n_streams, np.intp)  # frames in a row without a context
+        self.begun = np.zeros(n_streams, np.bool_)  # is there a past?
+        self.seen = np.zeros(n_streams, np.bool_)  # was there a context?
+        self.n_unseen = n_streams  # to know quickly that all are under way
+        self.widen(n_contexts)
+
+    def widen(self, n_contexts: int) -> None:
+        """Make room for contexts of m values, before the first one."""
+        n, k = len(self.row), self.actions.shape[2]
+        self.n_contexts = n_contexts
+        width = n_contexts + k if self.single else n_contexts
+        self.Z = np.zeros((n, self.rows, width), np.float32 if self.single else np.float64)
+        self.flat_Z, self.flat_actions = self.Z.reshape(-1), self.actions.reshape(-1, k)
+
+    # ------------------------------------------------------------------------------------------------ how a past begins
+
+    def begin(self, streams: IntArray, past: Sequence[FloatArray]) -> None:
+        """Start anew from known actions, one (any, k) array per stream; the earliest has lasted forever."""
+        for s, known in zip(streams, past, strict=True):
+            recent = known[-self.reach :]
+            self._write(s, slice(0, self.reach - len(recent)), known[0])
+            self._write(s, slice(self.reach - len(recent), self.reach), recent)
+        self.row[streams] = self.reach
+
+    def hold(self, streams: IntArray, actions: FloatArray) -> None:
+        """Start anew as if `actions` (n, k) had lasted forever."""
+        self._write(streams, slice(0, self.reach), actions[:, np.newaxis])
+        self.row[streams] = self.reach
+
+    def hold_contexts(self, streams: IntArray, X: FloatArray) -> None:
+        """Take contexts X (n, m) to have lasted forever, as lags before a sequence's start always do."""
+        with np.errstate(over="ignore"):
+            self.Z[streams, :, : self.n_contexts] = X[:, np.newaxis]
+
+    def settle(self, streams: IntArray, *, seen: bool) -> None:
+        """Note that these streams have a past now and, where `seen`, a context."""
+        self.begun[streams] = True
+        self.seen[streams] |= seen
+        self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
+
+    def forget(self, streams: IntArray) -> None:
+        """Make streams new."""
+        for array in (self.Z, self.actions, self.frame, self.missed, self.begun, self.seen):
+            array[streams] = 0
+        self.row[streams] = self.reach
+        self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
+
+    # ------------------------------------------------------------------------------------------------- frame by frame
+
+    def push(self, streams: IntArray, X: FloatArray | None) -> None:
+        """Write the contexts (n, m) of the next frame; None repeats the last ones. Nothing else moves on yet."""
+        self._move(self.flat_Z, self.flat_actions, self.row, self.reach, streams)
+        row, m = self.row[streams], self.n_contexts
+        with np.errstate(over="ignore"):
+            self.Z[streams, row, :m] = self.Z[streams, row - 1, :m] if X is None else X
+
+    def commit(self, streams: IntArray, actions: FloatArray, *, missed: bool = False) -> None:
+        """Write the actions (n, k) of that frame and move on."""
+        self._write(streams, self.row[streams], actions)
+        self.row[streams] += 1
+        self.frame[streams] += 1
+        self.missed[streams] = self.missed[streams] + 1 if missed else 0
+
+    def amend(self, streams: IntArray, actions: FloatArray) -> None:
+        """Put other actions (n, k) in the place of the last."""
+        self._write(streams, self.row[streams] - 1, actions)
+
+    def mark(self, streams: IntArray) -> Mark:
+        """Return all that one frame changes, but for what it writes."""
+        return self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams]
+
+    def withdraw(self, streams: IntArray, mark: Mark) -> None:
+        """Take back the one frame since `mark`; what it wrote will be written over."""
+        self.row[streams] -= 1
+        self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams] = mark
+        self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
+
+    def last(self, streams: IntArray) -> FloatArray:
+        """Return the last actions, (n, k)."""
+        actions: FloatArray = self.actions[streams, self.row[streams] - 1]
+        return actions
+
+    def last_contexts(self, streams: IntArray) -> FloatArray:
+        """Return the last contexts, (n, m)."""
+        contexts: FloatArray = self.Z[streams, self.row[streams] - 1, : self.n_contexts].astype(np.float64)
+        return contexts
+
+    def history(self, streams: IntArray, order: int) -> FloatArray:
+        """Return the past actions, the latest first, (n, order, k)."""
+        return self.actions[streams[:, np.newaxis], self.row[streams, np.newaxis] - np.arange(1, order + 1)]
+
+    def places(self, streams: IntArray) -> IntArray:
+        """Return the rows of the frame being taken, with all tapes one after the other, (n,)."""
+        return np.asarray(streams * self.rows + self.row[streams])
+
+    def _write(self, streams: IntArray | int, rows: IntArray | slice, actions: FloatArray) -> None:
+        self.actions[streams, rows] = actions
+        if self.single:
+            with np.errstate(over="ignore"):
+                self.Z[streams, rows, self.n_contexts :] = actions
+
+    # ----------------------------------------------------------------------------------------------------------- state
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of all that tells a stream from a new one; only the rows that a policy can read."""
+        recent = self.row[:, np.newaxis] - np.arange(self.reach, 0, -1)
+        every = np.arange(len(self.row))[:, np.newaxis]
+        return {
+            "contexts": self.Z[every, recent, : self.n_contexts],
+            "actions": self.actions[every, recent],
+            "frame": self.frame.copy(),
+            "missed": self.missed.copy(),
+            "begun": self.begun.copy(),
+            "seen": self.seen.copy(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
+        every = np.arange(len(self.row))
+        self.widen(state["contexts"].shape[2])
+        self.row[:] = self.reach
+        self.Z[:, : self.reach, : self.n_contexts] = state["contexts"]
+        self._write(every, slice(0, self.reach), state["actions"])
+        for name in ("frame", "missed", "begun", "seen"):
+            getattr(self, name)[:] = state[name]
+        self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))

@@ -1,0 +1,149 @@
+"""Roll-outs of thousands of sequences at once, on a GPU where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.typing import FloatArray
+from simile.errors import ArgumentError, DivergedError
+from simile.models import Model, WeightedModel
+from simile.models.closed_loop import ClosedLoop
+from simile.models.neural import _torch
+from simile.models.neural.network import Network
+from simile.models.regularizers import Autoregressor
+from simile.policies.policies import Policy, SmoothPolicy, collapse
+
+BLOCK = 1 << 16  # states that f is asked for at a time: as many as any library for GPUs takes
+
+
+def rollouts(
+    policy: Policy, contexts: Any, *, start: Any = None, device: str | None = None, block: int = BLOCK
+) -> FloatArray:
+    """Roll a policy of networks out over many sequences of one length; f first, and then the filter behind it.
+
+    It does what `simile.rollout` does, on a device: f on all frames in blocks, and then, where no bound is set, the
+    filter by FFT, else frame by frame for all sequences together. Both filters are in double precision.
+
+    Parameters
+    ----------
+    policy : Policy
+        With one smoothness and a linear h; its f a network on contexts alone, or several.
+    contexts : (n, T, m) array
+        Contexts of n sequences.
+    start : array_like, optional
+        The action before the first frame, (k,) or (n, k), taken to have lasted forever; by default f's guess from the
+        first context (`ColdStart`).
+    device : str, optional
+        "cpu" or "cuda"; the GPU where there is one by default.
+    block : int
+        States that f is asked for at a time; more need more memory.
+
+    Returns
+    -------
+    (n, T, k) array
+        The actions, in the user's units.
+
+    Raises
+    ------
+    DivergedError
+        When an action is no number.
+    """
+    policy, parts, h = _checked(policy)
+    X = np.asarray(contexts, dtype=np.float32)
+    shape = parts[0][0].shape
+    if X.ndim != 3 or 0 in X.shape or X.shape[2] != shape.n_contexts:
+        raise ArgumentError(f"contexts must be an (n, T, {shape.n_contexts}) array; got shape {X.shape}")
+    block = checks.whole_number(block, "block", at_least=1)
+    place = _torch.device_of(device)
+    torch = _torch.needed()
+    from simile.models.neural import filtering
+
+    with torch.inference_mode(), _torch.full_precision():
+        z = _said(parts, torch.from_numpy(np.ascontiguousarray(X)).to(place), block)
+        taps = ClosedLoop.of(h, policy.smoothness).taps
+
+        def on_device(values: FloatArray) -> Any:
+            return torch.as_tensor(np.broadcast_to(values, (shape.n_actions,)).copy(), device=place)
+
+        low, high = (on_device(policy.units.standardize(b)) for b in (policy.space.low, policy.space.high))
+        past = z[:, 0] if start is None else _started(start, policy, len(X), torch, place)
+        if bool(torch.isinf(low).all()) and bool(torch.isinf(high).all()):
+            actions = _unbounded(z, past, taps, block)
+        else:
+            history = past[:, None].expand(-1, len(taps) - 1, -1)
+            actions = filtering.followed(z, torch.as_tensor(taps, device=place), history, low, high)
+        if not bool(torch.isfinite(actions).all()):
+            raise DivergedError("a roll-out diverged: try other smoothness, or an ActionSpace")
+        found: FloatArray = actions.cpu().numpy()
+    return policy.space.clip(policy.units.restore(found))
+
+
+def _checked(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], Autoregressor]:
+    """Return the policy as one, its networks with their weights, and h."""
+    whole = collapse(policy)
+    if isinstance(whole, SmoothPolicy) and isinstance(whole.h, Autoregressor) and not whole.horizon.memory:
+        parts = list(_networks(whole.f, 1.0))
+        networks = [(f, weight) for f, weight in parts if isinstance(f, Network)]
+        if len(networks) == len(parts):
+            return whole, networks, whole.h
+    raise ArgumentError(
+        "policy must have a linear h and networks on contexts alone to be rolled out in blocks on a device: use "
+        "simile.rollout for others"
+    )
+
+
+def _networks(model: Model, weight: float) -> Iterator[tuple[Model, float]]:
+    if not isinstance(model, WeightedModel):
+        yield model, weight
+        return
+    for part, share in zip(model.models, model.weights, strict=True):
+        yield from _networks(part, weight * share)
+
+
+def _said(parts: list[tuple[Network, float]], X: Any, block: int) -> Any:
+    """Return what f says in every frame of the contexts X (n, T, m), (n, T, k) in double precision."""
+    torch = _torch.needed()
+    n, length, m = X.shape
+    modules = [(f.module().to(X.device), weight) for f, weight in parts]
+    shape = parts[0][0].shape
+    lags = torch.tensor(shape.context_lags, device=X.device)
+    z = torch.zeros((n, length, shape.n_actions), dtype=torch.float64, device=X.device)
+    rows = max(1, block // length)  # sequences at a time, or else frames of one
+    frames = length if rows > 1 else min(length, block)
+    for i in range(0, n, rows):
+        for t in range(0, length, frames):
+            end = min(t + frames, length)
+            places = (torch.arange(t, end, device=X.device)[:, None] - lags).clamp_min(0)
+            states = X[i : i + rows][:, places.reshape(-1)].reshape(-1, len(lags) * m)
+            for module, weight in modules:
+                z[i : i + rows, t:end] += weight * module(states).double().reshape(-1, end - t, shape.n_actions)
+    return z
+
+
+def _started(start: Any, policy: SmoothPolicy, n: int, torch: Any, place: Any) -> Any:
+    given = policy.units.standardize(checks.table(np.atleast_2d(start), "start"))
+    if given.shape not in ((1, policy.n_actions), (n, policy.n_actions)):
+        raise ArgumentError(
+            f"start must hold an action, ({policy.n_actions},) or ({n}, {policy.n_actions}); got {given.shape}"
+        )
+    return torch.as_tensor(given, device=place).expand(n, -1)
+
+
+def _unbounded(z: Any, past: Any, taps: FloatArray, block: int) -> Any:
+    """Filter z (n, T, k) by FFT, after an action `past` (n, k) that has lasted forever."""
+    torch = _torch.needed()
+    from simile.models.neural import filtering
+
+    response = torch.as_tensor(filtering.impulse_response(taps, z.shape[1]), device=z.device)
+    begun = z.clone()
+    for t in range(min(len(taps) - 1, z.shape[1])):  # what is left of the past is an input to the first frames
+        begun[:, t] -= past * torch.as_tensor(taps[t + 1 :].sum(axis=0), device=z.device)
+    out = torch.empty_like(z)
+    rows = max(1, 64 * block // z.shape[1])  # as room allows: a transform takes several times that of its input
+    for i in range(0, len(z), rows):
+        out[i : i + rows] = filtering.filtered(begun[i : i + rows], response)
+    return out

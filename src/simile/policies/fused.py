@@ -1,0 +1,198 @@
+"""The fused roll-out: forests, lines and a linear h, rolled out by one kernel with no Python in between."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile.data.states import Horizon
+from simile.errors import ArgumentError
+from simile.models import Model, PiecewiseLinear, WeightedModel
+from simile.models.forest import Forest, layout
+from simile.models.regularizers import Autoregressor
+from simile.policies.policies import Policy, SmoothPolicy
+
+# Frames rolled out together: fewer are not worth a thread, and more need room.
+FEWEST_FRAMES, MOST_FRAMES = 2_000, 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class FusedPolicy:
+    """All trees and terms of a collapsed policy in one array each, weighted, and its autoregressor."""
+
+    nodes: Any
+    roots: Any
+    depths: Any
+    values: FloatArray  # (nodes, k)
+    terms: Any
+    slopes: FloatArray  # (1 + terms, k), first the intercept
+    coefficients: FloatArray  # (order, k)
+    smoothness: float
+    width: int
+    reach: int
+
+    @classmethod
+    def of(cls, policy: Policy) -> FusedPolicy | None:
+        """Fuse a policy whose f is made of forests and lines and whose h is linear; None for others."""
+        if not (isinstance(policy, SmoothPolicy) and isinstance(policy.h, Autoregressor)):
+            return None
+        k = policy.h.coefficients.shape[1]
+        parts = list(_parts(policy.f))
+        forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
+        lines = [(f, weight) for f, weight in parts if isinstance(f, PiecewiseLinear)]
+        known: list[Forest | PiecewiseLinear] = [*(f for f, _ in forests), *(f for f, _ in lines)]
+        if len(known) < len(parts) or len({f.width for f in known}) > 1:
+            return None
+        if not all(_fits(f, policy.horizon, k) for f in known):
+            return None
+        from simile.models.kernels import rolling
+
+        nodes, roots, before = [np.empty(0, rolling.NODE)], [np.empty(0, np.int32)], 0
+        for forest, _ in forests:
+            nodes.append(_moved(forest.on_tape, before))
+            roots.append(forest.roots + np.int32(before))
+            before += len(forest.on_tape)
+        depths = np.concatenate([np.empty(0, np.int32), *(f.depths for f, _ in forests)])
+        deepest_first = np.argsort(-depths, kind="stable")
+        terms, slopes = _merged(lines, k)
+        return cls(
+            nodes=nodes[1] if len(forests) == 1 else np.concatenate(nodes),
+            roots=np.concatenate(roots)[deepest_first],
+            depths=depths[deepest_first],
+            values=np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
+            terms=terms,
+            slopes=slopes,
+            coefficients=policy.h.coefficients,
+            smoothness=policy.smoothness,
+            width=known[0].width,
+            reach=policy.reach,
+        )
+
+    def roll(
+        self,
+        contexts: Trajectories,
+        past: Trajectories,
+        given: Trajectories,
+        *,
+        low: FloatArray,
+        high: FloatArray,
+        limit: float,
+    ) -> tuple[list[FloatArray], tuple[int, int] | None]:
+        """Roll sequences out in standard units; returns the actions and, where one diverged, which and when."""
+        n = len(contexts)
+        m = self.width - self.values.shape[1]
+        if wrong := next((x.shape[1] for x in contexts if x.shape[1] != m), 0):
+            raise ArgumentError(f"contexts must have the {m} columns that f was fitted on; got {wrong}")
+        lengths = np.array([len(x) for x in contexts])
+        workers = max(1, min(os.cpu_count() or 1, n, int(lengths.sum()) // FEWEST_FRAMES))
+        n_shares = min(n, workers * math.ceil(lengths.sum() / (workers * MOST_FRAMES)))
+        shares = [np.arange(n)[i::n_shares] for i in range(n_shares)]
+        k = self.values.shape[1]
+        bounds = np.broadcast_to(low, (k,)).copy(), np.broadcast_to(high, (k,)).copy()
+
+        def rolled(share: IntArray) -> tuple[list[FloatArray], tuple[int, int] | None]:
+            x, before, known = ([part[i] for i in share] for part in (contexts, past, given))
+            actions, lost = self._roll(x, before, known, bounds, limit)
+            return actions, None if lost is None else (int(share[lost[0]]), lost[1])
+
+        with ThreadPoolExecutor(workers) as pool:
+            results = list(pool.map(rolled, shares))
+        trajectories: list[Any] = [None] * n
+        for share, (actions, _) in zip(shares, results, strict=True):
+            for i, a in zip(share, actions, strict=True):
+                trajectories[i] = a
+        return trajectories, min((lost for _, lost in results if lost), key=lambda lost: lost[::-1], default=None)
+
+    def _roll(
+        self,
+        contexts: Trajectories,
+        past: Trajectories,
+        given: Trajectories,
+        bounds: tuple[FloatArray, FloatArray],
+        limit: float,
+    ) -> tuple[list[FloatArray], tuple[int, int] | None]:
+        from simile.models.kernels import rolling
+
+        k = self.values.shape[1]
+        lengths = np.array([len(x) for x in contexts])
+        first = np.cumsum(lengths + self.reach) - lengths
+        actions = np.zeros((int(first[-1] + lengths[-1]), k))
+        Z = np.zeros((len(actions), self.width), np.float32)
+        for x, before, known, row in zip(contexts, past, given, first, strict=True):
+            with np.errstate(over="ignore"):
+                Z[row - self.reach : row, : self.width - k] = x[0]
+                Z[row : row + len(x), : self.width - k] = x
+            begun = np.concatenate([before, known])
+            actions[row - self.reach : row] = begun[0]
+            # The past ends at frame 0; what lies before it has lasted forever.
+            recent = before[-self.reach :]
+            actions[row - len(recent) : row] = recent
+            actions[row : row + len(known)] = known
+            Z[row - self.reach : row + len(known), self.width - k :] = actions[row - self.reach : row + len(known)]
+        begin = np.array([len(g) for g in given])
+        lost, frame = rolling.roll(
+            self.nodes,
+            self.roots,
+            self.depths,
+            self.values,
+            self.terms,
+            self.slopes,
+            self.coefficients,
+            self.smoothness,
+            *bounds,
+            limit,
+            Z.ravel(),
+            actions,
+            first,
+            begin,
+            lengths,
+        )
+        rolled = [actions[f : f + n] for f, n in zip(first, lengths, strict=True)]
+        return rolled, None if lost < 0 else (int(lost), int(frame))
+
+
+def _parts(model: Model, weight: float = 1.0) -> Iterator[tuple[Model, float]]:
+    """Yield the models that a model is made of, with their weights."""
+    if not isinstance(model, WeightedModel):
+        yield model, weight
+        return
+    for part, share in zip(model.models, model.weights, strict=True):
+        yield from _parts(part, weight * share)
+
+
+def _fits(f: Forest | PiecewiseLinear, horizon: Horizon, k: int) -> bool:
+    """Tell whether f reads the states of this horizon and predicts k actions: the kernels do not look."""
+    return f.n_actions == k and np.array_equal((f.columns, f.lags), layout(horizon, f.width - k, k))
+
+
+def _moved(nodes: Any, by: int) -> Any:
+    """Return nodes whose children lie `by` places further on."""
+    if by == 0:
+        return nodes
+    moved = nodes.copy()
+    moved["child"] += np.where(moved["child"] >= 0, by, -by).astype(np.int32)  # ~child counts backwards
+    return moved
+
+
+def _merged(lines: list[tuple[PiecewiseLinear, float]], k: int) -> tuple[Any, FloatArray]:
+    """Return the terms of all models, each once and those that read the same entry side by side, and their slopes."""
+    from simile.models.kernels import rolling
+
+    terms = np.concatenate([np.empty(0, rolling.TERM), *(f.on_tape for f, _ in lines)])
+    slopes = np.concatenate([np.empty((0, k)), *(weight * f.coefficient for f, weight in lines)])
+    order = np.lexsort((terms["fill"], terms["knot"], terms["offset"]))
+    terms, slopes = terms[order], slopes[order]
+    # By field: a comparison of whole records swallows a Ctrl-C that comes meanwhile, and raises TypeError instead.
+    new = np.any([terms[name][1:] != terms[name][:-1] for name in ("fill", "knot", "offset")], axis=0)
+    first = np.flatnonzero(np.append(True, new)[: len(terms)])  # of those that are the same
+    intercept: FloatArray = sum((weight * f.intercept for f, weight in lines), start=np.zeros(k))
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows here diverges in the first frame
+        merged = np.add.reduceat(slopes, first) if len(terms) else slopes
+    return terms[first], np.ascontiguousarray(np.concatenate([intercept[np.newaxis], merged]))

@@ -1,0 +1,375 @@
+"""Smooth policies pi = (f, h) of Definition 2.1 and Eq. 2, and the two ways to mix them (Section 5.2).
+
+Policies compute in standard units; `units` and `space` say how `rollout` brings their actions to the
+user's units and into the user's bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import ActionSpace, Units
+from simile.data.states import Horizon, States
+from simile.errors import ArgumentError
+from simile.models import Forest, Model, WeightedModel
+from simile.models.regularizers import Autoregressor, Regularizer
+from simile.policies.cards import Card
+from simile.policies.storage import files
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Maps states to actions, in standard units."""
+
+    @property
+    def memory(self) -> int:
+        """How many past actions the policy reads."""
+
+    @property
+    def reach(self) -> int:
+        """How many frames back the policy looks, at contexts or actions."""
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+
+    @property
+    def n_contexts(self) -> int | None:
+        """Dimension m of a context; None where any will do."""
+
+    @property
+    def units(self) -> Units:
+        """What standard units mean to the user."""
+
+    @property
+    def space(self) -> ActionSpace:
+        """The user's bounds."""
+
+    @property
+    def card(self) -> Card:
+        """What the policy is for, and where it comes from."""
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:
+        """Act in each state, (n, k); `chance` (n,) holds uniform numbers for policies that toss coins."""
+
+    def first_guess(self, states: States) -> FloatArray:
+        """Guess the actions (n, k) from the contexts alone, for a start without a past."""
+
+    def in_units(self, units: Units, space: ActionSpace, card: Card = ...) -> Self:
+        """Return the same policy for a user with these units and bounds, and with this card."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file."""
+
+
+Combine = Callable[[Policy, Policy, float], Policy]
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothPolicy:
+    """pi = (f, h): close to f(x, a) and, the more so the larger lambda, to h(a) (Eq. 2).
+
+    Parameters
+    ----------
+    f : Model
+        Predicts an action from a state.
+    h : Regularizer
+        Predicts an action from the past actions alone.
+    smoothness : float
+        lambda.
+    horizon : Horizon
+        What of the past a state holds for f.
+    naive : Model, optional
+        f_0, the "naive" learner on contexts alone (proof of Proposition 5.8); starts a roll-out without a past.
+    n_contexts : int, optional
+        Dimension m of the contexts that f was trained on; roll-outs over others are refused.
+    units, space
+        What standard units mean to the user, and the user's bounds.
+    card : Card
+        What the policy is for, and where it comes from.
+    """
+
+    f: Model
+    h: Regularizer
+    smoothness: float
+    horizon: Horizon
+    naive: Model | None = None
+    n_contexts: int | None = None
+    units: Units = field(default_factory=Units.identity)
+    space: ActionSpace = field(default_factory=ActionSpace)
+    card: Card = field(default_factory=Card)
+
+    def __post_init__(self) -> None:
+        checks.number(self.smoothness, "smoothness", at_least=0.0)
+
+    @property
+    def memory(self) -> int:
+        """How many past actions the policy reads."""
+        return max(self.horizon.memory, self.h.order)
+
+    @property
+    def reach(self) -> int:
+        """How many frames back the policy looks, at contexts or actions."""
+        return max(self.memory, *self.horizon.context_lags)
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return self.h.coefficients.shape[1] if isinstance(self.h, Autoregressor) else len(self.units.center)
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Act by Eq. 2, the minimiser of ||f - a||^2 + lambda ||h - a||^2."""
+        f = self.f.predict(states.seen_through(self.horizon).matrix())
+        h = self.h(states.history(self.h.order))
+        return (f + self.smoothness * h) / (1.0 + self.smoothness)
+
+    def first_guess(self, states: States) -> FloatArray:
+        """Guess the actions (n, k) from the contexts alone."""
+        if self.horizon.memory == 0:
+            return self.f.predict(states.seen_through(self.horizon).matrix())
+        if self.naive is None:
+            raise ArgumentError(
+                "start: this policy reads past actions and has no model of contexts alone (naive) to begin with: "
+                "give the first actions as start=..., or start from the expert"
+            )
+        return self.naive.predict(states.seen_through(self.horizon.without_actions()).matrix())
+
+    def radius(self) -> float | None:
+        """Return the spectral radius of the closed loop of h; None where h is not linear."""
+        return self.h.radius(self.smoothness) if isinstance(self.h, Autoregressor) else None
+
+    def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
+        """Return the same policy for a user with these units and bounds, and with this card."""
+        return replace(self, units=units, space=space, card=card)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file, a safetensors file that `simile.load` reads; equal policies give equal bytes.
+
+        Models of other libraries are stored by skops (`pip install 'smooth-imitation[skops]'`), never by pickle.
+        """
+        files.write(self, path)
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighted:
+    """Policies and their weights: what both kinds of mixture have in common."""
+
+    components: tuple[Policy, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        weights = tuple(checks.number(w, "weights", at_least=0.0, at_most=1.0) for w in self.weights)
+        if len(weights) != len(self.components) or abs(sum(weights) - 1.0) > 1e-9:
+            raise ArgumentError(f"weights must be one per component and sum to one; got {self.weights}")
+        first = self.components[0].units
+        for units in (c.units for c in self.components[1:]):
+            if not (np.array_equal(units.center, first.center) and np.array_equal(units.scale, first.scale)):
+                raise ArgumentError("components must share their units: learn them from the same demonstrations")
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def memory(self) -> int:
+        """How many past actions the mixture reads."""
+        return max(c.memory for c in self.components)
+
+    @property
+    def reach(self) -> int:
+        """How many frames back the mixture looks, at contexts or actions."""
+        return max(c.reach for c in self.components)
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return self.components[0].n_actions
+
+    @property
+    def n_contexts(self) -> int | None:
+        """Dimension m of a context; None where any will do."""
+        return self.components[0].n_contexts
+
+    @property
+    def units(self) -> Units:
+        """What standard units mean to the user."""
+        return self.components[0].units
+
+    @property
+    def space(self) -> ActionSpace:
+        """The user's bounds."""
+        return self.components[0].space
+
+    @property
+    def card(self) -> Card:
+        """What the mixture is for, and where it comes from."""
+        return self.components[0].card
+
+    def first_guess(self, states: States) -> FloatArray:
+        """Guess the actions (n, k) from the contexts alone, the mean over the components."""
+        return np.asarray(sum(w * c.first_guess(states) for w, c in zip(self.weights, self.components, strict=True)))
+
+    def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
+        """Return the same mixture for a user with these units and bounds, and with this card."""
+        return replace(self, components=tuple(c.in_units(units, space, card) for c in self.components))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mixture to one file, as `SmoothPolicy.save` does.
+
+        It is kept as it is, not collapsed, so that `simile.diagnose` still sees the last step of the training.
+        """
+        files.write(self, path)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(_Weighted):
+    """Deterministic interpolation: pi_det(s) = sum_i w_i pi_i(s)."""
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:
+        """Act by the weighted mean of what the components would do."""
+        total = self.weights[0] * self.components[0].act(states, chance)
+        for weight, component in zip(self.weights[1:], self.components[1:], strict=True):
+            total = total + weight * component.act(states, chance)
+        return total
+
+    def radius(self) -> float | None:
+        """Return the closed-loop radius of the collapsed mixture; None where it does not collapse."""
+        collapsed = collapse(self)
+        return collapsed.radius() if isinstance(collapsed, SmoothPolicy) else None
+
+
+@dataclass(frozen=True, eq=False)
+class StochasticMixture(_Weighted):
+    """Stochastic interpolation: pi_sto(s) = pi_i(s) with probability w_i, drawn anew in every state."""
+
+    def act(self, states: States, chance: FloatArray) -> FloatArray:
+        """Act, in each state, by the component that `chance` picks."""
+        chosen = np.searchsorted(np.cumsum(self.weights)[:-1], chance, side="right")
+        actions: dict[int, FloatArray] = {
+            int(i): self.components[i].act(states.where(chosen == i), chance[chosen == i]) for i in np.unique(chosen)
+        }
+        result = np.empty((len(states), next(iter(actions.values())).shape[1]))
+        for i, some in actions.items():
+            result[chosen == i] = some
+        return result
+
+    def radius(self) -> float | None:
+        """Return the largest closed-loop radius of the components; None where one has none."""
+        radii = [radius(c) for c in self.components]
+        return None if None in radii else max(r for r in radii if r is not None)
+
+
+def radius(policy: Policy) -> float | None:
+    """Return the closed-loop radius of a policy; None where its h is not linear."""
+    measure = getattr(policy, "radius", None)
+    return measure() if measure is not None else None
+
+
+def interpolate(trained: Policy, policy: Policy, beta: float) -> Policy:
+    """Mix deterministically: beta * trained + (1 - beta) * policy (Algorithm 1, line 10)."""
+    return _mix(Mixture, trained, policy, beta)
+
+
+def sample(trained: Policy, policy: Policy, beta: float) -> Policy:
+    """Mix stochastically, as SEARN and CPI do: trained with probability beta, else policy."""
+    return _mix(StochasticMixture, trained, policy, beta)
+
+
+def sample_geometric(trained: Policy, policy: Policy, beta: float) -> Policy:
+    """Mix stochastically, as SMILe does: trained takes over a share beta of what the *first* policy still has."""
+    components, weights = _parts(policy, StochasticMixture)
+    return StochasticMixture((*components, trained), ((1.0 - beta) * weights[0], *weights[1:], beta * weights[0]))
+
+
+def replace_policy(trained: Policy, policy: Policy, beta: float) -> Policy:  # noqa: ARG001
+    """Forget the old policy, as DAgger does."""
+    return trained
+
+
+def collapse(policy: Policy) -> Policy:
+    """Write a mixture with one lambda and linear h as one policy; return any other policy as it is.
+
+    sum_i w_i (f_i + lambda h_i) / (1 + lambda) = (sum_i w_i f_i + lambda sum_i w_i h_i) / (1 + lambda), and a
+    sum of linear h_i is linear.
+    """
+    parts = [c for c in policy.components if isinstance(c, SmoothPolicy)] if isinstance(policy, Mixture) else []
+    hs = [p.h for p in parts if isinstance(p.h, Autoregressor)]
+    if not isinstance(policy, Mixture) or len(hs) < len(policy.components):
+        return policy
+    first = parts[0]
+    if any((p.smoothness, p.horizon) != (first.smoothness, first.horizon) for p in parts):
+        return policy
+    coefficients = np.zeros((max(h.order for h in hs), hs[0].coefficients.shape[1]))
+    for weight, h in zip(policy.weights, hs, strict=True):
+        coefficients[: h.order] += weight * h.coefficients
+    naive = [p.naive for p in parts if p.naive is not None]
+    if len(naive) == len(parts) and any(n is not naive[0] for n in naive):
+        naive = [WeightedModel(tuple(naive), policy.weights)]
+    return replace(
+        first,
+        f=WeightedModel(tuple(p.f for p in parts), policy.weights),
+        h=Autoregressor(coefficients, damping=min(h.damping for h in hs)),
+        naive=naive[0] if naive else None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Pruned:
+    """A mixture without its lightest components, and how much that can matter."""
+
+    policy: Policy
+    dropped: int  # how many components
+    weight: float  # theirs together
+    bound: float  # largest change of one action from the same past, in standard units; NaN where f is no forest
+
+    def __str__(self) -> str:
+        return (
+            f"dropped {self.dropped} components of weight {self.weight:.2g} together; one action changes by at most "
+            f"{self.bound:.2g} standard deviations"
+        )
+
+
+def prune(policy: Policy, tolerance: float = 1e-6) -> Pruned:
+    """Drop the components of a deterministic mixture whose weight is below `tolerance`; the others make up for it.
+
+    If the dropped weight is w, f moves by at most w times the range of all leaf values, and h by at most w times
+    the largest distance between autoregressors times the largest past action, taken to be the largest leaf value.
+    """
+    tolerance = checks.number(tolerance, "tolerance", at_least=0.0, at_most=0.1)
+    if not isinstance(policy, Mixture) or all(w >= tolerance for w in policy.weights):
+        return Pruned(policy, 0, 0.0, 0.0)
+    kept = [w >= tolerance for w in policy.weights]
+    weight = sum(w for w, keep in zip(policy.weights, kept, strict=True) if not keep)
+    smaller = Mixture(
+        tuple(c for c, keep in zip(policy.components, kept, strict=True) if keep),
+        tuple(w / (1.0 - weight) for w, keep in zip(policy.weights, kept, strict=True) if keep),
+    )
+    whole = collapse(policy)
+    parts = [c for c in policy.components if isinstance(c, SmoothPolicy)]
+    values = [c.f.value for c in parts if isinstance(c.f, Forest)]
+    if not isinstance(whole, SmoothPolicy) or len(values) < len(policy.components):
+        return Pruned(smaller, kept.count(False), weight, math.nan)
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+    order = max(c.h.order for c in parts)
+    rows = [np.pad(c.h.coefficients, ((0, order - c.h.order), (0, 0))) for c in parts if isinstance(c.h, Autoregressor)]
+    apart = max(float(np.abs(a - b).sum(axis=0).max()) for a in rows for b in rows)
+    change = (high - low) + whole.smoothness * apart * max(abs(low), abs(high))
+    return Pruned(smaller, kept.count(False), weight, weight * change / (1.0 + whole.smoothness))
+
+
+def _mix(kind: type[Mixture | StochasticMixture], trained: Policy, policy: Policy, beta: float) -> Policy:
+    beta = checks.number(beta, "beta", at_least=0.0, at_most=1.0)
+    if beta in (0.0, 1.0):
+        return trained if beta == 1.0 else policy
+    components, weights = _parts(policy, kind)
+    return kind((*components, trained), (*((1.0 - beta) * w for w in weights), beta))
+
+
+def _parts(policy: Policy, kind: type[_Weighted]) -> tuple[tuple[Policy, ...], tuple[float, ...]]:
+    """Take a mixture of the same kind apart, so that mixtures stay flat."""
+    return (policy.components, policy.weights) if isinstance(policy, kind) else ((policy,), (1.0,))

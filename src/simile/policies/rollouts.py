@@ -1,0 +1,279 @@
+"""Roll-outs (Section 2; Algorithm 1, line 4): the policy acts, and its own actions become its past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.typing import FloatArray, Trajectories
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.states import Horizon, States, Tape
+from simile.errors import ArgumentError, DivergedError
+from simile.models import Forest, Model, WeightedModel
+from simile.models.neural import Network
+from simile.models.regularizers import Autoregressor
+from simile.policies.fused import FusedPolicy
+from simile.policies.policies import Policy, SmoothPolicy, collapse, prune
+
+# Actions this many standard units out are no actions any more.
+DIVERGED = 1e6
+BLOCK = 20_000  # states that a network is asked for at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """How a roll-out begins, in the user's units, for each sequence."""
+
+    past: list[FloatArray]  # (any, k) actions before frame 0; the earliest is taken to have lasted forever
+    given: list[FloatArray]  # (any, k) actions of the first frames, which the policy does not choose
+
+
+class Start(Protocol):
+    """Where a roll-out takes its first past from."""
+
+    def __call__(self, policy: Policy, contexts: Trajectories, demos: Demonstrations | None) -> Opening:
+        """Open a roll-out; `demos` is None where there is no expert."""
+
+
+@dataclass(frozen=True)
+class ExpertStart:
+    """Let the expert act until the policy has the past it needs, as the authors do; those frames are not scored.
+
+    Parameters
+    ----------
+    frames : int
+        Fewest frames that the expert acts: policies with different memories are compared on the same frames.
+    """
+
+    frames: int = 0
+
+    def __post_init__(self) -> None:
+        checks.whole_number(self.frames, "frames")
+
+    def __call__(self, policy: Policy, contexts: Trajectories, demos: Demonstrations | None) -> Opening:
+        """Give the expert's first frames, at least as many as the policy remembers."""
+        if demos is None:
+            raise ArgumentError(
+                "start: contexts alone have no expert to start from: use start=ColdStart() or give the last actions"
+            )
+        nothing = np.empty((0, demos.n_actions))
+        return Opening([nothing] * len(contexts), [a[: max(policy.memory, self.frames)] for a in demos.actions])
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """Start without a past: as if the action guessed from the first context had always been held."""
+
+    def __call__(self, policy: Policy, contexts: Trajectories, demos: Demonstrations | None) -> Opening:  # noqa: ARG002
+        """Guess from the first contexts."""
+        first = np.concatenate([x[:1] for x in contexts])
+        n = len(first)
+        tape = Tape([first], np.empty((n, 0)), np.arange(n))
+        guess = policy.units.restore(policy.first_guess(tape.states(Horizon(0, 0))))
+        return Opening([row[np.newaxis] for row in guess], [np.empty((0, guess.shape[1]))] * n)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenStart:
+    """Start from known actions, oldest first: a (k,) or (any, k) array for all sequences, or a list with one each."""
+
+    history: Any
+
+    def __call__(self, policy: Policy, contexts: Trajectories, demos: Demonstrations | None) -> Opening:  # noqa: ARG002
+        """Use the given past."""
+        listed = isinstance(self.history, list) and any(np.ndim(h) > 0 for h in self.history)
+        histories = self.history if listed else [self.history] * len(contexts)
+        if len(histories) != len(contexts):
+            raise ArgumentError(
+                f"start must hold one history for each of {len(contexts)} sequences; got {len(histories)}"
+            )
+        past = [checks.table(np.atleast_2d(h), "start") for h in histories]
+        return Opening(past, [p[:0] for p in past])
+
+
+def rollout(
+    policy: Policy,
+    demos: Demonstrations | Demonstration | Sequence[Any],
+    *,
+    start: Start | Any = None,
+    seed: int = 0,
+) -> list[FloatArray]:
+    """Roll a policy out over every sequence, all of them in step: one prediction per frame for all.
+
+    Parameters
+    ----------
+    policy : Policy
+        What acts.
+    demos : Demonstrations, or a list of (T, m) context arrays
+        The contexts; the expert's actions serve as the start alone.
+    start : Start or array_like, optional
+        `ExpertStart()` (the default), `ColdStart()`, or the last known actions.
+    seed : int
+        For stochastic policies; what a sequence draws does not depend on the sequences beside it.
+
+    Returns
+    -------
+    list of (T, k) arrays
+        The actions, in the user's units.
+
+    Raises
+    ------
+    DivergedError
+        When an action leaves every reasonable range.
+    """
+    expert, contexts = _contexts(demos)
+    opening = open_rollout(policy, demos, start)
+    policy = collapse(prune(policy).policy)
+    past, given = ([policy.units.standardize(a) for a in part] for part in (opening.past, opening.given))
+    low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
+    fused = FusedPolicy.of(policy)
+    if fused is not None:
+        actions, lost = fused.roll(contexts, past, given, low=low, high=high, limit=_limit(policy, expert))
+    else:
+        chance = [np.random.default_rng((seed, i)).random(len(x)) for i, x in enumerate(contexts)]
+        actions, lost = _roll(policy, contexts, past, given, chance, low, high, _limit(policy, expert))
+    if lost is not None:
+        sequence, frame = lost
+        raise DivergedError(
+            f"the roll-out of sequence {sequence} diverged at frame {frame}, at the action "
+            f"{policy.units.restore(actions[sequence][frame])}: try other smoothness, fewer action lags, an ActionSpace"
+        )
+    rolled = [policy.space.clip(policy.units.restore(a)) for a in actions]
+    for trajectory, known in zip(rolled, opening.given, strict=True):
+        trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
+    return rolled
+
+
+def rollout_out_of_bag(policy: Policy, demos: Demonstrations | Demonstration) -> list[FloatArray]:
+    """Roll a policy out over its training sequences, each by the trees that saw nothing of it.
+
+    Needs forests grown with `Bagging.SEQUENCES` on these very demonstrations; the errors are then those of unseen
+    sequences, without holding any out.
+    """
+    demos, whole = Demonstrations.of(demos), collapse(policy)
+    f = whole.f if isinstance(whole, SmoothPolicy) else None
+    weighted = f if isinstance(f, WeightedModel) else WeightedModel((f,), (1.0,)) if f is not None else None
+    if (
+        not isinstance(whole, SmoothPolicy)
+        or weighted is None
+        or not all(isinstance(g, Forest) for g in weighted.models)
+    ):
+        raise ArgumentError("policy must be made of forests with one smoothness and a linear h to be rolled out of bag")
+    rolled = []
+    for i in range(len(demos)):
+        unseen = tuple(g.out_of_bag(i, len(demos)) for g in weighted.models if isinstance(g, Forest))
+        rolled += rollout(replace(whole, f=WeightedModel(unseen, weighted.weights)), demos[i])
+    return rolled
+
+
+def open_rollout(policy: Policy, demos: Any, start: Start | Any = None) -> Opening:
+    """Apply a start rule: what is known before the first frame, and which first frames are given."""
+    checks.instance(policy, "policy", needs="act")
+    expert, contexts = _contexts(demos)
+    _check_dimensions(policy, contexts)
+    opener = ExpertStart() if start is None else start if callable(start) else GivenStart(start)
+    opening = opener(policy, contexts, expert)
+    if any(p.shape[1] != policy.n_actions for p in opening.past):
+        raise ArgumentError(
+            f"demos or start must have the policy's {policy.n_actions} actions; got {opening.past[0].shape[1]}"
+        )
+    return opening
+
+
+def _roll(
+    policy: Policy,
+    contexts: Trajectories,
+    past: Trajectories,
+    given: Trajectories,
+    chance: Trajectories,
+    low: FloatArray,
+    high: FloatArray,
+    limit: float,
+) -> tuple[list[FloatArray], tuple[int, int] | None]:
+    """Fill a tape with actions in standard units, frame by frame, for all sequences that are still running.
+
+    Returns the actions and, where one diverged, which sequence and when.
+    """
+    run_in = np.array([len(p) for p in past])
+    begin = np.array([len(g) for g in given])
+    lengths = np.array([len(x) for x in contexts])
+    # Before frame 0 the first context is repeated, as lags before a sequence's start always are.
+    padded = [np.concatenate([np.repeat(x[:1], r, axis=0), x]) for x, r in zip(contexts, run_in, strict=True)]
+    actions = [np.zeros((len(x), policy.n_actions)) for x in padded]
+    for a, before, known in zip(actions, past, given, strict=True):
+        a[: len(before)] = before
+        a[len(before) : len(before) + len(known)] = known
+    tape = Tape.of(padded, actions)
+    first = np.flatnonzero(np.diff(tape.floor, prepend=-1)) + run_in
+    act, lost = _acting(policy, tape), None
+    for t in range(int(lengths.max())):
+        active = np.flatnonzero((begin <= t) & (t < lengths))
+        if len(active) == 0:
+            continue
+        rows = first[active] + t
+        acted = act(tape.states(Horizon(0, 0), rows), np.array([chance[int(i)][t] for i in active]))
+        tape.actions[rows] = acted = np.clip(acted, low, high)
+        wild = ~(np.abs(acted) <= limit).all(axis=1)  # catches NaN too
+        if wild.any():
+            lost = (int(active[np.argmax(wild)]), t)
+            break
+    return [tape.actions[f : f + t] for f, t in zip(first, lengths, strict=True)], lost
+
+
+def _acting(policy: Policy, tape: Tape) -> Callable[[States, FloatArray], FloatArray]:
+    """Return how to act on a tape: as the policy does, with what a network on contexts alone says asked for in advance.
+
+    A network takes hardly longer for thousands of states than for one; h is then all that is left to do in a frame.
+    """
+    if not (
+        isinstance(policy, SmoothPolicy)
+        and isinstance(policy.h, Autoregressor)
+        and policy.horizon.memory == 0
+        and _has_network(policy.f)
+    ):
+        return policy.act
+    every = tape.states(policy.horizon)
+    blocks = np.split(np.arange(len(every)), range(BLOCK, len(every), BLOCK))
+    said = np.concatenate([policy.f.predict(every.where(block).matrix()) for block in blocks])
+
+    def act(states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG001
+        h = policy.h(states.history(policy.h.order))
+        return (said[states.rows] + policy.smoothness * h) / (1.0 + policy.smoothness)
+
+    return act
+
+
+def _has_network(f: Model) -> bool:
+    return any(map(_has_network, f.models)) if isinstance(f, WeightedModel) else isinstance(f, Network)
+
+
+def _contexts(demos: Any) -> tuple[Demonstrations | None, Trajectories]:
+    """Tell demonstrations from bare contexts."""
+    if isinstance(demos, Demonstration | Demonstrations) or (
+        isinstance(demos, Iterable)
+        and not isinstance(demos, np.ndarray)
+        and all(isinstance(d, Demonstration) for d in demos)
+    ):
+        expert = Demonstrations.of(demos)
+        return expert, expert.contexts
+    many = demos if isinstance(demos, list | tuple) else [demos]
+    return None, [checks.table(x, "contexts", allow_nan=True) for x in many]
+
+
+def _check_dimensions(policy: Policy, contexts: Trajectories) -> None:
+    for x in contexts:
+        if policy.n_contexts not in (None, x.shape[1]):
+            raise ArgumentError(
+                f"contexts must have the {policy.n_contexts} columns that the policy was trained on; got {x.shape[1]}"
+            )
+
+
+def _limit(policy: Policy, expert: Demonstrations | None) -> float:
+    """Return the size of action that counts as diverged, in standard units."""
+    if expert is None:
+        return DIVERGED
+    return DIVERGED * max(1.0, *(float(np.abs(policy.units.standardize(a)).max()) for a in expert.actions))

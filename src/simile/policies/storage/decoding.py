@@ -1,0 +1,382 @@
+"""From the tree of a policy file to a policy: one method for every kind, and nothing is built before it is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile.data.demonstrations import ActionSpace, Units
+from simile.data.states import Horizon
+from simile.errors import StorageError
+from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel
+from simile.models.adapters import FittedRegressor, TreeMean
+from simile.models.forest import Bag, layout
+from simile.models.neural import Network, StateShape
+from simile.models.regularizers import Autoregressor, Regularizer
+from simile.policies.cards import Card
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
+from simile.policies.storage import sound_lines, sound_networks, sound_trees
+from simile.policies.storage.encoding import DEEPEST, MOST_PARTS
+from simile.policies.storage.fields import Fields, wrong
+from simile.policies.storage.files import Packed
+
+LONGEST_LAG = 100_000  # frames
+LARGEST = 1e100  # of units: what lies beyond it overflows when it is scaled
+MOST_CONTEXTS = 1_000_000
+MOST_FEATURES = 10_000_000
+
+Revive = Callable[[bytes, str], Any]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Stands for an object of another library that was not built."""
+
+    name: str
+
+
+class Decoder:
+    """Builds what a file holds; `revive` builds the objects of other libraries, and without it they stay unread."""
+
+    def __init__(self, packed: Packed, revive: Revive | None) -> None:
+        self._header = packed.header
+        self._tensors = dict(packed.tensors)
+        self._revive = revive
+        self._met: dict[str, Any] = {}  # by its place in the file: what may be referred to
+
+    def decode(self) -> Policy:
+        """Return the policy; every tensor must have found its place."""
+        card = self._header["card"]
+        self._met["card"] = self.card({"kind": "Card", **card} if isinstance(card, dict) else card, "card")
+        policy = self.policy(self._header["policy"], "policy")
+        if self._tensors:
+            raise StorageError(f"it holds a tensor that nothing refers to: {min(self._tensors)[:100]!r}")
+        return policy
+
+    def policy(self, tree: Any, path: str) -> Policy:
+        """Read a policy of any kind."""
+        fields = self._fields(tree, path, "SmoothPolicy", "Mixture", "StochasticMixture")
+        return self._smooth_policy(fields) if fields.kind == "SmoothPolicy" else self._mixture(fields)
+
+    def _mixture(self, fields: Fields) -> Policy:
+        trees_of_components = fields.items("components", at_least=1, at_most=MOST_PARTS)
+        components = tuple(self.policy(t, f"{fields.path}.components.{i}") for i, t in enumerate(trees_of_components))
+        weights = fields.weights("weights", parts=len(components))
+        fields.close()
+        if len({c.n_actions for c in components}) > 1:
+            raise StorageError(f"{fields.path}.components must have as many actions each")
+        if len({m for c in components for p in leaves(c) if (m := contexts_of(p)) is not None}) > 1:
+            raise StorageError(f"{fields.path}.components must read as many contexts each")
+        units = [(c.units.center.tolist(), c.units.scale.tolist()) for c in components]
+        if any(u != units[0] for u in units):
+            raise StorageError(f"{fields.path}.components must share their units")
+        return (Mixture if fields.kind == "Mixture" else StochasticMixture)(components, weights)
+
+    def _smooth_policy(self, fields: Fields) -> SmoothPolicy:
+        policy = {  # in the order of the names, in which they were written
+            "card": self._shared(fields, "card", self.card),
+            "f": self.model(fields.take("f"), f"{fields.path}.f"),
+            "h": self.regularizer(fields.take("h"), f"{fields.path}.h"),
+            "horizon": self._shared(fields, "horizon", self.horizon),
+            "n_contexts": fields.optional("n_contexts", lambda n: fields.whole_number(n, at_most=MOST_CONTEXTS)),
+            "naive": fields.optional("naive", lambda n: self._shared(fields, n, self.model)),
+            "smoothness": fields.number("smoothness", at_least=0.0),
+            "space": self._shared(fields, "space", self.space),
+            "units": self._shared(fields, "units", self.units),
+        }
+        fields.close()
+        found = SmoothPolicy(**policy)
+        _check_sizes(found, fields.path)
+        return found
+
+    def _shared(self, fields: Fields, name: str, read: Callable[[Any, str], Any]) -> Any:
+        """Read a field, or take the object of that field that an earlier component has."""
+        tree, path = fields.take(name), f"{fields.path}.{name}"
+        if isinstance(tree, dict) and "same" in tree:
+            place = tree["same"]
+            known = len(tree) == 1 and isinstance(place, str) and place in self._met
+            if not known or place.rpartition(".")[2] != name:
+                raise wrong(path, f"the {name} of an earlier component", tree)
+            return self._met[place]
+        self._met[path] = found = read(tree, path)
+        return found
+
+    def model(self, tree: Any, path: str) -> Model:
+        """Read a model of any kind."""
+        readers: dict[str, Callable[[Fields], Any]] = {
+            "Forest": self._forest,
+            "PiecewiseLinear": self._piecewise_linear,
+            "Network": self._network,
+            "WeightedModel": self._weighted_model,
+            "FittedRegressor": self._fitted_regressor,
+            "TreeMean": self._tree_mean,
+            "Foreign": self._foreign,
+        }
+        fields = self._fields(tree, path, *readers)
+        read = readers[fields.kind]
+        model: Model = read(fields)
+        if not isinstance(model, Model | Unread):
+            raise wrong(path, "an object that predicts", type(model))
+        return model
+
+    def _forest(self, fields: Fields) -> Forest:
+        feature = fields.array("feature", np.int32, None)
+        value = fields.array("value", np.float64, len(feature), None)
+        roots = fields.array("roots", np.int32, None)
+        columns = fields.array("columns", np.int64, None)
+        forest = Forest(
+            feature=feature,
+            threshold=fields.array("threshold", np.float32, len(feature)),
+            missing_right=fields.array("missing_right", np.bool_, len(feature)),
+            child=fields.array("child", np.int32, len(feature)),
+            value=value,
+            gain=fields.array("gain", np.float64, len(feature)),
+            roots=roots,
+            depths=fields.array("depths", np.int32, len(roots)),
+            columns=columns.astype(np.intp, copy=False),
+            lags=fields.array("lags", np.int64, len(columns)).astype(np.intp, copy=False),
+            width=fields.whole_number("width", at_least=1 + value.shape[1], at_most=MOST_CONTEXTS + value.shape[1]),
+            bag=self._bag(self._fields(fields.take("bag"), f"{fields.path}.bag", "Bag")),
+            number=fields.array("number", np.int64, len(roots)).astype(np.intp, copy=False),
+        )
+        fields.close()
+        sound_trees.check_forest(forest, fields.path)
+        return forest
+
+    def _piecewise_linear(self, fields: Fields) -> PiecewiseLinear:
+        feature = fields.array("feature", np.int64, None, may_be_empty=True)  # where there is an intercept alone
+        intercept = fields.array("intercept", np.float64, None)
+        columns = fields.array("columns", np.int64, None)
+        k = len(intercept)
+        model = PiecewiseLinear(
+            feature=feature.astype(np.intp, copy=False),
+            knot=fields.array("knot", np.float64, len(feature)),
+            fill=fields.array("fill", np.float64, len(feature)),
+            coefficient=fields.array("coefficient", np.float64, len(feature), k),
+            intercept=intercept,
+            columns=columns.astype(np.intp, copy=False),
+            lags=fields.array("lags", np.int64, len(columns)).astype(np.intp, copy=False),
+            width=fields.whole_number("width", at_least=1 + k, at_most=MOST_CONTEXTS + k),
+        )
+        fields.close()
+        sound_lines.check_lines(model, fields.path)
+        return model
+
+    def _network(self, fields: Fields) -> Network:
+        path = fields.path
+        recipe = sound_networks.read_recipe(self._fields(fields.take("recipe"), f"{path}.recipe", "GRU", "MLP", "TCN"))
+        shape = sound_networks.read_shape(self._fields(fields.take("shape"), f"{path}.shape", "StateShape"))
+        sizes = recipe.sizes(shape)
+        listed = fields.items("parameters", at_least=len(sizes), at_most=len(sizes))
+        numbered = {"kind": "parameters", **{str(i): reference for i, reference in enumerate(listed)}}
+        weights = self._fields(numbered, f"{path}.parameters", "parameters")
+        m, k = shape.n_contexts, shape.n_actions
+        network = Network(
+            recipe=recipe,
+            shape=shape,
+            parameters=tuple(weights.array(str(i), np.float32, *size) for i, size in enumerate(sizes)),
+            mean=fields.array("mean", np.float32, m + k),
+            scale=fields.array("scale", np.float32, m + k),
+            center=fields.array("center", np.float32, k),
+            spread=fields.array("spread", np.float32, k),
+        )
+        fields.close()
+        sound_networks.check_network(network, path)
+        return network
+
+    def _bag(self, fields: Fields) -> Bag:
+        bagging = fields.text("bagging")
+        if bagging not in Bagging.__members__:
+            raise wrong(f"{fields.path}.bagging", f"one of {', '.join(Bagging.__members__)}", bagging)
+        seeds = tuple(fields.array("seeds", np.int64, None).tolist())
+        bag = Bag(Bagging[bagging], seeds, fields.array("starts", np.int64, None).astype(np.intp, copy=False))
+        fields.close()
+        sound_trees.check_bag(bag, fields.path)
+        return bag
+
+    def _weighted_model(self, fields: Fields) -> WeightedModel:
+        parts = fields.items("models", at_least=1, at_most=MOST_PARTS)
+        models = tuple(self.model(tree, f"{fields.path}.models.{i}") for i, tree in enumerate(parts))
+        weights = fields.weights("weights", parts=len(models))
+        fields.close()
+        return WeightedModel(models, weights)
+
+    def _fitted_regressor(self, fields: Fields) -> FittedRegressor:
+        path = f"{fields.path}.estimator"
+        estimator = self._foreign(self._fields(fields.take("estimator"), path, "Foreign"))
+        fields.close()
+        if not isinstance(estimator, Model | Unread):
+            raise wrong(path, "an object that predicts", type(estimator))
+        return FittedRegressor(estimator)
+
+    def _tree_mean(self, fields: Fields) -> TreeMean:
+        path = f"{fields.path}.trees"
+        found = self._foreign(self._fields(fields.take("trees"), path, "Foreign"))
+        fields.close()
+        if isinstance(found, Unread):
+            return TreeMean((found,))
+        if not isinstance(found, list) or not found:
+            raise wrong(path, "a list of trees", type(found))
+        for i, tree in enumerate(found):
+            sound_trees.check_sklearn_tree(tree, f"{path}.{i}")
+        return TreeMean(tuple(found))
+
+    def _foreign(self, fields: Fields) -> Any:
+        name, data = fields.text("class")[:200], fields.array("skops", np.uint8, None)
+        fields.close()
+        return Unread(name) if self._revive is None else self._revive(data.tobytes(), name)
+
+    def regularizer(self, tree: Any, path: str) -> Regularizer:
+        """Read h."""
+        fields = self._fields(tree, path, "Autoregressor", "Foreign")
+        if fields.kind == "Foreign":
+            h: Regularizer = self._foreign(fields)
+            order = getattr(h, "order", None)
+            if not isinstance(h, Unread) and not (callable(h) and isinstance(order, int) and 0 < order <= LONGEST_LAG):
+                raise wrong(path, "a regularizer with an order", type(h))
+            return h
+        coefficients = fields.array("coefficients", np.float64, None, None)
+        damping = fields.number("damping", at_least=0.0, at_most=1.0)
+        fields.close()
+        if len(coefficients) > LONGEST_LAG or not np.isfinite(coefficients).all():
+            raise StorageError(f"{path}.coefficients must be finite, and {LONGEST_LAG} at most")
+        return Autoregressor(coefficients, damping)
+
+    def horizon(self, tree: Any, path: str) -> Horizon:
+        """Read a horizon; the lags must be in order."""
+        fields = self._fields(tree, path, "Horizon")
+        lags = {
+            name: fields.whole_numbers(name, at_least=first, at_most=LONGEST_LAG)
+            for name, first in (("action_lags", 1), ("context_lags", 0))
+        }
+        fields.close()
+        for name, given in lags.items():
+            if list(given) != sorted(set(given)) or (name == "context_lags" and not given):
+                raise wrong(f"{path}.{name}", "different lags in order", given)
+        return Horizon(**lags)
+
+    def units(self, tree: Any, path: str) -> Units:
+        """Read units."""
+        fields = self._fields(tree, path, "Units")
+        center, scale = fields.numbers("center"), fields.numbers("scale")
+        fields.close()
+        if len(center) == 0 or len(center) != len(scale):
+            raise StorageError(f"{path} must have as many centers as scales, and one at least")
+        if not ((scale >= 1.0 / LARGEST) & (scale <= LARGEST) & (np.abs(center) <= LARGEST)).all():
+            raise StorageError(f"{path} must have scales above zero, and no number beyond {LARGEST:g}")
+        return Units(center, scale)
+
+    def space(self, tree: Any, path: str) -> ActionSpace:
+        """Read bounds; null is an open side."""
+        fields = self._fields(tree, path, "ActionSpace")
+        high, low = fields.numbers("high", otherwise=np.inf), fields.numbers("low", otherwise=-np.inf)
+        fields.close()
+        sizes = {len(low), len(high)}
+        if 0 in sizes or len(sizes - {1}) > 1 or not (low < high).all():
+            raise StorageError(f"{path} must have bounds low < high, one for all actions or one for each")
+        return ActionSpace(low, high)
+
+    def card(self, tree: Any, path: str) -> Card:
+        """Read a card; facts about the training may be any JSON values."""
+        fields = self._fields(tree, path, "Card")
+        action_names, context_names = fields.texts("action_names"), fields.texts("context_names")
+        rate = fields.optional("rate", lambda name: fields.number(name, at_least=np.finfo(float).tiny))
+        training = fields.take("training")
+        fields.close()
+        if not isinstance(training, dict) or _deeper(training, DEEPEST):
+            raise wrong(f"{path}.training", f"an object, nested {DEEPEST} deep at most", training)
+        return Card(context_names, action_names, rate, training)
+
+    def _fields(self, tree: Any, path: str, *kinds: str) -> Fields:
+        return Fields(tree, path, kinds, self._tensors)
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Tell whether JSON values are nested deeper than this: whoever prints them walks down as far."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_deeper(item, levels - 1) for item in inside)
+
+
+def leaves(policy: Policy) -> Iterator[SmoothPolicy]:
+    """Yield the smooth policies that a policy is made of."""
+    if isinstance(policy, SmoothPolicy):
+        yield policy
+    for component in policy.components if isinstance(policy, Mixture | StochasticMixture) else ():
+        yield from leaves(component)
+
+
+def models_of(model: Any) -> Iterator[Any]:
+    """Yield the models that a model is made of."""
+    if not isinstance(model, WeightedModel):
+        yield model
+        return
+    for part in model.models:
+        yield from models_of(part)
+
+
+def contexts_of(policy: SmoothPolicy) -> int | None:
+    """Return how many contexts a policy reads: what it says, or else what its models do; None where neither tells."""
+    if policy.n_contexts is not None:
+        return policy.n_contexts
+    for f in (*models_of(policy.f), *models_of(policy.naive)):
+        if isinstance(f, Forest | PiecewiseLinear):
+            return f.width - f.n_actions
+        if isinstance(f, Network):
+            return f.shape.n_contexts
+    return None
+
+
+def _check_sizes(policy: SmoothPolicy, path: str) -> None:
+    """Refuse a policy whose parts do not fit each other."""
+    k, m = policy.n_actions, contexts_of(policy)
+    for name, array in (
+        ("units", policy.units.center),
+        ("space", policy.space.low),
+        ("space", policy.space.high),
+    ):
+        if len(array) not in (1, k):
+            raise StorageError(f"{path}.{name} must be for one or for {k} actions; got {len(array)}")
+    parts = [("f", policy.f, policy.horizon)]
+    if policy.naive is not None:
+        parts.append(("naive", policy.naive, policy.horizon.without_actions()))
+    for name, whole, horizon in parts:
+        for model in models_of(whole):
+            _check_model(model, horizon, m, k, f"{path}.{name}")
+
+
+def _check_model(model: Any, horizon: Horizon, m: int | None, k: int, path: str) -> None:
+    """Refuse a model of other states or actions than the policy's."""
+    if m is None:  # only a model of ours could tell, and there is none
+        return
+    n_features = horizon.n_features(m, k)
+    if n_features > MOST_FEATURES:
+        raise StorageError(f"{path} must read at most {MOST_FEATURES} features; the horizon has {n_features}")
+    if isinstance(model, Forest | PiecewiseLinear):
+        fits = (model.width, model.n_actions, len(model.columns)) == (m + k, k, n_features)
+        if not fits or not np.array_equal((model.columns, model.lags), layout(horizon, m, k)):
+            kind = "a forest" if isinstance(model, Forest) else "piecewise linear"
+            raise StorageError(f"{path} must be {kind} for {m} contexts, {k} actions and the lags of the horizon")
+    elif isinstance(model, Network):
+        if model.shape != StateShape.of(horizon, m, k):
+            raise StorageError(f"{path} must be a network for {m} contexts, {k} actions and the lags of the horizon")
+    elif isinstance(model, TreeMean):
+        if any((t.n_features, t.n_outputs) != (n_features, k) for t in model.trees if not isinstance(t, Unread)):
+            raise StorageError(f"{path} must have trees for {n_features} features and {k} actions")
+    elif not isinstance(model, Unread) and not isinstance(getattr(model, "estimator", None), Unread):
+        _rehearse(model, n_features, k, path)
+
+
+def _rehearse(model: Model, n_features: int, k: int, path: str) -> None:
+    """Have a model of another library predict once: what it is made of is its own affair."""
+    expected = getattr(getattr(model, "estimator", model), "n_features_in_", n_features)
+    if expected != n_features:
+        raise StorageError(f"{path} must be a model for {n_features} features; got one for {expected}")
+    try:
+        shape = np.shape(model.predict(np.zeros((1, n_features))))
+    except Exception as error:  # whatever that library raises
+        raise StorageError(f"{path} does not predict: {type(error).__name__}: {error}") from error
+    if shape != (1, k):
+        raise StorageError(f"{path} must predict {k} actions; got shape {shape}")

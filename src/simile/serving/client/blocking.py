@@ -1,0 +1,128 @@
+"""The client for programs that wait for each action."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numpy.typing import ArrayLike
+
+from simile._common.typing import FloatArray
+from simile.serving.client.protocol import Conversation, Opened, Plan, failed
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+T = TypeVar("T")
+
+
+class Client(Conversation):
+    """One stream of a server, for programs that wait for each action.
+
+    Parameters
+    ----------
+    url : str
+        `ws://HOST:PORT/streams/NAME`; `wss://` with TLS.
+    token : str, optional
+        The server's token, where it has one.
+    msgpack : bool
+        Whether to speak msgpack; else JSON.
+    timeout : float
+        Seconds to wait for a connection, and for each answer.
+    patience : float
+        Seconds to go on trying to reconnect in one frame, once there was a connection.
+    ssl : SSLContext, optional
+        For `wss://`; the system's certificates by default.
+
+    Attributes
+    ----------
+    lost : int
+        Frames that the server dropped or refused to take twice, and answers that it could not send.
+    bridged : int
+        Actions that the server made without a frame, because it was late.
+    reconnections : int
+        How often the connection broke and was made again.
+    by : str or None
+        Who made the last action: "policy", "gap" or "operator".
+    opened : Opened or None
+        What the server says of the stream, once it was opened or resumed.
+    events : deque of dict
+        The latest notices of the server: drift, a reloaded policy, draining and so on.
+    """
+
+    _wire: ClientConnection | None = None
+
+    def open(self, *, start: ArrayLike | None = None, deadline: float = 0.0, resume: bool = False) -> Opened:
+        """Begin the stream; without this the first frame does, from a cold start.
+
+        Parameters
+        ----------
+        start : (k,) array_like, optional
+            Where the actuator is.
+        deadline : float
+            Seconds by which a frame may be late before the server acts without it; 0 for never.
+        resume : bool
+            Go on with the stream of this name if the server still knows it.
+        """
+        return self._run(self._opening(start, deadline, resume))
+
+    def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray:
+        """Send one context, in order or by name, NaN for what is missing, None for a dropped frame; get the action.
+
+        Raises
+        ------
+        ServiceError
+            Where the frame could not be used; its `action`, where there is one, is the server's bridge.
+        """
+        return self._run(self._frame(x))
+
+    def override(self, action: ArrayLike, x: ArrayLike | Mapping[str, float | None] | None = None) -> FloatArray:
+        """Let an operator act in this frame; the policy goes on from there."""
+        return self._run(self._frame(x, action))
+
+    def close(self) -> None:
+        """End the stream and the connection."""
+        if self._wire is not None and self._connected:
+            self._run(self._closing())
+        self._hang_up()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self, plan: Plan[T]) -> T:
+        from websockets.exceptions import WebSocketException
+
+        done: Any = None
+        try:
+            order, given = next(plan)
+            while True:
+                try:
+                    done = self._do(order, given)
+                except (WebSocketException, OSError) as error:  # TimeoutError is an OSError
+                    order, given = failed(plan, order, error)
+                else:
+                    order, given = plan.send(done)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    def _do(self, order: str, given: Any) -> Any:
+        if order == "connect":
+            from websockets.sync.client import connect
+
+            self._hang_up()
+            self._wire = connect(self._url, **self._options).__enter__()
+        elif order == "pause":
+            time.sleep(given)
+        elif self._wire is not None:
+            return self._wire.send(given) if order == "send" else self._wire.recv(given)
+        return None
+
+    def _hang_up(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None

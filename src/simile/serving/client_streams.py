@@ -1,0 +1,209 @@
+"""Seats: a stream on a connection. Between them the answers are kept in order, and what is lost is counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from picows import WSCloseCode
+
+from simile.errors import SimileError
+from simile.serving.batching import LONGEST_BRIDGE
+from simile.serving.messages import (
+    Answer,
+    CloseAnswer,
+    Closed,
+    Frame,
+    Notice,
+    Open,
+    OpenAnswer,
+    Opened,
+    Reply,
+    to_json,
+    to_msgpack,
+)
+from simile.serving.sessions import Stream
+
+if TYPE_CHECKING:
+    from simile.serving.websocket import Connection
+
+BURST = 1.0  # seconds' worth of frames that may come at once
+TAKEN = "another connection has taken the stream over"
+
+
+class Seat:
+    """One stream on one connection.
+
+    Parameters
+    ----------
+    connection : Connection
+        Who is there.
+    name : str
+        Of the stream.
+    many : bool
+        Whether the connection has other streams too, so that every answer must say whose it is.
+    """
+
+    __slots__ = ("connection", "desk", "due", "held", "many", "name", "pace", "put", "sinks", "stream")
+
+    def __init__(self, connection: Connection, name: str, *, many: bool) -> None:
+        self.connection = connection
+        self.desk = connection.desk
+        self.name = name
+        self.many = many
+        self.stream: Stream | None = None
+        self.held: tuple[Reply, bool] | None = None  # the newest reply, while the peer does not read
+        self.due, self.pace = 0.0, 1.0 / self.desk.max_rate
+        self.put = self.desk.service.put
+        self.sinks = (self.answer_text, self.answer_binary)
+
+    def take(self, message: Frame, binary: bool) -> None:
+        """Take a message for this stream."""
+        if message.open is not None:
+            self._open(message.open, binary)
+            return
+        if message.close is not None:
+            self._close(binary)
+            return
+        stream = self.stream
+        if stream is None or stream.slot < 0:
+            stream = self._begin(Open(), binary, message.n)
+            if stream is None:
+                self.desk.service.counts.frames += 1
+                self.desk.service.counts.answers += 1
+                return
+        # The rate is limited by when the next frame would be due, had all come at the highest rate.
+        now = self.desk.clock()
+        due = self.due if self.due > now else now
+        if due - now > BURST:
+            self.desk.service.drop(stream)
+            return
+        due += self.pace
+        n, last = message.n, stream.n
+        if n is not None and last is not None and n > last + 1:
+            # Frames that were left out are bridged, which takes as long as a frame: they count.
+            due += self.pace * min(n - last - 1, LONGEST_BRIDGE)
+        self.due = due
+        self.put(stream, message, self.sinks[binary], now)
+        self.desk.wake()
+
+    def answer_text(self, stream: Stream, answer: Answer) -> None:  # noqa: ARG002
+        """Send an answer as JSON."""
+        connection = self.connection
+        if self.many:
+            answer.stream = self.name
+        if not connection.reads:
+            self._reply(answer, binary=False)
+        elif self.many:
+            connection.gather(to_json(answer), binary=False)
+        else:
+            connection.send_text(to_json(answer))
+
+    def answer_binary(self, stream: Stream, answer: Answer) -> None:  # noqa: ARG002
+        """Send an answer as msgpack."""
+        connection = self.connection
+        if self.many:
+            answer.stream = self.name
+        if not connection.reads:
+            self._reply(answer, binary=True)
+        elif self.many:
+            connection.gather(to_msgpack(answer), binary=True)
+        else:
+            connection.send_binary(to_msgpack(answer))
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Tell an event of this stream, unless the peer does not read."""
+        if self.connection.reads:
+            self._reply(Notice(event), self.connection.binary)
+
+    def send_held(self) -> None:
+        """Send what was kept while the peer did not read, with the number of those that were not."""
+        if self.held is None:
+            return
+        reply, binary = self.held
+        self.held = None
+        if isinstance(reply, Answer) and self.stream is not None:
+            reply.lost += self.stream.lost
+            self.stream.lost = 0
+        self._reply(reply, binary)
+
+    def leave(self) -> None:
+        """Give the stream up, for the connection has gone; it is kept until it expires."""
+        self._forget_held()
+        if self.stream is not None:
+            self.desk.service.detach(self.stream)
+        self._release()
+
+    def evict(self) -> None:
+        """Give the stream up to another connection."""
+        self.tell({"kind": "taken", "on": True, "reason": TAKEN})
+        self._forget_held()
+        self._release()
+        if not self.many:
+            self.connection.end(WSCloseCode.POLICY_VIOLATION, TAKEN)
+
+    def _open(self, wanted: Open, binary: bool) -> None:
+        stream = self._begin(wanted, binary, None)
+        if stream is not None:
+            contexts, actions = self.desk.names
+            self._reply(OpenAnswer(Opened(stream.frames, self.desk.rate, contexts, actions, stream.n)), binary)
+
+    def _begin(self, wanted: Open, binary: bool, n: int | None) -> Stream | None:
+        """Open the stream, and take it from whoever had it; None, and an answer, where that cannot be."""
+        present = self.desk.service.streams.get(self.name)
+        if present is not None and present.queue:
+            self.desk.run()  # what came before is answered before
+        try:
+            stream = self.desk.open(self.name, wanted)
+        except SimileError as refusal:
+            self._refuse(str(refusal), binary, n)
+            return None
+        holders = self.connection.exchange.holders
+        holder = holders.get(self.name)
+        if holder is not None and holder is not self:
+            holder.evict()
+        holders[self.name] = self
+        self.stream = stream
+        return stream
+
+    def _refuse(self, sentence: str, binary: bool, n: int | None) -> None:
+        self._reply(Answer(n, error=sentence), binary)
+        if self.stream is None:
+            self._release()  # so that refused names cannot pile up
+
+    def _close(self, binary: bool) -> None:
+        self.desk.run()
+        stream = self.stream
+        if stream is None or stream.slot < 0:
+            self._refuse("close: the stream is not open: send a frame, or open it, first", binary, None)
+            return
+        self.desk.service.close(stream)
+        self._release()
+        self._reply(CloseAnswer(Closed(stream.frames, stream.dropped)), binary)
+
+    def _release(self) -> None:
+        self.stream = None
+        holders = self.connection.exchange.holders
+        if holders.get(self.name) is self:
+            del holders[self.name]
+        if self.many:
+            self.connection.seats.pop(self.name, None)
+
+    def _reply(self, reply: Reply, binary: bool) -> None:
+        """Send a reply, or keep it while the peer does not read."""
+        if self.many:
+            reply.stream = self.name
+        if self.connection.reads or self.connection.transport is None:
+            self.connection.send(reply, binary)
+        else:
+            self._forget_held()
+            self.held = (reply, binary)
+
+    def _forget_held(self) -> None:
+        """Count a reply that will not be sent; the next one tells, with what this one would have told."""
+        if self.held is not None:
+            reply, _ = self.held
+            self.held = None
+            self.desk.service.counts.unsent += 1
+            if self.stream is not None:
+                self.stream.unsend()
+                self.stream.lost += reply.lost if isinstance(reply, Answer) else 0

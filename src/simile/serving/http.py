@@ -1,0 +1,201 @@
+"""The HTTP part: health, metrics, one-off roll-outs, and a look at the streams."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from simile import __version__
+from simile.errors import DivergedError, SimileError
+from simile.policies.rollouts import ColdStart, rollout
+from simile.serving.guard import Guard, GuardedApp
+from simile.serving.openapi import LARGEST_NUMBER, MOST_ROWS, document
+
+if TYPE_CHECKING:
+    from simile.serving.state import Desk
+
+LARGEST_REQUEST = 2 << 20  # bytes; reading more would keep the streams waiting
+SENTENCES = {404: "there is nothing at this address", 405: "this address does not take that method"}
+
+
+class Rollout(Struct, forbid_unknown_fields=True):
+    """What a roll-out is asked for by."""
+
+    contexts: list[list[float | None]]
+    start: list[float] | None = None
+
+
+class RequestError(Exception):
+    """A request that cannot be answered as it is: a status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+def build_app(desk: Desk, guard: Guard) -> Starlette:
+    """Build the application on what both doors share."""
+    web = Web(desk, token=guard.token is not None)
+    pages = [Middleware(CORSMiddleware, allow_origins=sorted(guard.origins), allow_methods=["*"], allow_headers=["*"])]
+    return Starlette(
+        routes=[
+            Route("/health", web.health, methods=["GET"]),
+            Route("/ready", web.ready, methods=["GET"]),
+            Route("/metrics", web.metrics, methods=["GET"]),
+            Route("/openapi.json", web.openapi, methods=["GET"]),
+            Route("/policy", web.policy, methods=["GET"]),
+            Route("/rollouts", web.roll_out, methods=["POST"]),
+            Route("/streams", web.streams, methods=["GET"]),
+            Route("/streams/{name}", web.close, methods=["DELETE"]),
+            Route("/reload", web.reload, methods=["POST"]),
+        ],
+        middleware=[*(pages if guard.origins else []), Middleware(GuardedApp, guard=guard)],
+        exception_handlers={RequestError: _refused, HTTPException: _not_there, Exception: _mistake},
+    )
+
+
+class Web:
+    """The answers to requests."""
+
+    def __init__(self, desk: Desk, *, token: bool) -> None:
+        self.desk = desk
+        self.token = token
+        self.one_at_a_time = asyncio.Lock()  # roll-outs beside each other would take the streams' processor
+
+    async def health(self, _: Request) -> Response:
+        """Say whether the service lives."""
+        return self._state("draining" if self.desk.draining else "ok")
+
+    async def ready(self, _: Request) -> Response:
+        """Say whether it takes new streams."""
+        return self._state("draining" if self.desk.draining else "full" if self.desk.is_full else "ok")
+
+    def _state(self, status: str) -> Response:
+        body = {"status": status, "streams": len(self.desk.service.streams), "uptime": round(self.desk.uptime, 3)}
+        return _json(body, 200 if status == "ok" else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        """Show the numbers to Prometheus."""
+        return Response(self.desk.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(self, _: Request) -> Response:
+        """Show what can be asked."""
+        policy = self.desk.policy
+        return _json(document(self.desk.n_contexts, policy.n_actions, version=__version__, token=self.token))
+
+    async def policy(self, _: Request) -> Response:
+        """Show what the policy at work is."""
+        return _json(self.desk.facts)
+
+    async def streams(self, _: Request) -> Response:
+        """List the streams."""
+        return _json({"streams": self.desk.listing()})
+
+    async def close(self, request: Request) -> Response:
+        """End a stream."""
+        closed = self.desk.close(request.path_params["name"])
+        if closed is None:
+            raise RequestError(404, "there is no stream of this name: GET /streams lists them")
+        return _json({"closed": msgspec.to_builtins(closed)})
+
+    async def reload(self, _: Request) -> Response:
+        """Read the policy file anew."""
+        self._check_open()
+        if trouble := await self.desk.reload():
+            raise RequestError(409, trouble)
+        return _json(self.desk.facts)
+
+    async def roll_out(self, request: Request) -> Response:
+        """Roll the policy out, in a thread."""
+        self._check_open()
+        sent = await _body(request)
+        async with self.one_at_a_time:
+            body = await asyncio.to_thread(_rolled, self.desk.policy, sent, self.desk.n_contexts)
+        return Response(body, media_type="application/json")
+
+    def _check_open(self) -> None:
+        if self.desk.draining:
+            raise RequestError(503, "the service is ending: ask another, or wait for its next start")
+
+
+async def _body(request: Request) -> bytes:
+    """Read what was sent, up to a limit."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LARGEST_REQUEST:
+            raise RequestError(413, f"the request is larger than {LARGEST_REQUEST:,} bytes: ask in parts")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _read(body: bytes) -> Rollout:
+    try:
+        asked = msgspec.json.decode(body, type=Rollout)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(400, f"the request cannot be read: {str(error)[:200]}") from None
+    if not 1 <= len(asked.contexts) <= MOST_ROWS:
+        raise RequestError(
+            400, f"contexts must have 1 to {MOST_ROWS:,} rows; got {len(asked.contexts):,}: ask in parts"
+        )
+    return asked
+
+
+def _rolled(policy: Any, sent: bytes, n_contexts: int) -> bytes:
+    """Return the answer to a roll-out, both as JSON."""
+    asked = _read(sent)
+    wanted = n_contexts or len(asked.contexts[0])
+    for i, row in enumerate(asked.contexts):
+        if len(row) != wanted or not row:
+            raise RequestError(400, f"contexts[{i}] must have {wanted} values; got {len(row)}")
+    if asked.start is not None and len(asked.start) != policy.n_actions:
+        raise RequestError(400, f"start must have {policy.n_actions} values; got {len(asked.start)}")
+    X = np.array(asked.contexts, dtype=np.float64)
+    start = ColdStart() if asked.start is None else np.array(asked.start)
+    if np.nanmax(np.abs(X), initial=0.0) > LARGEST_NUMBER or max(map(abs, asked.start or [0.0])) > LARGEST_NUMBER:
+        raise RequestError(400, f"contexts and start must be within {LARGEST_NUMBER:g} of 0: these are no measurements")
+    try:
+        actions = rollout(policy, [X], start=start)[0]
+    except DivergedError:
+        raise RequestError(
+            409, "the policy diverges on these contexts: start elsewhere, or train it with bounds"
+        ) from None
+    except SimileError as error:
+        raise RequestError(400, str(error)) from None
+    return msgspec.json.encode({"actions": actions.tolist()})
+
+
+def _json(body: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json", headers=_HEADERS)
+
+
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+async def _refused(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
+    status = trouble.status if isinstance(trouble, RequestError) else 400
+    return _json({"error": str(trouble)}, status)
+
+
+async def _not_there(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
+    """Answer for addresses that are not, or not so."""
+    status = trouble.status_code if isinstance(trouble, HTTPException) else 404
+    answer = _json({"error": SENTENCES.get(status, "the request cannot be answered")}, status)
+    answer.headers.update((trouble.headers if isinstance(trouble, HTTPException) else None) or {})
+    return answer
+
+
+async def _mistake(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
+    """Answer for what nobody has thought of; the server's terminal shows the rest."""
+    return _json({"error": "the service has made a mistake: its terminal shows which"}, 500)

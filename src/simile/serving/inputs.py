@@ -1,0 +1,67 @@
+"""Reading what a frame brings: contexts in order or by name, operators' actions, and policies for the same columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from simile.errors import ArgumentError
+from simile.online import inputs
+from simile.online.streams import Streams
+from simile.policies.policies import Policy
+
+Read = tuple[list[float | None] | None, list[float] | None, str | None]  # x, override, and what is wrong with them
+
+
+class Reader:
+    """Reads frames for a policy; one that cannot be used becomes a dropped frame with a sentence that says why."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.n_contexts, self.n_actions, self.names = streams.n_contexts, streams.n_actions, streams.names
+
+    def __call__(self, x: Any, override: Any) -> Read:
+        """Return x and the override, in order, and what is wrong with them or None."""
+        try:
+            return self._context(x), self._override(override), None
+        except ArgumentError as error:
+            return None, None, str(error)
+
+    def _context(self, x: Any) -> list[float | None] | None:
+        if isinstance(x, dict):
+            x = inputs.by_name(x, self.names)
+        if not isinstance(x, list):
+            return None
+        if len(x) != self.n_contexts:
+            raise ArgumentError(f"x must hold {self.n_contexts} values, null where one is missing; got {len(x)}")
+        if any(value is not None and math.isinf(value) for value in x):
+            raise ArgumentError(f"x must be finite, or null where a value is missing; got {x}")
+        return x
+
+    def _override(self, override: Any) -> list[float] | None:
+        if override is None:
+            return None
+        if len(override) != self.n_actions or not all(map(math.isfinite, override)):
+            raise ArgumentError(f"override must be {self.n_actions} finite numbers; got {override}")
+        return [float(value) for value in override]
+
+
+def check_columns(ours: Policy, other: Policy) -> None:
+    """Refuse a policy that is for other contexts or actions than ours."""
+    mine, theirs = ours.card, other.card
+    for what, here, there in (
+        ("contexts", mine.context_names, theirs.context_names),
+        ("actions", mine.action_names, theirs.action_names),
+    ):
+        if here and there and here != there:
+            raise ArgumentError(
+                f"policy: it is for the {what} {', '.join(there)}, and these streams have {', '.join(here)}: "
+                "serve it by a service of its own"
+            )
+    for what, n, m in (
+        ("contexts", ours.n_contexts or len(mine.context_names), other.n_contexts or len(theirs.context_names)),
+        ("actions", ours.n_actions, other.n_actions),
+    ):
+        if n != m:
+            raise ArgumentError(
+                f"policy: it is for {m} {what}, and these streams have {n}: serve it by a service of its own"
+            )

@@ -1,0 +1,257 @@
+"""The desk: what both doors share. Between them and the service, it batches frames, reloads policies, keeps snapshots.
+
+Everything here runs in the event loop, but for what takes long: reading a policy file and writing a snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simile.errors import SimileError
+from simile.online.gaps import Extrapolate, Gap
+from simile.online.stages import Stage
+from simile.policies.policies import Policy
+from simile.serving import snapshots
+from simile.serving.core import Service
+from simile.serving.messages import Closed, Open
+from simile.serving.metrics import exposition, registry_of
+from simile.serving.policy_file import Loaded, load_policy, mark_of, without_path
+from simile.serving.sessions import Stream
+
+if TYPE_CHECKING:
+    from simile.serving.websocket import Connection
+
+TICK, SLOW_TICK = 0.005, 0.1  # seconds between looks at the clock, with deadlines and without
+EVENTS_EVERY, WATCH_EVERY = 0.25, 1.0  # seconds
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a policy is served; `simile serve --help` says what each is.
+
+    Parameters
+    ----------
+    policy : Path
+        The file.
+    """
+
+    policy: Path
+    host: str = "127.0.0.1"
+    port: int = 8770
+    http_port: int = 8771
+    token: str | None = None
+    insecure: bool = False
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    origins: tuple[str, ...] = ()
+    gap: Gap = Extrapolate()  # noqa: RUF009 - frozen
+    stages: tuple[Stage, ...] = ()
+    rate: float | None = None
+    handover: float = 1.0
+    queue: int = 4
+    idle: float = 60.0
+    patience: float = 30.0
+    max_streams: int = 1024
+    max_connections: int = 1024
+    max_message: int = 65_536
+    max_rate: float | None = None
+    snapshots: Path | None = None
+    snapshot_every: float = 5.0
+    watch: bool = True
+    trust: tuple[str, ...] = ()
+
+
+class Desk:
+    """A service at work.
+
+    Parameters
+    ----------
+    options : Options
+        How.
+    loaded : Loaded
+        The policy.
+    service : Service
+        What answers.
+    """
+
+    def __init__(self, options: Options, loaded: Loaded, service: Service) -> None:
+        self.options = options
+        self.loaded = loaded
+        self.service = service
+        self.loop = asyncio.get_running_loop()
+        self.clock = time.monotonic
+        # What is faster than this is no control any more, but a mistake.
+        self.max_rate = options.max_rate or max(1000.0, 10.0 * (self.rate or 0.0))
+        self.draining = False
+        self.tell: Callable[[dict[str, Any], str | None], None] = _unheard  # until there are connections
+        self.gathering: list[Connection] = []  # connections whose answers go out together when the batch is done
+        self._begun = self.clock()
+        self._due = False  # whether a run is on its way
+        self._failing = False  # whether the last snapshot could not be written
+        self._reloading, self._snapshotting = asyncio.Lock(), asyncio.Lock()
+        self._mark = mark_of(options.policy)
+        self._registry = registry_of(service)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy at work."""
+        return self.loaded.policy
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What may be told of it."""
+        return {**self.loaded.facts, "rate": self.rate}
+
+    @property
+    def n_contexts(self) -> int:
+        """How wide a context is; 0 where the policy takes any."""
+        return self.policy.n_contexts or len(self.policy.card.context_names)
+
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        """Names of contexts and actions."""
+        return self.loaded.facts["contexts"], self.loaded.facts["actions"]
+
+    @property
+    def rate(self) -> float | None:
+        """Frames a second."""
+        return self.options.rate or self.policy.card.rate
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self._begun
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another stream."""
+        return len(self.service.streams) >= self.options.max_streams
+
+    def wake(self) -> None:
+        """Let what has come be answered in one batch, when all that has come in this turn of the loop was read."""
+        if not self._due:
+            self._due = True
+            self.loop.call_soon(self.run)
+
+    def run(self) -> None:
+        """Answer what has come."""
+        self._due = True  # what is gathered now does not wake it again
+        self.service.run()
+        gathering, self.gathering = self.gathering, []
+        for connection in gathering:
+            connection.send_gathered()
+        self._due = False
+
+    def open(self, name: str, wanted: Open) -> Stream:
+        """Open a stream."""
+        return self.service.open(name, start=wanted.start, deadline=wanted.deadline, resume=wanted.resume)
+
+    def close(self, name: str) -> Closed | None:
+        """End a stream; None where there is none."""
+        self.run()
+        stream = self.service.streams.get(name)
+        if stream is None:
+            return None
+        closed = Closed(stream.frames, stream.dropped)
+        self.tell({"kind": "closed", "on": True}, name)
+        self.service.close(stream)
+        return closed
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Describe the streams."""
+        return [
+            {"name": s.name, "frames": s.frames, "dropped": s.dropped, "late": s.late, "by": s.by}
+            for s in self.service.streams.values()
+        ]
+
+    def metrics(self) -> bytes:
+        """Return the metrics as Prometheus reads them."""
+        return exposition(self._registry)
+
+    async def reload(self) -> str | None:
+        """Read the policy file anew and hand over to it; returns why not, where the one at work goes on."""
+        async with self._reloading:
+            self._mark = mark_of(self.options.policy)
+            try:
+                loaded = await asyncio.to_thread(load_policy, self.options.policy, self.options.trust)
+                if loaded.digest == self.loaded.digest:
+                    return None
+                prepared = await asyncio.to_thread(self.service.prepare, loaded.policy)
+                self.run()
+                self.service.reload(prepared)
+            except SimileError as error:
+                return self._not_taken(error)
+            self.loaded = loaded
+            self.tell({"kind": "reloaded", "on": True, "digest": loaded.digest}, None)
+            log.warning("the policy %s is at work", loaded.digest[:12])
+            return None
+
+    def _not_taken(self, error: SimileError) -> str:
+        sentence = without_path(error, self.options.policy)
+        self.service.counts.reload_failures += 1
+        self.tell({"kind": "reload_failed", "on": True, "reason": sentence}, None)
+        log.warning("the policy file was not taken, and the policy at work goes on: %s", sentence)
+        return sentence
+
+    async def snapshot(self) -> None:
+        """Keep the state of every stream; a disk that is full is counted, and serving goes on."""
+        if self.options.snapshots is None:
+            return
+        async with self._snapshotting:
+            try:
+                state = self.service.snapshot()  # now; what comes later belongs to the next one
+                await asyncio.to_thread(snapshots.write, state, self.options.snapshots)
+            except (SimileError, OSError, MemoryError) as error:
+                self.service.counts.snapshot_failures += 1
+                if not self._failing:  # said once; it is tried again and again
+                    log.warning("the snapshot could not be written: %s", error)
+                    self._tell_failing(True)
+            else:
+                self.service.counts.snapshots += 1
+                if self._failing:
+                    self._tell_failing(False)
+
+    def _tell_failing(self, failing: bool) -> None:
+        self._failing = failing
+        self.tell({"kind": "snapshot_failed", "on": failing}, None)
+
+    async def watch_deadlines(self) -> None:
+        """Look after deadlines, expiry and hand-overs, for ever."""
+        while True:
+            await asyncio.sleep(TICK if self.service.has_deadlines else SLOW_TICK)
+            for stream in self.service.tick(self.clock()):
+                self.tell({"kind": "expired", "on": True}, stream.name)
+
+    async def watch_for_trouble(self) -> None:
+        """Tell the streams what the monitor sees in them, for ever."""
+        while self.service.monitor is not None:
+            await asyncio.sleep(EVENTS_EVERY)
+            for slot, kind, on, detail in self.service.monitor.events():
+                if (stream := self.service.slots.get(slot)) is not None:
+                    self.tell({"kind": kind, "on": on, **detail}, stream.name)
+
+    async def watch_file(self) -> None:
+        """Reload whenever the file is replaced, for ever."""
+        while True:
+            await asyncio.sleep(WATCH_EVERY)
+            now = mark_of(self.options.policy)
+            if now is not None and now != self._mark:
+                await self.reload()
+
+    async def keep_snapshots(self) -> None:
+        """Write a snapshot now and then, for ever."""
+        while True:
+            await asyncio.sleep(self.options.snapshot_every)
+            await self.snapshot()
+
+
+def _unheard(event: dict[str, Any], name: str | None) -> None:
+    """Tell nobody."""

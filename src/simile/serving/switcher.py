@@ -1,0 +1,92 @@
+"""Who acts: the policy at work, the next one made ready beside it, and the hand-over between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simile._common.typing import IntArray
+from simile.errors import ArgumentError, StorageError
+from simile.online.gaps import Gap
+from simile.online.stages import Stage
+from simile.online.streams import Streams
+from simile.policies.policies import Policy
+from simile.policies.storage.encoding import Packer
+from simile.policies.storage.files import Packed, digest
+from simile.serving.handover import DEEPEST, Acting, Handover
+from simile.serving.inputs import check_columns
+
+ASSUMED_RATE = 60.0  # frames a second that a hand-over is counted in where neither policy nor user says
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A policy that is ready to act for all streams."""
+
+    streams: Streams
+    digest: str | None  # of the policy as it acts, whatever its card says; None for one that cannot be written down
+
+
+class Relay:
+    """Hands streams on from policy to policy.
+
+    Parameters
+    ----------
+    gap, stages, rate
+        As for a `Predictor`; for all policies.
+    n_streams : int
+        Slots.
+    seconds : float
+        How long a hand-over takes.
+    policy : Policy
+        The first.
+    """
+
+    def __init__(
+        self, policy: Policy, n_streams: int, *, gap: Gap, stages: Sequence[Stage], rate: float | None, seconds: float
+    ) -> None:
+        self.gap, self.stages, self.seconds = gap, tuple(stages), seconds
+        self._given_rate, self._n_streams = rate, n_streams
+        self.front = self._made(policy)  # whose past is that of the streams
+        self.acting: Acting = self.front.streams
+
+    @property
+    def streams(self) -> Streams:
+        """All streams, as the policy at work knows them."""
+        return self.front.streams
+
+    def prepare(self, policy: Policy) -> Prepared:
+        """Build what will act, and check that it can take over; slow, and safe in another thread."""
+        check_columns(self.streams.policy, policy)
+        return self._made(policy)
+
+    def take_over(self, prepared: Prepared, live: IntArray) -> None:
+        """Let a policy that was prepared take over the streams in these slots."""
+        check_columns(self.streams.policy, prepared.streams.policy)
+        if isinstance(self.acting, Handover) and self.acting.depth >= DEEPEST:
+            raise ArgumentError(
+                f"policy: {DEEPEST} hand-overs are still under way: wait until all streams have had their frames"
+            )
+        new = prepared.streams
+        new.adopt(self.streams)
+        frames = round(self.seconds * (new.rate or ASSUMED_RATE))
+        self.acting = Handover(self.acting, new, frames) if len(live) and frames else new
+        self.front = prepared
+
+    def settle(self, live: IntArray) -> None:
+        """Let policies go that no stream needs any more."""
+        if isinstance(self.acting, Handover):
+            self.acting = self.acting.settled(live)
+
+    def _made(self, policy: Policy) -> Prepared:
+        streams = Streams(
+            policy, self._n_streams, start=None, gap=self.gap, stages=self.stages, rate=self._given_rate, seed=0
+        )
+        if not streams.n_contexts:
+            raise ArgumentError("policy: it does not say how many contexts it takes: give n_contexts, or their names")
+        packer = Packer()
+        try:
+            tree = packer.pack(policy, "policy")
+        except StorageError:
+            return Prepared(streams, None)
+        return Prepared(streams, digest(Packed({"policy": tree}, packer.tensors)))

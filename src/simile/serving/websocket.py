@@ -1,0 +1,315 @@
+"""The door of the streams: WebSocket connections, each with one stream or with many."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from msgspec import MsgspecError
+from picows import (
+    WSCloseCode,
+    WSFrame,
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+)
+
+from simile.serving.client_streams import Seat
+from simile.serving.guard import UNAUTHORIZED, Guard
+from simile.serving.messages import (
+    NAME,
+    Answer,
+    Frame,
+    Notice,
+    Reply,
+    complete,
+    from_json,
+    from_msgpack,
+    to_json,
+    to_msgpack,
+    trouble_of,
+)
+
+if TYPE_CHECKING:
+    from simile.serving.state import Desk
+
+PATH = re.compile(rf"/streams(?:/({NAME.pattern})?)?")
+TEXT, BINARY, CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
+UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
+SMALL_BUFFER = 16 << 10  # bytes of answers that wait in this process for a slow reader: older ones are of no use
+LAST_WORDS = 1.0  # seconds for a peer to hear why it is cut off
+
+log = logging.getLogger(__name__)
+# What picows has to say of every peer that misbehaves would fill a disk; the counts tell it.
+quiet = logging.getLogger("simile.serving.picows")
+quiet.setLevel(logging.CRITICAL + 1)
+
+
+class Exchange:
+    """All connections, and who holds which stream.
+
+    Parameters
+    ----------
+    desk : Desk
+        What the doors share.
+    guard : Guard
+        Who may come in.
+    """
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self.desk = desk
+        self.guard = guard
+        self.connections: set[Connection] = set()
+        self.holders: dict[str, Seat] = {}
+
+    def admit(self, request: WSUpgradeRequest) -> WSListener | WSUpgradeResponseWithListener:
+        """Let a connection in, or say why not."""
+        path, _, query = request.path.decode("latin-1").partition("?")
+        found = PATH.fullmatch(unquote(path))
+        refused = self.guard.refusal(request.headers, query) or self._refusal(found)
+        if refused is None:
+            return Connection(self, found[1] if found else None)
+        status, sentence = refused
+        headers = {"Content-Type": "application/json"}
+        if status == UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+        self.desk.service.counts.refused += 1
+        body = to_json({"error": sentence})
+        return WSUpgradeResponseWithListener(WSUpgradeResponse.create_error_response(status, body, headers), None)
+
+    def _refusal(self, found: re.Match[str] | None) -> tuple[int, str] | None:
+        """Return the status and the sentence where there is no such place, or no place left."""
+        desk, most = self.desk, self.desk.options.max_connections
+        if found is None:
+            return 404, "streams are at /streams/NAME, NAME being 1 to 64 of A-Z a-z 0-9 . _ -, and at /streams"
+        if desk.draining:
+            return 503, "the service is ending: try another, or wait for its next start"
+        if len(self.connections) >= most:
+            return 503, f"the service has {most} connections already: close one, or raise --max-connections"
+        if found[1] and found[1] not in desk.service.streams and desk.is_full:
+            return 503, f"all {desk.options.max_streams} streams are taken: close one, wait, or raise --max-streams"
+        return None
+
+    def tell(self, event: dict[str, Any], name: str | None = None) -> None:
+        """Tell an event to whoever holds a stream or, without a name, to every connection."""
+        if name is None:
+            for connection in list(self.connections):
+                connection.tell(event)
+        elif (seat := self.holders.get(name)) is not None:
+            seat.tell(event)
+
+    async def watch_readers(self) -> None:
+        """Cut off who has read nothing for too long, for ever."""
+        patience = self.desk.options.patience
+        while True:
+            await asyncio.sleep(min(1.0, patience / 4.0))
+            now = self.desk.clock()
+            for connection in [c for c in self.connections if now - c.paused_at > patience]:
+                connection.cut()
+
+    def say_goodbye(self) -> None:
+        """Close every connection: the service ends."""
+        for connection in list(self.connections):
+            connection.end(WSCloseCode.GOING_AWAY, "the service is ending")
+
+
+class Connection(WSListener):
+    """One peer: decodes what comes and encodes what goes."""
+
+    def __init__(self, exchange: Exchange, name: str | None) -> None:
+        self.exchange = exchange
+        self.desk = exchange.desk
+        self.transport: WSTransport | None = None
+        self.seats: dict[str, Seat] = {}
+        self.only = None if name is None else Seat(self, name, many=False)
+        self.reads = False  # whether what is sent goes out: the peer is there, and takes it
+        self.ended = False
+        self.paused_at = math.inf  # since when it does not take it
+        self.send_text: Callable[[bytes], None] = _gone
+        self.send_binary: Callable[[bytes], None] = _gone
+        self.spoken = False  # whether it has said anything: until then, nobody knows how to tell it an event
+        self.binary = False  # of the latest message: events are told in the same way
+        self._gathered: list[bytes] = []  # answers that go out together, each after its header
+        self._parts: list[bytes] = []  # of a message in fragments
+        self._size = 0
+        if self.only is not None:
+            self.seats[self.only.name] = self.only
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """Note that the peer is there."""
+        self.transport, self.reads = transport, True
+        self.send_text = partial(transport.send, TEXT)
+        self.send_binary = partial(transport.send, BINARY)
+        transport.underlying_transport.set_write_buffer_limits(high=SMALL_BUFFER)
+        self.exchange.connections.add(self)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002
+        """Leave the streams to whoever resumes them, until they expire."""
+        self.transport, self.reads = None, False
+        self.send_text = self.send_binary = _gone  # which lets go of the transport
+        self.exchange.connections.discard(self)
+        for seat in list(self.seats.values()):
+            seat.leave()
+
+    def pause_writing(self) -> None:
+        """Keep only the newest answer of each stream from now on."""
+        self.reads, self.paused_at = False, self.desk.clock()
+
+    def resume_writing(self) -> None:
+        """Send what was kept."""
+        self.reads, self.paused_at = self.transport is not None and not self.ended, math.inf
+        for seat in list(self.seats.values()):
+            seat.send_held()
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Take a message."""
+        try:
+            kind = frame.msg_type
+            if self.ended and kind is not WSMsgType.CLOSE:
+                return
+            if (kind is BINARY or kind is TEXT) and frame.fin and not self._parts:
+                self.spoken, self.binary = True, kind is BINARY
+                self._take(frame.get_payload_as_memoryview())
+            else:
+                self._take_unusual(transport, frame)
+        except Exception:  # a mistake of ours: this peer is cut off, the others must not notice
+            log.exception("a message was not dealt with")
+            self.end(WSCloseCode.INTERNAL_ERROR, "the service has made a mistake")
+
+    def _take(self, data: bytes | memoryview) -> None:
+        try:
+            message = from_msgpack(data) if self.binary else from_json(data)
+        except UNREADABLE as error:
+            self.refuse(trouble_of(error), None)
+            return
+        trouble = complete(message)
+        if trouble is not None:
+            self.refuse(trouble, message)
+            return
+        seat = self.only
+        if seat is None or message.stream is not None:
+            seat = self.seats.get(message.stream or "") or self._seat(message)
+        if seat is not None:
+            seat.take(message, self.binary)
+
+    def _seat(self, message: Frame) -> Seat | None:
+        """Make room for a stream of this connection that was not heard of before."""
+        name, most = message.stream, self.desk.options.max_streams
+        if len(self.seats) >= most:
+            self._clear_seats()
+        if self.only is not None:
+            self.refuse(
+                f"this connection is the stream {self.only.name!r}: leave stream out, or connect to /streams", None
+            )
+        elif name is None or not NAME.fullmatch(name):
+            self.refuse("stream must name the stream, by 1 to 64 of A-Z a-z 0-9 . _ -", None)
+        elif len(self.seats) >= most:
+            self.refuse(f"this connection has {len(self.seats)} streams already: close one", message)
+        else:
+            seat = self.seats[name] = Seat(self, name, many=True)
+            return seat
+        return None
+
+    def _clear_seats(self) -> None:
+        """Forget streams that have expired."""
+        for seat in [s for s in self.seats.values() if s.many and (s.stream is None or s.stream.closed)]:
+            seat.leave()
+
+    def _take_unusual(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Take a fragment, or a word about the connection itself."""
+        kind = frame.msg_type
+        if kind is WSMsgType.CLOSE:
+            transport.send_close(WSCloseCode.OK)
+            transport.disconnect()
+        elif kind is WSMsgType.PING:
+            if self.reads:  # else pongs would pile up
+                transport.send_pong(frame.get_payload_as_bytes())
+        elif kind in (TEXT, BINARY, CONTINUATION):
+            if (kind is CONTINUATION) != bool(self._parts):
+                self.end(WSCloseCode.PROTOCOL_ERROR, "a message in fragments is out of order")
+                return
+            if kind is not CONTINUATION:
+                self.spoken, self.binary, self._size = True, kind is BINARY, 0
+            # A fragment may be empty, which `_parts` must not be while there is one.
+            self._parts.append(frame.get_payload_as_bytes())
+            self._size += frame.payload_size
+            if self._size > self.desk.options.max_message or len(self._parts) > self.desk.options.max_message:
+                self._parts = []
+                self.end(WSCloseCode.MESSAGE_TOO_BIG, "the message is too large")
+            elif frame.fin:
+                data, self._parts = b"".join(self._parts), []
+                self._take(data)
+
+    def refuse(self, sentence: str, message: Frame | None) -> None:
+        """Answer a message that cannot be used, and count it; no stream is touched by it."""
+        if self.only is None or (self.only.stream is not None and self.only.stream.queue):
+            self.desk.run()  # so that it does not overtake the answers to what came before
+        counts = self.desk.service.counts
+        counts.frames += 1
+        counts.malformed += 1
+        counts.answers += 1
+        name = None if message is None or self.only is not None else message.stream
+        self.send(Answer(None if message is None else message.n, error=sentence, stream=name), self.binary)
+
+    def gather(self, data: bytes, binary: bool) -> None:
+        """Let an answer go out with others of the same batch: many in one write take little longer than one."""
+        if not self._gathered:
+            self.desk.gathering.append(self)
+            self.desk.wake()
+        self._gathered += (_header(len(data), binary), data)
+
+    def send_gathered(self) -> None:
+        """Send them."""
+        gathered, self._gathered = self._gathered, []
+        if self.transport is None or self.ended:
+            self.desk.service.counts.unsent += len(gathered) // 2
+        else:
+            self.transport.underlying_transport.write(b"".join(gathered))
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Tell an event that is not about a stream alone."""
+        if self.reads and self.spoken:  # who does not read cannot be told; the metrics have it
+            self.send(Notice(event), self.binary)
+
+    def send(self, reply: Reply, binary: bool) -> None:
+        """Send a reply, or count it where the peer does not read, or has gone."""
+        if not self.reads:
+            self.desk.service.counts.unsent += 1
+        elif binary:
+            self.send_binary(to_msgpack(reply))
+        else:
+            self.send_text(to_json(reply))
+
+    def end(self, code: WSCloseCode, reason: str) -> None:
+        """Say why, and hang up."""
+        if self.transport is not None and not self.ended:
+            self.ended, self.reads = True, False
+            self.transport.send_close(code, reason.encode())
+            self.desk.loop.call_later(LAST_WORDS, self.cut)
+
+    def cut(self) -> None:
+        """Hang up at once."""
+        if self.transport is not None:
+            self.transport.disconnect(graceful=False)
+
+
+def _header(size: int, binary: bool) -> bytes:
+    """Return what stands before a message of a server, by RFC 6455: it is whole, and not masked."""
+    kind = 0x82 if binary else 0x81
+    if size < 126:
+        return bytes((kind, size))
+    return struct.pack(">BBH", kind, 126, size) if size < 1 << 16 else struct.pack(">BBQ", kind, 127, size)
+
+
+def _gone(data: bytes) -> None:
+    """Send nothing to nobody."""

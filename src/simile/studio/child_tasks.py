@@ -1,0 +1,123 @@
+"""A look into a data file: which columns it has, and what `simile.read` makes of it.
+
+This runs in a child process (`python -m simile.studio.child_tasks`, a JSON object in, one out): files come from
+anybody, and one that takes a decoder, or the memory, down must not take the studio with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simile.errors import SimileError
+from simile.studio.refusals import Refusal
+
+PATIENCE = 600.0  # seconds
+MOST_COLUMNS, MOST_SEQUENCES = 5000, 500  # shown on the page
+KINDS = {"whole numbers": "number", "numbers": "number", "nothing": "number", "timestamps": "time", "text": "text"}
+READY, CHOOSE, BROKEN = "ready", "choose", "broken"
+
+
+def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
+    """Read files as `simile.read` does, and return what the page shows of them; errors become sentences.
+
+    Returns
+    -------
+    dict
+        status: "ready"; "choose" where the columns can be seen but not be read as they were chosen; else "broken".
+        columns, understood, frames and error as the page has them.
+    """
+    from simile.data.reading import read
+    from simile.data.reading.columns import choose, shared_columns
+    from simile.data.reading.formats import open_tables
+
+    found: dict[str, Any] = {"status": BROKEN, "columns": [], "understood": None, "frames": None, "error": None}
+    given: Any = paths[0] if len(paths) == 1 else list(paths)
+    try:
+        tables = open_tables(given)
+        columns = shared_columns(tables)
+        found |= {
+            "status": CHOOSE,
+            "columns": [{"name": c.name, "kind": KINDS.get(c.kind, c.kind)} for c in columns[:MOST_COLUMNS]],
+        }
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            demos = read(given, **options)
+        names = {name: options.get(name) for name in ("actions", "contexts", "sequence", "time")}
+        choice = choose(columns, tables[0].roles, **names)
+    except SimileError as error:
+        return {**found, "error": str(error)}
+    except ModuleNotFoundError as error:
+        return {**found, "error": f"this file needs {error.name}: pip install 'smooth-imitation[cli]'"}
+    understood = {
+        "summary": said.getvalue().rstrip(),
+        "actions": list(demos.action_names),
+        "contexts": list(demos.context_names),
+        "sequence": choice.sequence,
+        "time": choice.time,
+        "rate": demos.rate,
+        "sequences": [{"name": d.name, "frames": len(d)} for d in demos[:MOST_SEQUENCES]],
+    }
+    return {**found, "status": READY, "understood": understood, "frames": demos.n_frames}
+
+
+def simulate(folder: str, *, n_games: int, minutes: float, axes: int, sport: str, seed: int) -> dict[str, Any]:
+    """Make games, a file each, and games.parquet, the table of their features, in a folder; returns a look into it."""
+    from simile.camera.courts import COURTS
+    from simile.camera.features import demonstrations
+    from simile.camera.simulation.simulate import simulate as play
+    from simile.camera.tracking.recordings import save_game
+    from simile.data.reading import write
+
+    games = play(n_games, minutes=minutes, sport=COURTS[sport], axes=axes, seed=seed)
+    for i, game in enumerate(games):
+        save_game(game, game_file(Path(folder), i))
+    table = Path(folder) / "games.parquet"
+    write(demonstrations(games), table)
+    return look([str(table)], {})
+
+
+def game_file(folder: Path, number: int) -> Path:
+    """Return where a simulated game lies."""
+    return folder / f"game-{number:03d}.npz"
+
+
+async def in_child(task: str, **arguments: Any) -> dict[str, Any]:
+    """Do one of the above in a child process."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "simile.studio.child_tasks", task),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        out, _ = await asyncio.wait_for(child.communicate(json.dumps(arguments).encode()), PATIENCE)
+        answer = json.loads(out)
+    except TimeoutError:
+        raise Refusal(422, "this takes longer than ten minutes: try with less data") from None
+    except ValueError:  # it died, and has said nothing
+        return {"status": BROKEN, "error": "the file cannot be read: is it whole, and is it small enough for memory?"}
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert isinstance(answer, dict)
+    return answer
+
+
+def main() -> None:
+    """Take a task by its name and its arguments from stdin; answer on stdout."""
+    given = json.loads(sys.stdin.read())
+    task = simulate if sys.argv[1] == "simulate" else look
+    sys.stdout.write(json.dumps(task(**given)))
+
+
+if __name__ == "__main__":
+    main()

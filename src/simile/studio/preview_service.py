@@ -1,0 +1,143 @@
+"""Roll-outs for the page's curves: what was read, loaded and computed is kept for the next look."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simile._common.text import plain
+from simile._common.typing import FloatArray
+from simile.camera.film.watch import watch_page
+from simile.camera.games import Game
+from simile.camera.tracking.recordings import ARRAYS, load_game
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.evaluation.report.curves import thinned
+from simile.learning.runs import POLICY, RunFolder, reading
+from simile.policies.policies import SmoothPolicy
+from simile.studio.cache import Cache
+from simile.studio.child_tasks import game_file
+from simile.studio.preview import Rolled, Subject, outputs, roll
+from simile.studio.refusals import Refusal
+
+MOST_SAMPLES = 400_000  # of a curve; longer ones are thinned to their extremes
+
+Parts = tuple[Demonstrations, Demonstrations]
+
+
+def get_ready() -> None:
+    """Load what the first roll-out needs; it takes a second, and nobody should wait for it."""
+    import scipy.signal  # noqa: F401
+
+    from simile.models.kernels import rolling  # noqa: F401
+
+
+class Screen:
+    """Previews of all runs, with small caches of what they share."""
+
+    def __init__(self) -> None:
+        self._parts: Cache[Parts] = Cache(3)
+        self._subjects: Cache[Subject] = Cache(8)
+        self._outputs: Cache[FloatArray] = Cache(32)
+
+    def about(self, run: RunFolder) -> dict[str, Any]:
+        """Return the held-out sequences of a run and the range of its slider."""
+        subject, held_out = self._subject(run), self._held_out(run)
+        return {
+            "actions": list(held_out.action_names),
+            "rate": held_out.rate,
+            "sequences": [{"name": d.name, "frames": len(d)} for d in held_out],
+            "smoothness": subject.range(),
+            "begins": subject.whole.memory,
+        }
+
+    def roll(self, run: RunFolder, sequence: int, smoothness: float | None) -> tuple[Demonstration, Rolled]:
+        """Roll a run's policy out over one of its held-out sequences, at its own lambda or at another."""
+        held_out = self._held_out(run)
+        if not 0 <= sequence < len(held_out):
+            raise Refusal(404, f"sequence must be from 0 to {len(held_out) - 1}; got {sequence}")
+        subject, demo = self._subject(run), held_out[sequence]
+        said = None
+        if subject.is_linear and isinstance(policy := subject.whole, SmoothPolicy):
+            said = self._outputs.get((self._key(run), sequence), lambda: outputs(policy, demo))
+        return demo, roll(subject, demo, smoothness, said)
+
+    def curves(self, run: RunFolder, sequence: int, smoothness: float | None) -> bytes:
+        """Return the expert's and the policy's curves as the page unpacks them: a JSON header, then float32."""
+        begin = time.perf_counter()
+        demo, rolled = self.roll(run, sequence, smoothness)
+        step = math.ceil(len(demo) / MOST_SAMPLES)
+        columns = thinned(np.hstack([demo.actions, rolled.actions]), step)
+        header = {
+            "curves": ["expert", "policy"],
+            "actions": list(demo.action_names),
+            "frames": len(demo),
+            "step": step,
+            "begins": rolled.begins,
+            "rate": demo.rate,
+            "smoothness": rolled.smoothness,
+            "rmse": rolled.rmse,
+            "roughness": rolled.roughness,
+            "lag": rolled.lag,
+            "preview": rolled.preview,
+            "milliseconds": round(1000.0 * (time.perf_counter() - begin), 3),
+        }
+        return _packed(header, columns)
+
+    def court(self, run: RunFolder, games: Path, sequence: int, smoothness: float | None) -> bytes:
+        """Return a page that plays a held-out game, with the operator's camera and the policy's."""
+        demo, rolled = self.roll(run, sequence, smoothness)
+        game = _end(load_game(game_file(games, int(demo.name.rpartition(" ")[2]))), len(demo))
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "court.html"
+            watch_page(game, {"operator": demo.actions, "simile": rolled.actions}, page)
+            return page.read_bytes()
+
+    def _subject(self, run: RunFolder) -> Subject:
+        return self._subjects.get(self._key(run), lambda: Subject(run.policy(), self._both(run)[0]))
+
+    def _held_out(self, run: RunFolder) -> Demonstrations:
+        return self._both(run)[1]
+
+    def _both(self, run: RunFolder) -> Parts:
+        """Return what a run learned from and what it held out; runs on the same data share them."""
+        data = run.config["data"]
+        changed = [_changed(Path(p)) for p in ([data] if isinstance(data, str) else data)]
+        alike = [data, changed, reading(run.config), run.config["test"], run.config["seed"]]
+        return self._parts.get(json.dumps(alike), run.demonstrations)
+
+    def _key(self, run: RunFolder) -> tuple[str, int, int]:
+        """Return what changes when a round has left a better policy."""
+        found = _changed(run.path / POLICY)
+        if found is None:
+            raise Refusal(409, "there is no policy to look at: the first round has not ended")
+        return str(run.path), *found
+
+
+def _changed(file: Path) -> tuple[int, int] | None:
+    """Return when a file was written last, and its size; None where there is no such file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _end(game: Game, frames: int) -> Game:
+    """Return the last frames of a game: of a single one, the end is held out."""
+    begin = len(game) - frames
+    arrays = {name: array for name in ARRAYS if (array := getattr(game, name)) is not None}
+    return replace(game, **{name: array[begin:] for name, array in arrays.items()})
+
+
+def _packed(header: dict[str, Any], columns: FloatArray) -> bytes:
+    text = json.dumps(plain(header)).encode()
+    padding = b"\0" * (-(4 + len(text)) % 4)
+    return struct.pack("<I", len(text)) + text + padding + np.ascontiguousarray(columns.T, dtype="<f4").tobytes()
