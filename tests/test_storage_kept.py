@@ -1,7 +1,7 @@
 """Policy files written before still load, and act with the same bits: tests/policies holds some of version 0.1.0.
 
-They were learned from four sequences of `simile.tasks.pursuit`; rollouts.npz has two others (x0, a0, x1, a1) and what each
-policy did on them, from the expert's first frames and from a cold start.
+They were learned from four sequences of `simile.tasks.pursuit`; rollouts.npz has two others (x0, a0, x1, a1) and what
+each policy did on them, from the expert's first frames and from a cold start.
 """
 
 from __future__ import annotations
