@@ -16,7 +16,7 @@ from simile import (
     StochasticMixture,
     VelocityAutoregression,
 )
-from simile.learning.algorithms import Run, hold_out
+from simile.learning.algorithms import Run
 from simile.learning.reduction import rounds
 
 SMALL = {"horizon": Horizon(2, 2), "regularizer": VelocityAutoregression(order=3), "n_rounds": 3}
@@ -98,7 +98,7 @@ def test_validation_by_share_by_demonstrations_or_not_at_all(settings):
 
 def test_a_single_sequence_holds_out_its_end(settings):
     demos = demos_of(100)
-    train, held = hold_out(demos, 0.2)
+    train, held = demos.hold_out(0.2)
     assert (train.n_frames, held.n_frames) == (80, 20)
     np.testing.assert_array_equal(np.concatenate([train[0].actions, held[0].actions]), demos[0].actions)
     assert np.isfinite(simile.learn(demos, **settings).chosen.validation_error)

@@ -194,7 +194,7 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "SpreadDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
     policy = simile.load(out / "policy.safetensors")
-    train, _ = simile.learning.algorithms.hold_out(simile.read(data, quiet=True), 0.34)
+    train, _ = simile.read(data, quiet=True).hold_out(0.34)
     local = simile.learn(train, **QUICK).policy
     assert differences(simile.rollout(local, train), simile.rollout(policy, train)) == []
     assert (out / "report.html").exists()

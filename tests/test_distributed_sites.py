@@ -14,7 +14,7 @@ from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import measures
-from simile.learning.distributed import SpreadDemonstrations, units_for
+from simile.learning.distributed import SpreadDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.training import everything, latest
 from simile.models import Bagging, Criterion
@@ -124,7 +124,7 @@ def test_parts_are_contiguous_none_is_empty_and_all_facts_are_kept(lengths, part
     assert [d.name for part in spread.handles for d in part] == list(demos.names) == list(spread.names)
     assert spread.lengths.tolist() == lengths
     assert (spread.n_frames, spread.rate, spread.n_contexts, spread.n_actions) == (sum(lengths), None, 2, 2)
-    assert differences(spread.units(), units_for(demos)) == []
+    assert differences(Units.of(spread), Units.of(demos)) == []
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(0, 100), st.sampled_from([1e-3, 1.0, 1e5]))
@@ -132,14 +132,16 @@ def test_parts_are_contiguous_none_is_empty_and_all_facts_are_kept(lengths, part
 def test_units_of_sequences_are_those_of_all_frames(lengths, seed, scale):
     demos = demos_of(*lengths, k=2, seed=seed)
     demos = demos.with_actions([scale * (a + 3.0) for a in demos.actions])
-    found, expected = units_for(demos), Units.of(demos)
-    np.testing.assert_allclose(found.center, expected.center, rtol=1e-12)
-    np.testing.assert_allclose(found.scale, expected.scale, rtol=1e-9)
+    units, frames = Units.of(demos), np.concatenate(demos.actions)
+    constant = np.ptp(frames, axis=0) == 0.0
+    np.testing.assert_allclose(units.center, np.where(constant, frames[0], frames.mean(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(units.scale, np.where(constant, 1.0, frames.std(axis=0)), rtol=1e-9)
+    assert differences(Units.of(demos[::-1]), units) == []  # the order does not matter, to the bit
 
 
 def test_a_constant_action_keeps_its_scale():
     demos = Demonstrations.from_arrays([np.zeros((3, 1)), np.ones((2, 1))], [np.full(3, 0.1), np.full(2, 0.1)])
-    units = units_for(demos)
+    units = Units.of(demos)
     assert (units.center.tolist(), units.scale.tolist()) == ([0.1], [1.0])
 
 

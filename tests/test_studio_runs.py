@@ -48,7 +48,7 @@ def test_a_training_is_told_round_by_round_and_its_files_can_be_had(server: Serv
         about = http.get(f"/api/runs/{key}/sequences").json()
         header, values = unpacked(http.post(f"/api/runs/{key}/roll", json={"sequence": 0, "smoothness": None}).content)
         assert header["frames"] == about["sequences"][0]["frames"] == values.shape[2]
-        test = simile.learning.algorithms.hold_out(simile.read(games, actions="pan", quiet=True), 0.25)[1]
+        test = simile.read(games, actions="pan", quiet=True).hold_out(0.25)[1]
         assert np.allclose(values[1, 0], simile.rollout(held, test[0])[0][:, 0], rtol=1e-5, atol=1e-4)
         assert http.post(f"/api/runs/{key}/roll", json={"sequence": 9}).status_code == 404
         assert http.get(f"/api/runs/{key}/court").status_code == 404

@@ -85,7 +85,6 @@ def train(ctx: click.Context, /, **given: Any) -> None:
 
 def _train(ctx: click.Context, folder: Path, given: dict[str, Any], backend: DaskBackend | None) -> None:
     from simile.learning import runs
-    from simile.learning.algorithms import hold_out
     from simile.learning.crossfit import MODELS
     from simile.models import SmoothForest
 
@@ -95,7 +94,7 @@ def _train(ctx: click.Context, folder: Path, given: dict[str, Any], backend: Das
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     _check_model(settings["model"], demos, given["trust"])
     share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]
-    fitted, validation = hold_out(demos, share, seed=given["seed"]) if share > 0.0 else (demos, None)
+    fitted, validation = demos.hold_out(share, seed=given["seed"]) if share > 0.0 else (demos, None)
     names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
     runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
     run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
@@ -233,13 +232,12 @@ def _judge(
     test: Demonstrations,
 ) -> Judgement:
     from simile.evaluation.comparison import judge, simple_filters
-    from simile.learning.algorithms import hold_out
     from simile.learning.distributed import SpreadDemonstrations
 
     if isinstance(demos, SpreadDemonstrations) or isinstance(validation, SpreadDemonstrations):
         return judge({"policy": (run.policy, math.nan)}, test)  # the filters would want the data here
     if validation is None:  # the filters have knobs to tune
-        demos, validation = hold_out(demos, 0.2, seed=settings["seed"])
+        demos, validation = demos.hold_out(0.2, seed=settings["seed"])
     rest = {name: settings[name] for name in ("horizon", "seed") if name in settings}
     rivals = {n: (p, s) for n, p, s in simple_filters(demos, validation, run.policy, **rest)}
     return judge({"policy": (run.policy, math.nan), **rivals}, test)

@@ -6,13 +6,14 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common import checks
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.sums import ExactSum
+from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data.dataframes import read_frame
 from simile.errors import ArgumentError, DataError
 
@@ -238,6 +239,16 @@ class Demonstrations(Sequence[Demonstration]):
         return sum(len(d) for d in self.items)
 
     @property
+    def lengths(self) -> IntArray:
+        """Frames of each sequence."""
+        return np.array([len(d) for d in self.items], dtype=np.intp)
+
+    @property
+    def moments(self) -> FloatArray:
+        """Sum, squares about the mean, minimum and maximum of the actions of each sequence, (sequences, 4, k)."""
+        return np.array([_moments(d.actions) for d in self.items])
+
+    @property
     def contexts(self) -> list[FloatArray]:
         """The contexts, one (T, m) array per sequence."""
         return [d.contexts for d in self.items]
@@ -287,6 +298,16 @@ class Demonstrations(Sequence[Demonstration]):
             Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g not in held_out)),
             Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g in held_out)),
         )
+
+    def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]:
+        """Split off a share for validation: whole sequences, or the end of a single one."""
+        validation = checks.number(validation, "validation", above=0.0, at_most=1.0)
+        if len(self) > 1:
+            return self.split(validation, seed=seed)
+        cut = min(max(1, round((1.0 - validation) * self.n_frames)), self.n_frames - 1)
+        if cut < 1:
+            raise ArgumentError("validation: one frame cannot be split; give longer demonstrations or validation=None")
+        return Demonstrations((self[0].cut(0, cut),)), Demonstrations((self[0].cut(cut),))
 
     def digest(self) -> str:
         """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
@@ -393,6 +414,18 @@ class ActionSpace:
                 )
 
 
+class Measured(Protocol):
+    """Demonstrations at hand or elsewhere, of whose sequences the first moments are known."""
+
+    @property
+    def lengths(self) -> IntArray:
+        """Frames of each sequence."""
+
+    @property
+    def moments(self) -> FloatArray:
+        """Of the actions of each sequence, as `Demonstrations.moments`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     """The affine map between the user's units and standard units, per action dimension.
@@ -405,13 +438,19 @@ class Units:
     scale: FloatArray
 
     @classmethod
-    def of(cls, demos: Demonstrations) -> Units:
-        """Measure mean and deviation of the expert's actions; a constant action keeps its scale."""
-        actions = np.concatenate(demos.actions)
-        center, scale = actions.mean(axis=0), actions.std(axis=0)
-        # The mean of a constant column may miss it by a rounding error, which is no deviation.
-        constant = np.ptp(actions, axis=0) == 0.0
-        return cls(np.where(constant, actions[0], center), np.where(constant, 1.0, scale))
+    def of(cls, demos: Measured) -> Units:
+        """Measure mean and deviation of the expert's actions; a constant action keeps its scale.
+
+        The same bits come out wherever the sequences lie, and in whichever order.
+        """
+        frames = demos.lengths[:, np.newaxis]
+        total, squares, low, high = np.moveaxis(demos.moments, 1, 0)
+        center = ExactSum.of(total).value / frames.sum()
+        # The squares about the common mean are those about each sequence's own, and those of the own means about it.
+        scale = np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / frames.sum())
+        lowest = low.min(axis=0)
+        constant = lowest == high.max(axis=0)  # whose mean may miss it by a rounding error, which is no deviation
+        return cls(np.where(constant, lowest, center), np.where(constant, 1.0, scale))
 
     @classmethod
     def identity(cls, n_actions: int = 1) -> Units:
@@ -428,6 +467,12 @@ class Units:
 
 
 _BUILD = "build them with Demonstration(contexts=..., actions=...) or Demonstrations.from_frame(...)"
+
+
+def _moments(actions: FloatArray) -> FloatArray:
+    total = actions.sum(axis=0)
+    squares = np.sum((actions - total / len(actions)) ** 2, axis=0)
+    return np.array([total, squares, actions.min(axis=0), actions.max(axis=0)])
 
 
 def _count(n: int, noun: str) -> str:

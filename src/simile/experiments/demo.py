@@ -18,7 +18,7 @@ from simile.camera.simulation.simulate import simulate
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.evaluation.comparison import judge, simple_filters
 from simile.evaluation.report import Report
-from simile.learning.algorithms import Run, hold_out, learn
+from simile.learning.algorithms import Run, learn
 from simile.learning.frontier import Frontier, path
 from simile.models import SmoothForest
 from simile.policies.rollouts import rollout
@@ -52,7 +52,7 @@ def main(out: Path) -> None:
     print(smooth)
     print("\nLearning without smoothness, simple filters, and a whole path of smoothness, for comparison ...")
     rough = learn(train, smoothness=0.0, model=SmoothForest())
-    fitted, validation = hold_out(train, 0.25)
+    fitted, validation = train.hold_out(0.25)
     rivals = {name: (p, s) for name, p, s in simple_filters(fitted, validation, smooth.policy)}
     frontier = path(train, smoothness=6)
     print(f"\n{frontier}")

@@ -16,7 +16,6 @@ from simile.experiments.lab import WARM_UP, Lab, Score, score, score_of
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
 from simile.learning import measures
-from simile.learning.algorithms import hold_out
 from simile.models.regularizers import RegularizerClass
 from simile.policies.policies import SmoothPolicy
 
@@ -31,7 +30,7 @@ def measure(lab: Lab) -> list[Row]:
     simile = lab.run()
     # Tuned without the held-out sequences: how smooth SIMILE is on unseen sequences, and which filter is as smooth,
     # is found within the training part; then the filter is put behind a predictor that has seen all of that.
-    fitted, validation = hold_out(lab.train, 0.25, seed=lab.seed)
+    fitted, validation = lab.train.hold_out(0.25, seed=lab.seed)
     inner = Lab(lab.seed, fitted, validation, lab.effort)
     wanted = measures.roughness(inner.score(inner.run().policy).rolled, validation)
     tuning, final = (_predictor(lab, demos) for demos in (fitted, lab.train))

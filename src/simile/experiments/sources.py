@@ -7,7 +7,6 @@ from typing import ClassVar, Protocol
 
 from simile.data import tasks
 from simile.data.demonstrations import Demonstrations
-from simile.learning.algorithms import hold_out
 
 TEST = 0.25  # share of the sequences that are held out
 
@@ -32,7 +31,7 @@ class CameraSource:
         from simile.camera.features import demonstrations
         from simile.camera.simulation.simulate import simulate
 
-        return hold_out(demonstrations(simulate(self.n_games, minutes=self.minutes, seed=seed)), TEST, seed=seed)
+        return demonstrations(simulate(self.n_games, minutes=self.minutes, seed=seed)).hold_out(TEST, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class PursuitSource:
 
     def __call__(self, seed: int) -> tuple[Demonstrations, Demonstrations]:
         """Make sequences and hold out a quarter of them."""
-        return hold_out(tasks.pursuit(self.n_sequences, self.length, seed=seed), TEST, seed=seed)
+        return tasks.pursuit(self.n_sequences, self.length, seed=seed).hold_out(TEST, seed=seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class FileSource:
 
     def __call__(self, seed: int) -> tuple[Demonstrations, Demonstrations]:
         """Split at random."""
-        return hold_out(self.demos, self.test, seed=seed)
+        return self.demos.hold_out(self.test, seed=seed)
 
     def __repr__(self) -> str:
         return f"FileSource({self.demos!r}, test={self.test:g})"

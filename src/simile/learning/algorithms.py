@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack
 
-from simile._common import checks, plots
+from simile._common import plots
 from simile._common.text import cell
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
@@ -133,7 +133,7 @@ def learn(
     demos = Demonstrations.of(demos)
     choices = Choices.of(demos, **given)
     if isinstance(validation, float | int):
-        demos, validation = hold_out(demos, validation, seed=seed) if validation else (demos, None)
+        demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
     value, tried = _number(demos, choices, goal)
     turns = mixtures(demos, choices, value, validation=validation)
@@ -328,7 +328,7 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     demos = distributed.placed(demos, backend)
     if isinstance(validation, float | int):
-        demos, validation = hold_out(demos, validation, seed=choices.get("seed", 0)) if validation else (demos, None)
+        demos, validation = demos.hold_out(validation, seed=choices.get("seed", 0)) if validation else (demos, None)
 
     def run(**changed: Any) -> Iterator[Round]:
         rest = {**choices, **changed}
@@ -356,20 +356,3 @@ def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: A
         else:
             best, high = tried, middle
     return Run.of(run(smoothness=high)) if best is None else best
-
-
-@overload
-def hold_out(demos: Demonstrations, share: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]: ...
-@overload
-def hold_out(
-    demos: SpreadDemonstrations, share: float, *, seed: int = 0
-) -> tuple[SpreadDemonstrations, SpreadDemonstrations]: ...
-def hold_out(demos: Any, share: float, *, seed: int = 0) -> tuple[Any, Any]:
-    """Split off whole sequences for validation; of a single sequence at hand, the end."""
-    share = checks.number(share, "validation", above=0.0, at_most=1.0)
-    if len(demos) > 1 or isinstance(demos, SpreadDemonstrations):
-        return demos.split(share, seed=seed)  # type: ignore[no-any-return]
-    cut = min(max(1, round((1.0 - share) * demos.n_frames)), demos.n_frames - 1)
-    if cut < 1:
-        raise ArgumentError("validation: one frame cannot be split; give longer demonstrations or validation=None")
-    return Demonstrations((demos[0].cut(0, cut),)), Demonstrations((demos[0].cut(cut),))

@@ -190,7 +190,7 @@ def rounds(
         checks.instance(value, name, needs=needs)
     if isinstance(demos, SpreadDemonstrations):
         distributed.check_spreadable(model=model, regularizer=regularizer, step_size=step_size, combine=combine)
-    units = distributed.units_for(demos)
+    units = Units.of(demos)
     standard = distributed.standardized(demos, units)
     if isinstance(smoothness, SmoothTime):
         smoothness = distributed.resolved(smoothness, regularizer, standard)

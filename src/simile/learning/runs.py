@@ -20,7 +20,6 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.reading import read
 from simile.errors import ArgumentError, DataError
 from simile.learning import algorithms
-from simile.learning.algorithms import hold_out
 from simile.learning.recipes import as_python, parse
 from simile.policies.policies import Policy
 from simile.policies.storage.loading import load
@@ -62,7 +61,7 @@ def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tup
         return demos, read(options["test"], **{**reading(options), **columns}, quiet=quiet)
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
-    return hold_out(demos, share, seed=options["seed"])
+    return demos.hold_out(share, seed=options["seed"])
 
 
 def recipes(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,15 +219,14 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
         arguments["validation"] = repr(validation)
     how = "".join(f", {name}={value!r}" for name, value in reading(config).items())
     lines = [f"import {m}" for m in modules]
-    if (share := _share(config["test"])) is not None:
-        lines.append("from simile.learning.algorithms import hold_out")
+    share = _share(config["test"])
     lines += ["", f"demos = simile.read({_one_or_many(config['data'])!r}{how})"]
     if share is None:
         columns = "actions=demos.action_names, contexts=demos.context_names"
         rest = "".join(f", {n}={v!r}" for n, v in reading(config).items() if n not in ("actions", "contexts"))
         lines.append(f"train, test = demos, simile.read({config['test']!r}, {columns}{rest})")
     else:
-        lines.append(f"train, test = hold_out(demos, {share!r}, seed={config['seed']})")
+        lines.append(f"train, test = demos.hold_out({share!r}, seed={config['seed']})")
     if verb == "compare":
         if config.get("reductions"):
             arguments["reductions"] = repr(tuple(config["reductions"]))

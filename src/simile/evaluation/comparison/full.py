@@ -16,7 +16,6 @@ from simile.evaluation.comparison.result import Comparison, Contender, Standing,
 from simile.evaluation.comparison.scores import Ruler
 from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival
 from simile.learning import algorithms
-from simile.learning.algorithms import hold_out
 from simile.learning.frontier import path
 from simile.models import SmoothForest
 from simile.online import Predictor
@@ -112,7 +111,7 @@ def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | f
     if validation is None:
         return Bench(train, None, seed)
     if isinstance(validation, float | int):
-        fitted, held_out = hold_out(train, validation, seed=seed)
+        fitted, held_out = train.hold_out(validation, seed=seed)
         return Bench(fitted, held_out, seed)
     return Bench(train, Demonstrations.of(validation), seed)
 

@@ -10,7 +10,6 @@ from simile.learning.distributed.choosing import (
     resolved,
     site_of,
     standardized,
-    units_for,
 )
 from simile.learning.distributed.demonstrations import SpreadDemonstrations
 from simile.learning.distributed.remote import check_spreadable
@@ -27,5 +26,4 @@ __all__ = [
     "resolved",
     "site_of",
     "standardized",
-    "units_for",
 ]

@@ -12,7 +12,6 @@ from simile.learning import measures
 from simile.learning.distributed.access import Site
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.demonstrations import SpreadDemonstrations
-from simile.learning.distributed.facts import moments, units_of
 from simile.learning.distributed.local import LocalSite
 from simile.learning.distributed.remote import SolvedRegularizer, SpreadSite
 from simile.learning.smoothness import SmoothTime
@@ -42,13 +41,6 @@ def check_space(space: ActionSpace, demos: AnyDemonstrations) -> None:
         demos.check(space)
     else:
         space.check(demos)
-
-
-def units_for(demos: AnyDemonstrations) -> Units:
-    """Return mean and deviation of the expert's actions, the same bits wherever they are."""
-    if isinstance(demos, SpreadDemonstrations):
-        return demos.units()
-    return units_of(np.array([moments(a) for a in demos.actions]), np.array([len(d) for d in demos]))
 
 
 def standardized(demos: AnyDemonstrations, units: Units) -> AnyDemonstrations:

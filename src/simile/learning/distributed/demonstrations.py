@@ -19,7 +19,7 @@ from simile.data.demonstrations import ActionSpace, Demonstration, Demonstration
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
-from simile.learning.distributed.facts import Facts, units_of
+from simile.learning.distributed.facts import Facts
 from simile.learning.measures import Errors, Outcome
 from simile.policies.policies import Policy
 
@@ -89,6 +89,11 @@ class SpreadDemonstrations:
         return self.all.lengths
 
     @property
+    def moments(self) -> FloatArray:
+        """Of the actions of each sequence, as `Demonstrations.moments`."""
+        return self.all.moments
+
+    @property
     def n_frames(self) -> int:
         """Frames of all sequences together."""
         return int(self.lengths.sum())
@@ -117,10 +122,6 @@ class SpreadDemonstrations:
     def n_actions(self) -> int:
         """Dimension k of an action."""
         return len(self.action_names)
-
-    def units(self) -> Units:
-        """Return mean and deviation of the expert's actions."""
-        return units_of(self.all.moments, self.lengths)
 
     def digest(self) -> str:
         """Return the digest of all names, the rate and every value."""
@@ -162,6 +163,10 @@ class SpreadDemonstrations:
         order = np.random.default_rng(checks.whole_number(seed, "seed")).permutation(n)
         n_test = min(max(1, round(test * n)), n - 1)
         return self.where(order[n_test:]), self.where(order[:n_test])
+
+    def hold_out(self, validation: float, *, seed: int = 0) -> tuple[SpreadDemonstrations, SpreadDemonstrations]:
+        """Split off a share of the sequences for validation, as `Demonstrations.hold_out`."""
+        return self.split(checks.number(validation, "validation", above=0.0, at_most=1.0), seed=seed)
 
     def gathered(self) -> Demonstrations:
         """Bring all frames here, for a few sequences that are wanted at hand: to judge a policy, or to draw."""

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import Demonstration, Demonstrations, Units
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.errors import DataError
 
 ARRAYS = ("lengths", "moments", "low", "high")  # of `Facts`, with a row for each sequence
@@ -26,7 +25,7 @@ class Facts:
     action_names: tuple[str, ...]
     rate: float | None
     lengths: IntArray  # (sequences,)
-    moments: FloatArray  # (sequences, 4, k), see `moments`
+    moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
     low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
     high: FloatArray
     digests: tuple[bytes, ...]
@@ -39,8 +38,8 @@ class Facts:
             demos.context_names,
             demos.action_names,
             demos.rate,
-            np.array([len(d) for d in demos], dtype=np.intp),
-            np.array([moments(a) for a in demos.actions]),
+            demos.lengths,
+            demos.moments,
             np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
             np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),
             tuple(map(_digest, demos)),
@@ -80,28 +79,6 @@ class Facts:
         for digest in self.digests:
             found.update(digest)
         return found.hexdigest()
-
-
-def moments(actions: FloatArray) -> FloatArray:
-    """Return sum, squares about the mean, minimum and maximum of the actions (T, k) of a sequence, (4, k)."""
-    total = actions.sum(axis=0)
-    squares = np.sum((actions - total / len(actions)) ** 2, axis=0)
-    return np.array([total, squares, actions.min(axis=0), actions.max(axis=0)])
-
-
-def units_of(found: FloatArray, lengths: IntArray) -> Units:
-    """Return mean and deviation of all frames, given the moments (sequences, 4, k) of the sequences.
-
-    The same bits come out wherever the sequences lie; a constant action keeps its scale.
-    """
-    n, total, squares = int(lengths.sum()), found[:, 0], found[:, 1]
-    low, high = found[:, 2].min(axis=0), found[:, 3].max(axis=0)
-    center = ExactSum.of(total).value / n
-    # The squares about the common mean are those about each sequence's own, and those of the own means about it.
-    frames = lengths[:, np.newaxis]
-    scale = np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / n)
-    constant = low == high  # whose mean may miss it by a rounding error, which is no deviation
-    return Units(np.where(constant, low, center), np.where(constant, 1.0, scale))
 
 
 def _digest(demo: Demonstration) -> bytes:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from simile._common import checks
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError
-from simile.learning.algorithms import hold_out
 from simile.learning.reduction import check_alike
 from simile.learning.tuning.executors import alone, by_backend, by_processes
 from simile.learning.tuning.result import Tried, Tuned
@@ -134,7 +133,7 @@ def _split(
 ) -> tuple[Split, Demonstrations]:
     """Return the two parts, and all of the data."""
     if isinstance(validation, float | int):
-        train, held_out = hold_out(demos, validation, seed=seed)
+        train, held_out = demos.hold_out(validation, seed=seed)
         return Split(train, held_out), demos
     held_out = Demonstrations.of(validation)
     check_alike(demos, held_out)
