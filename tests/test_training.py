@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -174,3 +176,23 @@ def test_a_feedback_with_unusable_targets_is_refused(targets, message: str):
     demos = demos_of(5)
     with pytest.raises(SimileError, match="feedback must return finite targets.*" + message):
         Dataset(Horizon(0, 0).states(demos, demos.actions), targets)
+
+
+def test_f_0_is_fitted_when_a_cold_start_or_a_file_asks_for_it_and_once(tmp_path, monkeypatch):
+    fits = []
+    fit = simile.SmoothForest.fit_smooth
+
+    def counted(self, states, *rest):
+        fits.append(states[0].horizon.memory)
+        return fit(self, states, *rest)
+
+    monkeypatch.setattr(simile.SmoothForest, "fit_smooth", counted)
+    demos = simile.tasks.pursuit(n_sequences=2, length=80)
+    policy = simile.paper(demos, model=simile.SmoothForest(2), n_rounds=1).policy
+    assert 0 not in fits
+    first = simile.rollout(policy, demos, start=simile.ColdStart())
+    policy.save(tmp_path / "policy.safetensors")
+    pickle.loads(pickle.dumps(policy))
+    assert fits.count(0) == 1
+    again = simile.rollout(simile.load(tmp_path / "policy.safetensors"), demos, start=simile.ColdStart())
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol, overload
 
 import numpy as np
@@ -84,6 +85,14 @@ class Demonstration:
         rate = "" if self.rate is None else f", {self.rate:g} Hz"
         size = f"{_count(len(self), 'frame')}, {_count(m, 'context')}, {_count(k, 'action')}"
         return f"Demonstration({self.name!r}, {size}{rate})"
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The SHA-256 of name, length and every value."""
+        found = hashlib.sha256(repr((self.name, len(self))).encode())
+        found.update(np.ascontiguousarray(self.contexts).data)
+        found.update(np.ascontiguousarray(self.actions).data)
+        return found.digest()
 
     def cut(self, start: int, stop: int | None = None) -> Demonstration:
         """Return frames `start` to `stop` as a demonstration of its own."""
@@ -313,10 +322,7 @@ class Demonstrations(Sequence[Demonstration]):
         """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
         found = hashlib.sha256(repr((self.context_names, self.action_names, self.rate)).encode())
         for demo in self.items:  # one by one, so that sequences in several places have the same digest together
-            one = hashlib.sha256(repr((demo.name, len(demo))).encode())
-            one.update(demo.contexts.data)
-            one.update(demo.actions.data)
-            found.update(one.digest())
+            found.update(demo.digest)
         return found.hexdigest()
 
     def describe(self) -> Description:

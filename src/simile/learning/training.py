@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -13,8 +14,10 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
-from simile.models import Model, SmoothRegressor
+from simile.models import Model, SmoothForest, SmoothRegressor
+from simile.models.adapters import Deferred, fresh
 from simile.models.closed_loop import ClosedLoop
+from simile.models.forest import draw_seeds
 from simile.models.regularizers import Autoregressor, Regularizer
 from simile.models.ridge import RolloutRegressor
 from simile.policies.policies import SmoothPolicy
@@ -124,12 +127,20 @@ def anchors_of(h: Regularizer, states: States, *, at_once: int = 20_000) -> Floa
 
 
 def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:
-    """Fit f_0, the "naive" learner on contexts alone (proof of Proposition 5.8): it starts cold roll-outs."""
+    """Fit f_0, the "naive" learner on contexts alone (proof of Proposition 5.8): it starts cold roll-outs.
+
+    Only cold starts and files want it, so it is fitted when one of them asks; what it draws at random is drawn now.
+    """
     if isinstance(model, RolloutRegressor):
         raise ArgumentError(
             f"model: {type(model).__name__} needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
         )
     contexts = states.seen_through(states.horizon.without_actions())
-    if isinstance(model, SmoothRegressor):
+    chance = copy.deepcopy(rng)
+    if isinstance(model, SmoothForest):
+        draw_seeds(model, rng)
+        return Deferred(lambda: model.fit_smooth([contexts], targets, targets, targets, 0.0, chance))
+    if isinstance(model, SmoothRegressor):  # which may remember its fits, in their order
         return model.fit_smooth([contexts], targets, targets, targets, 0.0, rng)
-    return models.fit(model, contexts.matrix(), targets, rng)
+    fresh(model, targets.shape[1], rng)
+    return Deferred(lambda: models.fit(model, contexts.matrix(), targets, chance))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,7 +48,7 @@ class SmoothRegressor(Protocol):
 
 def fit(model: Regressor, S: FloatArray, Y: FloatArray, rng: np.random.Generator) -> Model:
     """Fit a copy of `model` to states S (n, features) and labels Y (n, k)."""
-    estimator = _fresh(model, Y.shape[1], rng)
+    estimator = fresh(model, Y.shape[1], rng)
     try:
         fitted = estimator.fit(S, Y[:, 0] if Y.shape[1] == 1 else Y)
     except ValueError as error:
@@ -75,6 +75,41 @@ class FittedRegressor:
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k)."""
         return np.asarray(self.estimator.predict(S), dtype=np.float64).reshape(len(S), -1)
+
+
+class Deferred:
+    """A model that is fitted when it is first asked; until then it costs nothing but a hold on its data.
+
+    >>> model = Deferred(lambda: WeightedModel((), ()))
+    >>> settle(model)
+    WeightedModel(models=(), weights=())
+    """
+
+    def __init__(self, fit: Callable[[], Model]) -> None:
+        self._fit: Callable[[], Model] | None = fit
+        self._model: Model | None = None
+
+    @property
+    def model(self) -> Model:
+        """The fitted model."""
+        if self._model is None:
+            assert self._fit is not None
+            self._model, self._fit = self._fit(), None  # which held the data
+        return self._model
+
+    def predict(self, S: FloatArray) -> FloatArray:
+        """Map states (n, features) to actions (n, k)."""
+        return self.model.predict(S)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return settle, (self.model,)  # data do not travel
+
+
+def settle(model: Any) -> Any:
+    """Return the model itself, fitted now where that was put off."""
+    if isinstance(model, WeightedModel) and any(isinstance(part, Deferred) for part in model.models):
+        return WeightedModel(tuple(map(settle, model.models)), model.weights)
+    return model.model if isinstance(model, Deferred) else model
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +148,7 @@ class WeightedModel:
         return total
 
 
-def _fresh(model: Any, n_actions: int, rng: np.random.Generator) -> Any:
+def fresh(model: Any, n_actions: int, rng: np.random.Generator) -> Any:
     """Copy a recipe, seed what is unseeded, and give one-action estimators one copy per action."""
     if not hasattr(model, "get_params"):
         return copy.deepcopy(model)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstrations
 from simile.errors import DataError
 
 ARRAYS = ("lengths", "moments", "low", "high")  # of `Facts`, with a row for each sequence
@@ -42,7 +42,7 @@ class Facts:
             demos.moments,
             np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
             np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),
-            tuple(map(_digest, demos)),
+            tuple(d.digest for d in demos),
         )
 
     @classmethod
@@ -79,10 +79,3 @@ class Facts:
         for digest in self.digests:
             found.update(digest)
         return found.hexdigest()
-
-
-def _digest(demo: Demonstration) -> bytes:
-    found = hashlib.sha256(repr((demo.name, len(demo))).encode())
-    found.update(np.ascontiguousarray(demo.contexts).data)
-    found.update(np.ascontiguousarray(demo.actions).data)
-    return found.digest()

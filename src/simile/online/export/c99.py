@@ -16,6 +16,7 @@ from simile._common.files import write_atomically
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear
+from simile.models.adapters import settle
 from simile.models.regularizers import Autoregressor
 from simile.online import Extrapolate
 from simile.online.export import snippets, writing
@@ -80,7 +81,7 @@ class _Header:
         self.policy = policy = sole(subject.policy)
         self.f = _fused(policy, policy.f, policy.horizon)
         # A policy that reads no past actions begins by f itself.
-        naive = policy.naive if subject.begins and policy.horizon.memory > 0 else None
+        naive = settle(policy.naive) if subject.begins and policy.horizon.memory > 0 else None
         self.naive = None if naive is None else _fused(policy, naive, policy.horizon.without_actions())
         self.context_rows = max(1, *policy.horizon.context_lags)
         self.action_rows = max(1, policy.memory)

@@ -15,6 +15,7 @@ from simile._common.typing import FloatArray
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, WeightedModel
+from simile.models.adapters import settle
 from simile.models.regularizers import Autoregressor
 from simile.online.export.ensembles import trees
 from simile.online.export.graphs import Graph
@@ -129,7 +130,7 @@ class _Step:
         policy = _smooth(policy)
         if policy.horizon.memory == 0 or policy.naive is None:
             return self._predict(policy.f, policy.horizon)  # the node is the one of the step: it costs nothing
-        return self._predict(policy.naive, policy.horizon.without_actions())
+        return self._predict(settle(policy.naive), policy.horizon.without_actions())
 
     def _mean(self, parts: Sequence[str], weights: Sequence[float]) -> str:
         weighted = [self.graph.times(p, w) for p, w in zip(parts, weights, strict=True)]

@@ -12,7 +12,7 @@ from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.errors import StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel
-from simile.models.adapters import FittedRegressor, TreeMean
+from simile.models.adapters import FittedRegressor, TreeMean, settle
 from simile.models.forest import Bag, layout
 from simile.models.neural import Network, StateShape
 from simile.models.regularizers import Autoregressor, Regularizer
@@ -311,7 +311,7 @@ def leaves(policy: Policy) -> Iterator[SmoothPolicy]:
 def models_of(model: Any) -> Iterator[Any]:
     """Yield the models that a model is made of."""
     if not isinstance(model, WeightedModel):
-        yield model
+        yield settle(model)
         return
     for part in model.models:
         yield from models_of(part)

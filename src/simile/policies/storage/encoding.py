@@ -13,6 +13,7 @@ import numpy as np
 
 from simile.data.demonstrations import ActionSpace, Units
 from simile.errors import StorageError
+from simile.models.adapters import settle
 from simile.policies.cards import Card
 from simile.policies.storage import foreign
 
@@ -69,6 +70,7 @@ class Packer:
             raise StorageError(f"{path[:100]}... is nested too deeply to be stored")
         if value is None or isinstance(value, str | numbers.Number | Enum):
             return _scalar(value, path)
+        value = settle(value)
         if field in SHARED:
             if id(value) in self._places:
                 return {"same": self._places[id(value)]}
