@@ -1,4 +1,4 @@
-"""Every verb of the command line, as a real process in an empty folder, as a new user would run it."""
+"""Every verb of the command line, in an empty folder, as a new user would run it: once as a real process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,10 @@ import numpy as np
 import pytest
 
 import simile
+from commands import command, simile_
 from simile.data import tasks
 
 QUICK = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
-
-
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "simile", *map(str, arguments)]
-
-
-def simile_(*arguments: str | Path, cwd: Path, code: int = 0, stdin: str | None = None) -> subprocess.CompletedProcess:
-    done = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, input=stdin, timeout=300)
-    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +31,12 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(games: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    simile_("train", games, "--actions", "pan", *QUICK, cwd=folder)
+    simile_("train", games, "--actions", "pan", *QUICK, cwd=folder, process=True)
     return folder / "run" / "policy.safetensors"
 
 
 def test_help_names_every_verb_and_loads_nothing_heavy(tmp_path: Path):
-    done = simile_("--help", cwd=tmp_path)
+    done = simile_("--help", cwd=tmp_path, process=True)
     for verb in ("demo", "train", "evaluate", "rollout", "compare", "diagnose", "inspect", "export", "tune", "run"):
         assert f"\n  {verb} " in done.stdout
         assert "Usage" in simile_(verb, "--help", cwd=tmp_path).stdout
@@ -122,13 +112,13 @@ def test_a_model_that_could_not_be_saved_is_refused_before_the_training(games: P
 
 
 def test_evaluate_prints_a_table_or_json(games: Path, trained: Path, tmp_path: Path):
-    assert "hold last" in simile_("evaluate", trained, games, cwd=tmp_path).stdout
+    assert "hold last" in simile_("evaluate", trained, games, cwd=tmp_path, process=True).stdout
     rows = json.loads(simile_("evaluate", trained, games, "--json", "--start", "cold", cwd=tmp_path).stdout)
     assert {row["metric"] for row in rows} >= {"rmse", "lag", "difference_2"}
 
 
 def test_rollout_writes_the_data_with_the_policys_actions(games: Path, trained: Path, tmp_path: Path):
-    simile_("rollout", trained, games, "--out", "rolled.parquet", cwd=tmp_path)
+    simile_("rollout", trained, games, "--out", "rolled.parquet", cwd=tmp_path, process=True)
     demos = simile.read(games, actions="pan", quiet=True)
     written = simile.read(tmp_path / "rolled.parquet", quiet=True)
     for ours, theirs in zip(simile.rollout(simile.load(trained), demos), written.actions, strict=True):
@@ -156,7 +146,7 @@ def test_compare_runs_reductions_and_baselines(games: Path, tmp_path: Path):
 
 def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(games: Path, tmp_path: Path):
     some = ("--reductions", "learn", "--reductions", "clone", "--no-rivals")
-    done = simile_("compare", games, "--actions", "pan", *some, "--json", "--out", "found", cwd=tmp_path)
+    done = simile_("compare", games, "--actions", "pan", *some, "--json", "--out", "found", cwd=tmp_path, process=True)
     found = json.loads(done.stdout)
     assert len(found["held_out"]) == 2
     assert found == json.loads((tmp_path / "found" / "comparison.json").read_text())
@@ -165,19 +155,19 @@ def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(games: Path, t
 
 
 def test_diagnose_says_what_the_theory_says(games: Path, trained: Path, tmp_path: Path):
-    assert "gamma" in simile_("diagnose", trained, games, cwd=tmp_path).stdout
+    assert "gamma" in simile_("diagnose", trained, games, cwd=tmp_path, process=True).stdout
     assert "findings" in json.loads(simile_("diagnose", trained, games, "--json", cwd=tmp_path).stdout)
 
 
 def test_inspect_shows_names_lags_and_training(trained: Path, tmp_path: Path):
-    shown = simile_("inspect", trained, cwd=tmp_path).stdout
+    shown = simile_("inspect", trained, cwd=tmp_path, process=True).stdout
     for word in ("pan", "player0", "30.0", "smoothness", "VelocityAutoregression", "trees"):
         assert word in shown
     assert json.loads(simile_("inspect", trained, "--json", cwd=tmp_path).stdout)["version"] == 1
 
 
 def test_bench_measures_steps(trained: Path, tmp_path: Path):
-    shown = json.loads(simile_("bench", trained, "--json", cwd=tmp_path).stdout)
+    shown = json.loads(simile_("bench", trained, "--json", cwd=tmp_path, process=True).stdout)
     assert all(value > 0.0 for value in shown.values())
     assert len(shown) == 3
 
@@ -197,7 +187,7 @@ def contexts_of(games: Path) -> tuple[simile.Demonstration, list[str]]:
 def test_run_answers_csv_as_rollout_would(games: Path, trained: Path, tmp_path: Path):
     demo, names = contexts_of(games)
     rows = "\n".join([",".join(names), *(",".join(map(repr, map(float, x))) for x in demo.contexts)])
-    done = simile_("run", trained, "--start", "3", cwd=tmp_path, stdin=rows + "\n")
+    done = simile_("run", trained, "--start", "3", cwd=tmp_path, stdin=rows + "\n", process=True)
     header, *answers = done.stdout.splitlines()
     assert header == "pan"
     expected = simile.rollout(simile.load(trained), [demo.contexts], start=np.array([3.0]))[0]

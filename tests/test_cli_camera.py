@@ -1,4 +1,4 @@
-"""The verbs of `simile camera` and `simile reproduce`, as real processes, in the order a broadcaster would run them."""
+"""The verbs of `simile camera` and `simile reproduce`, in the order a broadcaster would run them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import simile
+from commands import command, simile_
 from simile.camera.tracking.recordings import load_game
-from test_cli import command, simile_
 from visca_emulator import Server
 
 SMOOTH = ("--smoothness", "100", "--regularizer", "CriticallyDamped(order=3)", "--feedback", "CompensatedFeedback()")
@@ -23,7 +23,7 @@ LOOK = ("--horizon", "Horizon((0, 2, 4, 8, 16), 0)", "--n-rounds", "1", "--model
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with games, the table made of them, and a policy trained on it."""
     folder = tmp_path_factory.mktemp("studio")
-    simile_("camera", "simulate", "--n-games", "4", "--minutes", "0.3", "0.4", cwd=folder)
+    simile_("camera", "simulate", "--n-games", "4", "--minutes", "0.3", "0.4", cwd=folder, process=True)
     games = sorted((folder / "games").iterdir())
     told = simile_("camera", "features", *games[:3], "--grid", "6", "3", "--out", "train.parquet", cwd=folder)
     assert "3 games" in told.stdout

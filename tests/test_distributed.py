@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -18,6 +16,7 @@ import joblib
 from sklearn.ensemble import RandomForestRegressor
 
 import simile
+from commands import simile_
 from conftest import demos_of
 from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
@@ -188,10 +187,7 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     options = ["--dask", client.scheduler.address, "--exact", "--n-rounds", "1", "--model", repr(FOREST), "--out", out]
     options += ["--horizon", "Horizon(2, 2)", "--test", "0.34"]
     data = str(files / "*.parquet")
-    done = subprocess.run(
-        [sys.executable, "-m", "simile", "train", data, *map(str, options)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = simile_("train", data, *options, cwd=tmp_path, process=True)
     assert "SpreadDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
     policy = simile.load(out / "policy.safetensors")
     train, _ = simile.read(data, quiet=True).hold_out(0.34)
@@ -209,7 +205,4 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     ],
 )
 def test_the_command_says_what_is_wrong(files, tmp_path, options, message):
-    command = [sys.executable, "-m", "simile", "train", str(files), "--out", str(tmp_path / "run"), *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert message in done.stderr
+    assert message in simile_("train", files, "--out", "run", *options, cwd=tmp_path, code=2).stderr

@@ -1,27 +1,19 @@
-"""`simile export` as a real process, and the C program of the docs."""
+"""`simile export`, and the C program of the docs."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import simile
+from commands import simile_
 from conftest import demos_of
 from test_export import COMPILERS, STRICT, compiles
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "export" / "main.c"
-
-
-def export(*arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "simile", "export", *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture
@@ -35,7 +27,7 @@ def policy(tmp_path: Path) -> simile.SmoothPolicy:
 
 @compiles
 def test_export_writes_a_header_that_the_example_program_runs(policy: simile.SmoothPolicy, tmp_path: Path):
-    said = export("policy.safetensors", "pan.h", cwd=tmp_path).stdout
+    said = simile_("export", "policy.safetensors", "pan.h", cwd=tmp_path, process=True).stdout
     assert said.startswith("compiled tables: ")
     X = np.random.default_rng(0).normal(size=(50, 3))
     X[7, 1] = np.nan
@@ -51,7 +43,7 @@ def test_export_writes_a_header_that_the_example_program_runs(policy: simile.Smo
 
 def test_export_writes_a_graph(policy: simile.SmoothPolicy, tmp_path: Path):
     onnx = pytest.importorskip("onnx")
-    said = export("policy.safetensors", "out/pan.onnx", cwd=tmp_path).stdout
+    said = simile_("export", "policy.safetensors", "out/pan.onnx", cwd=tmp_path).stdout
     assert said.startswith("graph: ")
     assert [value.name for value in onnx.load(tmp_path / "out" / "pan.onnx").graph.input] == [
         "x",
@@ -72,5 +64,5 @@ def test_export_writes_a_graph(policy: simile.SmoothPolicy, tmp_path: Path):
 def test_export_refuses_what_it_cannot_use(
     policy: simile.SmoothPolicy, tmp_path: Path, arguments: tuple[str, ...], message: str
 ):
-    assert message in export(*arguments, cwd=tmp_path, code=2).stderr
+    assert message in simile_("export", *arguments, cwd=tmp_path, code=2).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["policy.safetensors"]

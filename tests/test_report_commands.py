@@ -1,10 +1,8 @@
-"""Reports as users get them: `train`, `report`, `compare` and `demo` as real processes, opened in a real browser."""
+"""Reports as users get them: of `train`, `report`, `compare` and `demo`, opened in a real browser."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,13 @@ import pytest
 import browser as real
 import simile
 from browser import pixels_near, screenshot
+from commands import simile_
 from report_pages import drawn
 from simile.data import tasks
 
 browser, open_page = real.browser, real.open_page
 
 BLUE, PLOT = "#0072b2", ".timechart .plot canvas"
-
-
-def simile_(*arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "simile", *map(str, arguments)]
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +50,7 @@ def test_a_training_ends_in_a_report_with_everything_on_it(folder, open_page):
 
 def test_report_makes_the_page_again_from_the_folder(folder):
     before = (folder / "run" / "report.html").read_text()
-    assert "run/report.html" in simile_("report", "run", cwd=folder).stdout
+    assert "run/report.html" in simile_("report", "run", cwd=folder, process=True).stdout
     assert (folder / "run" / "report.html").read_text() == before
 
 
@@ -103,7 +94,7 @@ def test_a_comparison_ends_in_a_report_with_every_contender(folder, open_page):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("demo")
-    return simile_("demo", "--out", "sub", cwd=folder).stdout, folder / "sub"
+    return simile_("demo", "--out", "sub", cwd=folder, process=True).stdout, folder / "sub"
 
 
 @pytest.mark.slow

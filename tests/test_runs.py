@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import simile
+from commands import simile_
 from simile import ArgumentError, DataError
 from simile.cli.app import app
 from simile.data import tasks
@@ -28,12 +29,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def simile_command(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def simile_command(line: str, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
     words = shlex.split(line)
     assert words[0] == "simile"
-    return subprocess.run(
-        [sys.executable, "-m", "simile", *words[1:]], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return simile_(*words[1:], cwd=folder, code=code)
 
 
 def python(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -42,8 +41,7 @@ def python(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def trained(data: Path, folder: Path, **options) -> RunFolder:
     config = {"data": [str(data)], "actions": ["pan"], "out": "first", "seed": 0, **options}
-    done = simile_command(as_command("train", config), folder)
-    assert done.returncode == 0, done.stderr
+    simile_command(as_command("train", config), folder)
     return RunFolder(folder / "first")
 
 
@@ -68,13 +66,10 @@ def test_the_line_and_the_script_of_a_run_make_the_same_policy_to_the_bit(data, 
     run = trained(data, tmp_path, report=False, **options)
     first = (run.path / POLICY).read_bytes()
     (again := tmp_path / "again").mkdir()
-    done = simile_command(run.command, again)
-    assert done.returncode == 0, done.stderr
+    simile_command(run.command, again)
     assert (again / "first" / POLICY).read_bytes() == first
     (by_script := tmp_path / "script").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", run.python], cwd=by_script, capture_output=True, text=True, check=False
-    )
+    done = python(run.python, by_script)
     assert done.returncode == 0, done.stderr
     assert (by_script / POLICY).read_bytes() == first
 
@@ -147,8 +142,7 @@ def test_every_name_of_a_recipe_is_public():
 
 def test_a_comparison_keeps_its_options_its_contenders_and_its_page(data, tmp_path):
     line = f"simile compare {shlex.quote(str(data))} --actions pan --reductions learn --no-rivals --out found"
-    done = simile_command(line, tmp_path)
-    assert done.returncode == 0, done.stderr
+    simile_command(line, tmp_path)
     found = RunFolder(tmp_path / "found")
     assert found.verb == "compare"
     assert found.rounds() == [{"total": 1}, {"contender": "learn"}]
@@ -161,7 +155,6 @@ def test_a_comparison_keeps_its_options_its_contenders_and_its_page(data, tmp_pa
 def test_a_comparison_does_not_write_over_a_training(data, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / POLICY).write_bytes(b"mine")
-    done = simile_command(f"simile compare {shlex.quote(str(data))} --actions pan --out run", tmp_path)
-    assert done.returncode == 2
+    done = simile_command(f"simile compare {shlex.quote(str(data))} --actions pan --out run", tmp_path, code=2)
     assert "run holds a training" in done.stderr
     assert [p.name for p in (tmp_path / "run").iterdir()] == [POLICY]

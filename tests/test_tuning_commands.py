@@ -1,4 +1,4 @@
-"""`simile tune` as a real process: it searches, trains, says how to do it again, and goes on where it stopped."""
+"""`simile tune`: it searches, trains, says how to do it again, and goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,21 +13,11 @@ import pytest
 pytest.importorskip("optuna")
 
 import simile
+from commands import command, simile_
 from simile.data import tasks
 from simile.learning.runs import RunFolder
 
 QUICK = ("--no-rounds", "--no-report", "--trials", "3")
-
-
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "simile", *map(str, arguments)]
-
-
-def simile_(*arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +30,9 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def searched(games: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("searched")
-    return folder / "tuned", simile_("tune", games, "--actions", "pan", *QUICK, "--out", "tuned", cwd=folder).stdout
+    return folder / "tuned", simile_(
+        "tune", games, "--actions", "pan", *QUICK, "--out", "tuned", cwd=folder, process=True
+    ).stdout
 
 
 def test_tune_leaves_a_run_with_its_policy_and_all_trials(searched: tuple[Path, str]):

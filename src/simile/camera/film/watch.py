@@ -82,7 +82,7 @@ def watch_page(
     """
     scene = Scene.of(game, cameras, title)
     page = pages.fill(
-        resources.files("simile.camera").joinpath("page.html").read_text(encoding="utf-8"),
+        resources.files("simile.camera.film").joinpath("page.html").read_text(encoding="utf-8"),
         title=html.escape(scene.title),
         scene=pages.harmless(scene.packed()),
     )
