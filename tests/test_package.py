@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import simile
+from simile.cli import EXTRAS
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -58,3 +63,22 @@ def test_every_error_is_a_simile_error():
 
 def test_the_version_is_said_once_and_the_same():
     assert simile.__version__ == version("smooth-imitation")
+
+
+def test_extras_that_messages_and_docs_name_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    named = {name for found in re.findall(r"smooth-imitation\[([\w,]+)\]", text) for name in found.split(",")}
+    named |= set(re.findall(r'\bneed\([^()]*"[^"]*", (?:extra=)?"(\w+)"\)', text)) | set(EXTRAS.values())
+    assert {"cli", "torch", "video", "tracking"} <= named <= set(project["optional-dependencies"])
+
+
+def test_make_help_lists_every_target_and_make_install_every_extra():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split())
+    assert targets == set(re.findall(r"^([a-z-]+):.* ## \w", makefile, re.MULTILINE))
+    assert targets == set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(re.search(r"^EXTRAS := (.*)$", makefile, re.MULTILINE)[1].split(","))
+    assert extras == set(project["optional-dependencies"]) - {"bench"}  # `make bench` adds that itself
