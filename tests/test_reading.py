@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading import read, write
 from simile.data.reading.clock import infer_rate
+from simile.data.reading.sequences import file_names
 from simile.errors import ArgumentError, DataError
 
 NAN = float("nan")
@@ -499,3 +500,8 @@ def test_real_data_need_no_options(name, sequences, frames, rate):
 
 
 # Episodes, Minari, LeRobot
+
+
+def test_files_named_by_relative_and_by_absolute_paths_are_told_apart():
+    paths = [Path("a/x.csv"), Path("/b/x.csv"), Path("c/y.csv.gz")]
+    assert file_names(paths) == ["a/x", "/b/x", "y"]

@@ -21,6 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from simile.camera.courts import BASKETBALL
+from simile.camera.tracking import read_detections
+from simile.cli.run import _number
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading import read, write
 from simile.errors import ArgumentError, DataError, StorageError
@@ -52,6 +55,59 @@ def assert_same(got, expected):
         missing = np.isnan(e)
         assert np.array_equal(missing, np.isnan(g))
         assert np.array_equal(np.where(missing, 0.0, g).view(np.int64), np.where(missing, 0.0, e).view(np.int64))
+
+
+# Numbers as text: every reader takes the same for a number, and the same for missing
+
+
+def by_csv(text, path):
+    file = path / "d.csv"
+    file.write_text(f'x_0;a_0\n1;2\n"{text}";3\n4;5\n', encoding="utf-8")
+    return read(file, quiet=True).contexts[0][1, 0]
+
+
+def by_json_lines(text, path):
+    rows = [{"x_0": "1", "a_0": 2}, {"x_0": text, "a_0": 3}, {"x_0": "4", "a_0": 5}]
+    file = path / "d.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return read(file, quiet=True).contexts[0][1, 0]
+
+
+def by_stdin(text, path):
+    return _number({"x_0": text}, "x_0", 1)
+
+
+def by_tracking_table(text, path):
+    file = path / "t.csv"
+    file.write_text(f'frame;x;y;pan\n0;1;2;3\n0;2;2;3\n1;"{text}";2;3\n', encoding="utf-8")
+    return read_detections(file, court=BASKETBALL, rate=25.0)[0].detections[1, 0, 0]
+
+
+NUMBERS = {"1.5": 1.5, "+2": 2.0, " -.5 ": -0.5, "1E+3": 1000.0, "00012": 12.0, "7.": 7.0, "1e-400": 0.0}
+GAPS = ("", "  ", "nan", "NaN", "-nan", "NA", "na", " N/A ", "n/a", "null", "Null", "NULL", "None", "none")
+REFUSED = ("abc", "1_000", "1 000", "1,5", "0x10", "1d5", "1e", "--1", "-", "#N/A", "٣", "1.2.3", "true")
+
+
+@pytest.mark.parametrize("door", [by_csv, by_json_lines, by_stdin, by_tracking_table])
+def test_all_readers_of_text_agree_on_numbers_missing_values_and_mistakes(door, tmp_path):
+    assert {text: door(text, tmp_path) for text in NUMBERS} == NUMBERS
+    assert [text for text in GAPS if not np.isnan(door(text, tmp_path))] == []
+    for text in REFUSED:
+        with pytest.raises(DataError, match="is not a number"):
+            door(text, tmp_path)
+    with pytest.raises(DataError, match=r"'1_000' is not a number \(a number has nothing between its digits\)"):
+        door("1_000", tmp_path)
+
+
+def test_what_pyarrow_does_not_take_is_read_one_by_one_from_there_on(tmp_path):
+    rows = [f"g{i // 50_000},{i},{i / 2}" for i in range(200_000)]
+    rows[150_000] = "g3, N/A ,75000.0"
+    (tmp_path / "d.csv").write_text("\n".join(["game,x_0,a_0", *rows, ""]))
+    demos = read(tmp_path / "d.csv", quiet=True)
+    assert [len(d) for d in demos] == [50_000] * 4
+    together = np.concatenate(demos.contexts)[:, 0]
+    assert np.flatnonzero(np.isnan(together)).tolist() == [150_000]
+    np.testing.assert_array_equal(np.concatenate(demos.actions)[:, 0], np.arange(200_000) / 2)
 
 
 # Round trips

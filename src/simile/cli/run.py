@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from simile.cli import MISTAKE, options
+from simile.data.reading.values import not_a_number, to_number
 from simile.errors import DataError, SimileError
 
 if TYPE_CHECKING:
     from simile.online import Predictor
-
-MISSING = frozenset({"", "nan", "na", "null", "none"})
 
 
 @click.command(short_help="Act online: contexts on stdin, actions on stdout.")
@@ -101,13 +100,10 @@ def _context(
 def _number(row: dict[str, Any], name: str, number: int) -> float:
     if name not in row:
         raise DataError(f"stdin: row {number} has no field {name!r}; it has {', '.join(row)}")
-    value = row[name]
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
-        return float("nan")
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise DataError(f"stdin: row {number}, field {name!r}: {value!r} is not a number") from None
+        return to_number(row[name])
+    except ValueError:
+        raise DataError(f"stdin: row {number}, field {name!r}: {not_a_number(row[name])}") from None
 
 
 @dataclass

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simile.data.reading.tables import Batch, Column, Place, Roles, Table, Wanted, decoding, elements, spread
-from simile.data.reading.values import as_labels, as_numbers, as_times, kind_of_array
+from simile.data.reading.values import as_batch, kind_of_array
 from simile.errors import DataError
 
 ROLES_KEY = "simile"  # the array that says what the others are, as the bytes of JSON
@@ -40,14 +40,7 @@ def open_arrays(path: Path) -> Table:
 
 def _scan(path: Path, values: Mapping[str, Array], wanted: Wanted) -> Iterator[Batch]:
     for start in range(0, len(next(iter(values.values()))), _ROWS):
-        place = Place(path, start + 1)
-        part = {n: values[n][start : start + _ROWS] for n in wanted.names}
-        yield Batch(
-            place,
-            {n: as_numbers(part[n], n, place) for n in wanted.numbers},
-            None if wanted.labels is None else as_labels(part[wanted.labels], wanted.labels, place),
-            None if wanted.time is None else as_times(part[wanted.time], wanted.time, place, stamps=wanted.stamps),
-        )
+        yield as_batch({n: values[n][start : start + _ROWS] for n in wanted.names}, wanted, Place(path, start + 1))
 
 
 def _foreign(arrays: Mapping[str, Array], path: Path) -> tuple[list[Column], dict[str, Array], Roles]:

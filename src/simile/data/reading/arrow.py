@@ -25,7 +25,7 @@ from simile.data.reading.tables import (
     decoding,
     elements,
 )
-from simile.data.reading.values import as_labels, as_numbers, as_times, kind_of
+from simile.data.reading.values import as_batch, as_numbers, kind_of
 from simile.errors import DataError
 
 METADATA_KEY = b"simile"  # in the metadata of the schema: the roles of the columns, as JSON
@@ -93,14 +93,7 @@ def _table(path: Path, what: str, schema: Any, batches: Batches, element_names: 
                     for field in needed
                     for name, column in _values(batch.column(field), field, columns[field], place).items()
                 }
-                yield Batch(
-                    place,
-                    {n: as_numbers(values[n], n, place) for n in wanted.numbers},
-                    None if wanted.labels is None else as_labels(values[wanted.labels], wanted.labels, place),
-                    None
-                    if wanted.time is None
-                    else as_times(values[wanted.time], wanted.time, place, stamps=wanted.stamps),
-                )
+                yield as_batch(values, wanted, place)
                 row += batch.num_rows
 
     flat = tuple(c for group in columns.values() for c in group)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simile.data.reading.tables import NUMERIC, Batch, Column, Place, Table, Wanted, decoding, elements, shown
-from simile.data.reading.values import as_labels, as_numbers, as_times, kind_of
+from simile.data.reading.values import as_batch, kind_of
 from simile.errors import DataError
 
 _ROWS = 1 << 13
@@ -28,14 +28,7 @@ def open_records(path: Path) -> Table:
         while batch := list(islice(rows, _ROWS)):
             place = Place(path, first)
             values = {n: _column(batch, *parents[n], len(columns[parents[n][0]]), place) for n in wanted.names}
-            yield Batch(
-                place,
-                {n: as_numbers(values[n], n, place) for n in wanted.numbers},
-                None if wanted.labels is None else as_labels(values[wanted.labels], wanted.labels, place),
-                None
-                if wanted.time is None
-                else as_times(values[wanted.time], wanted.time, place, stamps=wanted.stamps),
-            )
+            yield as_batch(values, wanted, place)
             first += len(batch)
 
     return Table(path, tuple(c for group in columns.values() for c in group), scan)

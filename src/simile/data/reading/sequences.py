@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -61,11 +62,15 @@ def joined(pieces: list[FloatArray]) -> FloatArray:
 
 def file_names(paths: Sequence[Path]) -> list[str]:
     """Return the stem of every file; where stems collide, the path from the folder they share."""
-    common = _common_folder(paths)
+    try:
+        common = os.path.commonpath([path.parent for path in paths])
+    except ValueError:  # some are relative, or on another drive: whole paths tell them apart
+        common = ""
+    inside = [path.relative_to(common) if common else path for path in paths]
     names = [_stem(path) for path in paths]
     for longer in (
-        [path.parent.relative_to(common).joinpath(_stem(path)).as_posix() for path in paths],
-        [path.relative_to(common).as_posix() for path in paths],
+        [path.with_name(_stem(path)).as_posix() for path in inside],
+        [path.as_posix() for path in inside],
     ):
         counts = Counter(names)
         names = [short if counts[short] == 1 else long for short, long in zip(names, longer, strict=True)]
@@ -74,13 +79,6 @@ def file_names(paths: Sequence[Path]) -> list[str]:
 
 def _stem(path: Path) -> str:
     return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
-
-
-def _common_folder(paths: Sequence[Path]) -> Path:
-    common = paths[0].parent
-    while not all(path.is_relative_to(common) for path in paths):
-        common = common.parent
-    return common
 
 
 def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -> None:

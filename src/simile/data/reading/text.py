@@ -8,15 +8,17 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import IO, Any
 
 from simile._common.needs import need
 from simile.data.reading.tables import Batch, Column, Place, Table, Wanted, decoding
-from simile.data.reading.values import MISSING, as_times, kind_of, no_label, not_a_number, to_number
+from simile.data.reading.values import MISSING, as_batch, kind_of, no_label
 from simile.errors import DataError
 
 _BLOCK = 1 << 20
+_ROWS = 1 << 13
 _SAMPLE = 1000  # rows that tell numbers from text
 
 
@@ -39,8 +41,9 @@ class _Text:
                 names = self._reader({}, check_utf8=False).schema.names
                 # As bytes: what the text columns that nobody asks for hold, and how encoded, does not matter.
                 first = next(iter(self._reader(dict.fromkeys(names, pa.binary()))), None)
-            except pa.ArrowInvalid as error:
-                raise self._located(Wanted(())) or error from None
+            except pa.ArrowInvalid:
+                list(self._scan_slowly(Wanted(()), 1))  # which names the row that is too long or too short
+                raise
             if first is None:
                 raise DataError(f"{self.path}: there is a header but no row below it")
             return tuple(
@@ -60,20 +63,41 @@ class _Text:
         with decoding(self.path, "CSV"):
             try:
                 for batch in self._reader(types, include_columns=wanted.names):
-                    labels = None if wanted.labels is None else batch.column(wanted.labels).to_pylist()
-                    if labels is not None and not checked and "" in labels:
-                        self._check_labels(str(wanted.labels))
+                    values = {n: _values(batch.column(n)) for n in wanted.names}
+                    if not checked and wanted.labels is not None and "" in values[wanted.labels]:
+                        self._check_labels(wanted.labels)
                         checked = True
-                    place = Place(self.path, row)
-                    yield Batch(
-                        place,
-                        {n: batch.column(n).to_numpy(zero_copy_only=False) for n in wanted.numbers},
-                        labels,
-                        None if wanted.time is None else _times(batch.column(wanted.time), wanted, place),
-                    )
+                    yield as_batch(values, wanted, Place(self.path, row))
                     row += batch.num_rows
-            except pa.ArrowInvalid as error:
-                raise self._located(wanted) or error from None
+            except pa.ArrowInvalid:
+                yield from self._scan_slowly(wanted, row)
+
+    def _scan_slowly(self, wanted: Wanted, first: int) -> Iterator[Batch]:
+        """Yield the rows from `first` on, converted one by one: pyarrow takes less than we do, or a row is wrong."""
+        with _opened(self.path) as file:
+            lines = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
+            rows = (row for row in csv.reader(lines, delimiter=self.delimiter, strict=True) if row)
+            header = next(rows, [])
+            for number in count(1, _ROWS):
+                if not (some := list(islice(rows, _ROWS))):
+                    return
+                for i, row in enumerate(some, start=number):
+                    if len(row) != len(header):
+                        raise DataError(
+                            f"{self.path}: row {i}: {len(row)} fields, but the header has {len(header)}: "
+                            "add or remove delimiters there, and quote texts that hold one"
+                        )
+                place, skipped = Place(self.path, max(first, number)), max(0, first - number)
+                columns = dict(zip(header, zip(*some[skipped:], strict=True), strict=False))
+                if not columns:
+                    continue
+                labels = () if wanted.labels is None else columns[wanted.labels]
+                if "" in labels:
+                    self._check_labels(str(wanted.labels))
+                for i, label in enumerate(labels):
+                    if not _is_utf8(label):
+                        raise place.error(i, str(wanted.labels), "not UTF-8 text: save the file as UTF-8")
+                yield as_batch(columns, wanted, place)
 
     def _reader(self, types: Mapping[str, Any], **convert: Any) -> Any:
         pa, pa_csv = need("pyarrow", "reading CSV"), need("pyarrow.csv", "reading CSV")
@@ -95,33 +119,9 @@ class _Text:
                 raise Place(self.path, row).error(batch.column(0).is_null().to_pylist().index(True), column, no_label())
             row += batch.num_rows
 
-    def _located(self, wanted: Wanted) -> DataError | None:
-        """Return the error for the first row that pyarrow must have stumbled over, found by reading slowly."""
-        with _opened(self.path) as file:
-            lines = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-            rows = (row for row in csv.reader(lines, delimiter=self.delimiter) if row)
-            header = next(rows, [])
-            number = [(i, n) for i, n in enumerate(header) if n in wanted.names and n != wanted.labels]
-            if wanted.stamps:
-                number = [(i, n) for i, n in number if n != wanted.time]
-            label = header.index(wanted.labels) if wanted.labels in header else None
-            for index, row in enumerate(rows):
-                if len(row) != len(header):
-                    return DataError(
-                        f"{self.path}: row {index + 1}: {len(row)} fields, but the header has {len(header)}: "
-                        "add or remove delimiters there, and quote texts that hold one"
-                    )
-                for i, name in number:
-                    if row[i] not in MISSING and not _is_number(row[i].strip(" \t")):
-                        return Place(self.path).error(index, name, not_a_number(row[i]))
-                if label is not None and not _is_utf8(row[label]):
-                    return Place(self.path).error(index, header[label], "not UTF-8 text: save the file as UTF-8")
-        return None
 
-
-def _times(column: Any, wanted: Wanted, place: Place) -> Any:
-    values = column.to_pylist() if wanted.stamps else column.to_numpy(zero_copy_only=False)
-    return as_times(values, str(wanted.time), place, stamps=wanted.stamps)
+def _values(column: Any) -> Any:
+    return column.to_pylist() if str(column.type) == "string" else column.to_numpy(zero_copy_only=False)
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -144,14 +144,6 @@ def _delimiter(path: Path) -> str:
         if not quoted and character in ",;\t":
             counts[character] += 1
     return max(",;\t", key=lambda d: counts[d])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        to_number(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_utf8(text: str) -> bool:

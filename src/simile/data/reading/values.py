@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,9 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from simile._common.typing import FloatArray
-from simile.data.reading.tables import EMPTY, NUMBER, STAMP, TEXT, WHOLE, Place, Times, shown
+from simile.data.reading.tables import EMPTY, NUMBER, STAMP, TEXT, WHOLE, Batch, Place, Times, Wanted, shown
 
-MISSING = ("", "nan", "NaN", "NAN", "NA", "N/A", "null", "NULL", "None")
+# What stands for a missing value in text, wherever text is read.
+MISSING = (
+    "",
+    *(f(word) for word in ("nan", "na", "n/a", "null", "none") for f in (str.lower, str.upper, str.title)),
+    "NaN",
+)
 
 
 def to_number(value: object) -> float:
@@ -86,6 +91,16 @@ def as_times(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place
     return times
 
 
+def as_batch(values: Mapping[str, Any], wanted: Wanted, place: Place) -> Batch:
+    """Return the wanted columns of some rows, given their values by name."""
+    return Batch(
+        place,
+        {n: as_numbers(values[n], n, place) for n in wanted.numbers},
+        None if wanted.labels is None else as_labels(values[wanted.labels], wanted.labels, place),
+        None if wanted.time is None else as_times(values[wanted.time], wanted.time, place, stamps=wanted.stamps),
+    )
+
+
 def kind_of(values: Iterable[object]) -> str:
     """Return the kind of a column from some of its values: most decide, so that a slip is seen as an error."""
     seen = [v for v in values if v is not None and not (isinstance(v, str) and v.strip() in MISSING)]
@@ -107,6 +122,8 @@ def not_a_number(value: object) -> str:
     hint = ""
     if isinstance(value, str) and _succeeds(to_number, value.strip().replace(",", ".")):
         hint = " (a number needs a point, not a comma)"
+    elif isinstance(value, str) and _succeeds(to_number, value.replace("_", "")):
+        hint = " (a number has nothing between its digits)"
     return f"{shown(value)} is not a number{hint}: mend it, leave it empty if it is missing, or leave the column out"
 
 
