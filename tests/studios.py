@@ -23,7 +23,7 @@ from websockets.sync.client import connect
 
 import simile
 from simile.data import tasks
-from simile.studio.security import hosts_of
+from simile.studio.security import list_hosts
 from simile.studio.server import build_app
 from simile.studio.workspace import Workspace
 
@@ -44,7 +44,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def client(workspace: Workspace) -> Iterator[TestClient]:
-    app = build_app(workspace, TOKEN, hosts_of(8765), cookie="simile-studio-8765", upload=100_000)
+    app = build_app(workspace, TOKEN, list_hosts(8765), cookie="simile-studio-8765", upload=100_000)
     with TestClient(app, base_url=f"http://{HERE}", headers={"authorization": f"Bearer {TOKEN}"}) as opened:
         yield opened
 

@@ -13,6 +13,7 @@ import pytest
 
 import simile
 from conftest import demos_of
+from simile._common.web import RequestError
 from simile.data import tasks
 from simile.learning.runs import RunFolder
 from simile.policies.policies import SmoothPolicy, StochasticMixture
@@ -20,7 +21,6 @@ from simile.studio import preview_service
 from simile.studio.cache import Cache
 from simile.studio.preview import Subject, outputs, roll
 from simile.studio.preview_service import Screen
-from simile.studio.refusals import Refusal
 from studios import unpacked
 
 
@@ -163,7 +163,7 @@ def test_curves_hold_the_expert_and_the_policy_for_each_action(run_folder: RunFo
         assert np.allclose(values[1], rolled.T, rtol=1e-5, atol=1e-5)
         judged = simile.evaluate(run_folder.policy(), demo)
         assert header["lag"] == pytest.approx(judged.mean("lag"))
-    with pytest.raises(Refusal, match="sequence must be from 0 to"):
+    with pytest.raises(RequestError, match="sequence must be from 0 to"):
         screen.curves(run_folder, 99, None)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from starlette.websockets import WebSocketDisconnect
 
 import studios as shared
+from simile._common.web import RequestError
 from simile.studio import events, requests
-from simile.studio.refusals import Refusal
 from simile.studio.workspace import clean_name
 from studios import EVENTS, TestClient
 
@@ -42,7 +42,7 @@ def test_whatever_a_page_asks_for_is_checked_or_refused_with_a_sentence(kind: st
     found, said = {}, ""
     try:
         found = requests.checked(asked, fields)
-    except Refusal as refusal:
+    except RequestError as refusal:
         said = refusal.sentence
     assert len(said) < 1500
     assert set(found) <= set(fields)
@@ -67,7 +67,7 @@ def test_whatever_a_page_asks_for_is_checked_or_refused_with_a_sentence(kind: st
     ],
 )
 def test_a_field_that_cannot_be_used_is_named(field: str, value: Any, words: str):
-    with pytest.raises(Refusal, match=re.escape(words)):
+    with pytest.raises(RequestError, match=re.escape(words)):
         requests.checked({field: value}, requests.RUNS["train"])
 
 

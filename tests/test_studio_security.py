@@ -7,7 +7,7 @@ from starlette.websockets import WebSocketDisconnect
 
 import simile
 import studios as shared
-from simile.studio.security import hosts_of
+from simile.studio.security import list_hosts
 from simile.studio.server import listen
 from studios import EVENTS, HERE, TOKEN, TestClient
 
@@ -76,8 +76,8 @@ def test_this_machines_own_names_are_let_in(name: str, client: TestClient):
 
 
 def test_on_the_port_of_the_web_a_browser_leaves_the_port_out():
-    assert {"localhost", "localhost:80"} <= hosts_of(80)
-    assert "[fe80::1]:8000" in hosts_of(8000, "fe80::1")
+    assert {"localhost", "localhost:80"} <= list_hosts(80)
+    assert "[fe80::1]:8000" in list_hosts(8000, "fe80::1")
 
 
 def test_a_server_says_where_it_cannot_listen():

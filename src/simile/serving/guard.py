@@ -1,92 +1,35 @@
 """Who may talk to the service: those with the token, where there is one, and no foreign web page.
 
-On this machine alone no token is needed. But every page that a browser here shows can reach this machine too: so a
-request that comes from a page (browsers say so in `Origin`), or that asks for another machine (`Host`, a foreign name
-that was pointed here), is refused unless its origin was allowed.
+On this machine alone no token is needed; then `Host` must name this machine.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import secrets
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
-
+from simile._common.web import FORBIDDEN, MISDIRECTED, UNAUTHORIZED, Guard
 from simile.errors import ArgumentError
 
-UNAUTHORIZED, FORBIDDEN, MISDIRECTED = 401, 403, 421
 OPEN_PATHS = ("/health", "/ready")  # probes carry no token, and learn nothing here
 SHORTEST_TOKEN = 8  # characters
 
 
-@dataclass(frozen=True)
-class Guard:
-    """The rules of both doors.
-
-    Parameters
-    ----------
-    token : str, optional
-        The secret; None where everybody who reaches the service may use it.
-    origins : frozenset of str
-        Web pages that may use the service, such as `https://control.example`.
-    local : bool
-        Whether the service is for this machine alone, and `Host` must say so.
-    """
-
-    token: str | None = None
-    origins: frozenset[str] = frozenset()
-    local: bool = True
-
-    def refusal(self, headers: Mapping[str, str], query: str, *, open_to_all: bool = False) -> tuple[int, str] | None:
-        """Return the status and the sentence for a request that is refused; None for one that is not.
-
-        `headers` must find names in any case.
-        """
-        if self.local and not is_loopback(_name_of(headers.get("host", ""))):
-            return MISDIRECTED, "this service answers to this machine's own names only: ask for 127.0.0.1"
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in self.origins:
-            return FORBIDDEN, "web pages may not use this service: allow the page's origin by --allow-origin"
-        if self.token is None or open_to_all:
-            return None
-        kind, _, secret = headers.get("authorization", "").partition(" ")
-        shown = [secret.strip()] if kind.lower() == "bearer" else []
-        if any(map(self._is_right, (*shown, *parse_qs(query).get("token", [])))):
-            return None
-        return UNAUTHORIZED, "this service needs its token: send `Authorization: Bearer TOKEN`, or ?token=TOKEN"
-
-    def _is_right(self, secret: str) -> bool:
-        # In constant time, so that nobody can feel their way to it.
-        return secrets.compare_digest(secret.encode("utf-8", "replace"), (self.token or "").encode())
-
-
-@dataclass(frozen=True)
-class GuardedApp:
-    """A web application behind the guard; every answer says that it is not to be kept, framed or guessed at."""
-
-    app: ASGIApp
-    guard: Guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or let through."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        query = scope.get("query_string", b"").decode("latin-1")
-        refused = self.guard.refusal(Headers(scope=scope), query, open_to_all=scope["path"] in OPEN_PATHS)
-        if refused is None:
-            await self.app(scope, receive, send)
-            return
-        status, sentence = refused
-        headers = {"www-authenticate": "Bearer"} if status == UNAUTHORIZED else None
-        await JSONResponse({"error": sentence}, status, headers)(scope, receive, send)
+def build_guard(host: str, token: str | None, origins: Iterable[str]) -> Guard:
+    """Return the rules of both ports of a service that listens on `host`."""
+    return Guard(
+        token=token,
+        knows_host=(lambda said: is_loopback(_read_name(said))) if is_loopback(host) else lambda _: True,
+        origins=frozenset(origin.lower().rstrip("/") for origin in origins),
+        wrong_host=(MISDIRECTED, "this service answers to this machine's own names only: ask for 127.0.0.1"),
+        wrong_origin=(FORBIDDEN, "web pages may not use this service: allow the page's origin by --allow-origin"),
+        wrong_token=(
+            UNAUTHORIZED,
+            "this service needs its token: send `Authorization: Bearer TOKEN`, or ?token=TOKEN",
+        ),
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -123,8 +66,8 @@ def read_token(path: Path) -> str:
     return found
 
 
-def tls_of(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | None:
-    """Return what both doors encrypt by; None without a certificate."""
+def load_tls(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | None:
+    """Return what both ports encrypt by; None without a certificate."""
     if certfile is None:
         if keyfile is not None:
             raise ArgumentError("--keyfile needs --certfile: give the certificate of that key too")
@@ -146,7 +89,7 @@ def _no_password() -> str:
     raise ValueError("the key is locked by a password")
 
 
-def _name_of(host: str) -> str:
+def _read_name(host: str) -> str:
     """Return what `Host` says without the port and the brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0]

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -17,16 +16,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from simile import __version__
+from simile._common.web import Guard, GuardedApp, RequestError, answer_json, build_handlers, read_body
 from simile.errors import DivergedError, SimileError
 from simile.policies.rollouts import ColdStart, rollout
-from simile.serving.guard import Guard, GuardedApp
+from simile.serving.guard import OPEN_PATHS
 from simile.serving.openapi import LARGEST_NUMBER, MOST_ROWS, document
 
 if TYPE_CHECKING:
     from simile.serving.state import Desk
 
 LARGEST_REQUEST = 2 << 20  # bytes; reading more would keep the streams waiting
-SENTENCES = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
 class Rollout(Struct, forbid_unknown_fields=True):
@@ -34,14 +33,6 @@ class Rollout(Struct, forbid_unknown_fields=True):
 
     contexts: list[list[float | None]]
     start: list[float] | None = None
-
-
-class RequestError(Exception):
-    """A request that cannot be answered as it is: a status and a sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence = status, sentence
 
 
 def build_app(desk: Desk, guard: Guard) -> Starlette:
@@ -60,8 +51,8 @@ def build_app(desk: Desk, guard: Guard) -> Starlette:
             Route("/streams/{name}", web.close, methods=["DELETE"]),
             Route("/reload", web.reload, methods=["POST"]),
         ],
-        middleware=[*(pages if guard.origins else []), Middleware(GuardedApp, guard=guard)],
-        exception_handlers={RequestError: _refused, HTTPException: _not_there, Exception: _mistake},
+        middleware=[*(pages if guard.origins else []), Middleware(GuardedApp, guard=guard, open_paths=OPEN_PATHS)],
+        exception_handlers=build_handlers("service"),
     )
 
 
@@ -83,7 +74,7 @@ class Web:
 
     def _state(self, status: str) -> Response:
         body = {"status": status, "streams": len(self.desk.service.streams), "uptime": round(self.desk.uptime, 3)}
-        return _json(body, 200 if status == "ok" else 503)
+        return answer_json(body, 200 if status == "ok" else 503)
 
     async def metrics(self, _: Request) -> Response:
         """Show the numbers to Prometheus."""
@@ -92,34 +83,36 @@ class Web:
     async def openapi(self, _: Request) -> Response:
         """Show what can be asked."""
         policy = self.desk.policy
-        return _json(document(self.desk.n_contexts, policy.n_actions, version=__version__, token=self.token))
+        return answer_json(document(self.desk.n_contexts, policy.n_actions, version=__version__, token=self.token))
 
     async def policy(self, _: Request) -> Response:
         """Show what the policy at work is."""
-        return _json(self.desk.facts)
+        return answer_json(self.desk.facts)
 
     async def streams(self, _: Request) -> Response:
         """List the streams."""
-        return _json({"streams": self.desk.listing()})
+        return answer_json({"streams": self.desk.listing()})
 
     async def close(self, request: Request) -> Response:
         """End a stream."""
         closed = self.desk.close(request.path_params["name"])
         if closed is None:
             raise RequestError(404, "there is no stream of this name: GET /streams lists them")
-        return _json({"closed": msgspec.to_builtins(closed)})
+        return answer_json({"closed": msgspec.to_builtins(closed)})
 
     async def reload(self, _: Request) -> Response:
         """Read the policy file anew."""
         self._check_open()
         if trouble := await self.desk.reload():
             raise RequestError(409, trouble)
-        return _json(self.desk.facts)
+        return answer_json(self.desk.facts)
 
     async def roll_out(self, request: Request) -> Response:
         """Roll the policy out, in a thread."""
         self._check_open()
-        sent = await _body(request)
+        sent = await read_body(
+            request, LARGEST_REQUEST, f"the request is larger than {LARGEST_REQUEST:,} bytes: ask in parts"
+        )
         async with self.one_at_a_time:
             body = await asyncio.to_thread(_rolled, self.desk.policy, sent, self.desk.n_contexts)
         return Response(body, media_type="application/json")
@@ -127,17 +120,6 @@ class Web:
     def _check_open(self) -> None:
         if self.desk.draining:
             raise RequestError(503, "the service is ending: ask another, or wait for its next start")
-
-
-async def _body(request: Request) -> bytes:
-    """Read what was sent, up to a limit."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > LARGEST_REQUEST:
-            raise RequestError(413, f"the request is larger than {LARGEST_REQUEST:,} bytes: ask in parts")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _read(body: bytes) -> Rollout:
@@ -174,28 +156,3 @@ def _rolled(policy: Any, sent: bytes, n_contexts: int) -> bytes:
     except SimileError as error:
         raise RequestError(400, str(error)) from None
     return msgspec.json.encode({"actions": actions.tolist()})
-
-
-def _json(body: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json", headers=_HEADERS)
-
-
-_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-
-
-async def _refused(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
-    status = trouble.status if isinstance(trouble, RequestError) else 400
-    return _json({"error": str(trouble)}, status)
-
-
-async def _not_there(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
-    """Answer for addresses that are not, or not so."""
-    status = trouble.status_code if isinstance(trouble, HTTPException) else 404
-    answer = _json({"error": SENTENCES.get(status, "the request cannot be answered")}, status)
-    answer.headers.update((trouble.headers if isinstance(trouble, HTTPException) else None) or {})
-    return answer
-
-
-async def _mistake(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
-    """Answer for what nobody has thought of; the server's terminal shows the rest."""
-    return _json({"error": "the service has made a mistake: its terminal shows which"}, 500)

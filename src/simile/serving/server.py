@@ -18,10 +18,11 @@ from typing import Any
 import uvicorn
 from picows import ws_create_server
 
+from simile._common import web
 from simile.errors import ArgumentError, SimileError
 from simile.serving import snapshots
 from simile.serving.core import Service
-from simile.serving.guard import Guard, check_exposure, is_loopback, tls_of
+from simile.serving.guard import build_guard, check_exposure, load_tls
 from simile.serving.http import build_app
 from simile.serving.monitoring import Monitor
 from simile.serving.policy_file import Loaded, load_policy
@@ -29,7 +30,6 @@ from simile.serving.state import Desk, Options
 from simile.serving.websocket import Exchange, quiet
 
 SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older actions are of no use
-FAREWELL = 3.0  # seconds for all peers to hang up
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
 SPARE_FILES = 64
 THREADS = 2  # one reads a policy while another writes a snapshot; each has a heap of its own
@@ -53,7 +53,7 @@ def serve(options: Options, announce: Announce) -> None:
         Told the addresses of streams and of HTTP (None where that is off), and facts of the policy, once both listen.
     """
     check_exposure(options.host, options.token, insecure=options.insecure)
-    tls = tls_of(options.certfile, options.keyfile)
+    tls = load_tls(options.certfile, options.keyfile)
     _give_memory_back()
     loaded = load_policy(options.policy, options.trust)
     rate = options.rate or loaded.policy.card.rate
@@ -85,11 +85,7 @@ async def _serve(
     announce: Announce,
 ) -> None:
     desk = Desk(options, loaded, service)
-    guard = Guard(
-        options.token,
-        frozenset(origin.lower().rstrip("/") for origin in options.origins),
-        local=is_loopback(options.host),
-    )
+    guard = build_guard(options.host, options.token, options.origins)
     exchange = Exchange(desk, guard)
     desk.tell = exchange.tell
     streams, listening = _listen_twice(options)
@@ -106,26 +102,26 @@ async def _serve(
         auto_ping_reply_timeout=PING_EVERY,
         logger_name=quiet,
     )
-    web, web_address = None, None
+    http, http_address = None, None
     if listening is not None:
-        web_address = _address("https" if tls else "http", listening)
-        web = _web_server(desk, guard)
-        serving = asyncio.create_task(web.serve([listening]))
-        while not web.started and not serving.done():
+        http_address = _read_address("https" if tls else "http", listening)
+        http = _build_http_server(desk, guard)
+        serving = asyncio.create_task(http.serve([listening]))
+        while not http.started and not serving.done():
             await asyncio.sleep(0.005)
     stop = _stop_on_signals(desk)
     desk.loop.set_default_executor(ThreadPoolExecutor(THREADS))
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would delay frames
     gc.set_threshold(*YOUNG)
-    announce(f"{_address('wss' if tls else 'ws', streams)}/streams", web_address, desk.facts)
+    announce(f"{_read_address('wss' if tls else 'ws', streams)}/streams", http_address, desk.facts)
     chores = [asyncio.create_task(chore) for chore in _chores(desk, exchange)]
     await stop.wait()
     for chore in chores:
         chore.cancel()
     await _drain(desk, exchange, door)
-    if web is not None:
-        web.should_exit = True
+    if http is not None:
+        http.should_exit = True
         await serving
 
 
@@ -151,7 +147,7 @@ async def _drain(desk: Desk, exchange: Exchange, door: asyncio.Server) -> None:
     await asyncio.sleep(0)  # the state is copied, and from here on no frame is taken
     exchange.say_goodbye()
     await keeping
-    for _ in range(round(FAREWELL / 0.01)):
+    for _ in range(round(web.FAREWELL / 0.01)):
         if not exchange.connections:
             return
         await asyncio.sleep(0.01)
@@ -160,7 +156,7 @@ async def _drain(desk: Desk, exchange: Exchange, door: asyncio.Server) -> None:
     await asyncio.sleep(0.01)
 
 
-class _WebServer(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     """Uvicorn as a guest: signals are the host's."""
 
     @contextmanager
@@ -169,22 +165,18 @@ class _WebServer(uvicorn.Server):
         yield
 
 
-def _web_server(desk: Desk, guard: Guard) -> _WebServer:
+def _build_http_server(desk: Desk, guard: web.Guard) -> _HttpServer:
     options = desk.options
-    config = uvicorn.Config(
+    config = web.configure_uvicorn(
         build_app(desk, guard),
         log_level="error",
-        access_log=False,  # it would show tokens
         lifespan="off",
         ws="none",
-        server_header=False,
-        proxy_headers=False,
         limit_concurrency=options.max_connections,
-        timeout_graceful_shutdown=round(FAREWELL),
         ssl_certfile=options.certfile,
         ssl_keyfile=options.keyfile,
     )
-    return _WebServer(config)
+    return _HttpServer(config)
 
 
 def _give_memory_back() -> None:
@@ -225,35 +217,19 @@ def _restore(service: Service, options: Options) -> None:
 
 def _listen_twice(options: Options) -> tuple[socket.socket, socket.socket | None]:
     """Open both ports, or none."""
-    streams = _listen(options.host, options.port, "--port")
+    streams = web.listen(options.host, options.port, option="--port", way_out="name another")
     if not options.http_port:
         return streams, None
     try:
-        return streams, _listen(options.host, options.http_port, "--http-port")
+        return streams, web.listen(options.host, options.http_port, option="--http-port", way_out="name another")
     except ArgumentError:
         streams.close()
         raise
 
 
-def _listen(host: str, port: int, option: str) -> socket.socket:
-    """Open a port, before anybody is told of it."""
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named, for asyncio turns Nagle's delay off only where it knows of TCP.
-    opened = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if sys.platform != "win32":  # there it would share the port with others
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        opened.bind((host, port))
-    except OSError as error:
-        opened.close()
-        raise ArgumentError(f"{option}: {host}:{port} cannot be opened: {error.strerror}: name another") from None
-    opened.setblocking(False)
-    return opened
-
-
-def _address(scheme: str, listening: socket.socket) -> str:
+def _read_address(scheme: str, listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return web.write_address(scheme, host, port)
 
 
 def _allow_files(connections: int) -> None:

@@ -24,8 +24,8 @@ from picows import (
     WSUpgradeResponseWithListener,
 )
 
+from simile._common.web import UNAUTHORIZED, Guard
 from simile.serving.client_streams import Seat
-from simile.serving.guard import UNAUTHORIZED, Guard
 from simile.serving.messages import (
     NAME,
     Answer,
@@ -76,7 +76,7 @@ class Exchange:
         """Let a connection in, or say why not."""
         path, _, query = request.path.decode("latin-1").partition("?")
         found = PATH.fullmatch(unquote(path))
-        refused = self.guard.refusal(request.headers, query) or self._refusal(found)
+        refused = self.guard.check(request.headers, query) or self._refusal(found)
         if refused is None:
             return Connection(self, found[1] if found else None)
         status, sentence = refused

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from simile._common.pages import asset
+from simile._common.web import RequestError, answer_json, answer_refusal, read_body
 from simile.errors import SimileError
 from simile.learning.runs import POLICY, REPORT
 from simile.studio import requests, uploads
 from simile.studio.core import Studio
-from simile.studio.refusals import Refusal
 from simile.studio.run_view import config_text, written
 from simile.studio.security import PAGE_POLICY, SANDBOX_POLICY
 from simile.studio.workspace import Data, clean_name, new_id
@@ -27,69 +26,53 @@ from simile.studio.workspace import Data, clean_name, new_id
 LONGEST = 1 << 16  # bytes of a JSON body
 STATIC = {"studio.js": "text/javascript", "studio.css": "text/css"}
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 
 def routes(studio: Studio) -> list[Route | WebSocketRoute]:
     """Return all routes of a studio."""
     api = Api(studio)
     return [
-        Route("/", _answering(api.page, studio)),
-        Route("/favicon.ico", _answering(api.nothing, studio)),
-        Route("/static/{name}", _answering(api.static, studio)),
-        Route("/api/state", _answering(api.state, studio)),
-        Route("/api/data/{name:path}", _answering(api.upload, studio), methods=["PUT"]),
-        Route("/api/data/{id}", _answering(api.choose, studio), methods=["POST"]),
-        Route("/api/data/{id}", _answering(api.drop, studio), methods=["DELETE"]),
-        Route("/api/games", _answering(api.games, studio), methods=["POST"]),
-        Route("/api/runs", _answering(api.start, studio), methods=["POST"]),
-        Route("/api/runs/{id}", _answering(api.remove, studio), methods=["DELETE"]),
-        Route("/api/runs/{id}/stop", _answering(api.stop, studio), methods=["POST"]),
-        Route("/api/runs/{id}/resume", _answering(api.resume, studio), methods=["POST"]),
-        Route("/api/runs/{id}/sequences", _answering(api.sequences, studio)),
-        Route("/api/runs/{id}/roll", _answering(api.roll, studio), methods=["POST"]),
-        Route("/api/runs/{id}/court", _answering(api.court, studio)),
-        Route("/api/runs/{id}/{what}", _answering(api.download, studio)),
+        Route("/", api.page),
+        Route("/favicon.ico", api.nothing),
+        Route("/static/{name}", api.static),
+        Route("/api/state", api.state),
+        Route("/api/data/{name:path}", api.upload, methods=["PUT"]),
+        Route("/api/data/{id}", api.choose, methods=["POST"]),
+        Route("/api/data/{id}", api.drop, methods=["DELETE"]),
+        Route("/api/games", api.games, methods=["POST"]),
+        Route("/api/runs", api.start, methods=["POST"]),
+        Route("/api/runs/{id}", api.remove, methods=["DELETE"]),
+        Route("/api/runs/{id}/stop", api.stop, methods=["POST"]),
+        Route("/api/runs/{id}/resume", api.resume, methods=["POST"]),
+        Route("/api/runs/{id}/sequences", api.sequences),
+        Route("/api/runs/{id}/roll", api.roll, methods=["POST"]),
+        Route("/api/runs/{id}/court", api.court),
+        Route("/api/runs/{id}/{what}", api.download),
         WebSocketRoute("/api/events", api.events),
     ]
 
 
-def error(status: int, sentence: str) -> Response:
-    """Return an error as the page expects it."""
-    return JSONResponse({"error": sentence}, status)
+def build_handlers(studio: Studio) -> dict[Any, Any]:
+    """Return the handlers that turn whatever goes wrong in a handler of a route into a sentence."""
 
+    async def answer(request: Request, error: Exception) -> Any:
+        status, sentence = 422, str(error)
+        if isinstance(error, RequestError):
+            status = error.status
+        elif isinstance(error, OSError):
+            status, sentence = 500, f"a file of the studio cannot be used: {error.strerror or 'unknown trouble'}"
+        refusal = answer_refusal(status, studio.scrubbed(sentence, None))
+        return uploads.Draining(status, bytes(refusal.body)) if request.method == "PUT" else refusal
 
-def _answering(handler: Handler, studio: Studio) -> Handler:
-    """Turn whatever goes wrong in a handler into a sentence."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Refusal as refusal:
-            status, sentence = refusal.status, refusal.sentence
-        except SimileError as mistake:
-            status, sentence = 422, str(mistake)
-        except OSError as trouble:
-            status, sentence = 500, f"a file of the studio cannot be used: {trouble.strerror or 'unknown trouble'}"
-        sentence = studio.scrubbed(sentence, None)
-        if request.method == "PUT":
-            return uploads.Draining(status, json.dumps({"error": sentence}).encode())  # type: ignore[return-value]
-        return error(status, sentence)
-
-    return answer
+    return dict.fromkeys((RequestError, SimileError, OSError), answer)
 
 
 async def body_of(request: Request) -> Any:
-    """Return the JSON of a request; None where there is none."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > LONGEST:
-            raise Refusal(413, f"a request must be shorter than {LONGEST} bytes")
+    """Return the JSON of a request; an empty object where there is none."""
+    data = await read_body(request, LONGEST, f"a request must be shorter than {LONGEST} bytes")
     try:
         return json.loads(data) if data.strip() else {}
     except (ValueError, RecursionError):
-        raise Refusal(400, "the request must be JSON") from None
+        raise RequestError(400, "the request must be JSON") from None
 
 
 class Api:
@@ -110,12 +93,12 @@ class Api:
         """Answer with the page's script or style."""
         name = request.path_params["name"]
         if name not in STATIC:
-            raise Refusal(404, "there is no such file")
+            raise RequestError(404, "there is no such file")
         return Response(asset(f"built/{name}"), media_type=STATIC[name])
 
     async def state(self, request: Request) -> Response:  # noqa: ARG002
         """Answer with everything that a page shows."""
-        return JSONResponse(self.studio.state())
+        return answer_json(self.studio.state())
 
     async def events(self, socket: WebSocket) -> None:
         """Tell a page what happens."""
@@ -136,7 +119,7 @@ class Api:
             if data.id not in studio.data:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-        return JSONResponse(found.shown(), 201)
+        return answer_json(found.shown(), 201)
 
     async def choose(self, request: Request) -> Response:
         """Read data again, with other options."""
@@ -144,7 +127,7 @@ class Api:
         given = await body_of(request)
         given = given["options"] if isinstance(given, dict) and isinstance(given.get("options"), dict) else given
         options = {n: v for n, v in requests.checked(given, requests.READING).items() if v not in ("", [])}
-        return JSONResponse((await self.studio.look(replace(data, options=options))).shown())
+        return answer_json((await self.studio.look(replace(data, options=options))).shown())
 
     async def drop(self, request: Request) -> Response:
         """Forget data."""
@@ -163,7 +146,7 @@ class Api:
         ]
         name = f"{n} simulated {'game' if n == 1 else 'games'} of {wanted['sport']}"
         made = await self.studio.simulate(Data(new_id(), name, "games", [], 0, origin=origin), **wanted)
-        return JSONResponse(made.shown(), 201)
+        return answer_json(made.shown(), 201)
 
     async def start(self, request: Request) -> Response:
         """Begin a training or a comparison."""
@@ -175,22 +158,22 @@ class Api:
         if "parent" in about:
             options.setdefault("data", self.studio.job(about["parent"]).data)
         if "data" not in options:
-            raise Refusal(400, "data must be the id of data that were uploaded")
+            raise RequestError(400, "data must be the id of data that were uploaded")
         options.pop("kind", None)
         job = await self.studio.start(kind, self.studio.datum(options.pop("data")), options, **about)
-        return JSONResponse(self.studio.view(job.id), 201)
+        return answer_json(self.studio.view(job.id), 201)
 
     async def stop(self, request: Request) -> Response:
         """Stop a run; the best policy so far is kept."""
         job = self.studio.job(request.path_params["id"])
         await self.studio.jobs.stop(job)
-        return JSONResponse(self.studio.view(job.id))
+        return answer_json(self.studio.view(job.id))
 
     async def resume(self, request: Request) -> Response:
         """Go on with a run."""
         job = self.studio.job(request.path_params["id"])
         await self.studio.jobs.resume(job)
-        return JSONResponse(self.studio.view(job.id))
+        return answer_json(self.studio.view(job.id))
 
     async def remove(self, request: Request) -> Response:
         """Remove a run."""
@@ -202,7 +185,7 @@ class Api:
         job = self.studio.job(request.path_params["id"])
         about = await self.studio.in_thread(self.studio.screen.about, self.studio.folder(job))
         self.studio.warm(job)
-        return JSONResponse(about)
+        return answer_json(about)
 
     async def roll(self, request: Request) -> Response:
         """Roll a policy out, at its own smoothness or at another."""
@@ -218,7 +201,7 @@ class Api:
         job = self.studio.job(request.path_params["id"])
         data = self.studio.datum(job.data)
         if data.kind != "games":
-            raise Refusal(404, "there is no court to show: these data are no games")
+            raise RequestError(404, "there is no court to show: these data are no games")
         sequence, smoothness = _number(request, "sequence") or 0.0, _number(request, "smoothness")
         page = await self.studio.in_thread(
             self.studio.screen.court,
@@ -237,7 +220,7 @@ class Api:
         if what in ("policy", "report"):
             file = run.path / (POLICY if what == "policy" else REPORT)
             if not file.is_file():
-                raise Refusal(404, f"there is no {what} yet: it is written {_WHEN[what]}")
+                raise RequestError(404, f"there is no {what} yet: it is written {_WHEN[what]}")
             content = await self.studio.in_thread(file.read_bytes)
             inline = what == "report" and request.query_params.get("inline") == "1"
         elif what in ("command", "python", "config"):
@@ -245,7 +228,7 @@ class Api:
             content = {"command": f"{command}\n", "python": script, "config": config_text(run, data)}[what].encode()
             inline = False
         else:
-            raise Refusal(404, f"there is no {clean_name(what)!r} of a run")
+            raise RequestError(404, f"there is no {clean_name(what)!r} of a run")
         ending, media = _FILES[what]
         headers = {"content-security-policy": SANDBOX_POLICY} if what == "report" else {}
         if not inline:
@@ -271,6 +254,6 @@ def _number(request: Request, name: str) -> float | None:
     try:
         value = float(said)
     except ValueError:
-        raise Refusal(400, f"{name} must be a number; got {clean_name(said)!r}") from None
+        raise RequestError(400, f"{name} must be a number; got {clean_name(said)!r}") from None
     found: float = requests.number(0.0, 1e12)(name, value)
     return found

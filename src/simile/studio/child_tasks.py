@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from simile.errors import SimileError
-from simile.studio.refusals import Refusal
 
 PATIENCE = 600.0  # seconds
 MOST_COLUMNS, MOST_SEQUENCES = 5000, 500  # shown on the page
@@ -90,6 +89,8 @@ def game_file(folder: Path, number: int) -> Path:
 
 async def in_child(task: str, **arguments: Any) -> dict[str, Any]:
     """Do one of the above in a child process."""
+    from simile._common.web import RequestError  # here, for the child has no use for a server
+
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "simile.studio.child_tasks", task),
         stdin=asyncio.subprocess.PIPE,
@@ -101,7 +102,7 @@ async def in_child(task: str, **arguments: Any) -> dict[str, Any]:
         out, _ = await asyncio.wait_for(child.communicate(json.dumps(arguments).encode()), PATIENCE)
         answer = json.loads(out)
     except TimeoutError:
-        raise Refusal(422, "this takes longer than ten minutes: try with less data") from None
+        raise RequestError(422, "this takes longer than ten minutes: try with less data") from None
     except ValueError:  # it died, and has said nothing
         return {"status": BROKEN, "error": "the file cannot be read: is it whole, and is it small enough for memory?"}
     finally:

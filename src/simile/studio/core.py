@@ -15,12 +15,12 @@ import anyio
 
 from simile import __version__
 from simile._common.text import plain
+from simile._common.web import RequestError
 from simile.learning.runs import DEFAULTS, RunFolder
 from simile.studio import child_tasks
 from simile.studio.events import Events
 from simile.studio.jobs import Jobs
 from simile.studio.preview_service import Screen, get_ready
-from simile.studio.refusals import Refusal
 from simile.studio.requests import ALGORITHMS
 from simile.studio.run_view import blank, show
 from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, new_id, now
@@ -82,13 +82,13 @@ class Studio:
     def datum(self, key: str) -> Data:
         """Return data by their id."""
         if key not in self.data:
-            raise Refusal(404, f"there are no data {clean_name(key)!r}: they may have been removed")
+            raise RequestError(404, f"there are no data {clean_name(key)!r}: they may have been removed")
         return self.data[key]
 
     def job(self, key: str) -> Job:
         """Return a run by its id."""
         if key not in self.jobs.all:
-            raise Refusal(404, f"there is no run {clean_name(key)!r}: it may have been removed")
+            raise RequestError(404, f"there is no run {clean_name(key)!r}: it may have been removed")
         return self.jobs.all[key]
 
     def folder(self, job: Job) -> RunFolder:
@@ -130,7 +130,7 @@ class Studio:
         """Forget data that no run uses."""
         users = [job.name for job in self.jobs.all.values() if job.data == data.id]
         if users:
-            raise Refusal(409, f"{data.name} is used by {_listed(users)}: remove that first")
+            raise RequestError(409, f"{data.name} is used by {_listed(users)}: remove that first")
         del self.data[data.id]
         self.workspace.forget(data)
         self.events.tell({"type": "gone", "data": data.id})
@@ -138,7 +138,7 @@ class Studio:
     async def start(self, kind: str, data: Data, options: Mapping[str, Any], **about: Any) -> Job:
         """Write the config of a new run, and queue it."""
         if data.found.get("status") != child_tasks.READY:
-            raise Refusal(409, f"{data.name} cannot be read yet: choose its columns first")
+            raise RequestError(409, f"{data.name} cannot be read yet: choose its columns first")
         parent = about.get("parent")
         inherited = {} if parent is None else self._options(self.job(parent), kind)
         for older in [j for j in self.jobs.all.values() if parent and j.parent == parent and j.status in UNFINISHED]:
@@ -158,7 +158,7 @@ class Studio:
     def _options(self, job: Job, kind: str) -> dict[str, Any]:
         """Return the options of a run, for another that differs in little."""
         if job.kind != kind:
-            raise Refusal(400, f"parent must be a run of the kind {kind}; {job.name!r} is of the kind {job.kind}")
+            raise RequestError(400, f"parent must be a run of the kind {kind}; {job.name!r} is of the kind {job.kind}")
         return {n: v for n, v in self.folder(job).config.items() if n not in ("data", "out")}
 
     async def remove(self, job: Job) -> None:

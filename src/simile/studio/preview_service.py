@@ -15,6 +15,7 @@ import numpy as np
 
 from simile._common.text import plain
 from simile._common.typing import FloatArray
+from simile._common.web import RequestError
 from simile.camera.film.watch import watch_page
 from simile.camera.games import Game
 from simile.camera.tracking.recordings import ARRAYS, load_game
@@ -25,7 +26,6 @@ from simile.policies.policies import SmoothPolicy
 from simile.studio.cache import Cache
 from simile.studio.child_tasks import game_file
 from simile.studio.preview import Rolled, Subject, outputs, roll
-from simile.studio.refusals import Refusal
 
 MOST_SAMPLES = 400_000  # of a curve; longer ones are thinned to their extremes
 
@@ -62,7 +62,7 @@ class Screen:
         """Roll a run's policy out over one of its held-out sequences, at its own lambda or at another."""
         held_out = self._held_out(run)
         if not 0 <= sequence < len(held_out):
-            raise Refusal(404, f"sequence must be from 0 to {len(held_out) - 1}; got {sequence}")
+            raise RequestError(404, f"sequence must be from 0 to {len(held_out) - 1}; got {sequence}")
         subject, demo = self._subject(run), held_out[sequence]
         said = None
         if subject.is_linear and isinstance(policy := subject.whole, SmoothPolicy):
@@ -117,7 +117,7 @@ class Screen:
         """Return what changes when a round has left a better policy."""
         found = _changed(run.path / POLICY)
         if found is None:
-            raise Refusal(409, "there is no policy to look at: the first round has not ended")
+            raise RequestError(409, "there is no policy to look at: the first round has not ended")
         return str(run.path), *found
 
 

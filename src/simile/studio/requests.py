@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from simile._common.web import RequestError
 from simile.errors import SimileError
-from simile.studio.refusals import Refusal
 
 ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
 SPORTS = ("basketball", "soccer")
@@ -19,9 +19,9 @@ Check = Callable[[str, Any], Any]
 def checked(given: Any, fields: Mapping[str, Check]) -> dict[str, Any]:
     """Return the fields that were given, each as its check makes of it; others are refused by name."""
     if not isinstance(given, dict):
-        raise Refusal(400, "the request must be a JSON object")
+        raise RequestError(400, "the request must be a JSON object")
     if unknown := sorted(set(given) - set(fields)):
-        raise Refusal(400, f"{unknown[0]!r} is not known here; there are {', '.join(fields)}")
+        raise RequestError(400, f"{unknown[0]!r} is not known here; there are {', '.join(fields)}")
     return {name: fields[name](name, value) for name, value in given.items() if value is not None}
 
 
@@ -31,7 +31,7 @@ def number(low: float, high: float, *, above: bool = False) -> Check:
     def check(name: str, value: Any) -> float:
         good = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
         if not good or (above and value == low):
-            raise Refusal(400, f"{name} must be a number from {low:g} to {high:g}; got {_shown(value)}")
+            raise RequestError(400, f"{name} must be a number from {low:g} to {high:g}; got {_shown(value)}")
         return float(value)
 
     return check
@@ -42,7 +42,7 @@ def whole(low: int, high: int) -> Check:
 
     def check(name: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise Refusal(400, f"{name} must be a whole number from {low} to {high}; got {_shown(value)}")
+            raise RequestError(400, f"{name} must be a whole number from {low} to {high}; got {_shown(value)}")
         return value
 
     return check
@@ -53,7 +53,7 @@ def one_of(*choices: Any) -> Check:
 
     def check(name: str, value: Any) -> Any:
         if value not in choices or isinstance(value, bool):
-            raise Refusal(400, f"{name} must be one of {', '.join(map(str, choices))}; got {_shown(value)}")
+            raise RequestError(400, f"{name} must be one of {', '.join(map(str, choices))}; got {_shown(value)}")
         return next(choice for choice in choices if choice == value)
 
     return check
@@ -62,7 +62,7 @@ def one_of(*choices: Any) -> Check:
 def text(name: str, value: Any) -> str:
     """Take a text that is not too long."""
     if not isinstance(value, str) or len(value) > LONGEST or "\0" in value or not _is_utf8(value):
-        raise Refusal(400, f"{name} must be a text of at most {LONGEST} characters; got {_shown(value)}")
+        raise RequestError(400, f"{name} must be a text of at most {LONGEST} characters; got {_shown(value)}")
     return value
 
 
@@ -71,14 +71,14 @@ def texts(name: str, value: Any) -> list[str]:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list):
-        raise Refusal(400, f"{name} must be a list of texts; got {_shown(value)}")
+        raise RequestError(400, f"{name} must be a list of texts; got {_shown(value)}")
     return [text(name, one) for one in value]
 
 
 def flag(name: str, value: Any) -> bool:
     """Take true or false."""
     if not isinstance(value, bool):
-        raise Refusal(400, f"{name} must be true or false; got {_shown(value)}")
+        raise RequestError(400, f"{name} must be true or false; got {_shown(value)}")
     return value
 
 
@@ -90,7 +90,7 @@ def recipe(name: str, value: Any) -> str:
     try:
         parse(written, name)
     except SimileError as error:
-        raise Refusal(400, str(error)) from None
+        raise RequestError(400, str(error)) from None
     return written
 
 

@@ -15,15 +15,13 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
 
+from simile._common import web
 from simile.errors import ArgumentError
 from simile.studio import api, locks
 from simile.studio.core import Studio
-from simile.studio.security import HEADERS, Guard, hosts_of
+from simile.studio.security import GuardedStudio, build_guard, list_hosts
 from simile.studio.workspace import Data, Workspace, new_id
 
 PORT = 8765  # where the studio is, unless something else is there
@@ -74,8 +72,8 @@ def build_app(
     return Starlette(
         routes=api.routes(studio),
         lifespan=lifespan,
-        middleware=[Middleware(Guard, token=token, hosts=hosts, cookie=cookie)],
-        exception_handlers={HTTPException: _not_there, Exception: _trouble},
+        middleware=[Middleware(GuardedStudio, guard=build_guard(token, hosts, cookie))],
+        exception_handlers={**web.build_handlers("studio"), **api.build_handlers(studio)},
     )
 
 
@@ -120,28 +118,18 @@ def serve(
     app = build_app(
         workspace,
         token,
-        hosts_of(port, host),
+        list_hosts(port, host),
         cookie=f"simile-studio-{port}",
         upload=upload,
         jobs=jobs,
         given=given,
     )
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{port}/?token={token}"
+    address = f"{web.write_address('http', host, port)}/?token={token}"
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
     if show:
         threading.Timer(0.5, webbrowser.open, [address]).start()
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,  # it would show the token
-        lifespan="on",
-        server_header=False,
-        proxy_headers=False,  # nobody stands between the browser and us
-        ws_max_size=LONGEST_WORD,
-        timeout_graceful_shutdown=3,
-    )
+    config = web.configure_uvicorn(app, log_level="warning", lifespan="on", ws_max_size=LONGEST_WORD)
     with suppress(KeyboardInterrupt):  # the way to end it
         uvicorn.Server(config).run(sockets=[listening])
 
@@ -150,23 +138,8 @@ def listen(host: str, port: int) -> socket.socket:
     """Open the port, before anybody is told of it; port 0 is 8765 or, where that is taken, a free one."""
     if host in ("0.0.0.0", "::", ""):
         raise ArgumentError(f"--host must be the name or address under which the page is opened; got {host!r}")
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    trouble: OSError | None = None
-    for wanted in (port,) if port else (PORT, 0):
-        # The protocol is named, for asyncio turns Nagle's delay off only where it knows of TCP.
-        opened = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if sys.platform != "win32":  # there it would share the port with others
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            opened.bind((host, wanted))
-            opened.listen(128)
-        except OSError as error:
-            opened.close()
-            trouble = error
-        else:
-            return opened
-    reason = None if trouble is None else trouble.strerror
-    raise ArgumentError(f"--port: {host}:{port} cannot be opened: {reason}: leave --port out, or name another")
+    ports = (port,) if port else (PORT, 0)
+    return web.listen(host, *ports, option="--port", way_out="leave --port out, or name another")
 
 
 def _given(paths: Sequence[str], options: dict[str, Any]) -> Data:
@@ -181,17 +154,3 @@ def _known(studio: Studio, data: Data) -> Data:
     """Return data as an earlier start knew them, so that a file is listed once."""
     same = [d for d in studio.data.values() if d.paths == data.paths and not d.uploaded]
     return replace(data, id=same[0].id, added=same[0].added) if same else data
-
-
-async def _not_there(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
-    """Answer for addresses that are not, or not so."""
-    status = trouble.status_code if isinstance(trouble, HTTPException) else 404
-    sentence = {404: "there is nothing at this address", 405: "this address does not take that method"}
-    return api.error(status, sentence.get(status, "the request cannot be answered"))
-
-
-async def _trouble(request: Request, trouble: Exception) -> Response:  # noqa: ARG001
-    """Answer for what nobody has thought of; the server's terminal shows the rest."""
-    answer = api.error(500, "the studio has made a mistake: its terminal shows which")
-    answer.headers.update(HEADERS)  # such an answer does not pass the guard
-    return answer

@@ -9,8 +9,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from simile._common.web import RequestError
 from simile.errors import ArgumentError, StorageError
-from simile.studio.refusals import Refusal
 
 REST = "simile.rest"  # in the scope of a request: whether more of its body is to come
 PATIENCE, MOST = 20.0, 8 << 30  # seconds and bytes of a refused upload that are read and thrown away
@@ -24,7 +24,7 @@ def ending_of(name: str) -> str:
         return suffix_of(Path(name))
     except ArgumentError as error:
         sentence = str(error).removeprefix("path: ").partition(", or give a data frame")[0]
-        raise Refusal(415, sentence) from None
+        raise RequestError(415, sentence) from None
 
 
 def check_size(request: Request, limit: int) -> None:
@@ -34,9 +34,9 @@ def check_size(request: Request, limit: int) -> None:
         raise too_large(limit)
 
 
-def too_large(limit: int) -> Refusal:
+def too_large(limit: int) -> RequestError:
     """Return the refusal of a file that is larger than `limit` bytes."""
-    return Refusal(
+    return RequestError(
         413, f"the file is larger than {limit / 1e6:g} MB: start with `simile studio FILE`, or raise --max-upload"
     )
 
@@ -51,7 +51,7 @@ async def receive_file(request: Request, target: Path, limit: int) -> int:
             while more:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
-                    raise Refusal(400, "the upload was broken off")
+                    raise RequestError(400, "the upload was broken off")
                 request.scope[REST] = more = message.get("more_body", False)
                 chunk = message.get("body", b"")
                 size += len(chunk)
@@ -59,7 +59,7 @@ async def receive_file(request: Request, target: Path, limit: int) -> int:
                     raise too_large(limit)
                 file.write(chunk)
     except StorageError:
-        raise Refusal(507, "the file cannot be kept: make room on the disk of the studio's folder") from None
+        raise RequestError(507, "the file cannot be kept: make room on the disk of the studio's folder") from None
     return size
 
 

@@ -1,0 +1,256 @@
+"""What every web server of ours has: a guard at the door, a port, bodies up to a limit, and errors in sentences.
+
+For `simile.serving` and `simile.studio` alone, whose extras bring starlette and uvicorn: nothing else imports it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+import uvicorn
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from simile.errors import ArgumentError
+
+UNAUTHORIZED, FORBIDDEN, MISDIRECTED = 401, 403, 421
+CLOSED = 4403  # of a WebSocket that may not be opened
+HEADERS = {  # of every answer: it is not to be kept, framed, or guessed at
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+SENTENCES = {404: "there is nothing at this address", 405: "this address does not take that method"}
+FAREWELL = 3  # seconds for all peers to hang up
+
+Refusal = tuple[int, str]  # a status and a sentence
+
+
+class RequestError(Exception):
+    """A request that cannot be answered as it is.
+
+    Parameters
+    ----------
+    status : int
+        Of HTTP, 400 to 599.
+    sentence : str
+        For people: what is wrong, and the way out.
+    """
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Who may ask: those who know the server's name and its secret, and no foreign web page.
+
+    A server on this machine can be reached by every page that its browser shows. Three checks keep those out: the name
+    in `Host` (a foreign name that was pointed at this machine), the page in `Origin`, and the secret.
+
+    Parameters
+    ----------
+    token : str or None
+        The secret; None where everybody who reaches the server may use it.
+    knows_host : callable
+        Tells whether `Host` may say this.
+    origins : frozenset of str
+        Web pages that may use the server, such as `https://control.example`.
+    wrong_host, wrong_origin, wrong_token : tuple of int and str
+        What is answered to the others.
+    cookie : str, optional
+        Name of a cookie that may hold the token.
+    """
+
+    token: str | None
+    knows_host: Callable[[str], bool]
+    origins: frozenset[str]
+    wrong_host: Refusal
+    wrong_origin: Refusal
+    wrong_token: Refusal
+    cookie: str | None = None
+
+    def check(self, headers: Mapping[str, str], query: str, *, needs_token: bool = True) -> Refusal | None:
+        """Return the status and the sentence for a request that is refused; None for one that is not.
+
+        `headers` must find names in any case.
+        """
+        if not self.knows_host(headers.get("host", "").lower()):
+            return self.wrong_host
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in self.origins:
+            return self.wrong_origin
+        if self.token is None or not needs_token or self.knows_token(query) or self._shows_token(headers):
+            return None
+        return self.wrong_token
+
+    def knows_token(self, query: str) -> bool:
+        """Tell whether an address holds the token."""
+        return any(map(self._is_right, parse_qs(query).get("token", [])))
+
+    def _shows_token(self, headers: Mapping[str, str]) -> bool:
+        return any(map(self._is_right, _read_secrets(headers, self.cookie)))
+
+    def _is_right(self, secret: str) -> bool:
+        # In constant time, so that nobody can feel their way to it.
+        return secrets.compare_digest(secret.encode("utf-8", "replace"), (self.token or "").encode())
+
+
+def _read_secrets(headers: Mapping[str, str], cookie: str | None) -> Iterator[str]:
+    kind, _, secret = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        yield secret.strip()
+    if cookie is not None:
+        with suppress(CookieError, KeyError):
+            yield SimpleCookie(headers.get("cookie", ""))[cookie].value
+
+
+@dataclass(frozen=True)
+class GuardedApp:
+    """The outermost layer of a server: every request, of HTTP or WebSocket, passes the guard or is refused.
+
+    Parameters
+    ----------
+    app
+        What answers those who may ask.
+    guard : Guard
+        Who may.
+    open_paths : tuple of str
+        Addresses that need no token.
+    """
+
+    app: ASGIApp
+    guard: Guard
+    open_paths: tuple[str, ...] = ()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        answer = self.answer(scope, scope.get("query_string", b"").decode("latin-1"))
+        if scope["type"] == "websocket":
+            if answer is None:
+                await self.app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": CLOSED, "reason": ""})
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await (self.app if answer is None else answer)(scope, receive, send_with_headers)
+
+    def answer(self, scope: Scope, query: str) -> Response | None:
+        """Return the answer to who may not ask; None for everybody else."""
+        refusal = self.check(scope, query)
+        return None if refusal is None else answer_refusal(*refusal)
+
+    def check(self, scope: Scope, query: str) -> Refusal | None:
+        """Ask the guard."""
+        return self.guard.check(Headers(scope=scope), query, needs_token=scope["path"] not in self.open_paths)
+
+
+def answer_json(body: Any, status: int = 200) -> Response:
+    """Return an answer in JSON."""
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
+
+
+def answer_refusal(status: int, sentence: str) -> Response:
+    """Return a refusal as all clients expect it."""
+    answer = answer_json({"error": sentence}, status)
+    if status == UNAUTHORIZED:
+        answer.headers["www-authenticate"] = "Bearer"
+    return answer
+
+
+def build_handlers(server: str) -> dict[Any, Any]:
+    """Return the handlers of errors for starlette; `server` is what the server calls itself."""
+
+    async def answer_error(_: Request, error: RequestError) -> Response:
+        return answer_refusal(error.status, error.sentence)
+
+    async def answer_missing(_: Request, error: HTTPException) -> Response:
+        """Answer for addresses that are not, or not so."""
+        answer = answer_refusal(error.status_code, SENTENCES.get(error.status_code, "the request cannot be answered"))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    async def answer_mistake(_: Request, error: Exception) -> Response:  # noqa: ARG001
+        """Answer for what nobody has thought of; the server's terminal shows the rest."""
+        answer = answer_refusal(500, f"the {server} has made a mistake: its terminal shows which")
+        answer.headers.update(HEADERS)  # such an answer does not pass the guard
+        return answer
+
+    return {RequestError: answer_error, HTTPException: answer_missing, Exception: answer_mistake}
+
+
+async def read_body(request: Request, most: int, sentence: str) -> bytes:
+    """Read what was sent; more than `most` bytes are refused with the sentence."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise RequestError(413, sentence)
+    return bytes(body)
+
+
+def listen(host: str, *ports: int, option: str, way_out: str) -> socket.socket:
+    """Open the first of these ports that is free, before anybody is told of it."""
+    reason = None
+    for port in ports:
+        # The protocol is named, for asyncio turns Nagle's delay off only where it knows of TCP.
+        opened = socket.socket(
+            socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )
+        if sys.platform != "win32":  # there it would share the port with others
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind((host, port))
+            opened.listen(128)
+        except OSError as error:
+            opened.close()
+            reason = error.strerror
+        else:
+            opened.setblocking(False)
+            return opened
+    raise ArgumentError(f"{option}: {host}:{ports[-1]} cannot be opened: {reason}: {way_out}")
+
+
+def write_address(scheme: str, host: str, port: int) -> str:
+    """Return the address of a server, as browsers want it.
+
+    >>> write_address("http", "::1", 80)
+    'http://[::1]:80'
+    """
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def configure_uvicorn(app: ASGIApp, **options: Any) -> uvicorn.Config:
+    """Return uvicorn's options for a server to which nobody stands between, and whose log must not show tokens."""
+    return uvicorn.Config(
+        app,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=FAREWELL,
+        **options,
+    )
