@@ -33,8 +33,9 @@ from simile import (
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import measures
-from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, line_search, mixed, squared_error
+from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, line_search, mixed
 from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
+from simile.learning.measures import Ruler
 from simile.models.closed_loop import ClosedLoop
 from simile.online import Predictor
 from simile.policies.policies import Mixture, radius
@@ -191,16 +192,16 @@ def test_a_gain_that_is_bought_with_roughness_is_refused():
     demos = Demonstrations.from_arrays([np.zeros(200)], [np.sin(np.arange(200.0) / 20.0)])
     smooth = [0.8 * a for a in demos.actions]
     shaking = [a + 0.1 * (-1.0) ** np.arange(200)[:, np.newaxis] for a in demos.actions]
-    assert squared_error(shaking, demos, 3) < squared_error(smooth, demos, 3)
+    assert Ruler(demos, begin=3).measure(shaking).error < Ruler(demos, begin=3).measure(smooth).error
     assert line_search(shaking, smooth, demos, loop_of(0.0)) > 0.3
     assert line_search(shaking, smooth, demos, loop_of(60.0)) == 0.0
 
 
-def test_the_squared_error_is_over_the_frames_that_the_policy_chose():
+def test_the_error_is_over_the_frames_that_the_policy_chose():
     demos = demos_of(10, 2)
     rolled = [a + 2.0 for a in demos.actions]
-    assert squared_error(rolled, demos, 3) == pytest.approx(4.0)
-    assert math.isnan(squared_error(rolled, demos, 10))
+    assert Ruler(demos, begin=3).measure(rolled).error == pytest.approx(4.0)
+    assert math.isnan(Ruler(demos, begin=10).measure(rolled).error)
 
 
 # Cross-fitting
@@ -239,7 +240,7 @@ def test_each_round_says_what_its_policy_does(default):
         rolled = rollout(turn.policy, PURSUIT)
         for a, b in zip(rolled, turn.rolled, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-9)
-        assert measures.imitation_error(turn.policy, rolled, PURSUIT) == pytest.approx(turn.error)
+        assert Ruler.of(turn.policy, PURSUIT).measure(rolled).error == pytest.approx(turn.error)
         assert measures.roughness(rolled, PURSUIT) == pytest.approx(turn.roughness)
         assert radius(turn.policy) == pytest.approx(turn.radius, abs=1e-4)  # of a triple pole
         assert [len(t) for t in turn.targets] == [150] * 4
@@ -263,7 +264,7 @@ def test_the_error_out_of_fold_is_that_of_training_without_the_fold():
     states = states_of(standard, Horizon.auto(30.0))
     _, said = ridge.fit_rollout(states, standard.actions, loop, np.arange(4))
     rolled = [loop.roll(z, a) for z, a in zip(np.split(said, 4), standard.actions, strict=True)]
-    assert run.chosen.validation_error == pytest.approx(squared_error(rolled, standard, 3))
+    assert run.chosen.validation_error == pytest.approx(Ruler(standard, begin=3).measure(rolled).error)
 
 
 def test_the_mixture_is_no_worse_than_the_first_model_alone(default):

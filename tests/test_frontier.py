@@ -60,7 +60,7 @@ def test_every_point_has_a_policy_of_its_own_lambda_that_rolls_out(frontier):
         rolled = rollout(point.policy, PURSUIT)
         assert all(np.isfinite(a).all() for a in rolled)
         # What was seen in training is followed at least as well as what was not.
-        assert measures.imitation_error(point.policy, rolled, PURSUIT) < 1.1 * point.error
+        assert measures.Ruler.of(point.policy, PURSUIT).measure(rolled).error < 1.1 * point.error
     assert point.policy.card.training["settings"]["smoothness"] == VALUES[-1]
 
 

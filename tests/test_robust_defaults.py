@@ -16,8 +16,8 @@ from simile import ActionSpace, ColdStart, Demonstrations, Horizon, SimileError,
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import second_opinion
-from simile.learning.crossfit import squared_error
 from simile.learning.folds import Folds
+from simile.learning.measures import Ruler
 from simile.policies.policies import radius
 
 RNG = np.random.default_rng
@@ -172,5 +172,5 @@ def test_the_default_is_never_much_worse_than_holding_the_last_action_without_sa
         units = Units.of(demos)
         folds = Folds.of(demos.with_actions([units.standardize(a) for a in demos.actions]))
         held = [simile.losses.hold_last_action(a, warm_up=2) for a in folds.demos.actions]
-        holding = math.sqrt(squared_error(held, folds.demos, 2))
+        holding = Ruler(folds.demos, begin=2).measure(held).rmse
         assert run.notes or ours <= second_opinion.MARGIN * holding + 1e-9, kind

@@ -115,13 +115,13 @@ def test_a_note_compares_like_with_like():
 
 def test_rivals_are_as_rough_as_the_policy_may_be_by_the_same_metric(monkeypatch):
     asked = []
-    true = measures.roughness
+    true = measures.Ruler.sums
 
-    def roughness(rolled, demos, *, order=2):
-        asked.append(order)
-        return true(rolled, demos, order=order)
+    def sums(ruler, rolled):
+        asked.append(ruler.order)
+        return true(ruler, rolled)
 
-    monkeypatch.setattr(second_opinion.measures, "roughness", roughness)
+    monkeypatch.setattr(measures.Ruler, "sums", sums)
     demos = tasks.pursuit(n_sequences=4, length=60, n_players=2)
     run = simile.learn(demos, smoothness=30.0, model=RolloutRidge())
     assert run.rounds

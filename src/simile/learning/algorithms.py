@@ -350,8 +350,8 @@ def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: A
         tried = Run.of(run(smoothness=middle))
         if tried.interrupted:
             return tried
-        error, rough = distributed.judged(tried.policy, judges, order=match.order)
-        if math.isinf(error) or rough > match.ratio:
+        score = distributed.outcome(tried.policy, judges, order=match.order)
+        if score.diverged or score.roughness > match.ratio:
             low = middle
         else:
             best, high = tried, middle

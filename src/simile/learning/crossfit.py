@@ -24,6 +24,7 @@ from simile.errors import ArgumentError
 from simile.learning import measures
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
+from simile.learning.measures import Ruler
 from simile.learning.reduction import Round, card_of, check_alike, finished
 from simile.learning.training import anchors_of
 from simile.models import Criterion, Forest, Model, SmoothForest, SmoothRegressor
@@ -148,6 +149,7 @@ def crossfit(
     """Train one model after the other on demonstrations in standard units, and mix their policies."""
     folds, loop = Folds.of(demos), lane.loop
     targets = [loop.targets(a, choices.feedback.mu) for a in demos.actions]
+    ruler = Ruler(folds.demos, begin=loop.order)
     policy: Policy | None = None
     held: Trajectories = []  # roll-outs of the policy so far over what its models have not seen
     for n, model in enumerate(choices.models if len(folds) > 1 else choices.models[:1]):  # line 3
@@ -158,6 +160,7 @@ def crossfit(
         policy = trained if policy is None else interpolate(trained, policy, beta)  # line 10
         held = mixed(unseen, held, beta)
         outcome = measures.outcome(policy, demos)  # line 4
+        left_out = ruler.measure(held)
         yield Round(
             number=n,
             policy=policy,
@@ -168,11 +171,11 @@ def crossfit(
             beta=beta,
             sigma=math.nan,
             error=outcome.error,
-            roughness=measures.roughness(outcome.rolled, demos),
+            roughness=outcome.roughness,
             radius=lane.h.radius(lane.smoothness),
             diverged=outcome.diverged,
-            validation_error=squared_error(held, folds.demos, loop.order),
-            validation_roughness=measures.roughness(held, folds.demos),
+            validation_error=left_out.error,
+            validation_roughness=left_out.roughness,
         )
 
 
@@ -237,9 +240,3 @@ def rolled_out(loop: ClosedLoop, said: FloatArray, demos: Demonstrations) -> Tra
     """Roll f's outputs (frames, k) out from the expert's first frames."""
     parts = np.split(said, np.cumsum([len(d) for d in demos])[:-1])
     return [loop.roll(z, a) for z, a in zip(parts, demos.actions, strict=True)]
-
-
-def squared_error(rolled: Trajectories, demos: Demonstrations, begin: int) -> float:
-    """Return the mean squared error over the frames that the policy chose; NaN where there are none."""
-    gaps = np.concatenate([(a - b)[begin:] for a, b in zip(rolled, demos.actions, strict=True)])
-    return float(np.mean(gaps**2)) if len(gaps) else math.nan

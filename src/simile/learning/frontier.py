@@ -16,10 +16,10 @@ from simile._common.typing import Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning import measures
-from simile.learning.crossfit import Choices, fits, line_search, mixed, rolled_out, squared_error
+from simile.learning.crossfit import Choices, fits, line_search, mixed, rolled_out
 from simile.learning.feedback import Feedback
 from simile.learning.folds import Folds
+from simile.learning.measures import Ruler
 from simile.learning.reduction import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
 from simile.models import SmoothForest
@@ -187,12 +187,13 @@ def trace(
     points = []
     for lane, policy, rolled in zip(lanes, policies, held, strict=True):
         card = card_of(demos, {"models": choices.models, "smoothness": lane.smoothness, "seed": choices.seed})
+        score = Ruler(folds.demos, begin=lane.loop.order, order=match.order).measure(rolled)
         points.append(
             Point(
                 lane.smoothness,
                 lane.loop.lag,
-                squared_error(rolled, folds.demos, lane.loop.order),
-                measures.roughness(rolled, folds.demos, order=match.order),
+                score.error,
+                score.roughness,
                 policy.in_units(units, choices.space, card),  # type: ignore[union-attr]
             )
         )

@@ -1,9 +1,10 @@
-"""The quantities of Section 5, measured along roll-outs, in standard units."""
+"""How good roll-outs are, in standard units, and the quantities of Section 5 measured along them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,15 +19,24 @@ from simile.policies.rollouts import rollout
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """A roll-out from the expert's start and its imitation error; infinite where it diverged.
+class Score:
+    """How roll-outs compare with the expert's trajectories.
 
-    A diverged policy has no roll-out to learn from, so `rolled` is then the expert's own trajectory, where
-    Algorithm 1 begins too (A_0 = A*).
+    Attributes
+    ----------
+    error : float
+        Mean squared error in standard units; infinite where a roll-out diverged, NaN where no frame counts.
+    roughness : float
+        Mean absolute difference over the expert's, the mean over the actions; NaN where the expert never moves.
     """
 
-    rolled: list[FloatArray]
     error: float
+    roughness: float
+
+    @property
+    def rmse(self) -> float:
+        """The root of the error: in standard deviations of the expert's actions that the policy was trained on."""
+        return math.sqrt(self.error)
 
     @property
     def diverged(self) -> bool:
@@ -34,79 +44,132 @@ class Outcome:
         return math.isinf(self.error)
 
 
-def outcome(policy: Policy, demos: Demonstrations, seed: int = 0) -> Outcome:
-    """Roll a policy out and measure its mean squared error in standard units, `error(pi)` of Eq. 8."""
-    rolled, errors = rolled_out(policy, demos, seed)
-    return Outcome(rolled, errors.mean(policy))
+@dataclass(frozen=True, eq=False)
+class Outcome(Score):
+    """A score, and the roll-out from the expert's start that it is of.
 
+    A diverged policy has no roll-out to learn from, so `rolled` is then the expert's own trajectory, where
+    Algorithm 1 begins too (A_0 = A*).
+    """
 
-def rolled_out(policy: Policy, demos: Demonstrations, seed: int = 0) -> tuple[list[FloatArray], Errors]:
-    """Roll a policy out and sum its squared errors; where it diverges they are infinite, and the expert acts."""
-    try:
-        rolled = rollout(policy, demos, seed=seed)
-    except DivergedError:
-        return list(demos.actions), Errors(ExactSum.of(np.array([math.inf])), 1, max(len(d) for d in demos))
-    return rolled, Errors.of(policy, rolled, demos)
-
-
-def imitation_error(policy: Policy, rolled: Trajectories, demos: Demonstrations) -> float:
-    """Return the mean squared error over all frames that the policy chose itself."""
-    return Errors.of(policy, rolled, demos).mean(policy)
+    rolled: list[FloatArray] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Errors:
-    """Squared errors in standard units, summed over sequences; which are added first does not matter."""
+class Sums:
+    """What a score is made of, summed over sequences; which are added first does not matter."""
 
-    squares: ExactSum
+    squares: ExactSum  # of errors in standard units
     count: int  # how many were summed
-    longest: int  # frames of the longest sequence
+    ours: ExactSum  # (k,) absolute differences of the roll-outs
+    expert: ExactSum  # (2, k) those of the expert, and the absolute actions
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.squares + other.squares,
+            self.count + other.count,
+            self.ours + other.ours,
+            self.expert + other.expert,
+        )
+
+    @property
+    def score(self) -> Score:
+        """The means of what was summed; where something diverged the expert acts, as rough as the expert is."""
+        error = float(self.squares.value) / self.count if self.count else math.nan
+        theirs, sizes = self.expert.value
+        ours = theirs if math.isinf(error) else self.ours.value
+        moving = theirs > 1e-12 * sizes  # what rounding alone leaves of a straight line is no roughness to compare with
+        with np.errstate(over="ignore", invalid="ignore"):
+            return Score(error, float(np.mean(ours[moving] / theirs[moving])) if moving.any() else math.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Ruler:
+    """What roll-outs are measured against: an expert, units, and the frames that count.
+
+    Parameters
+    ----------
+    demos : Demonstrations
+        What the expert did.
+    scale : (k,) array
+        Units of the errors, those of the policy: standard deviations of the actions that it was trained on. 1 where
+        the demonstrations are in standard units.
+    begin : int
+        How many first frames are the expert's: their errors do not count.
+    whole : bool
+        Whether differences of those frames count, so that a jump from what was given does.
+    order : int
+        Of the differences that roughness is measured by.
+    """
+
+    demos: Demonstrations
+    scale: FloatArray | float = 1.0
+    begin: int = 0
+    whole: bool = True
+    order: int = 2
 
     @classmethod
-    def of(cls, policy: Policy, rolled: Trajectories, demos: Demonstrations) -> Errors:
-        """Sum over all frames that the policy chose itself."""
-        gaps = [
-            (a[policy.memory :] - b[policy.memory :]) / policy.units.scale
-            for a, b in zip(rolled, demos.actions, strict=True)
-        ]
+    def of(cls, policy: Policy, demos: Demonstrations, *, order: int = 2) -> Ruler:
+        """Measure in the units of a policy, over the frames that it chooses itself."""
+        return cls(demos, policy.units.scale, policy.memory, order=order)
+
+    def measure(self, rolled: Trajectories) -> Score:
+        """Measure roll-outs of all demonstrations."""
+        return self.sums(rolled).score
+
+    def sums(self, rolled: Trajectories) -> Sums:
+        """Sum what the score is made of, to be added to that of other sequences."""
+        begin = self.begin
+        gaps = [(a[begin:] - b[begin:]) / self.scale for a, b in zip(rolled, self.demos.actions, strict=True)]
         squares = ExactSum.of(np.array([np.sum(gap**2) for gap in gaps]))
-        return cls(squares, sum(gap.size for gap in gaps), max(len(d) for d in demos))
+        ours = [_differences(a if self.whole else a[begin:], self.order) for a in rolled]
+        return Sums(squares, sum(gap.size for gap in gaps), ExactSum.of(np.array(ours)), self._expert)
 
-    def __add__(self, other: Errors) -> Errors:
-        return Errors(self.squares + other.squares, self.count + other.count, max(self.longest, other.longest))
+    @cached_property
+    def _expert(self) -> ExactSum:
+        """The expert's part of the sums, which every roll-out is compared with."""
+        actions = self.demos.actions if self.whole else [a[self.begin :] for a in self.demos.actions]
+        return ExactSum.of(np.array([(_differences(a, self.order), np.abs(a).sum(axis=0)) for a in actions]))
 
-    def mean(self, policy: Policy) -> float:
-        """Return the mean squared error of the policy."""
-        if self.count == 0:
-            raise DataError(
-                f"the policy remembers {policy.memory} actions and no sequence is longer (the longest has "
-                f"{self.longest} frames): use fewer action lags or a smaller order, or longer sequences"
-            )
-        return float(self.squares.value) / self.count
+
+def outcome(policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2) -> Outcome:
+    """Roll a policy out and measure it: its error is `error(pi)` of Eq. 8."""
+    rolled, sums = roll_and_sum(policy, demos, seed=seed, order=order)
+    refuse_short(policy, max(len(d) for d in demos))
+    score = sums.score
+    return Outcome(score.error, score.roughness, rolled)
+
+
+def roll_and_sum(
+    policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2
+) -> tuple[list[FloatArray], Sums]:
+    """Roll a policy out and sum what its score is made of; where it diverges errors are infinite, the expert acts."""
+    ruler = Ruler.of(policy, demos, order=order)
+    try:
+        rolled = rollout(policy, demos, seed=seed)
+    except DivergedError:
+        return list(demos.actions), replace(ruler.sums(demos.actions), squares=ExactSum.of(np.array([math.inf])))
+    return rolled, ruler.sums(rolled)
+
+
+def refuse_short(policy: Policy, longest: int) -> None:
+    """Refuse sequences of which the policy would choose no frame."""
+    if longest <= policy.memory:
+        raise DataError(
+            f"the policy remembers {policy.memory} actions and no sequence is longer (the longest has "
+            f"{longest} frames): use fewer action lags or a smaller order, or longer sequences"
+        )
 
 
 def roughness(rolled: Trajectories, demos: Demonstrations, *, order: int = 2) -> float:
     """Return the mean absolute difference of roll-outs over the expert's; NaN where the expert has none."""
-    return rough_ratio(differences(rolled, demos, order=order))
+    return Ruler(demos, order=order).measure(rolled).roughness
 
 
-def differences(rolled: Trajectories, demos: Demonstrations, *, order: int = 2) -> ExactSum:
-    """Sum over sequences what roughness compares: (3, k) absolute differences of both, and the expert's actions."""
-
-    def summed(a: FloatArray) -> FloatArray:
-        long_enough = len(a) > order
-        return mean_difference(a, order=order) * (len(a) - order) if long_enough else np.zeros(demos.n_actions)
-
-    pairs = zip(rolled, demos.actions, strict=True)
-    return ExactSum.of(np.array([(summed(a), summed(b), np.abs(b).sum(axis=0)) for a, b in pairs]))
-
-
-def rough_ratio(sums: ExactSum) -> float:
-    """Return the roughness, the mean over the action dimensions, for the sums over all sequences."""
-    ours, theirs, sizes = sums.value
-    moving = theirs > 1e-12 * sizes  # what rounding alone leaves of a straight line is no roughness to compare with
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.mean(ours[moving] / theirs[moving])) if moving.any() else math.nan
+def _differences(actions: FloatArray, order: int) -> FloatArray:
+    """Sum the absolute differences of one sequence, (k,)."""
+    n = len(actions) - order
+    return mean_difference(actions, order=order) * n if n > 0 else np.zeros(actions.shape[1])
 
 
 def act(policy: Policy, states: States) -> FloatArray:

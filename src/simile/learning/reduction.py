@@ -255,8 +255,8 @@ def finished(found: Round, units: Units, space: ActionSpace, card: Card, held_ou
     """Bring a round to the user's units, judge it on the validation part, and note both on the policy's card."""
     turn = found.in_units(units, space, card)
     if held_out is not None:
-        error, rough = distributed.judged(turn.policy, held_out)
-        turn = replace(turn, validation_error=error, validation_roughness=rough)
+        score = distributed.outcome(turn.policy, held_out)
+        turn = replace(turn, validation_error=score.error, validation_roughness=score.roughness)
     measured = {
         name: value if math.isfinite(value) else None
         for name in ("error", "validation_error", "roughness", "validation_roughness", "radius")
@@ -290,7 +290,7 @@ def _round(
         beta=0.0 if refused and number else beta,
         sigma=sigma,
         error=outcome.error,
-        roughness=site.roughness(outcome.rolled),
+        roughness=outcome.roughness,
         radius=math.nan if closed_loop is None else closed_loop,
         diverged=refused,
     )

@@ -17,9 +17,9 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.losses import hold_last_action
 from simile.data.states import Horizon
-from simile.learning import measures
-from simile.learning.crossfit import rolled_out, squared_error
+from simile.learning.crossfit import rolled_out
 from simile.learning.folds import Folds, states_of
+from simile.learning.measures import Ruler
 from simile.learning.reduction import card_of
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
@@ -72,7 +72,8 @@ def best_rival(
         return None
     begin = max(f.fit(standard.actions, 1.0).order for f in FILTERS.values())
     held = [hold_last_action(a, warm_up=begin) for a in folds.demos.actions]
-    name, error, rough = "holding the last action", squared_error(held, folds.demos, begin), 0.0
+    ruler = Ruler(folds.demos, begin=begin, order=order)
+    name, error, rough = "holding the last action", ruler.measure(held).error, 0.0
     fit: Callable[[], Model] = partial(_nothing, standard, horizon)
     h, smoothness = PreviousAction().fit(standard.actions, FOREVER), FOREVER
     for predictor, said, refit in _predictors(standard, folds, horizon, seed):
@@ -80,10 +81,8 @@ def best_rival(
         for kind, filters in FILTERS.items():
             for strength in STRENGTHS:
                 one = filters.fit(standard.actions, strength)
-                rolled = rolled_out(ClosedLoop.of(one, strength), said, folds.demos)
-                rougher = measures.roughness(rolled, folds.demos, order=order)
-                found = squared_error(rolled, folds.demos, begin), rougher
-                tried.append((*found, kind, one, strength))
+                score = ruler.measure(rolled_out(ClosedLoop.of(one, strength), said, folds.demos))
+                tried.append((score.error, score.roughness, kind, one, strength))
         best = min([t for t in tried if not t[1] > budget] or [min(tried, key=lambda t: t[1])], key=lambda t: t[0])
         if best[0] < error:
             error, rough, kind, h, smoothness = best

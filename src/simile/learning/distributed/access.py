@@ -63,8 +63,5 @@ class Site(Protocol):
     def evidence(self, policy: Policy, trained: Policy, outcome: Outcome, states: Any, combine: Combine) -> Evidence:
         """Gather what a step size may go by: line 9."""
 
-    def roughness(self, rolled: Any) -> float:
-        """Measure roll-outs against the expert."""
-
     def shown(self, trajectories: Any) -> list[FloatArray]:
         """Return trajectories for a `Round`, where they are at hand."""

@@ -14,6 +14,7 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.demonstrations import SpreadDemonstrations
 from simile.learning.distributed.local import LocalSite
 from simile.learning.distributed.remote import SolvedRegularizer, SpreadSite
+from simile.learning.measures import Outcome
 from simile.learning.smoothness import SmoothTime
 from simile.models.regularizers import RegularizerClass
 from simile.policies.policies import Policy
@@ -57,13 +58,11 @@ def resolved(smoothness: SmoothTime, regularizer: RegularizerClass, standard: An
     return smoothness.resolve(regularizer, standard.actions, standard.rate)
 
 
-def judged(policy: Policy, demos: AnyDemonstrations, *, order: int = 2) -> tuple[float, float]:
-    """Roll a policy out and return its error, infinite where it diverges, and its roughness."""
+def outcome(policy: Policy, demos: AnyDemonstrations, *, order: int = 2) -> Outcome:
+    """Roll a policy out and measure it."""
     if isinstance(demos, SpreadDemonstrations):
-        outcome = demos.outcome(policy)
-        return outcome.error, demos.roughness(outcome.rolled, order=order)
-    outcome = measures.outcome(policy, demos)
-    return outcome.error, measures.roughness(outcome.rolled, demos, order=order)
+        return demos.outcome(policy, order=order)
+    return measures.outcome(policy, demos, order=order)
 
 
 def extremes(demos: AnyDemonstrations) -> tuple[FloatArray, FloatArray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from simile._common import checks
-from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.facts import Facts
-from simile.learning.measures import Errors, Outcome
+from simile.learning.measures import Outcome, Sums
 from simile.policies.policies import Policy
 
 
@@ -172,21 +170,18 @@ class SpreadDemonstrations:
         """Bring all frames here, for a few sequences that are wanted at hand: to judge a policy, or to draw."""
         return Demonstrations(tuple(d for part in self.backend.collect(self.handles) for d in part))
 
-    def outcome(self, policy: Policy, seed: int = 0) -> Outcome:
-        """Roll a policy out where the contexts are; returns handles of the trajectories, and the error."""
-        found = self.map(_rolled_out, shared=(policy, seed))
-        errors: Errors = self.backend.total(add, self.backend.map(itemgetter(1), found))
-        outcome = Outcome(self.backend.map(itemgetter(0), found), errors.mean(policy))
-        return Outcome(self.actions(), math.inf) if outcome.diverged else outcome
+    def outcome(self, policy: Policy, *, seed: int = 0, order: int = 2) -> Outcome:
+        """Roll a policy out where the contexts are, and measure it; `rolled` are handles of the trajectories."""
+        found = self.map(_roll_and_sum, shared=(policy, seed, order))
+        sums: Sums = self.backend.total(add, self.backend.map(itemgetter(1), found))
+        measures.refuse_short(policy, int(self.lengths.max()))
+        score = sums.score
+        rolled = self.actions() if score.diverged else self.backend.map(itemgetter(0), found)
+        return Outcome(score.error, score.roughness, rolled)
 
     def actions(self) -> list[Any]:
         """Return handles of the expert's trajectories."""
         return self.map(_actions)
-
-    def roughness(self, rolled: Sequence[FloatArray], *, order: int = 2) -> float:
-        """Measure roll-outs, given by their handles, against the expert."""
-        sums: ExactSum = self.backend.total(add, self.map(_differences, rolled, shared=(order,)))
-        return measures.rough_ratio(sums)
 
 
 # What runs where a part is stands at the top level, so that it can be sent there.
@@ -204,13 +199,9 @@ def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
     return Demonstrations(tuple(demos[int(i)] for i in numbers))
 
 
-def _rolled_out(demos: Demonstrations, policy: Policy, seed: int) -> tuple[list[FloatArray], Errors]:
-    return measures.rolled_out(policy, demos, seed)
+def _roll_and_sum(demos: Demonstrations, policy: Policy, seed: int, order: int) -> tuple[list[FloatArray], Sums]:
+    return measures.roll_and_sum(policy, demos, seed=seed, order=order)
 
 
 def _actions(demos: Demonstrations) -> list[FloatArray]:
     return demos.actions
-
-
-def _differences(demos: Demonstrations, rolled: Sequence[FloatArray], order: int) -> ExactSum:
-    return measures.differences(rolled, demos, order=order)

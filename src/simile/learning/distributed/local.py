@@ -76,10 +76,6 @@ class LocalSite(Asked):
         """Gather what a step size may go by: line 9."""
         return Evidence(self.demos, policy, trained, outcome, states, combine)
 
-    def roughness(self, rolled: Trajectories) -> float:
-        """Measure roll-outs against the expert."""
-        return measures.roughness(rolled, self.demos)
-
     def shown(self, trajectories: Trajectories) -> list[FloatArray]:
         """Return trajectories for a `Round`."""
         return list(trajectories)

@@ -50,7 +50,7 @@ class SpreadSite(Asked):
 
     def outcome(self, policy: Policy, seed: int = 0) -> Outcome:
         """Roll a policy out and measure its error: line 4."""
-        return self.demos.outcome(policy, seed)
+        return self.demos.outcome(policy, seed=seed)
 
     def states(self, rolled: Handles) -> Handles:
         """Return the trajectories: states are formed where they are needed (line 5)."""
@@ -119,10 +119,6 @@ class SpreadSite(Asked):
         """Gather what a step size may go by: errors of roll-outs (line 9)."""
         away: Any = Elsewhere("step_size", "this rule", "ErrorRatio(), LineSearch(), OneOverHorizon() or a number")
         return SpreadEvidence(away, policy, trained, outcome, away, combine, self.demos)
-
-    def roughness(self, rolled: Handles) -> float:
-        """Measure roll-outs against the expert."""
-        return self.demos.roughness(rolled)
 
     def shown(self, trajectories: Handles) -> list[FloatArray]:  # noqa: ARG002
         """Return nothing: trajectories stay where they are."""
