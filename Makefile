@@ -8,10 +8,11 @@ BIN := .venv/bin
 endif
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 EXTRAS := cli,dask,export,frames,minari,plot,serve,skops,studio,torch,tracking,tune,video
+TESTS := $(BIN)/python -m pytest --numprocesses auto --dist worksteal --quiet
 CLI := .venv/.installed-cli
 ALL := .venv/.installed-all
 
-.PHONY: help install demo test test-kernels check format web dist bench soak accuracy results docs clean
+.PHONY: help install demo test test-all test-kernels coverage check format web dist bench soak accuracy results docs clean
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -30,7 +31,13 @@ demo: $(CLI) ## learn to film simulated games, print tables, save out/report.htm
 	MPLBACKEND=agg $(BIN)/simile demo --out out
 
 test: $(ALL) ## run the tests, doctests, README and docs
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --quiet
+	$(TESTS)
+
+test-all: $(ALL) ## run the long tests too: thousands of damaged files, the soak, the demo, studies in full
+	$(TESTS) -m ""
+
+coverage: $(ALL) ## run the tests, and show which lines and branches none of them reaches
+	$(TESTS) --cov
 
 # The kernels as plain Python: what numba would hide, such as an index out of bounds, shows here.
 test-kernels: $(ALL) ## run the kernels' tests without compiling them

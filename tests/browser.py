@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from conftest import NO_BROWSER
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = tuple(f"--disable-{what}" for what in ("gpu", "background-networking", "component-update", "sync"))
 
@@ -48,9 +50,9 @@ Opener = Callable[..., Opened]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """One browser for all tests of a module."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    sync_api = pytest.importorskip("playwright.sync_api", reason=f"{NO_BROWSER}, driven by playwright")
     if CHROMIUM is None:
-        pytest.skip("needs chromium or google-chrome")
+        pytest.skip(f"{NO_BROWSER}: chromium or google-chrome")
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *QUIET])
         yield chromium

@@ -1,6 +1,9 @@
-"""What the tests share: a hypothesis profile, small tasks and quick models."""
+"""What the tests share: a hypothesis profile, the seed of the day, small tasks and quick models."""
 
 from __future__ import annotations
+
+import os
+from datetime import date
 
 import numpy as np
 import pytest
@@ -13,6 +16,22 @@ from simile.data import tasks
 # Shared machines are slow at times: a deadline would test the machine, not the code.
 settings.register_profile("simile", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("simile")
+
+# Damaged files and messages are others every day. Set before workers start, which inherit it: all have the same seed.
+SEED = int(os.environ.setdefault("SIMILE_SEED", date.today().strftime("%Y%m%d")))
+NO_BROWSER = "needs a browser"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say by which seed the fuzzing is repeated, and what was skipped that a browser would have tested."""
+    terminalreporter.write_line(f"seed of the fuzzing: {SEED}, the day's; SIMILE_SEED={SEED} repeats it")
+    skipped = sum(NO_BROWSER in str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
+    if skipped:
+        terminalreporter.write_line(
+            f"{skipped} page tests were skipped, since there is no browser: install Chromium or Google Chrome "
+            "(on Debian and Ubuntu `apt-get install chromium`) to run them",
+            yellow=True,
+        )
 
 
 def demos_of(*lengths: int, m: int = 2, k: int = 1, seed: int = 0, rate: float | None = None) -> simile.Demonstrations:

@@ -287,12 +287,10 @@ def one_step_error(policy, demos):
     return float(np.sqrt(np.mean((policy.units.restore(acted) - np.concatenate(demos.actions)) ** 2)))
 
 
-@pytest.mark.slow
 def test_a_forest_on_contexts_is_jittery(from_contexts):
     assert from_contexts.mean("difference_2") > 5.0 * from_contexts.mean("difference_2", of="expert")
 
 
-@pytest.mark.slow
 def test_a_clone_that_sees_past_actions_copies_them_and_fails_when_rolled_out(recorded, from_contexts):
     train, test = recorded
     policy = simile.clone(train, smoothness=0.0).policy
@@ -301,7 +299,6 @@ def test_a_clone_that_sees_past_actions_copies_them_and_fails_when_rolled_out(re
     assert one_step_error(policy, test) < 0.2 * rolled
 
 
-@pytest.mark.slow
 def test_smooth_learning_is_accurate_and_as_smooth_as_the_operator(recorded):
     train, test = recorded
     run = simile.learn(

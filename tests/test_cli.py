@@ -373,7 +373,6 @@ def test_resuming_with_other_data_is_refused(killed, games: Path, tmp_path: Path
     assert "other data or settings" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_training_killed_at_random_moments_and_resumed_gives_the_same_bytes(games: Path, tmp_path: Path):
     options = ("--actions", "pan", "--model", "SmoothForest(n_trees=10)", "--n-rounds", "4", "--no-report")
     simile_("train", games, *options, "--out", "whole", cwd=tmp_path)

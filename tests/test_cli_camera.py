@@ -121,7 +121,6 @@ def test_mistakes_are_told_in_one_sentence(studio: Path):
         assert word in simile_(*arguments, cwd=studio, code=2).stderr
 
 
-@pytest.mark.slow
 def test_reproduce_writes_tables_pictures_and_a_page_with_verdicts(tmp_path: Path):
     told = simile_("reproduce", "--quick", "--seeds", "2", "--claims", "smooth-class", cwd=tmp_path)
     page = (tmp_path / "results" / "results.md").read_text()
@@ -132,7 +131,6 @@ def test_reproduce_writes_tables_pictures_and_a_page_with_verdicts(tmp_path: Pat
     assert json.loads((tmp_path / "results" / "results.json").read_text())["version"] == simile.__version__
 
 
-@pytest.mark.slow
 def test_reproduce_takes_data_of_ones_own(studio: Path):
     done = simile_(
         *("reproduce", "--data", "train.parquet", "--quick", "--seeds", "2", "--claims", "smooth-class"),

@@ -369,7 +369,6 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.mark.slow
 def test_any_number_of_threads_gives_the_same_bytes():
     def printed(threads: int) -> str:
         names = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -390,7 +390,6 @@ def test_a_comment_says_what_is_missing():
     assert one.verdict is Verdict.UNDECIDED
 
 
-@pytest.mark.slow
 def test_the_small_camera_study_runs(tmp_path):
     pytest.importorskip("simile.camera.simulation.simulate")
     results = reproduce(tmp_path, seeds=(0,), effort=SMALL)

@@ -531,7 +531,6 @@ def test_the_package_does_not_import_optional_libraries():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.slow
 def test_a_long_csv_is_read_within_two_and_a_half_times_its_arrays(tmp_path):
     code = """
     import sys

@@ -266,7 +266,6 @@ def test_smoothness_costs_no_accuracy_and_gives_much_smoothness(seed: int):
     assert smooth.mean("rmse") <= 1.1 * rough.mean("rmse")
 
 
-@pytest.mark.slow
 def test_the_papers_setting_is_ten_times_smoother_than_without_smoothness():
     # At what cost in accuracy differs from task to task: `simile reproduce` measures it.
     ratios = []

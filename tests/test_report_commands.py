@@ -13,6 +13,7 @@ import simile
 from browser import pixels_near, screenshot
 from commands import simile_
 from report_pages import drawn
+from simile.camera.simulation.simulate import simulate
 from simile.data import tasks
 
 browser, open_page = real.browser, real.open_page
@@ -91,13 +92,17 @@ def test_a_comparison_ends_in_a_report_with_every_contender(folder, open_page):
     screenshot(page, "report-of-a-comparison")
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+@pytest.fixture(scope="module", params=["small", pytest.param("whole", marks=pytest.mark.long)])
+def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What the demo says and where it writes: of a few short games, or as users run it."""
     folder = tmp_path_factory.mktemp("demo")
-    return simile_("demo", "--out", "sub", cwd=folder, process=True).stdout, folder / "sub"
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "small":
+            few = simulate(6, minutes=0.3, seed=100)
+            patch.setattr("simile.experiments.demo.simulate", lambda *_, **__: few)
+        return simile_("demo", "--out", "sub", cwd=folder, process=request.param == "whole").stdout, folder / "sub"
 
 
-@pytest.mark.slow
 def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(demo):
     said, folder = demo
     for words in ("<- chosen", "without smoothness", "times the error of holding", "players in the picture"):
@@ -107,7 +112,6 @@ def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(demo):
     assert simile.load(folder / "pan.safetensors").card.action_names == ("pan",)
 
 
-@pytest.mark.slow
 def test_the_demo_ends_by_telling_of_a_report_that_shows_the_games(demo, open_page):
     (path,) = re.findall(r"^Report: (.*)$", demo[0], re.MULTILINE)
     assert demo[0].rstrip().endswith(path)

@@ -7,7 +7,6 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
-import pytest
 
 import simile
 from conftest import demos_of
@@ -80,7 +79,6 @@ def test_a_report_shows_itself_in_a_line():
     assert repr(report) == "Report('pan', 1 sequence)"
 
 
-@pytest.mark.slow
 def test_a_report_of_a_million_frames_stays_below_fifteen_megabytes():
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(size=(1_000_000, 1)), axis=0)

@@ -253,7 +253,6 @@ def test_text_stands_out_from_what_is_behind_it(path, open_page, theme):
         assert (bright + 0.05) / (dim + 0.05) >= 4.5, (text, behind)
 
 
-@pytest.mark.slow
 def test_a_million_frames_open_and_pan_at_once(tmp_path, open_page):
     lengths = (1_000_000, *(10_000,) * 100)
     report = report_of(lengths, ("pan",)) | {"curves": ["expert", "policy"]}

@@ -160,7 +160,6 @@ def test_tiny_data_gives_a_policy_or_a_clear_message(seed: int, lengths, k: int)
     assert all(np.isfinite(a).all() for a in rollout(run.policy, demos))
 
 
-@pytest.mark.slow
 def test_the_default_is_never_much_worse_than_holding_the_last_action_without_saying_so():
     for kind, make in KINDS.items():
         demos = make()

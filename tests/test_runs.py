@@ -52,7 +52,6 @@ def test_the_defaults_that_a_line_leaves_out_are_those_of_the_commands():
             assert held.get(name, value) == value, (verb, name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
 import simile
-from conftest import demos_of
+from conftest import SEED, demos_of
 from served import check_conservation
 from simile.online import Predictor, RateLimit
 from simile.serving.core import Service
@@ -28,7 +28,6 @@ from test_serving import ask, served
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 LONGEST_SENTENCE = 300
-MANY = 5_000
 
 numbers = st.one_of(st.none(), st.floats(), st.integers(-(2**70), 2**70), st.booleans(), st.text(max_size=3))
 plain = st.recursive(
@@ -158,18 +157,18 @@ def test_a_service_answers_or_counts_every_frame_whatever_comes(policy: Any, giv
 # A real server.
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not BENCHMARKS.exists(), reason="needs a checkout")
-def test_a_server_outlives_thousands_of_malformed_messages(
-    policy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("many", [500, pytest.param(5_000, marks=pytest.mark.long)])
+def test_a_server_outlives_many_malformed_messages(
+    policy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     from load.fuzzing import brings_bridges
     from load.malformed import malformed
 
     policy.save(tmp_path / "policy.safetensors")
-    predictor, rows = Predictor(policy), np.random.default_rng(0).normal(size=(MANY // 50, 2))
-    messages = (m for m in malformed(seed=1) if not brings_bridges(*m))
+    predictor, rows = Predictor(policy), np.random.default_rng(0).normal(size=(many // 50, 2))
+    messages = (m for m in malformed(seed=SEED) if not brings_bridges(*m))
     hung_up = 0
     with (
         served(tmp_path / "policy.safetensors", "--max-rate", "1000000") as server,
@@ -189,8 +188,8 @@ def test_a_server_outlives_thousands_of_malformed_messages(
                 assert str(tmp_path) not in text
             assert ask(good, {"x": x, "n": t})["a"] == predictor.step(x).tolist()
         fuzzed.close()
-        assert server.metric("simile_malformed_total") > MANY / 2
-        assert hung_up < MANY / 10
+        assert server.metric("simile_malformed_total") > many / 2
+        assert hung_up < many / 10
         good.close()
         status, errors = server.stop()
         assert status == 0

@@ -400,7 +400,6 @@ def watched(policy, demos: simile.Demonstrations) -> tuple[Monitor, dict[str, fl
     return monitor, most
 
 
-@pytest.mark.slow
 def test_filming_ordinary_games_is_no_trouble(capsys):
     from simile.camera.features import demonstrations
     from simile.camera.simulation.simulate import simulate
@@ -414,7 +413,6 @@ def test_filming_ordinary_games_is_no_trouble(capsys):
             assert monitor.begun == dict.fromkeys(KINDS, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")
 @pytest.mark.parametrize(
     ("name", "actions", "sequences"),

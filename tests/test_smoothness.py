@@ -171,7 +171,6 @@ def test_the_budget_is_not_exceeded_out_of_fold(seed: int, ratio: float):
     assert run.chosen.validation_roughness <= 1.05 * ratio
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [0.25, 0.5, 1.0, 2.0])
 def test_the_budget_is_not_exceeded_and_not_wasted_either(ratio: float):
     for seed in range(4):

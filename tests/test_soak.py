@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import simile
-from conftest import demos_of
+from conftest import SEED, demos_of
 from simile.online import Predictor, RateLimit
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -33,9 +33,10 @@ INJECTED = (
 )
 
 
-@pytest.mark.slow
-def test_a_short_soak_finds_no_frame_wrong_or_lost_without_being_counted() -> None:
-    command = [sys.executable, str(BENCHMARKS / "soak.py"), "--minutes", "0.5", "--streams", "20", "--trees", "10"]
+@pytest.mark.parametrize(("minutes", "streams"), [(0.1, 10), pytest.param(0.5, 20, marks=pytest.mark.long)])
+def test_a_short_soak_finds_no_frame_wrong_or_lost_without_being_counted(minutes: float, streams: int) -> None:
+    options = ["--minutes", str(minutes), "--streams", str(streams), "--trees", "10", "--seed", str(SEED)]
+    command = [sys.executable, str(BENCHMARKS / "soak.py"), *options]
     found = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "wrong, or lost without being counted: 0" in found.stdout

@@ -1,4 +1,4 @@
-"""Thousands of mutated policy files: `load` answers with a policy that rolls out, or with a StorageError."""
+"""Mutated policy files: `load` answers with a policy that rolls out, or with a StorageError."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import simile
-from conftest import demos_of
+from conftest import SEED, demos_of
 from simile import Horizon, SimileError, SmoothForest, rollout
 from simile.errors import StorageError
 from simile.policies.storage import files
@@ -27,7 +27,6 @@ from simile.policies.storage.files import Packed, from_bytes, to_bytes
 from simile.policies.storage.loading import load, read_header
 from test_storage import TREE, sealed, with_lines
 
-FILES = 700  # of each policy by each way of mutating
 SLOWEST = 300  # seconds for one test: a file that hangs the kernels would take forever
 
 NUMBERS = (-1, 0, 1, 2, 3, 7, 255, 2**15, 2**31 - 1, -(2**31), 2**31, 2**40, 2**53, 2**63 - 1, -(2**63))
@@ -252,8 +251,9 @@ def read_and_rolled(path: Path, contexts: np.ndarray) -> str:
 @pytest.mark.filterwarnings("ignore")  # numbers that overflow warn, which is all they should do
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mutated", [mutated_bytes, mutated_meaning], ids=["bytes", "meaning"])
+@pytest.mark.parametrize("count", [50, pytest.param(700, marks=pytest.mark.long)])
 def test_a_mutated_file_is_a_policy_or_a_storage_error(
-    name: str, mutated: Callable[[bytes, random.Random], bytes], tmp_path: Path
+    name: str, mutated: Callable[[bytes, random.Random], bytes], count: int, tmp_path: Path
 ):
     data = to_bytes(POLICIES[name])
     contexts = np.random.default_rng(0).normal(size=(12, 1))
@@ -261,11 +261,15 @@ def test_a_mutated_file_is_a_policy_or_a_storage_error(
     path.write_bytes(data)
     assert read_and_rolled(path, contexts) == "loaded and rolled out"
     ended: Counter[str] = Counter()
-    for i in range(FILES * (3 if name in ("mixture", "collapsed", "lines") else 1)):
-        chance = random.Random(f"{name} {mutated.__name__} {i}")
+    for i in range(count * (3 if name in ("mixture", "collapsed", "lines") else 1)):
+        chance = random.Random(f"{SEED} {name} {mutated.__name__} {i}")
         path.write_bytes(mutated(data, chance))
-        ended[read_and_rolled(path, contexts)] += 1
+        try:
+            ended[read_and_rolled(path, contexts)] += 1
+        except BaseException as error:
+            error.add_note(f"file {i} of SIMILE_SEED={SEED}")
+            raise
     print(name, mutated.__name__, dict(ended))
-    assert ended["refused"] > FILES / 2
+    assert ended["refused"] > count / 2
     if mutated is mutated_meaning:  # else the roll-outs would not have been tried
-        assert ended["loaded and rolled out"] > FILES / 50
+        assert ended["loaded and rolled out"] > count / 50
