@@ -25,7 +25,7 @@ from simile.models.regularizers import Autoregressor
 from simile.online import Predictor, PredictorPool
 from simile.online.engines import FusedEngine
 from simile.online.history import SPARE
-from simile.policies.fused import FusedPolicy, _merged
+from simile.policies.fused import FusedPolicy, _merge
 from simile.policies.rollouts import open_rollout, rollout
 from simile.policies.storage.loading import load
 from test_forest import LENGTHS, policy_of, rolled_generally, with_holes
@@ -356,7 +356,7 @@ def test_an_interrupt_while_models_are_merged_stays_an_interrupt():
     def merge_until(wait: float):
         signal.setitimer(signal.ITIMER_REAL, wait)
         while True:
-            _merged(models, 1)
+            _merge(models, 1)
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:

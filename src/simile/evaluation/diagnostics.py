@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures, theory
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, radius
+from simile.policies.policies import MixedPolicy, Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, radius
 from simile.policies.rollouts import rollout
 
 
@@ -125,8 +125,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
         epsilon = measures.epsilon(before, trained, states)
         advantage = measures.advantage(before, trained, states, flat)
         drift = theory.drift(gamma, epsilon, lipschitz) if gamma < 1.0 else math.inf
-    closed_loop = radius(policy)
-    whole = collapse(policy)
+    closed_loop, whole = radius(policy), collapse(policy)
     return Diagnosis(
         gamma=gamma,
         radius=math.nan if closed_loop is None else closed_loop,
@@ -173,7 +172,7 @@ def stochastic_gap(
 
     Lemma 5.2 says it is zero. That holds for affine policies; for trees it is a matter of measurement.
     """
-    if not isinstance(policy, Mixture | StochasticMixture):
+    if not isinstance(policy, MixedPolicy):
         raise ArgumentError(f"policy must be a mixture; got {type(policy).__name__}, which has nothing to sample from")
     demos = Demonstrations.of(demos)
     deterministic = Mixture(policy.components, policy.weights)
@@ -193,13 +192,13 @@ def stochastic_gap(
 
 def _last_step(policy: Policy) -> tuple[Policy | None, Policy | None, float]:
     """Undo the last line 10: return the policy before, the trained policy and beta."""
-    if not isinstance(policy, Mixture | StochasticMixture) or len(policy.components) < 2:
+    if not isinstance(policy, MixedPolicy) or len(policy.components) < 2:
         return None, None, math.nan
     beta = policy.weights[-1]
     if beta == 1.0:
         return None, None, math.nan
     weights = tuple(w / (1.0 - beta) for w in policy.weights[:-1])
-    return type(policy)(policy.components[:-1], weights), policy.components[-1], beta
+    return replace(policy, components=policy.components[:-1], weights=weights), policy.components[-1], beta
 
 
 def _fit_error(policy: Policy, states: States, expert: FloatArray) -> float:

@@ -14,9 +14,7 @@ from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import States
 from simile.errors import ArgumentError
-from simile.models.closed_loop import ClosedLoop
-from simile.models.regularizers import Autoregressor
-from simile.policies.policies import Policy, SmoothPolicy, collapse
+from simile.policies.policies import Policy, closed_loop
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,16 +179,15 @@ class CompensatedFeedback:
 
     def __call__(self, seen: Seen) -> Trajectories:
         """Solve for the targets of each sequence, after the frames that the expert starts."""
-        policy = collapse(seen.policy)
-        if not (isinstance(policy, SmoothPolicy) and isinstance(policy.h, Autoregressor)):
+        loop = closed_loop(seen.policy)
+        if loop is None:
             raise ArgumentError(
                 "feedback: CompensatedFeedback needs policies with one smoothness and a linear h: "
                 "use SmoothFeedback with other regularizers"
             )
-        loop = ClosedLoop.of(policy.h, policy.smoothness)
         targets = [a.copy() for a in seen.demos.actions]
         for target in targets:
             # A policy whose f remembers more than h does starts later.
-            later = slice(policy.memory - loop.order, None)
+            later = slice(seen.policy.memory - loop.order, None)
             target[later] = loop.targets(target[later], self.mu)
         return targets

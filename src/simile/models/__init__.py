@@ -1,6 +1,6 @@
 """f in F: the complex model class, any regressor."""
 
-from simile.models.adapters import Model, Regressor, SmoothRegressor, WeightedModel, fit
+from simile.models.adapters import Model, Regressor, SmoothRegressor, WeightedModel, fit, parts_of
 from simile.models.forest import Bagging, Criterion, Forest, SmoothForest
 from simile.models.linear import PiecewiseLinear
 
@@ -15,4 +15,5 @@ __all__ = [
     "SmoothRegressor",
     "WeightedModel",
     "fit",
+    "parts_of",
 ]

@@ -101,6 +101,10 @@ class Deferred:
         """Map states (n, features) to actions (n, k)."""
         return self.model.predict(S)
 
+    def parts(self, weight: float = 1.0) -> list[tuple[Model, float]]:
+        """Return the models that the fitted model is a sum of, and `weight` times their weights."""
+        return parts_of(self.model, weight)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return settle, (self.model,)  # data do not travel
 
@@ -146,6 +150,16 @@ class WeightedModel:
         for weight, model in zip(self.weights[1:], self.models[1:], strict=True):
             total = total + weight * model.predict(S)
         return total
+
+    def parts(self, weight: float = 1.0) -> list[tuple[Model, float]]:
+        """Return the models inside, those inside of weighted ones too, and `weight` times their weights."""
+        pairs = zip(self.models, self.weights, strict=True)
+        return [part for model, share in pairs for part in parts_of(model, weight * share)]
+
+
+def parts_of(model: Model, weight: float = 1.0) -> list[tuple[Model, float]]:
+    """Return the fitted models that a model is a weighted sum of, with their weights; most are their only part."""
+    return model.parts(weight) if isinstance(model, WeightedModel | Deferred) else [(model, weight)]
 
 
 def fresh(model: Any, n_actions: int, rng: np.random.Generator) -> Any:

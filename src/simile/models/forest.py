@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, reduce
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -358,6 +358,33 @@ def layout(horizon: Horizon, n_contexts: int, n_actions: int) -> tuple[IntArray,
     return np.array(columns, dtype=np.intp), np.array(lags, dtype=np.intp)
 
 
+class LaggedModel:
+    """An f that reads frames by itself: each entry of a state is a base column, so many frames ago."""
+
+    kind: ClassVar[str]  # what a message calls it
+
+    columns: IntArray  # (features,) base column of each entry of the state
+    lags: IntArray  # (features,)
+    width: int  # number of base columns, contexts then actions
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        raise NotImplementedError
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context."""
+        return self.width - self.n_actions
+
+    def fits(self, horizon: Horizon, n_contexts: int, n_actions: int) -> bool:
+        """Tell whether f reads the states of this horizon and predicts k actions: the kernels do not look."""
+        sizes = (n_contexts, n_actions, horizon.n_features(n_contexts, n_actions))
+        if (self.n_contexts, self.n_actions, len(self.columns)) != sizes:
+            return False
+        return np.array_equal((self.columns, self.lags), layout(horizon, n_contexts, n_actions))
+
+
 def _binned_contexts(
     tape: Tape, pad: Padding, edges: list[Any] | None = None, *, keep: bool = False
 ) -> tuple[list[Any], Any]:
@@ -401,12 +428,14 @@ class Bag:
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class Forest(LaggedModel):
     """A fitted forest: all trees in flat arrays. It predicts the mean of its trees.
 
     The trees lie deepest first, which lets the kernels stop looking at those that have arrived; `number` tells the
     place of each among the seeds of its bag.
     """
+
+    kind = "a forest"
 
     feature: Any  # (nodes,) -1 for a leaf
     threshold: Any  # (nodes,) float32: values up to it go left

@@ -10,14 +10,17 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
+from simile.models.forest import LaggedModel
 
 
 @dataclass(frozen=True, eq=False)
-class PiecewiseLinear:
+class PiecewiseLinear(LaggedModel):
     """f(s) = intercept + sum_j coefficient_j max(s_j, knot_j): linear where the knot is -inf, else a hinge.
 
     The entries s_j of a state are taken in single precision, as a forest takes them, and NaN counts as `fill`.
     """
+
+    kind = "piecewise linear"
 
     feature: IntArray  # (terms,) entry of the state, as `columns` and `lags` number them
     knot: FloatArray  # (terms,)

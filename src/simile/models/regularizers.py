@@ -169,6 +169,26 @@ class Autoregressor:
         return damped
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedRegularizer:
+    """One h made of several: sum_i w_i h_i."""
+
+    regularizers: tuple[Regularizer, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def order(self) -> int:
+        """How many past actions h reads."""
+        return max(h.order for h in self.regularizers)
+
+    def __call__(self, history: FloatArray) -> FloatArray:
+        """Map past actions (n, order, k), the latest first, to the next action (n, k)."""
+        total = self.weights[0] * self.regularizers[0](history[:, : self.regularizers[0].order])
+        for weight, h in zip(self.weights[1:], self.regularizers[1:], strict=True):
+            total = total + weight * h(history[:, : h.order])
+        return total
+
+
 @dataclass(frozen=True)
 class PreviousAction(_Summed):
     """H = {h(a) = a}, the simplest class (Example 2.1)."""

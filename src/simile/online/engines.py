@@ -13,7 +13,7 @@ from simile.data.states import Horizon, Tape
 from simile.errors import DataError, DivergedError, SimileError
 from simile.online.history import Tapes
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import Mixture, Policy, SmoothPolicy
+from simile.policies.policies import Policy, is_stochastic
 from simile.policies.rollouts import DIVERGED
 
 BLOCK = 64  # uniform numbers drawn at a time
@@ -92,7 +92,7 @@ class GeneralEngine:
         self.policy = policy
         self.bounds = UserBounds(policy)
         self.tapes = Tapes(n_streams, policy.reach, n_contexts or 0, policy.n_actions, single=False)
-        self.dice = Dice(seed, n_streams) if _tosses(policy) else None
+        self.dice = Dice(seed, n_streams) if is_stochastic(policy) else None
         self._floor = np.repeat(np.arange(n_streams) * self.tapes.rows, self.tapes.rows)
 
     def act(self, streams: IntArray) -> FloatArray:
@@ -221,10 +221,3 @@ def missing_explained(contexts: Callable[[], FloatArray]) -> Iterator[None]:
             "the values in before step(), drop the frame with step(None), or learn with model=SmoothForest(), which "
             "takes NaN as it is"
         ) from error
-
-
-def _tosses(policy: Policy) -> bool:
-    """Tell whether a policy may ask for chance."""
-    if isinstance(policy, Mixture):
-        return any(_tosses(c) for c in policy.components)
-    return not isinstance(policy, SmoothPolicy)

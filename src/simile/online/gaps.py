@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,9 +11,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
-
-Trend = Callable[[Callable[[int], FloatArray]], FloatArray]  # from a view of the past to h of it, (n, k)
+from simile.policies.policies import Policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,25 +68,6 @@ class HoldContext:
     def __call__(self, blind: Blind) -> FloatArray:
         """Ask the policy."""
         return blind.again()
-
-
-def trend_of(policy: Policy) -> Trend | None:
-    """Return h of a policy, or the weighted mean of the h of its components; None where there is none."""
-    if isinstance(policy, SmoothPolicy):
-        h = policy.h
-        return lambda history: h(history(h.order))
-    if not isinstance(policy, Mixture | StochasticMixture):
-        return None
-    parts = [trend_of(c) for c in policy.components]
-    known = [part for part in parts if part is not None]
-    return partial(_mean, known, policy.weights) if len(known) == len(parts) else None
-
-
-def _mean(trends: list[Trend], weights: tuple[float, ...], history: Callable[[int], FloatArray]) -> FloatArray:
-    total = weights[0] * trends[0](history)
-    for weight, trend in zip(weights[1:], trends[1:], strict=True):
-        total = total + weight * trend(history)
-    return total
 
 
 def no_trend(policy: Policy) -> ArgumentError:

@@ -12,12 +12,12 @@ from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 from simile.online.engines import GeneralEngine, engine_of, missing_explained
-from simile.online.gaps import Blind, Extrapolate, Gap, no_trend, trend_of
+from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
 from simile.online.history import Mark
 from simile.online.snapshots import State
 from simile.online.stages import Chain, Stage
 from simile.policies.cards import Card
-from simile.policies.policies import Policy, collapse, prune
+from simile.policies.policies import Policy, acting, trend
 from simile.policies.rollouts import ColdStart, GivenStart
 
 
@@ -42,12 +42,12 @@ class Streams:
         self.rate = card.rate if rate is None else checks.number(rate, "rate", above=0.0)
         self.seed = checks.whole_number(seed, "seed")
         self.policy = policy  # as it was given: the first guess of `rollout` is made before it is collapsed
-        acting = collapse(prune(policy).policy)
-        self.gap, self._trend = gap, trend_of(acting)
+        one = acting(policy)
+        self.gap, self._trend = gap, trend(one)
         if self._trend is None and isinstance(gap, Extrapolate):
-            raise no_trend(acting)
-        self.memory = acting.memory
-        self.engine = engine_of(acting, n_streams, self.seed, policy.n_contexts or len(self.names))
+            raise no_trend(one)
+        self.memory = one.memory
+        self.engine = engine_of(one, n_streams, self.seed, policy.n_contexts or len(self.names))
         self.tapes = self.engine.tapes
         self.chain = Chain(stages, n_streams, policy.n_actions, self.rate)
         self.everyone = np.arange(n_streams)
@@ -254,7 +254,7 @@ class Streams:
         def trend() -> FloatArray:
             if self._trend is None:
                 raise no_trend(self.policy)
-            return self._trend(lambda order: self.tapes.history(streams, order))
+            return self._trend(self.tapes.history(streams, self._trend.order))
 
         return Blind(
             missed=self.tapes.missed[streams],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, DivergedError
-from simile.models import Model, WeightedModel
+from simile.models import parts_of
 from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import _torch
 from simile.models.neural.network import Network
-from simile.models.regularizers import Autoregressor
 from simile.policies.policies import Policy, SmoothPolicy, collapse
 
 BLOCK = 1 << 16  # states that f is asked for at a time: as many as any library for GPUs takes
@@ -52,7 +50,7 @@ def rollouts(
     DivergedError
         When an action is no number.
     """
-    policy, parts, h = _checked(policy)
+    policy, parts, loop = _check(policy)
     X = np.asarray(contexts, dtype=np.float32)
     shape = parts[0][0].shape
     if X.ndim != 3 or 0 in X.shape or X.shape[2] != shape.n_contexts:
@@ -64,7 +62,7 @@ def rollouts(
 
     with torch.inference_mode(), _torch.full_precision():
         z = _said(parts, torch.from_numpy(np.ascontiguousarray(X)).to(place), block)
-        taps = ClosedLoop.of(h, policy.smoothness).taps
+        taps = loop.taps
 
         def on_device(values: FloatArray) -> Any:
             return torch.as_tensor(np.broadcast_to(values, (shape.n_actions,)).copy(), device=place)
@@ -82,26 +80,18 @@ def rollouts(
     return policy.space.clip(policy.units.restore(found))
 
 
-def _checked(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], Autoregressor]:
-    """Return the policy as one, its networks with their weights, and h."""
+def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], ClosedLoop]:
+    """Return the policy as one, its networks with their weights, and the filter behind them."""
     whole = collapse(policy)
-    if isinstance(whole, SmoothPolicy) and isinstance(whole.h, Autoregressor) and not whole.horizon.memory:
-        parts = list(_networks(whole.f, 1.0))
+    if isinstance(whole, SmoothPolicy) and (loop := whole.closed_loop) is not None and not whole.horizon.memory:
+        parts = parts_of(whole.f)
         networks = [(f, weight) for f, weight in parts if isinstance(f, Network)]
         if len(networks) == len(parts):
-            return whole, networks, whole.h
+            return whole, networks, loop
     raise ArgumentError(
         "policy must have a linear h and networks on contexts alone to be rolled out in blocks on a device: use "
         "simile.rollout for others"
     )
-
-
-def _networks(model: Model, weight: float) -> Iterator[tuple[Model, float]]:
-    if not isinstance(model, WeightedModel):
-        yield model, weight
-        return
-    for part, share in zip(model.models, model.weights, strict=True):
-        yield from _networks(part, weight * share)
 
 
 def _said(parts: list[tuple[Network, float]], X: Any, block: int) -> Any:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.models import Model, PiecewiseLinear, WeightedModel
-from simile.models.forest import Forest, layout
+from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
 from simile.policies.policies import Policy, SmoothPolicy
 
 # Frames rolled out together: fewer are not worth a thread, and more need room.
 FEWEST_FRAMES, MOST_FRAMES = 2_000, 50_000
+
+# The arrays of the models fused last: a policy rolls out many times, and f stays when a filter behind it is tuned.
+# No more of them, because those of a long mixture are as large as all its forests.
+MOST_KEPT = 8
+_kept: WeakKeyDictionary[Model, tuple[tuple[Horizon, int], dict[str, Any]]] = WeakKeyDictionary()
+_lock = Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,37 +49,10 @@ class FusedPolicy:
         """Fuse a policy whose f is made of forests and lines and whose h is linear; None for others."""
         if not (isinstance(policy, SmoothPolicy) and isinstance(policy.h, Autoregressor)):
             return None
-        k = policy.h.coefficients.shape[1]
-        parts = list(_parts(policy.f))
-        forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
-        lines = [(f, weight) for f, weight in parts if isinstance(f, PiecewiseLinear)]
-        known: list[Forest | PiecewiseLinear] = [*(f for f, _ in forests), *(f for f, _ in lines)]
-        if len(known) < len(parts) or len({f.width for f in known}) > 1:
+        arrays = _fuse(policy.f, policy.horizon, policy.h.coefficients.shape[1])
+        if arrays is None:
             return None
-        if not all(_fits(f, policy.horizon, k) for f in known):
-            return None
-        from simile.models.kernels import rolling
-
-        nodes, roots, before = [np.empty(0, rolling.NODE)], [np.empty(0, np.int32)], 0
-        for forest, _ in forests:
-            nodes.append(_moved(forest.on_tape, before))
-            roots.append(forest.roots + np.int32(before))
-            before += len(forest.on_tape)
-        depths = np.concatenate([np.empty(0, np.int32), *(f.depths for f, _ in forests)])
-        deepest_first = np.argsort(-depths, kind="stable")
-        terms, slopes = _merged(lines, k)
-        return cls(
-            nodes=nodes[1] if len(forests) == 1 else np.concatenate(nodes),
-            roots=np.concatenate(roots)[deepest_first],
-            depths=depths[deepest_first],
-            values=np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
-            terms=terms,
-            slopes=slopes,
-            coefficients=policy.h.coefficients,
-            smoothness=policy.smoothness,
-            width=known[0].width,
-            reach=policy.reach,
-        )
+        return cls(**arrays, coefficients=policy.h.coefficients, smoothness=policy.smoothness, reach=policy.reach)
 
     def roll(
         self,
@@ -158,21 +137,48 @@ class FusedPolicy:
         return rolled, None if lost < 0 else (int(lost), int(frame))
 
 
-def _parts(model: Model, weight: float = 1.0) -> Iterator[tuple[Model, float]]:
-    """Yield the models that a model is made of, with their weights."""
-    if not isinstance(model, WeightedModel):
-        yield model, weight
-        return
-    for part, share in zip(model.models, model.weights, strict=True):
-        yield from _parts(part, weight * share)
+def _fuse(model: Model, horizon: Horizon, k: int) -> dict[str, Any] | None:
+    """Return the arrays of a model made of forests and lines that read the states of this horizon; None for others."""
+    parts = parts_of(model)
+    forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
+    lines = [(f, weight) for f, weight in parts if isinstance(f, PiecewiseLinear)]
+    known = [f for f, _ in (*forests, *lines)]
+    if len(known) < len(parts):
+        return None
+    with _lock:
+        key, arrays = _kept.get(model, (None, {}))
+    if key == (horizon, k):
+        return arrays
+    width = known[0].width
+    if not all(f.fits(horizon, width - k, k) for f in known):
+        return None
+    from simile.models.kernels import rolling
+
+    nodes, roots, before = [np.empty(0, rolling.NODE)], [np.empty(0, np.int32)], 0
+    for forest, _ in forests:
+        nodes.append(_move(forest.on_tape, before))
+        roots.append(forest.roots + np.int32(before))
+        before += len(forest.on_tape)
+    depths = np.concatenate([np.empty(0, np.int32), *(f.depths for f, _ in forests)])
+    deepest_first = np.argsort(-depths, kind="stable")
+    terms, slopes = _merge(lines, k)
+    arrays = {
+        "nodes": nodes[1] if len(forests) == 1 else np.concatenate(nodes),
+        "roots": np.concatenate(roots)[deepest_first],
+        "depths": depths[deepest_first],
+        "values": np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
+        "terms": terms,
+        "slopes": slopes,
+        "width": width,
+    }
+    with _lock:
+        if len(_kept) >= MOST_KEPT:
+            _kept.pop(next(iter(_kept), model), None)  # the oldest
+        _kept[model] = (horizon, k), arrays
+    return arrays
 
 
-def _fits(f: Forest | PiecewiseLinear, horizon: Horizon, k: int) -> bool:
-    """Tell whether f reads the states of this horizon and predicts k actions: the kernels do not look."""
-    return f.n_actions == k and np.array_equal((f.columns, f.lags), layout(horizon, f.width - k, k))
-
-
-def _moved(nodes: Any, by: int) -> Any:
+def _move(nodes: Any, by: int) -> Any:
     """Return nodes whose children lie `by` places further on."""
     if by == 0:
         return nodes
@@ -181,7 +187,7 @@ def _moved(nodes: Any, by: int) -> Any:
     return moved
 
 
-def _merged(lines: list[tuple[PiecewiseLinear, float]], k: int) -> tuple[Any, FloatArray]:
+def _merge(lines: list[tuple[PiecewiseLinear, float]], k: int) -> tuple[Any, FloatArray]:
     """Return the terms of all models, each once and those that read the same entry side by side, and their slopes."""
     from simile.models.kernels import rolling
 

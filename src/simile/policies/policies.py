@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -19,8 +20,9 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
-from simile.models import Forest, Model, WeightedModel
-from simile.models.regularizers import Autoregressor, Regularizer
+from simile.models import Forest, Model, WeightedModel, parts_of
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor, Regularizer, WeightedRegularizer
 from simile.policies.cards import Card
 from simile.policies.storage import files
 
@@ -73,8 +75,32 @@ class Policy(Protocol):
 Combine = Callable[[Policy, Policy, float], Policy]
 
 
+class OpenPolicy:
+    """A policy that tells what it is made of; of any other the functions `parts`, `acting`, ... below suppose this."""
+
+    @property
+    def parts(self) -> tuple[tuple[float, SmoothPolicy], ...]:
+        """The smooth policies that it is made of, with their weights."""
+        return ()
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether it may toss coins."""
+        return True
+
+    @property
+    def trend(self) -> Regularizer | None:
+        """h, or the weighted mean of the h of all its parts; None where there is none."""
+        return None
+
+    @property
+    def closed_loop(self) -> ClosedLoop | None:
+        """Eq. 2 along a roll-out, as a filter over f; None where it is not one policy with a linear h."""
+        return None
+
+
 @dataclass(frozen=True, eq=False)
-class SmoothPolicy:
+class SmoothPolicy(OpenPolicy):
     """pi = (f, h): close to f(x, a) and, the more so the larger lambda, to h(a) (Eq. 2).
 
     Parameters
@@ -125,6 +151,34 @@ class SmoothPolicy:
         """Dimension k of an action."""
         return self.h.coefficients.shape[1] if isinstance(self.h, Autoregressor) else len(self.units.center)
 
+    @property
+    def n_inputs(self) -> int | None:
+        """Dimension m of a context, told by the policy or else by its models; None where neither does."""
+        if self.n_contexts is not None:
+            return self.n_contexts
+        models = (f for model in (self.f, self.naive) if model is not None for f, _ in parts_of(model))
+        return next((m for f in models if (m := getattr(f, "n_contexts", None)) is not None), None)
+
+    @property
+    def parts(self) -> tuple[tuple[float, SmoothPolicy], ...]:
+        """Itself."""
+        return ((1.0, self),)
+
+    @property
+    def is_stochastic(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def trend(self) -> Regularizer:
+        """Its h."""
+        return self.h
+
+    @property
+    def closed_loop(self) -> ClosedLoop | None:
+        """Eq. 2 along a roll-out, as a filter over f; None where h is not linear."""
+        return ClosedLoop.of(self.h, self.smoothness) if isinstance(self.h, Autoregressor) else None
+
     def act(self, states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG002
         """Act by Eq. 2, the minimiser of ||f - a||^2 + lambda ||h - a||^2."""
         f = self.f.predict(states.seen_through(self.horizon).matrix())
@@ -159,7 +213,7 @@ class SmoothPolicy:
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted:
+class MixedPolicy(OpenPolicy):
     """Policies and their weights: what both kinds of mixture have in common."""
 
     components: tuple[Policy, ...]
@@ -210,6 +264,18 @@ class _Weighted:
         """What the mixture is for, and where it comes from."""
         return self.components[0].card
 
+    @property
+    def parts(self) -> tuple[tuple[float, SmoothPolicy], ...]:
+        """The parts of its components."""
+        pairs = zip(self.weights, self.components, strict=True)
+        return tuple((weight * w, part) for weight, component in pairs for w, part in parts(component))
+
+    @property
+    def trend(self) -> Regularizer | None:
+        """The weighted mean of those of the components; None where one has none."""
+        trends = [h for c in self.components if (h := trend(c)) is not None]
+        return WeightedRegularizer(tuple(trends), self.weights) if len(trends) == len(self.components) else None
+
     def first_guess(self, states: States) -> FloatArray:
         """Guess the actions (n, k) from the contexts alone, the mean over the components."""
         return np.asarray(sum(w * c.first_guess(states) for w, c in zip(self.weights, self.components, strict=True)))
@@ -227,7 +293,7 @@ class _Weighted:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture(_Weighted):
+class Mixture(MixedPolicy):
     """Deterministic interpolation: pi_det(s) = sum_i w_i pi_i(s)."""
 
     def act(self, states: States, chance: FloatArray) -> FloatArray:
@@ -237,14 +303,48 @@ class Mixture(_Weighted):
             total = total + weight * component.act(states, chance)
         return total
 
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether a component tosses coins."""
+        return any(map(is_stochastic, self.components))
+
+    @cached_property
+    def collapsed(self) -> Policy:
+        """The mixture as one policy, where that can be (`collapse`)."""
+        parts = [c for c in self.components if isinstance(c, SmoothPolicy)]
+        hs = [p.h for p in parts if isinstance(p.h, Autoregressor)]
+        if len(hs) < len(self.components) or len({(p.smoothness, p.horizon) for p in parts}) > 1:
+            return self
+        coefficients = np.zeros((max(h.order for h in hs), hs[0].coefficients.shape[1]))
+        for weight, h in zip(self.weights, hs, strict=True):
+            coefficients[: h.order] += weight * h.coefficients
+        naive = [p.naive for p in parts if p.naive is not None]
+        if len(naive) == len(parts) and any(n is not naive[0] for n in naive):
+            naive = [WeightedModel(tuple(naive), self.weights)]
+        return replace(
+            parts[0],
+            f=WeightedModel(tuple(p.f for p in parts), self.weights),
+            h=Autoregressor(coefficients, damping=min(h.damping for h in hs)),
+            naive=naive[0] if naive else None,
+        )
+
+    @cached_property
+    def acting(self) -> Policy:
+        """What acts in the mixture's place: without its lightest components (`prune`), and collapsed."""
+        return collapse(prune(self).policy)
+
+    @property
+    def closed_loop(self) -> ClosedLoop | None:
+        """That of the collapsed mixture; None where it does not collapse."""
+        return None if self.collapsed is self else closed_loop(self.collapsed)
+
     def radius(self) -> float | None:
         """Return the closed-loop radius of the collapsed mixture; None where it does not collapse."""
-        collapsed = collapse(self)
-        return collapsed.radius() if isinstance(collapsed, SmoothPolicy) else None
+        return None if self.collapsed is self else radius(self.collapsed)
 
 
 @dataclass(frozen=True, eq=False)
-class StochasticMixture(_Weighted):
+class StochasticMixture(MixedPolicy):
     """Stochastic interpolation: pi_sto(s) = pi_i(s) with probability w_i, drawn anew in every state."""
 
     def act(self, states: States, chance: FloatArray) -> FloatArray:
@@ -262,6 +362,31 @@ class StochasticMixture(_Weighted):
         """Return the largest closed-loop radius of the components; None where one has none."""
         radii = [radius(c) for c in self.components]
         return None if None in radii else max(r for r in radii if r is not None)
+
+
+def parts(policy: Policy) -> tuple[tuple[float, SmoothPolicy], ...]:
+    """Return the smooth policies that a policy is made of, with their weights."""
+    return policy.parts if isinstance(policy, OpenPolicy) else ()
+
+
+def is_stochastic(policy: Policy) -> bool:
+    """Tell whether a policy may toss coins."""
+    return not isinstance(policy, OpenPolicy) or policy.is_stochastic
+
+
+def trend(policy: Policy) -> Regularizer | None:
+    """Return what a policy goes on by where only the past actions count, h; None where there is none."""
+    return policy.trend if isinstance(policy, OpenPolicy) else None
+
+
+def closed_loop(policy: Policy) -> ClosedLoop | None:
+    """Return a policy's roll-outs as a filter over f; None where it is not one policy with a linear h."""
+    return policy.closed_loop if isinstance(policy, OpenPolicy) else None
+
+
+def acting(policy: Policy) -> Policy:
+    """Return what acts in a policy's place, in roll-outs and online: pruned and collapsed, once for each policy."""
+    return policy.acting if isinstance(policy, Mixture) else policy
 
 
 def radius(policy: Policy) -> float | None:
@@ -282,7 +407,7 @@ def sample(trained: Policy, policy: Policy, beta: float) -> Policy:
 
 def sample_geometric(trained: Policy, policy: Policy, beta: float) -> Policy:
     """Mix stochastically, as SMILe does: trained takes over a share beta of what the *first* policy still has."""
-    components, weights = _parts(policy, StochasticMixture)
+    components, weights = _flatten(policy, StochasticMixture)
     return StochasticMixture((*components, trained), ((1.0 - beta) * weights[0], *weights[1:], beta * weights[0]))
 
 
@@ -297,25 +422,7 @@ def collapse(policy: Policy) -> Policy:
     sum_i w_i (f_i + lambda h_i) / (1 + lambda) = (sum_i w_i f_i + lambda sum_i w_i h_i) / (1 + lambda), and a
     sum of linear h_i is linear.
     """
-    parts = [c for c in policy.components if isinstance(c, SmoothPolicy)] if isinstance(policy, Mixture) else []
-    hs = [p.h for p in parts if isinstance(p.h, Autoregressor)]
-    if not isinstance(policy, Mixture) or len(hs) < len(policy.components):
-        return policy
-    first = parts[0]
-    if any((p.smoothness, p.horizon) != (first.smoothness, first.horizon) for p in parts):
-        return policy
-    coefficients = np.zeros((max(h.order for h in hs), hs[0].coefficients.shape[1]))
-    for weight, h in zip(policy.weights, hs, strict=True):
-        coefficients[: h.order] += weight * h.coefficients
-    naive = [p.naive for p in parts if p.naive is not None]
-    if len(naive) == len(parts) and any(n is not naive[0] for n in naive):
-        naive = [WeightedModel(tuple(naive), policy.weights)]
-    return replace(
-        first,
-        f=WeightedModel(tuple(p.f for p in parts), policy.weights),
-        h=Autoregressor(coefficients, damping=min(h.damping for h in hs)),
-        naive=naive[0] if naive else None,
-    )
+    return policy.collapsed if isinstance(policy, Mixture) else policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,10 +473,10 @@ def _mix(kind: type[Mixture | StochasticMixture], trained: Policy, policy: Polic
     beta = checks.number(beta, "beta", at_least=0.0, at_most=1.0)
     if beta in (0.0, 1.0):
         return trained if beta == 1.0 else policy
-    components, weights = _parts(policy, kind)
+    components, weights = _flatten(policy, kind)
     return kind((*components, trained), (*((1.0 - beta) * w for w in weights), beta))
 
 
-def _parts(policy: Policy, kind: type[_Weighted]) -> tuple[tuple[Policy, ...], tuple[float, ...]]:
+def _flatten(policy: Policy, kind: type[MixedPolicy]) -> tuple[tuple[Policy, ...], tuple[float, ...]]:
     """Take a mixture of the same kind apart, so that mixtures stay flat."""
     return (policy.components, policy.weights) if isinstance(policy, kind) else ((policy,), (1.0,))

@@ -13,11 +13,11 @@ from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError, DivergedError
-from simile.models import Forest, Model, WeightedModel
+from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
 from simile.models.regularizers import Autoregressor
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import Policy, SmoothPolicy, collapse, prune
+from simile.policies.policies import Policy, SmoothPolicy, acting, collapse
 
 # Actions this many standard units out are no actions any more.
 DIVERGED = 1e6
@@ -127,7 +127,7 @@ def rollout(
     """
     expert, contexts = _contexts(demos)
     opening = open_rollout(policy, demos, start)
-    policy = collapse(prune(policy).policy)
+    policy = acting(policy)
     past, given = ([policy.units.standardize(a) for a in part] for part in (opening.past, opening.given))
     low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
     fused = FusedPolicy.of(policy)
@@ -155,18 +155,14 @@ def rollout_out_of_bag(policy: Policy, demos: Demonstrations | Demonstration) ->
     sequences, without holding any out.
     """
     demos, whole = Demonstrations.of(demos), collapse(policy)
-    f = whole.f if isinstance(whole, SmoothPolicy) else None
-    weighted = f if isinstance(f, WeightedModel) else WeightedModel((f,), (1.0,)) if f is not None else None
-    if (
-        not isinstance(whole, SmoothPolicy)
-        or weighted is None
-        or not all(isinstance(g, Forest) for g in weighted.models)
-    ):
+    models = parts_of(whole.f) if isinstance(whole, SmoothPolicy) else ()
+    forests = [(f, weight) for f, weight in models if isinstance(f, Forest)]
+    if not isinstance(whole, SmoothPolicy) or len(forests) < len(models):
         raise ArgumentError("policy must be made of forests with one smoothness and a linear h to be rolled out of bag")
     rolled = []
     for i in range(len(demos)):
-        unseen = tuple(g.out_of_bag(i, len(demos)) for g in weighted.models if isinstance(g, Forest))
-        rolled += rollout(replace(whole, f=WeightedModel(unseen, weighted.weights)), demos[i])
+        unseen = tuple(f.out_of_bag(i, len(demos)) for f, _ in forests)
+        rolled += rollout(replace(whole, f=WeightedModel(unseen, tuple(weight for _, weight in forests))), demos[i])
     return rolled
 
 
@@ -233,7 +229,7 @@ def _acting(policy: Policy, tape: Tape) -> Callable[[States, FloatArray], FloatA
         isinstance(policy, SmoothPolicy)
         and isinstance(policy.h, Autoregressor)
         and policy.horizon.memory == 0
-        and _has_network(policy.f)
+        and any(isinstance(f, Network) for f, _ in parts_of(policy.f))
     ):
         return policy.act
     every = tape.states(policy.horizon)
@@ -245,10 +241,6 @@ def _acting(policy: Policy, tape: Tape) -> Callable[[States, FloatArray], FloatA
         return (said[states.rows] + policy.smoothness * h) / (1.0 + policy.smoothness)
 
     return act
-
-
-def _has_network(f: Model) -> bool:
-    return any(map(_has_network, f.models)) if isinstance(f, WeightedModel) else isinstance(f, Network)
 
 
 def _contexts(demos: Any) -> tuple[Demonstrations | None, Trajectories]:

@@ -7,10 +7,8 @@ once, and a roll-out at any lambda is a linear filter over them (`simile.models.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,10 +19,9 @@ from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning import measures
 from simile.learning.recipes import parse
-from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, prune
+from simile.policies.policies import MixedPolicy, Policy, SmoothPolicy, acting, closed_loop, collapse, parts
 from simile.policies.rollouts import rollout
 
 LAMBDAS = (0.1, 1e5)  # the slider's range, wider where the policy's own lambda asks for it
@@ -49,19 +46,19 @@ class Subject:
     @cached_property
     def whole(self) -> Policy:
         """The policy as roll-outs see it, in one piece where that can be."""
-        return collapse(prune(self.policy).policy)
+        return acting(self.policy)
 
     @cached_property
     def smoothness(self) -> float:
         """Its own lambda, or the mean of its parts'."""
-        parts = [p for p in _parts(self.whole) if isinstance(p, SmoothPolicy)]
-        return float(np.mean([p.smoothness for p in parts])) if parts else 0.0
+        own = [part.smoothness for _, part in parts(self.whole)]
+        return float(np.mean(own)) if own else 0.0
 
     @property
     def is_linear(self) -> bool:
         """Whether a roll-out is a linear filter over f's outputs."""
         one = self.whole
-        return isinstance(one, SmoothPolicy) and isinstance(one.h, Autoregressor) and one.horizon.memory == 0
+        return isinstance(one, SmoothPolicy) and one.closed_loop is not None and one.horizon.memory == 0
 
     def range(self) -> dict[str, float]:
         """Return the slider's range: lambda now, and the lowest and highest."""
@@ -73,10 +70,7 @@ class Subject:
         """Return the policy with another lambda: the same f behind the filter of that lambda."""
         if smoothness is None or smoothness == self.smoothness:
             return self.whole
-        if isinstance(self.whole, Mixture | StochasticMixture):
-            changed = tuple(self._changed(part, smoothness) for part in self.whole.components)
-            return collapse(replace(self.whole, components=changed))
-        return self._changed(self.whole, smoothness)
+        return collapse(self._change(self.whole, smoothness))
 
     def h_at(self, smoothness: float, kept: Regularizer) -> Regularizer:
         """Choose h (line 7 of Algorithm 1) for a lambda; an h that is not linear is kept."""
@@ -89,10 +83,12 @@ class Subject:
             )
         return h
 
-    def _changed(self, part: Policy, smoothness: float) -> Policy:
-        if not isinstance(part, SmoothPolicy):
-            return part
-        return replace(part, h=self.h_at(smoothness, part.h), smoothness=smoothness)
+    def _change(self, policy: Policy, smoothness: float) -> Policy:
+        if isinstance(policy, MixedPolicy):
+            return replace(policy, components=tuple(self._change(part, smoothness) for part in policy.components))
+        if not isinstance(policy, SmoothPolicy):
+            return policy
+        return replace(policy, h=self.h_at(smoothness, policy.h), smoothness=smoothness)
 
     @cached_property
     def _regularizer(self) -> RegularizerClass:
@@ -172,16 +168,12 @@ def roll(subject: Subject, demo: Demonstration, smoothness: float | None, said: 
 
 def _filtered(policy: Policy, said: FloatArray, demo: Demonstration) -> FloatArray | None:
     """Filter f's outputs; None where bounds cut in, which no filter knows of."""
-    if not isinstance(policy, SmoothPolicy) or not isinstance(policy.h, Autoregressor):
+    loop = closed_loop(policy)
+    if loop is None:
         return None
-    loop = ClosedLoop.of(policy.h, policy.smoothness)
     actions = policy.units.restore(loop.roll(said, policy.units.standardize(demo.actions)))
     actions[: policy.memory] = demo.actions[: policy.memory]
     later = actions[policy.memory :]
     if not np.isfinite(later).all() or (later < policy.space.low).any() or (later > policy.space.high).any():
         return None
     return actions
-
-
-def _parts(policy: Policy) -> Sequence[Any]:
-    return policy.components if isinstance(policy, Mixture | StochasticMixture) else (policy,)

@@ -18,7 +18,7 @@ from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import Horizon, Tape
 from simile.models import Forest, PiecewiseLinear, WeightedModel
 from simile.models.forest import layout
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
+from simile.policies.policies import Policy, SmoothPolicy, parts
 
 MOST_ENTRIES = 5_000_000  # of the states over which lines are judged: some thousand states at least
 MOST_STATES, FEWEST_STATES = 5_000, 200
@@ -41,7 +41,7 @@ class Attention:
 def attention(policy: Policy, demos: Demonstrations) -> Attention | None:
     """Return the share of each context and lag; None where a model is one that we cannot look into."""
     total: dict[tuple[int, int], float] = {}
-    for weight, part in _parts(policy):
+    for weight, part in parts(policy):
         shares = _shares(part.f, part.horizon, demos, part)
         if shares is None:
             return None
@@ -82,14 +82,6 @@ def ago(lag: int, rate: float | None) -> str:
         return f"{lag} frame{'' if lag == 1 else 's'} ago"
     seconds = lag / rate
     return f"{1e3 * seconds:.0f} ms ago" if seconds < 1.0 else f"{seconds:.2f} s ago"
-
-
-def _parts(policy: Policy) -> list[tuple[float, Any]]:
-    """Take mixtures apart, down to policies that have an f."""
-    if isinstance(policy, Mixture | StochasticMixture):
-        pairs = zip(policy.weights, policy.components, strict=True)
-        return [(weight * w, part) for weight, inner in pairs for w, part in _parts(inner)]
-    return [(1.0, policy)]
 
 
 def _shares(f: Any, horizon: Horizon, demos: Demonstrations, policy: Any) -> FloatArray | None:

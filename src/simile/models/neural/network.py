@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray
+from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models.neural import _torch
 from simile.models.neural.recipes import Recipe
@@ -37,6 +38,8 @@ class Network:
         What the module's outputs are multiplied by (`spread`) and moved by (`center`).
     """
 
+    kind = "a network"
+
     recipe: Recipe
     shape: StateShape
     parameters: tuple[Any, ...]
@@ -49,6 +52,15 @@ class Network:
     def n_actions(self) -> int:
         """Dimension k of an action."""
         return self.shape.n_actions
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context."""
+        return self.shape.n_contexts
+
+    def fits(self, horizon: Horizon, n_contexts: int, n_actions: int) -> bool:
+        """Tell whether f reads the states of this horizon and predicts k actions."""
+        return self.shape == StateShape.of(horizon, n_contexts, n_actions)
 
     def module(self) -> Any:
         """Return a new `torch.nn.Module` that maps raw states (n, features) to actions (n, k): CPU, float32, eval."""

@@ -15,8 +15,7 @@ import numpy as np
 from simile._common.files import write_atomically
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.models import Forest, Model, PiecewiseLinear
-from simile.models.adapters import settle
+from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
 from simile.online import Extrapolate
 from simile.online.export import snippets, writing
@@ -27,7 +26,6 @@ from simile.online.export.writing import WIDTH
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import SmoothPolicy
 from simile.policies.rollouts import DIVERGED
-from simile.policies.storage.decoding import models_of
 
 
 def export_c(policy: Any, path: str | os.PathLike[str], name: str | None = None) -> Exported:
@@ -81,7 +79,7 @@ class _Header:
         self.policy = policy = sole(subject.policy)
         self.f = _fused(policy, policy.f, policy.horizon)
         # A policy that reads no past actions begins by f itself.
-        naive = settle(policy.naive) if subject.begins and policy.horizon.memory > 0 else None
+        naive = policy.naive if subject.begins and policy.horizon.memory > 0 else None
         self.naive = None if naive is None else _fused(policy, naive, policy.horizon.without_actions())
         self.context_rows = max(1, *policy.horizon.context_lags)
         self.action_rows = max(1, policy.memory)
@@ -199,7 +197,7 @@ def _fused(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
             f"policy: h must be linear to be written in C; got a {type(policy.h).__name__}: learn with "
             "regularizer=CriticallyDamped() or another of simile's own"
         )
-    parts = list(models_of(model))
+    parts = [part for part, _ in parts_of(model)]
     if network := next((part for part in parts if isinstance(part, Networked)), None):
         raise ArgumentError(
             f"policy: a network ({type(network).__name__}) is not written in C: export it to ONNX by export_onnx"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -14,8 +14,7 @@ from simile._common.files import write_atomically
 from simile._common.typing import FloatArray
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.models import Forest, Model, PiecewiseLinear, WeightedModel
-from simile.models.adapters import settle
+from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
 from simile.online.export.ensembles import trees
 from simile.online.export.graphs import Graph
@@ -130,7 +129,7 @@ class _Step:
         policy = _smooth(policy)
         if policy.horizon.memory == 0 or policy.naive is None:
             return self._predict(policy.f, policy.horizon)  # the node is the one of the step: it costs nothing
-        return self._predict(settle(policy.naive), policy.horizon.without_actions())
+        return self._predict(policy.naive, policy.horizon.without_actions())
 
     def _mean(self, parts: Sequence[str], weights: Sequence[float]) -> str:
         weighted = [self.graph.times(p, w) for p, w in zip(parts, weights, strict=True)]
@@ -141,7 +140,7 @@ class _Step:
     def _predict(self, model: Model, horizon: Horizon) -> str:
         """Predict in standard units from the states that a horizon shows, (n, k)."""
         if (id(model), horizon) not in self.predicted:
-            parts = list(_weighted(model, 1.0))
+            parts = parts_of(model)
             forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
             found = [trees(self.graph, self._seen(horizon), forests)] if forests else []
             found += [self._other(f, weight, horizon) for f, weight in parts if not isinstance(f, Forest)]
@@ -208,12 +207,3 @@ def _smooth(policy: Policy) -> SmoothPolicy:
     if isinstance(policy, SmoothPolicy):
         return policy
     raise ArgumentError(f"policy: a {type(policy).__name__} cannot be written as a graph")
-
-
-def _weighted(model: Model, weight: float) -> Iterator[tuple[Model, float]]:
-    """Yield the models that a model is made of, with their weights."""
-    if not isinstance(model, WeightedModel):
-        yield model, weight
-        return
-    for part, share in zip(model.models, model.weights, strict=True):
-        yield from _weighted(part, weight * share)

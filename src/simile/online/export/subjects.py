@@ -13,8 +13,7 @@ from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, StorageError
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, collapse, prune
-from simile.policies.storage.decoding import contexts_of, leaves
+from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts
 from simile.policies.storage.files import from_bytes, to_bytes
 
 
@@ -54,8 +53,8 @@ class Subject:
     def of(cls, policy: Policy) -> Subject:
         """Prepare a policy; refuse those that no graph and no table can stand for."""
         checks.instance(policy, "policy", needs="act")
-        parts = list(leaves(policy))
-        if not parts:
+        smooth = [part for _, part in parts(policy)]
+        if not smooth:
             raise ArgumentError(
                 f"policy must be made of SmoothPolicy, whose parts can be written down; got a {type(policy).__name__}"
             )
@@ -65,11 +64,11 @@ class Subject:
                 "by Mixture(components, weights), or export one of them"
             )
         named = len(policy.card.context_names)
-        m = next((found for found in map(contexts_of, parts) if found), named)
+        m = next((p.n_inputs for p in smooth if p.n_inputs), named)
         if m == 0:
             raise ArgumentError("policy does not say how many contexts it reads: build it with n_contexts=...")
-        begins = all(p.horizon.memory == 0 or p.naive is not None for p in parts)
-        return cls(collapse(prune(policy).policy), m, begins, _digest(policy))
+        begins = all(p.horizon.memory == 0 or p.naive is not None for p in smooth)
+        return cls(acting(policy), m, begins, _digest(policy))
 
     @property
     def n_actions(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,13 @@ import numpy as np
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.errors import StorageError
-from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel
-from simile.models.adapters import FittedRegressor, TreeMean, settle
-from simile.models.forest import Bag, layout
-from simile.models.neural import Network, StateShape
+from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel, parts_of
+from simile.models.adapters import FittedRegressor, TreeMean
+from simile.models.forest import Bag
+from simile.models.neural import Network
 from simile.models.regularizers import Autoregressor, Regularizer
 from simile.policies.cards import Card
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, parts
 from simile.policies.storage import sound_lines, sound_networks, sound_trees
 from simile.policies.storage.encoding import DEEPEST, MOST_PARTS
 from simile.policies.storage.fields import Fields, wrong
@@ -68,7 +68,7 @@ class Decoder:
         fields.close()
         if len({c.n_actions for c in components}) > 1:
             raise StorageError(f"{fields.path}.components must have as many actions each")
-        if len({m for c in components for p in leaves(c) if (m := contexts_of(p)) is not None}) > 1:
+        if len({p.n_inputs for c in components for _, p in parts(c)} - {None}) > 1:
             raise StorageError(f"{fields.path}.components must read as many contexts each")
         units = [(c.units.center.tolist(), c.units.scale.tolist()) for c in components]
         if any(u != units[0] for u in units):
@@ -300,38 +300,9 @@ def _deeper(value: Any, levels: int) -> bool:
     return levels == 0 or any(_deeper(item, levels - 1) for item in inside)
 
 
-def leaves(policy: Policy) -> Iterator[SmoothPolicy]:
-    """Yield the smooth policies that a policy is made of."""
-    if isinstance(policy, SmoothPolicy):
-        yield policy
-    for component in policy.components if isinstance(policy, Mixture | StochasticMixture) else ():
-        yield from leaves(component)
-
-
-def models_of(model: Any) -> Iterator[Any]:
-    """Yield the models that a model is made of."""
-    if not isinstance(model, WeightedModel):
-        yield settle(model)
-        return
-    for part in model.models:
-        yield from models_of(part)
-
-
-def contexts_of(policy: SmoothPolicy) -> int | None:
-    """Return how many contexts a policy reads: what it says, or else what its models do; None where neither tells."""
-    if policy.n_contexts is not None:
-        return policy.n_contexts
-    for f in (*models_of(policy.f), *models_of(policy.naive)):
-        if isinstance(f, Forest | PiecewiseLinear):
-            return f.width - f.n_actions
-        if isinstance(f, Network):
-            return f.shape.n_contexts
-    return None
-
-
 def _check_sizes(policy: SmoothPolicy, path: str) -> None:
     """Refuse a policy whose parts do not fit each other."""
-    k, m = policy.n_actions, contexts_of(policy)
+    k, m = policy.n_actions, policy.n_inputs
     for name, array in (
         ("units", policy.units.center),
         ("space", policy.space.low),
@@ -339,11 +310,11 @@ def _check_sizes(policy: SmoothPolicy, path: str) -> None:
     ):
         if len(array) not in (1, k):
             raise StorageError(f"{path}.{name} must be for one or for {k} actions; got {len(array)}")
-    parts = [("f", policy.f, policy.horizon)]
+    fields = [("f", policy.f, policy.horizon)]
     if policy.naive is not None:
-        parts.append(("naive", policy.naive, policy.horizon.without_actions()))
-    for name, whole, horizon in parts:
-        for model in models_of(whole):
+        fields.append(("naive", policy.naive, policy.horizon.without_actions()))
+    for name, whole, horizon in fields:
+        for model, _ in parts_of(whole):
             _check_model(model, horizon, m, k, f"{path}.{name}")
 
 
@@ -354,14 +325,9 @@ def _check_model(model: Any, horizon: Horizon, m: int | None, k: int, path: str)
     n_features = horizon.n_features(m, k)
     if n_features > MOST_FEATURES:
         raise StorageError(f"{path} must read at most {MOST_FEATURES} features; the horizon has {n_features}")
-    if isinstance(model, Forest | PiecewiseLinear):
-        fits = (model.width, model.n_actions, len(model.columns)) == (m + k, k, n_features)
-        if not fits or not np.array_equal((model.columns, model.lags), layout(horizon, m, k)):
-            kind = "a forest" if isinstance(model, Forest) else "piecewise linear"
-            raise StorageError(f"{path} must be {kind} for {m} contexts, {k} actions and the lags of the horizon")
-    elif isinstance(model, Network):
-        if model.shape != StateShape.of(horizon, m, k):
-            raise StorageError(f"{path} must be a network for {m} contexts, {k} actions and the lags of the horizon")
+    if isinstance(model, Forest | PiecewiseLinear | Network):
+        if not model.fits(horizon, m, k):
+            raise StorageError(f"{path} must be {model.kind} for {m} contexts, {k} actions and the lags of the horizon")
     elif isinstance(model, TreeMean):
         if any((t.n_features, t.n_outputs) != (n_features, k) for t in model.trees if not isinstance(t, Unread)):
             raise StorageError(f"{path} must have trees for {n_features} features and {k} actions")

@@ -6,31 +6,32 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from simile.models import Forest, PiecewiseLinear
+from simile.models import Forest, PiecewiseLinear, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.policies.policies import Policy
-from simile.policies.storage.decoding import Unread, contexts_of, leaves, models_of
+from simile.policies.policies import Policy, parts
+from simile.policies.storage.decoding import Unread
 
 
 def summary(policy: Policy) -> dict[str, Any]:
     """Return kind, sizes, lags, smoothness, units and bounds as JSON values; a list where components differ."""
-    parts = list(leaves(policy))
+    smooth = [part for _, part in parts(policy)]
     # Every model once, however many components start from it.
-    kept = {id(f): f for p in parts for f in (*models_of(p.f), *models_of(p.naive)) if f is not None}.values()
+    models = [model for p in smooth for model in (p.f, p.naive) if model is not None]
+    kept = {id(f): f for model in models for f, _ in parts_of(model)}.values()
     forests = [f for f in kept if isinstance(f, Forest)]
     return {
         "kind": type(policy).__name__,
-        "components": len(parts),
+        "components": len(smooth),
         "models": sorted({_name(f) for f in kept}),
         "trees": sum(len(f.roots) for f in forests),
         "nodes": sum(len(f.feature) for f in forests),
         "terms": sum(len(f.feature) for f in kept if isinstance(f, PiecewiseLinear)),
-        "contexts": _one(contexts_of(p) for p in parts),
+        "contexts": _one(p.n_inputs for p in smooth),
         "actions": policy.n_actions,
-        "context_lags": _one(list(p.horizon.context_lags) for p in parts),
-        "action_lags": _one(list(p.horizon.action_lags) for p in parts),
-        "smoothness": _one(p.smoothness for p in parts),
-        "order": _one(getattr(p.h, "order", None) for p in parts),
+        "context_lags": _one(list(p.horizon.context_lags) for p in smooth),
+        "action_lags": _one(list(p.horizon.action_lags) for p in smooth),
+        "smoothness": _one(p.smoothness for p in smooth),
+        "order": _one(getattr(p.h, "order", None) for p in smooth),
         "center": policy.units.center.tolist(),
         "scale": policy.units.scale.tolist(),
         "low": [x if math.isfinite(x) else None for x in policy.space.low.tolist()],
