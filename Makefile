@@ -34,7 +34,7 @@ test: $(ALL) ## run the tests, doctests, README and docs
 	$(TESTS)
 
 test-all: $(ALL) ## run the long tests too: thousands of damaged files, the soak, the demo, studies in full
-	$(TESTS) -m ""
+	$(TESTS) -m "" --hypothesis-profile long
 
 coverage: $(ALL) ## run the tests, and show which lines and branches none of them reaches
 	$(TESTS) --cov

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 
 import numpy as np
@@ -15,11 +17,22 @@ from simile.data import tasks
 
 # Shared machines are slow at times: a deadline would test the machine, not the code.
 settings.register_profile("simile", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", settings.get_profile("simile"), max_examples=500)
 settings.load_profile("simile")
 
 # Damaged files and messages are others every day. Set before workers start, which inherit it: all have the same seed.
 SEED = int(os.environ.setdefault("SIMILE_SEED", date.today().strftime("%Y%m%d")))
 NO_BROWSER = "needs a browser"
+
+
+@contextmanager
+def repeatable(i: int) -> Iterator[np.random.Generator]:
+    """Give the i-th of many tries its draws; where it fails, the failure tells which one it was."""
+    try:
+        yield np.random.default_rng([SEED, i])
+    except BaseException as error:
+        error.add_note(f"try {i}; SIMILE_SEED={SEED} repeats it")
+        raise
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,7 +8,7 @@ import resource
 import numpy as np
 import pytest
 
-from conftest import SEED
+from conftest import repeatable
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading import read, write
 from simile.errors import SimileError
@@ -70,19 +70,15 @@ def outcome(path, **options):
     return demos
 
 
-def run(tmp_path, seed, count, contents, suffix, options=({},)):
+def run(tmp_path, count, contents, suffix, options=({},)):
     """Damage the contents over and over; return how many could still be read."""
     path = tmp_path / f"d{suffix}"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     good = 0
     for i in range(count):
-        rng = np.random.default_rng([seed, i])
-        path.write_bytes(damaged(rng, contents[i % len(contents)]))
-        try:
+        with repeatable(i) as rng:
+            path.write_bytes(damaged(rng, contents[i % len(contents)]))
             good += outcome(path, **options[int(rng.integers(len(options)))]) is not None
-        except BaseException as error:
-            error.add_note(f"file {i} of SIMILE_SEED={seed}")
-            raise
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
     return good
 
@@ -90,7 +86,7 @@ def run(tmp_path, seed, count, contents, suffix, options=({},)):
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
 def test_damaged_csv_files_are_refused_or_read(tmp_path, count):
     options = ({}, {}, {"gap": 0.05}, {"resample": 10.0, "rate": 30.0}, {"actions": "a*", "contexts": "/x|player/"})
-    good = run(tmp_path, SEED, count, [s.encode() for s in SEEDS], ".csv", options)
+    good = run(tmp_path, count, [s.encode() for s in SEEDS], ".csv", options)
     assert 0.05 < good / count < 0.95  # the mutations neither break everything nor nothing
 
 
@@ -110,7 +106,7 @@ def demos():
 def test_damaged_files_of_other_formats_are_refused_or_read(tmp_path, suffix, count):
     path = tmp_path / f"whole{suffix}"
     write(demos(), path)
-    run(tmp_path, SEED, count, [path.read_bytes()], suffix)
+    run(tmp_path, count, [path.read_bytes()], suffix)
 
 
 def test_damaged_metadata_is_refused_or_ignored(tmp_path):

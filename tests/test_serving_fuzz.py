@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
@@ -70,14 +70,12 @@ def check_decoded(data: bytes, decode: Any) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=500)
 def test_any_bytes_are_a_frame_or_a_sentence(data: bytes) -> None:
     check_decoded(data, from_json)
     check_decoded(data, from_msgpack)
 
 
 @given(almost)
-@settings(max_examples=500)
 def test_any_message_that_is_almost_right_is_a_frame_or_a_sentence(message: dict[str, Any]) -> None:
     check_decoded(json.dumps(message).encode(), from_json)
     check_decoded(packed(message), from_msgpack)
@@ -117,7 +115,6 @@ deeds = st.one_of(
 
 
 @given(st.lists(deeds, max_size=40))
-@settings(max_examples=150)
 def test_a_service_answers_or_counts_every_frame_whatever_comes(policy: Any, given_deeds: list[Any]) -> None:
     now = [0.0]
     service = Service(policy, stages=(RateLimit(50.0),), max_streams=3, queue=2, clock=lambda: now[0])

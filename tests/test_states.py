@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import naive_state, naive_states
@@ -94,7 +94,6 @@ def test_memory_is_the_longest_action_lag(action_lags, memory):
     assert Horizon(20, action_lags).memory == memory
 
 
-@settings(deadline=None)
 @given(horizons)
 def test_without_actions_keeps_the_context_lags_alone(horizon):
     alone = horizon.without_actions()
@@ -136,7 +135,6 @@ def test_bad_lags_are_refused_by_name_value_and_way_out(arguments, parts):
 # The layout
 
 
-@settings(max_examples=300, deadline=None)
 @given(cases, horizons)
 def test_matrix_equals_the_naive_twin(case, horizon):
     demos, actions = case
@@ -172,7 +170,6 @@ def test_missing_contexts_stay_missing_at_every_lag():
     np.testing.assert_array_equal(matrix, [[np.nan] * 3, [1.0, np.nan, np.nan], [2.0, 1.0, np.nan]])
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 3), horizons)
 def test_feature_names_say_column_and_lag_of_every_entry(m, k, horizon):
     frames = LONGEST + 4
@@ -201,7 +198,6 @@ def test_feature_names_go_lag_by_lag_contexts_first():
 # No lag crosses a boundary
 
 
-@settings(max_examples=100, deadline=None)
 @given(cases, horizons, st.integers(0, 8))
 def test_states_are_those_of_each_sequence_alone(case, horizon, order):
     demos, actions = case
@@ -211,7 +207,6 @@ def test_states_are_those_of_each_sequence_alone(case, horizon, order):
     np.testing.assert_array_equal(together.history(order), np.concatenate([s.history(order) for s in alone]))
 
 
-@settings(max_examples=100, deadline=None)
 @given(cases, horizons, st.data())
 def test_changing_one_sequence_changes_no_other(case, horizon, data):
     demos, actions = case
@@ -229,7 +224,6 @@ def test_changing_one_sequence_changes_no_other(case, horizon, data):
     assert np.isin(after[begin:end], [77.0, -77.0]).all()
 
 
-@settings(deadline=None)
 @given(cases, horizons)
 def test_no_state_sees_the_future_or_its_own_action(case, horizon):
     demos, actions = case
@@ -245,7 +239,6 @@ def test_no_state_sees_the_future_or_its_own_action(case, horizon):
 # The view
 
 
-@settings(deadline=None)
 @given(cases, horizons, st.integers(0, 8))
 def test_history_is_the_latest_actions_first(case, horizon, order):
     demos, actions = case
@@ -255,14 +248,12 @@ def test_history_is_the_latest_actions_first(case, horizon, order):
         np.testing.assert_array_equal(history, naive_history(actions, order))
 
 
-@settings(deadline=None)
 @given(cases, horizons)
 def test_contexts_are_the_present_ones(case, horizon):
     demos, actions = case
     np.testing.assert_array_equal(horizon.states(demos, actions).contexts, np.concatenate(demos.contexts))
 
 
-@settings(deadline=None)
 @given(cases, horizons, st.data())
 def test_where_keeps_the_chosen_states_by_mask_and_by_index(case, horizon, data):
     states = horizon.states(*case)
@@ -286,7 +277,6 @@ def test_no_states_make_an_empty_matrix_of_the_right_width(horizon):
     assert none.history(2).shape == (0, 2, 1)
 
 
-@settings(deadline=None)
 @given(cases, horizons, horizons)
 def test_seen_through_another_horizon_is_that_horizon_s_states(case, horizon, other):
     states = horizon.states(*case).seen_through(other)
@@ -332,7 +322,6 @@ def test_tape_states_at_rows_are_those_rows():
 # Isolated states
 
 
-@settings(deadline=None)
 @given(cases, horizons, st.integers(0, 4), st.data())
 def test_isolated_states_are_the_same_states(case, horizon, further, data):
     states = horizon.states(*case)
@@ -350,7 +339,6 @@ def test_isolated_states_keep_all_that_their_horizon_reads():
     np.testing.assert_array_equal(states.isolated(1).matrix(), states.matrix())
 
 
-@settings(deadline=None)
 @given(cases, horizons, st.integers(1, 4), st.data())
 def test_changing_one_isolated_past_leaves_the_others_alone(case, horizon, further, data):
     states = horizon.states(*case)

@@ -19,7 +19,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import simile
-from conftest import SEED, demos_of
+from conftest import SEED, demos_of, repeatable
 from simile import Horizon, SimileError, SmoothForest, rollout
 from simile.errors import StorageError
 from simile.policies.storage import files
@@ -263,12 +263,9 @@ def test_a_mutated_file_is_a_policy_or_a_storage_error(
     ended: Counter[str] = Counter()
     for i in range(count * (3 if name in ("mixture", "collapsed", "lines") else 1)):
         chance = random.Random(f"{SEED} {name} {mutated.__name__} {i}")
-        path.write_bytes(mutated(data, chance))
-        try:
+        with repeatable(i):
+            path.write_bytes(mutated(data, chance))
             ended[read_and_rolled(path, contexts)] += 1
-        except BaseException as error:
-            error.add_note(f"file {i} of SIMILE_SEED={SEED}")
-            raise
     print(name, mutated.__name__, dict(ended))
     assert ended["refused"] > count / 2
     if mutated is mutated_meaning:  # else the roll-outs would not have been tried
