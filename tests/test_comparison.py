@@ -13,12 +13,12 @@ import simile
 from conftest import demos_of
 from simile.cli.output import to_json
 from simile.evaluation import rivals
-from simile.evaluation.comparison import REDUCTIONS, Trial, compare, judge
+from simile.evaluation.comparison import Trial, compare, judge
 from simile.evaluation.comparison.result import stand
 from simile.evaluation.comparison.scores import Score
 from simile.evaluation.rivals import ROSTER, Behind, ContextForest, HoldLast
 from simile.evaluation.rivals.filters import Follower
-from simile.learning import measures
+from simile.learning import ALGORITHMS, measures
 
 HELD = "hold the last action"
 QUICK = (HoldLast(), Behind("forest + follower", ContextForest(simile.SmoothForest(8)), lambda s: (Follower(s),)))
@@ -220,7 +220,7 @@ def test_one_sequence_is_enough_to_learn_from_and_one_to_judge():
 def test_tiny_data_end_in_numbers_or_in_words():
     demos = demos_of(40, 40, 30)
     found = compare(demos[:2], demos[2:], n_rounds=1)
-    assert len(found.rows()) == len(REDUCTIONS) + len(ROSTER)
+    assert len(found.rows()) == len(ALGORITHMS) + len(ROSTER)
     assert all(math.isfinite(row["error"]) or row["note"] for row in found.rows())
     with pytest.raises(simile.DataError, match="longer sequences"):
         compare(demos[:2], demos_of(5), reductions=("clone",), rivals=QUICK)

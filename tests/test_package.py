@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 
 import simile
-from simile.cli import EXTRAS
+from simile._common.needs import EXTRAS
+from simile.learning import ALGORITHMS, algorithms
 
 ROOT = Path(__file__).parents[1]
+SOURCES = sorted(ROOT.glob("src/**/*.py"))
 
 
 @pytest.mark.parametrize(
@@ -69,9 +72,72 @@ def test_extras_that_messages_and_docs_name_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
     text = "".join(path.read_text(encoding="utf-8") for path in files)
-    named = {name for found in re.findall(r"smooth-imitation\[([\w,]+)\]", text) for name in found.split(",")}
-    named |= set(re.findall(r'\bneed\([^()]*"[^"]*", (?:extra=)?"(\w+)"\)', text)) | set(EXTRAS.values())
+    named = {n for found in re.findall(r'(?:smooth-imitation\[|extra=")([\w,]+)', text) for n in found.split(",")}
+    named |= set(EXTRAS.values())
     assert {"cli", "torch", "video", "tracking"} <= named <= set(project["optional-dependencies"])
+
+
+def test_every_optional_library_is_asked_for_in_one_way_and_its_extra_is_known():
+    asked = set()
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        asked |= {module.partition(".")[0] for module in re.findall(r'\bneed\(\s*"([\w.]+)"', text)}
+        if path != ROOT / "src/simile/_common/needs.py":
+            assert not re.search(r"needs? .*pip install", text), path
+    assert {"pyarrow", "torch", "optuna"} <= asked <= set(EXTRAS)
+
+
+def test_the_top_of_the_package_fits_on_a_screen():
+    own = {"__init__.py", "__init__.pyi", "__main__.py", "py.typed", "__pycache__"}
+    assert len([path for path in (ROOT / "src/simile").iterdir() if path.name not in own]) <= 15
+
+
+@pytest.mark.parametrize(("short", "home"), simile.ALIASES.items())
+def test_a_short_name_is_the_module_itself_however_it_is_imported(short: str, home: str):
+    code = (
+        "import importlib, sys, simile\n"
+        f"by_attribute = simile.{short}\n"
+        f"import simile.{short}\n"
+        f"from simile import {short} as by_name\n"
+        f"whole = importlib.import_module('simile.{home}')\n"
+        f"assert by_attribute is by_name is simile.{short} is sys.modules['simile.{short}'] is whole\n"
+        f"assert whole.__name__ == 'simile.{home}', whole.__name__\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    # Whatever is imported first: a name out of it, or a module below it.
+    first = {"client": "from simile.client import Client", "neural": "from simile.neural.network import Network"}
+    code = (
+        f"{first.get(short, f'import simile.{short}')}\n"
+        "import sys, simile\n"
+        "from importlib import import_module\n"
+        f"assert simile.{short} is import_module('simile.{home}')\n"
+        f"for name in [n for n in sys.modules if n.startswith('simile.{short}.')]:\n"
+        f"    assert sys.modules[name] is import_module('simile.{home}' + name.removeprefix('simile.{short}')), name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_home_holds_the_names_it_is_said_to():
+    for home, names in simile.HOMES.items():
+        module = importlib.import_module(f"simile.{home}")
+        for name in names.split():
+            assert getattr(simile, name) is getattr(module, name), (home, name)
+
+
+def test_there_is_one_list_of_algorithms_and_each_is_a_public_function():
+    assert all(getattr(simile, name) is getattr(algorithms, name) for name in ALGORITHMS)
+    listed = [path for path in SOURCES if '"searn", "smile", "dagger"' in path.read_text(encoding="utf-8")]
+    assert listed == [ROOT / "src/simile/learning/__init__.py"]
+
+
+def test_numba_is_imported_by_kernels_alone():
+    for path in SOURCES:
+        if path.name.startswith("kernel") or path.parent.name == "kernels":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert "numba" not in {name.partition(".")[0] for name in names}, path
 
 
 def test_make_help_lists_every_target_and_make_install_every_extra():

@@ -1,17 +1,52 @@
-"""Optional libraries, imported when a format needs them."""
+"""Optional libraries, imported when something needs them, and what to install where they are missing."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, SimileError
+
+# The extra that brings a library.
+EXTRAS = {
+    "av": "video",
+    "click": "cli",
+    "cloudpickle": "dask",
+    "dask": "dask",
+    "distributed": "dask",
+    "h5py": "minari",
+    "kloppy": "tracking",
+    "matplotlib": "cli",
+    "msgspec": "serve",
+    "onnx": "export",
+    "onnxscript": "export",
+    "optuna": "tune",
+    "pandas": "frames",
+    "picows": "serve",
+    "PIL": "video",
+    "polars": "frames",
+    "prometheus_client": "serve",
+    "pyarrow": "cli",
+    "rich": "cli",
+    "skops": "skops",
+    "starlette": "studio",
+    "tomli_w": "cli",
+    "torch": "torch",
+    "uvicorn": "studio",
+    "uvloop": "serve",
+    "websockets": "studio",
+}
 
 
-def need(module: str, what: str, extra: str = "cli") -> Any:
+def need(module: str, what: str, *, extra: str | None = None, error: type[SimileError] = ArgumentError) -> Any:
     """Return an optional module, or say how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
-        package = module.partition(".")[0]
-        raise ArgumentError(f"{what} needs {package}: pip install 'smooth-imitation[{extra}]'") from None
+        raise error(tell(module, what, extra)) from None
+
+
+def tell(module: str, what: str = "this", extra: str | None = None) -> str:
+    """Say that something needs a library, and how to install it."""
+    package = module.partition(".")[0]
+    return f"{what} needs {package}: pip install 'smooth-imitation[{extra or EXTRAS.get(package, 'cli')}]'"

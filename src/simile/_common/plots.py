@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.needs import need
 from simile._common.typing import FloatArray
 
 BLACK, ORANGE, BLUE, GREEN = "#000000", "#e69f00", "#0072b2", "#009e73"  # told apart by colour-blind eyes too
@@ -15,8 +16,7 @@ BLACK, ORANGE, BLUE, GREEN = "#000000", "#e69f00", "#0072b2", "#009e73"  # told 
 
 def axes_of(rows: int, columns: int, size: tuple[float, float], **layout: Any) -> tuple[Any, Any]:
     """Return a figure and its axes (rows, columns), in the one style of all our figures."""
-    import matplotlib.pyplot as plt
-
+    plt = need("matplotlib.pyplot", "a figure")
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False, **layout)
     for one in axes.flat:
         one.spines[["top", "right"]].set_visible(False)

@@ -8,35 +8,11 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
+from simile._common.needs import EXTRAS, tell
+
 MISTAKE, INTERRUPTED = 2, 130
 # Libraries may answer a KeyboardInterrupt in their midst by an exception of their own: this tells what happened.
 interrupted = threading.Event()
-# What to install for a library that a command needs and does not find.
-EXTRAS = {
-    "av": "video",
-    "dask": "dask",
-    "distributed": "dask",
-    "h5py": "minari",
-    "kloppy": "tracking",
-    "matplotlib": "cli",
-    "msgspec": "serve",
-    "onnx": "export",
-    "onnxscript": "export",
-    "optuna": "tune",
-    "pandas": "frames",
-    "picows": "serve",
-    "PIL": "video",
-    "polars": "frames",
-    "prometheus_client": "serve",
-    "pyarrow": "cli",
-    "skops": "skops",
-    "starlette": "studio",
-    "tomli_w": "cli",
-    "torch": "torch",
-    "uvicorn": "studio",
-    "uvloop": "serve",
-    "websockets": "studio",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import click
         import rich  # noqa: F401 - the commands need it; better said here than in the middle of a training
     except ImportError as error:
-        return _said(f"the command line needs {error.name}: pip install 'smooth-imitation[cli]'", MISTAKE)
+        return _report(tell(str(error.name), "the command line"), MISTAKE)
     from simile.cli.app import app
     from simile.errors import SimileError
 
@@ -58,27 +34,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return MISTAKE
     except click.ClickException as error:
-        return _said(error.format_message(), MISTAKE)
+        return _report(error.format_message(), MISTAKE)
     except SimileError as error:
-        return _said(str(error), MISTAKE)
+        return _report(str(error), MISTAKE)
     except ModuleNotFoundError as error:
         if (missing := (error.name or "").partition(".")[0]) not in EXTRAS:
             raise
-        return _said(f"this needs {missing}: pip install 'smooth-imitation[{EXTRAS[missing]}]'", MISTAKE)
+        return _report(tell(missing), MISTAKE)
     except (click.Abort, KeyboardInterrupt):
-        return _said("interrupted", INTERRUPTED)
+        return _report("interrupted", INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has gone; there is nobody to tell
         sys.stderr.close()
         return 0
     except (OSError, MemoryError) as error:
-        return _said(f"{type(error).__name__}: {error}", MISTAKE)
+        return _report(f"{type(error).__name__}: {error}", MISTAKE)
     except Exception:
         if interrupted.is_set():
-            return _said("interrupted", INTERRUPTED)
+            return _report("interrupted", INTERRUPTED)
         raise
 
 
-def _said(sentence: str, code: int) -> int:
+def _report(sentence: str, code: int) -> int:
     sys.stderr.write(f"simile: {sentence}\n")
     return code
 

@@ -9,6 +9,7 @@ import click
 
 from simile.cli import options
 from simile.cli.output import to_json
+from simile.learning import ALGORITHMS
 
 
 @click.command(short_help="Measure error, smoothness and lag of a policy.")
@@ -91,7 +92,7 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 @click.option(
     "--reductions",
     multiple=True,
-    type=click.Choice(options.ALGORITHMS),
+    type=click.Choice(ALGORITHMS),
     help="Only these algorithms; all by default. May be repeated.",
 )
 @click.option(
@@ -123,7 +124,6 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
 
     from simile._common.files import write_atomically
     from simile.cli.progress import Contenders
-    from simile.evaluation.comparison import REDUCTIONS
     from simile.evaluation.comparison import compare as contest
     from simile.evaluation.rivals import ROSTER
     from simile.learning import runs
@@ -131,7 +131,7 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
     if (out / runs.POLICY).exists():
         raise click.ClickException(f"--out: {out} holds a training: choose another folder")
     train, test = runs.read_and_hold_out(given)
-    chosen, hired = tuple(given["reductions"] or REDUCTIONS), ROSTER if given["rivals"] else ()
+    chosen, hired = tuple(given["reductions"] or ALGORITHMS), ROSTER if given["rivals"] else ()
     settings = runs.settings(given)
     settings["validation"] = given["validation"] or None  # 0 holds nothing back
     folder = runs.RunFolder(out)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
-
 
 def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Put several options on a command, in the order they are listed."""

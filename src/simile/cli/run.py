@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from simile.cli import MISTAKE, options
-from simile.data.reading.values import not_a_number, to_number
 from simile.errors import DataError, SimileError
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ def _context(
 
 
 def _number(row: dict[str, Any], name: str, number: int) -> float:
+    from simile.data.reading.values import not_a_number, to_number
+
     if name not in row:
         raise DataError(f"stdin: row {number} has no field {name!r}; it has {', '.join(row)}")
     try:

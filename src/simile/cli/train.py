@@ -15,6 +15,7 @@ import click
 from simile.cli import INTERRUPTED, interrupted, options
 from simile.cli.output import to_json
 from simile.errors import ArgumentError, DataError
+from simile.learning import ALGORITHMS
 
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
@@ -52,7 +53,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run.")
 @options.column_options
 @options.reading_options
-@click.option("--algorithm", type=click.Choice(options.ALGORITHMS), default="learn", show_default=True)
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="learn", show_default=True)
 @options.learning_options
 @options.dask_options
 @options.report_option

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from simile._common.needs import need
 from simile._common.plots import BLACK, BLUE, GREEN, ORANGE
-from simile.errors import ArgumentError
 from simile.experiments import filters, mixing, progress, reductions, smoothness, steps, targets
 from simile.experiments.results import Result
 from simile.experiments.statistics import Row, interval
@@ -35,11 +35,7 @@ FOLLOWED = (targets.SCHEDULE, targets.EXPERT, "sigma = 0.5", "sigma = 0.8")  # m
 
 def draw(result: Result) -> bytes:
     """Draw a result as PNG."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ArgumentError("pictures need matplotlib: pip install 'smooth-imitation[plot]'") from None
-    figure = Figure(figsize=(WIDTH, 3.5), dpi=110, layout="constrained")
+    figure = need("matplotlib.figure", "a picture").Figure(figsize=(WIDTH, 3.5), dpi=110, layout="constrained")
     DRAWINGS.get(result.name, _effects)(figure, result)
     for axes in figure.axes:
         twin = str(axes.yaxis.get_label_position()) == "right"

@@ -1,1 +1,5 @@
 """Algorithm 1, the choices it leaves open, and the cross-fitted default."""
+
+# By name, as commands, pages and configurations ask for them: functions of `simile.learning.algorithms`. They stand
+# here, where nothing heavy is imported.
+ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simile._common.needs import tell
 from simile.errors import SimileError
 
 PATIENCE = 600.0  # seconds
@@ -53,7 +54,7 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     except SimileError as error:
         return {**found, "error": str(error)}
     except ModuleNotFoundError as error:
-        return {**found, "error": f"this file needs {error.name}: pip install 'smooth-imitation[cli]'"}
+        return {**found, "error": tell(str(error.name), "this file")}
     understood = {
         "summary": said.getvalue().rstrip(),
         "actions": list(demos.action_names),

@@ -16,12 +16,12 @@ import anyio
 from simile import __version__
 from simile._common.text import plain
 from simile._common.web import RequestError
+from simile.learning import ALGORITHMS
 from simile.learning.runs import DEFAULTS, RunFolder
 from simile.studio import child_tasks
 from simile.studio.events import Events
 from simile.studio.jobs import Jobs
 from simile.studio.preview_service import Screen, get_ready
-from simile.studio.requests import ALGORITHMS
 from simile.studio.run_view import blank, show
 from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, new_id, now
 

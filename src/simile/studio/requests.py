@@ -7,8 +7,8 @@ from typing import Any
 
 from simile._common.web import RequestError
 from simile.errors import SimileError
+from simile.learning import ALGORITHMS
 
-ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
 SPORTS = ("basketball", "soccer")
 TEXTS = ("model", "regularizer", "horizon", "feedback", "rule", "step_size", "space")
 LONGEST = 2000  # characters of a text

@@ -243,7 +243,7 @@ class Footage:
     @classmethod
     def of(cls, video: Place) -> Footage:
         """Look through a file."""
-        av = need("av", "crop", "video")
+        av = need("av", "crop")
         path = Path(video)
         with _open(av, path) as source:
             film = source.streams.video[0]
@@ -367,7 +367,7 @@ def _cut(
     audio: bool,
     watch: Progress | None,
 ) -> Cropped:
-    av, image = (need(name, "crop", "video") for name in ("av", "PIL.Image"))
+    av, image = (need(name, "crop") for name in ("av", "PIL.Image"))
     began, target = time.perf_counter(), _target(out, footage)
     done = 0
 

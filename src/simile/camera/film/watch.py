@@ -327,11 +327,11 @@ class Painter:
     def __init__(self, scene: Scene, size: tuple[int, int]) -> None:
         self.scene, self.size = scene, size
         self.colours: Any = PALETTES["light"]
-        self._Image = need("PIL.Image", "watch_video", "video")
-        self._ImageDraw = need("PIL.ImageDraw", "watch_video", "video")
+        self._Image = need("PIL.Image", "watch_video")
+        self._ImageDraw = need("PIL.ImageDraw", "watch_video")
         self.width, self.height = size[0] * FINER, size[1] * FINER
         self.text = max(self.height / 36.0, 11.0 * FINER)
-        self.font = need("PIL.ImageFont", "watch_video", "video").load_default(size=self.text)
+        self.font = need("PIL.ImageFont", "watch_video").load_default(size=self.text)
         self.stroke = max(round(self.height / 360.0), 1)
         strip = 0.13 if len(scene.axes) == 1 else 0.10
         self.top = 2.2 * self.text
@@ -497,7 +497,7 @@ def _encoder(path: str | os.PathLike[str], rate: float) -> tuple[Encoder, float]
     """Return what writes such a film, and how many frames it shows a second."""
     suffix = Path(path).suffix.lower()
     if suffix == ".mp4":
-        need("av", "watch_video to .mp4", "video")
+        need("av", "watch_video to .mp4")
         return _encode_mp4, rate
     if suffix == ".gif":
         return _encode_gif, min(rate, 25.0)
@@ -505,7 +505,7 @@ def _encoder(path: str | os.PathLike[str], rate: float) -> tuple[Encoder, float]
 
 
 def _encode_mp4(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:
-    av = need("av", "watch_video to .mp4", "video")
+    av = need("av", "watch_video to .mp4")
     codec, options = h264(av)
     with av.open(file, "w", format="mp4") as container:
         stream = None
@@ -526,7 +526,7 @@ def h264(av: Any) -> tuple[str, dict[str, str]]:
 
 
 def _encode_gif(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:
-    Image = need("PIL.Image", "watch_video to .gif", "video")
+    Image = need("PIL.Image", "watch_video to .gif")
     first = next(pictures)
     # One palette for all, so that nothing flickers: every colour that we draw with (a ball may come later than the
     # first picture), and the mixtures that the first picture shows.

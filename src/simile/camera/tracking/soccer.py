@@ -75,7 +75,7 @@ def read_kloppy(
         dataset, files = _loaded(path_or_dataset, provider, options)
     elif options:
         raise ArgumentError(f"{next(iter(options))} is for a loader of kloppy: name it with provider=...")
-    domain = need("kloppy.domain", "reading soccer tracking data", extra="tracking")
+    domain = need("kloppy.domain", "reading soccer tracking data")
     if not isinstance(dataset, domain.TrackingDataset):
         raise ArgumentError(
             "path_or_dataset must be a TrackingDataset of kloppy, or files with provider=... "
@@ -97,7 +97,7 @@ def _loaded(given: Any, provider: str, options: Mapping[str, Any]) -> tuple[Any,
     if provider not in PROVIDERS:
         raise ArgumentError(f"provider must be one of {', '.join(PROVIDERS)}; got {shown(provider)}")
     module, function = PROVIDERS[provider]
-    load = getattr(need(module, "reading soccer tracking data", extra="tracking"), function)
+    load = getattr(need(module, "reading soccer tracking data"), function)
     files = given if isinstance(given, Mapping | list | tuple) else [given]
     if not files:
         raise ArgumentError("path_or_dataset must name at least one file; got none")

@@ -141,7 +141,7 @@ def _part(episode: Any, key: str, i: int) -> Any:
 
 
 def _open_minari(folder: Path) -> Table:
-    h5py = need("h5py", "reading Minari data", "minari")
+    h5py = need("h5py", "reading Minari data")
     path = folder / "data" / "main_data.hdf5"
     with decoding(path, "HDF5"), h5py.File(path, "r") as file:
         names = sorted((n for n in file if re.fullmatch(r"episode_\d+", n)), key=lambda n: int(n[8:]))

@@ -15,14 +15,13 @@ from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
 from simile.evaluation.comparison.scores import Ruler
 from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival
-from simile.learning import algorithms
+from simile.learning import ALGORITHMS, algorithms
 from simile.learning.frontier import path
 from simile.models import SmoothForest
 from simile.online import Predictor
 from simile.policies.policies import Policy, collapse
 from simile.policies.rollouts import ExpertStart, rollout
 
-REDUCTIONS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
 SMOOTHNESS = (8.0, 25.0, 80.0, 250.0, 800.0)  # lambda of the reductions that have no way of their own to choose it
 # Enough to rank them, and a comparison ends in minutes. Stochastic mixtures are slow to roll out, in as many steps as
 # the longest sequence has, so they learn from pieces, in fewer rounds, with larger steps to go as far.
@@ -36,7 +35,7 @@ def compare(
     train: Demonstrations | Demonstration,
     test: Demonstrations | Demonstration,
     *,
-    reductions: Sequence[str] = REDUCTIONS,
+    reductions: Sequence[str] = ALGORITHMS,
     rivals: Sequence[Rival] = ROSTER,
     smoothness: Any = None,
     validation: Demonstrations | Demonstration | float | None = 0.2,
@@ -82,8 +81,8 @@ def compare(
     >>> [c.name for c in found.contenders]
     ['learn', 'clone', 'hold the last action']
     """
-    if unknown := [r for r in reductions if r not in REDUCTIONS]:
-        raise ArgumentError(f"reductions must be among {', '.join(REDUCTIONS)}; got {unknown}")
+    if unknown := [r for r in reductions if r not in ALGORITHMS]:
+        raise ArgumentError(f"reductions must be among {', '.join(ALGORITHMS)}; got {unknown}")
     if not reductions and not rivals:
         raise ArgumentError("reductions and rivals must not both be empty: there is nothing to compare")
     train, test = Demonstrations.of(train), Demonstrations.of(test)

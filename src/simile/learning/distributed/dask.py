@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from simile._common import checks
+from simile._common.needs import need
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading import read
 from simile.data.reading.formats import open_tables
@@ -31,12 +31,8 @@ from simile.errors import ArgumentError, SimileError
 from simile.learning.distributed import SpreadDemonstrations
 from simile.models import Forest
 
-try:
-    import cloudpickle  # type: ignore[import-untyped]
-
-    dask: Any = import_module("distributed")  # hardly any of it is typed
-except ImportError:
-    raise ArgumentError("a Dask cluster needs dask: pip install 'smooth-imitation[dask]'") from None
+cloudpickle: Any = need("cloudpickle", "a Dask cluster")
+dask: Any = need("distributed", "a Dask cluster")
 
 Handle = Any  # a distributed.Future
 PATIENCE = 5.0  # seconds for a scheduler to answer

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simile._common.needs import need
 from simile._common.text import plain
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.learning.tuning.result import Tried
@@ -166,10 +167,7 @@ def opened(
     StorageError
         Where the storage cannot be used.
     """
-    try:
-        import optuna
-    except ImportError:
-        raise ArgumentError("tune needs Optuna: pip install 'smooth-imitation[tune]'") from None
+    optuna = need("optuna", "tune")
     loud = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     held: Any = None

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from simile._common.needs import need
 from simile.errors import ArgumentError
 
 
 def needed() -> Any:
     """Return torch."""
-    try:
-        import torch
-    except ImportError as error:
-        raise ArgumentError("networks need torch: pip install 'smooth-imitation[torch]'") from error
-    return torch
+    return need("torch", "a network")
 
 
 def device_of(name: str | None) -> Any:

@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from simile.errors import ArgumentError
+from simile._common.needs import need
 
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 8  # old enough for the runtimes of years
 
 
 def needed() -> Any:
     """Return onnx."""
-    try:
-        import onnx
-        import onnx.helper
-        import onnx.numpy_helper
-    except ImportError as error:
-        raise ArgumentError("ONNX files need onnx: pip install 'smooth-imitation[export]'") from error
-    return onnx
+    for part in ("onnx.helper", "onnx.numpy_helper"):
+        need(part, "an ONNX file")
+    return need("onnx", "an ONNX file")
 
 
 class Graph:

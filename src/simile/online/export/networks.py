@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from simile._common.needs import need
 from simile.errors import ArgumentError
 from simile.online.export.graphs import OPSET, Graph
 
@@ -25,11 +26,8 @@ class Networked(Protocol):
 
 def network(graph: Graph, seen: str, model: Networked, n_features: int) -> str:
     """Add a network that reads `seen` (n, features), double; returns (n, k), double."""
-    try:
-        import onnxscript  # noqa: F401 - torch's exporter needs it
-        import torch
-    except ImportError as error:
-        raise ArgumentError("networks are exported by torch: pip install 'smooth-imitation[torch,export]'") from error
+    # torch's exporter needs onnxscript.
+    _, torch = (need(name, "exporting a network", extra="torch,export") for name in ("onnxscript", "torch"))
     # Two rows: torch takes a size of one for a constant.
     example = torch.zeros((2, n_features), dtype=torch.float32)
     with _quiet(), torch.inference_mode(False):

@@ -12,6 +12,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
+from simile._common.needs import need
 from simile.errors import StorageError
 
 _MEMBER = re.compile(r"schema\.json|[0-9]+\.(npy|bin)")
@@ -61,11 +62,7 @@ def revive(data: bytes, name: str, trusted: Collection[str]) -> Any:
 
 
 def _skops(name: str) -> Any:
-    try:
-        import skops.io
-    except ImportError as error:
-        raise StorageError(f"a {name} is stored by skops: pip install 'smooth-imitation[skops]'") from error
-    return skops.io
+    return need("skops.io", f"storing a {name}", error=StorageError)
 
 
 def _said(error: Exception) -> str:
