@@ -293,7 +293,8 @@ def test_the_header_tells_what_is_in_the_file(policy, path: Path):
     found = header["structure"]
     assert (found["kind"], found["components"], found["models"]) == ("Mixture", 3, ["Forest"])
     assert found["trees"] == 4 * 3  # three components and the naive model that they share
-    assert found["nodes"] == sum(len(c.f.feature) for c in policy.components) + len(policy.components[0].naive.feature)
+    naive = policy.components[0].naive.model
+    assert found["nodes"] == sum(len(f.feature) for f in (*(c.f for c in policy.components), naive))
     assert (found["smoothness"], found["order"], found["contexts"], found["actions"]) == (30.0, 10, 2, 1)
     assert (found["context_lags"], found["action_lags"]) == ([0, 1, 2], [1])
     assert (found["low"], found["high"]) == ([None], [None])

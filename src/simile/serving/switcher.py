@@ -11,7 +11,7 @@ from simile.online.gaps import Gap
 from simile.online.stages import Stage
 from simile.online.streams import Streams
 from simile.policies.policies import Policy
-from simile.policies.storage.encoding import Packer
+from simile.policies.storage.encoding import Encoder
 from simile.policies.storage.files import Packed, digest
 from simile.serving.handover import DEEPEST, Acting, Handover
 from simile.serving.inputs import check_columns
@@ -84,9 +84,9 @@ class Relay:
         )
         if not streams.n_contexts:
             raise ArgumentError("policy: it does not say how many contexts it takes: give n_contexts, or their names")
-        packer = Packer()
+        encoder = Encoder()
         try:
-            tree = packer.pack(policy, "policy")
+            tree = encoder.encode(policy, "policy")
         except StorageError:
             return Prepared(streams, None)
-        return Prepared(streams, digest(Packed({"policy": tree}, packer.tensors)))
+        return Prepared(streams, digest(Packed({"policy": tree}, encoder.tensors)))

@@ -14,11 +14,12 @@ from simile.errors import StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.models.forest import Bag
-from simile.models.neural import Network
+from simile.models.neural import GRU, MLP, TCN, Network, StateShape
+from simile.models.neural.recipes import MOST_LAYERS, WIDEST, WIDEST_KERNEL, StoredRecipe
 from simile.models.regularizers import Autoregressor, Regularizer
 from simile.policies.cards import Card
 from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, parts
-from simile.policies.storage import sound_lines, sound_networks, sound_trees
+from simile.policies.storage import soundness
 from simile.policies.storage.encoding import DEEPEST, MOST_PARTS
 from simile.policies.storage.fields import Fields, wrong
 from simile.policies.storage.files import Packed
@@ -143,7 +144,7 @@ class Decoder:
             number=fields.array("number", np.int64, len(roots)).astype(np.intp, copy=False),
         )
         fields.close()
-        sound_trees.check_forest(forest, fields.path)
+        soundness.check_forest(forest, fields.path)
         return forest
 
     def _piecewise_linear(self, fields: Fields) -> PiecewiseLinear:
@@ -162,13 +163,13 @@ class Decoder:
             width=fields.whole_number("width", at_least=1 + k, at_most=MOST_CONTEXTS + k),
         )
         fields.close()
-        sound_lines.check_lines(model, fields.path)
+        soundness.check_lines(model, fields.path)
         return model
 
     def _network(self, fields: Fields) -> Network:
         path = fields.path
-        recipe = sound_networks.read_recipe(self._fields(fields.take("recipe"), f"{path}.recipe", "GRU", "MLP", "TCN"))
-        shape = sound_networks.read_shape(self._fields(fields.take("shape"), f"{path}.shape", "StateShape"))
+        recipe = _read_recipe(self._fields(fields.take("recipe"), f"{path}.recipe", "GRU", "MLP", "TCN"))
+        shape = _read_shape(self._fields(fields.take("shape"), f"{path}.shape", "StateShape"))
         sizes = recipe.sizes(shape)
         listed = fields.items("parameters", at_least=len(sizes), at_most=len(sizes))
         numbered = {"kind": "parameters", **{str(i): reference for i, reference in enumerate(listed)}}
@@ -184,7 +185,7 @@ class Decoder:
             spread=fields.array("spread", np.float32, k),
         )
         fields.close()
-        sound_networks.check_network(network, path)
+        soundness.check_network(network, path)
         return network
 
     def _bag(self, fields: Fields) -> Bag:
@@ -194,7 +195,7 @@ class Decoder:
         seeds = tuple(fields.array("seeds", np.int64, None).tolist())
         bag = Bag(Bagging[bagging], seeds, fields.array("starts", np.int64, None).astype(np.intp, copy=False))
         fields.close()
-        sound_trees.check_bag(bag, fields.path)
+        soundness.check_bag(bag, fields.path)
         return bag
 
     def _weighted_model(self, fields: Fields) -> WeightedModel:
@@ -221,7 +222,7 @@ class Decoder:
         if not isinstance(found, list) or not found:
             raise wrong(path, "a list of trees", type(found))
         for i, tree in enumerate(found):
-            sound_trees.check_sklearn_tree(tree, f"{path}.{i}")
+            soundness.check_sklearn_tree(tree, f"{path}.{i}")
         return TreeMean(tuple(found))
 
     def _foreign(self, fields: Fields) -> Any:
@@ -248,14 +249,8 @@ class Decoder:
     def horizon(self, tree: Any, path: str) -> Horizon:
         """Read a horizon; the lags must be in order."""
         fields = self._fields(tree, path, "Horizon")
-        lags = {
-            name: fields.whole_numbers(name, at_least=first, at_most=LONGEST_LAG)
-            for name, first in (("action_lags", 1), ("context_lags", 0))
-        }
+        lags = _read_lags(fields)
         fields.close()
-        for name, given in lags.items():
-            if list(given) != sorted(set(given)) or (name == "context_lags" and not given):
-                raise wrong(f"{path}.{name}", "different lags in order", given)
         return Horizon(**lags)
 
     def units(self, tree: Any, path: str) -> Units:
@@ -292,6 +287,44 @@ class Decoder:
 
     def _fields(self, tree: Any, path: str, *kinds: str) -> Fields:
         return Fields(tree, path, kinds, self._tensors)
+
+
+def _read_recipe(fields: Fields) -> StoredRecipe:
+    """Read a recipe; every number in it is bounded before anything is worked out from it."""
+    recipe: StoredRecipe
+    if fields.kind == "GRU":
+        recipe = GRU(fields.whole_number("hidden", at_most=WIDEST))
+    elif fields.kind == "TCN":
+        channels = fields.whole_number("channels", at_most=WIDEST)
+        recipe = TCN(channels, fields.whole_number("kernel", at_least=2, at_most=WIDEST_KERNEL))
+    else:
+        hidden = fields.whole_numbers("hidden", at_least=1, at_most=WIDEST)
+        if not 1 <= len(hidden) <= MOST_LAYERS:
+            raise wrong(f"{fields.path}.hidden", f"1 to {MOST_LAYERS} layers", hidden)
+        recipe = MLP(hidden)
+    fields.close()
+    return recipe
+
+
+def _read_shape(fields: Fields) -> StateShape:
+    """Read which states a network takes."""
+    lags = _read_lags(fields)
+    m, k = (fields.whole_number(name, at_most=MOST_FEATURES) for name in ("n_contexts", "n_actions"))
+    fields.close()
+    shape = StateShape(m, k, **lags)
+    if shape.n_features > MOST_FEATURES:
+        raise StorageError(f"{fields.path} must have at most {MOST_FEATURES} features; got {shape.n_features}")
+    return shape
+
+
+def _read_lags(fields: Fields) -> dict[str, tuple[int, ...]]:
+    """Read the lags of contexts and of actions, which must be in order."""
+    found = {}
+    for name, first in (("action_lags", 1), ("context_lags", 0)):
+        found[name] = given = fields.whole_numbers(name, at_least=first, at_most=LONGEST_LAG)
+        if list(given) != sorted(set(given)) or (name == "context_lags" and not given):
+            raise wrong(f"{fields.path}.{name}", "different lags in order", given)
+    return found
 
 
 def _deeper(value: Any, levels: int) -> bool:

@@ -52,7 +52,7 @@ DEEPEST = 64  # of nested names such as policy.components.3.f.bag
 DTYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32, "U8": np.uint8, "BOOL": np.bool_}
 
 
-class Packer:
+class Encoder:
     """Walks objects; `tensors` receives their arrays, under names that tell the place of each.
 
     A frozen dataclass becomes {"kind": its class, field: value, ...}, an array {"tensor": name}, an object met before
@@ -63,7 +63,7 @@ class Packer:
         self.tensors: dict[str, Any] = {}
         self._places: dict[int, str] = {}
 
-    def pack(self, value: Any, path: str) -> Any:
+    def encode(self, value: Any, path: str) -> Any:
         """Return the JSON form of a value; the last part of `path` is the field it comes from."""
         field = next(part for part in reversed(path.split(".")) if not part.isdigit())
         if path.count(".") > DEEPEST:
@@ -96,7 +96,7 @@ class Packer:
         if isinstance(value, Units | ActionSpace):  # to be read by people, so no tensors
             parts = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in parts.items()}
         # In the order in which they will be read: what is stored once is stored where it is met first.
-        tree = {name: self.pack(part, f"{path}.{name}") for name, part in sorted(parts.items()) if name != "training"}
+        tree = {name: self.encode(part, f"{path}.{name}") for name, part in sorted(parts.items()) if name != "training"}
         if isinstance(value, Card):
             tree["training"] = _json(value.training, f"{path}.training")
         return {"kind": type(value).__name__, **tree}
@@ -107,7 +107,7 @@ class Packer:
                 f"{path} has {len(value)} parts, and a policy file holds at most {MOST_PARTS}: "
                 "drop the lightest ones with simile.prune(policy, tolerance)"
             )
-        return [self.pack(item, f"{path}.{i}") for i, item in enumerate(value)]
+        return [self.encode(item, f"{path}.{i}") for i, item in enumerate(value)]
 
     def _tensor(self, array: Any, path: str) -> dict[str, str]:
         if array.dtype not in DTYPES.values():

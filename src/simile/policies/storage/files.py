@@ -12,7 +12,7 @@ import numpy as np
 
 from simile._common.files import write_atomically
 from simile.errors import StorageError
-from simile.policies.storage.encoding import DTYPES, Packer
+from simile.policies.storage.encoding import DTYPES, Encoder
 
 FORMAT, VERSION = "simile-policy", 1
 LARGEST_HEADER = 16 * 2**20  # bytes; JSON takes many times its room in memory
@@ -41,18 +41,18 @@ def to_bytes(policy: Any) -> bytes:
 
     from safetensors.numpy import save
 
-    packer = Packer()
-    card = packer.pack(policy.card, "card")
+    encoder = Encoder()
+    card = encoder.encode(policy.card, "card")
     header = {
         "format": FORMAT,
         "version": VERSION,
         "library": version("smooth-imitation"),
         "card": {name: part for name, part in card.items() if name != "kind"},
-        "policy": packer.pack(policy, "policy"),
+        "policy": encoder.encode(policy, "policy"),
     }
-    header["digest"] = digest(Packed(header, packer.tensors))
+    header["digest"] = digest(Packed(header, encoder.tensors))
     # One entry alone: safetensors writes several in random order.
-    data: bytes = save(packer.tensors, metadata={"simile": _text(header)})
+    data: bytes = save(encoder.tensors, metadata={"simile": _text(header)})
     if _header_size(data) > LARGEST_HEADER:
         raise StorageError(
             f"the names and settings of the policy take {_header_size(data):,} bytes, and a file holds at most "

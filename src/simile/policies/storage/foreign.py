@@ -36,7 +36,7 @@ def dump(value: Any, name: str) -> Any:
         skops.loads(data, trusted=skops.get_untrusted_types(data=data))
     except Exception as error:  # skops raises whatever the object's own methods do
         raise StorageError(
-            f"a {name} cannot be stored: {_said(error)}: use a model whose class lies in a module that can be "
+            f"a {name} cannot be stored: {_reason(error)}: use a model whose class lies in a module that can be "
             "imported and holds arrays, numbers and texts alone, or a SmoothForest"
         ) from error
     return np.frombuffer(data, np.uint8)
@@ -49,7 +49,7 @@ def revive(data: bytes, name: str, trusted: Collection[str]) -> Any:
         _check(data)
         unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
     except Exception as error:
-        raise StorageError(f"the stored {name} is damaged: {_said(error)}") from error
+        raise StorageError(f"the stored {name} is damaged: {_reason(error)}") from error
     if unknown:
         raise StorageError(
             f"the stored {name} needs types that are not trusted: {', '.join(unknown)}: where you know who made the "
@@ -58,14 +58,14 @@ def revive(data: bytes, name: str, trusted: Collection[str]) -> Any:
     try:
         return skops.loads(data, trusted=list(trusted))
     except Exception as error:
-        raise StorageError(f"the stored {name} cannot be built: {_said(error)}") from error
+        raise StorageError(f"the stored {name} cannot be built: {_reason(error)}") from error
 
 
 def _skops(name: str) -> Any:
     return need("skops.io", f"storing a {name}", error=StorageError)
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"
 
 

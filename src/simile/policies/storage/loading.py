@@ -22,7 +22,7 @@ from simile.models.adapters import FittedRegressor
 from simile.policies.policies import Policy
 from simile.policies.storage import foreign
 from simile.policies.storage.decoding import Decoder, Revive
-from simile.policies.storage.encoding import Packer
+from simile.policies.storage.encoding import Encoder
 from simile.policies.storage.files import Packed, from_bytes
 from simile.policies.storage.summary import summary
 
@@ -65,7 +65,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Poli
     3
     """
     names = _names(trusted)
-    return _decoded(path, lambda data, name: foreign.revive(data, name, names))[1]
+    return _decode(path, lambda data, name: foreign.revive(data, name, names))[1]
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         format, version, library, digest, file_size (bytes), card, and structure: the kind of policy, its models,
         trees, nodes, terms, lags, smoothness, order of h, units and bounds.
     """
-    packed, policy, size = _decoded(path, None)
+    packed, policy, size = _decode(path, None)
     kept = {name: packed.header[name] for name in ("format", "version", "library", "digest")}
     return {**kept, "file_size": size, "card": packed.header["card"], "structure": summary(policy)}
 
@@ -104,10 +104,10 @@ def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = 
     if isinstance(model, SmoothForest):
         return
     names = _names(trusted)
-    packer = Packer()
+    encoder = Encoder()
     try:
-        tree = packer.pack(_tiny_fit(model, n_actions), "f")
-        Decoder(Packed({}, packer.tensors), lambda data, name: foreign.revive(data, name, names)).model(tree, "f")
+        tree = encoder.encode(_tiny_fit(model, n_actions), "f")
+        Decoder(Packed({}, encoder.tensors), lambda data, name: foreign.revive(data, name, names)).model(tree, "f")
     except StorageError as error:
         raise StorageError(
             f"model {type(model).__name__} could be trained but not saved and loaded: {error}"
@@ -127,10 +127,12 @@ def _tiny_fit(model: Any, n_actions: int) -> Any:
         return FittedRegressor(model)
 
 
-def _decoded(path: str | os.PathLike[str], revive: Revive | None) -> tuple[Packed, Policy, int]:
+def _decode(path: str | os.PathLike[str], revive: Revive | None) -> tuple[Packed, Policy, int]:
     """Read a file; whatever goes wrong becomes a StorageError that names it."""
     try:
-        packed, size = _unpacked(Path(path))
+        data = _read(Path(path))
+        packed, size = from_bytes(data), len(data)
+        del data  # its room is wanted for the policy
         return packed, Decoder(packed, revive).decode(), size
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from error
@@ -139,12 +141,6 @@ def _decoded(path: str | os.PathLike[str], revive: Revive | None) -> tuple[Packe
             f"{path}: it cannot be read as a policy ({type(error).__name__}: {error}): "
             "the file is damaged: get it anew from where it came"
         ) from error
-
-
-def _unpacked(path: Path) -> tuple[Packed, int]:
-    """Return what a file holds and its size; its bytes themselves are then no longer needed."""
-    data = _read(path)
-    return from_bytes(data), len(data)
 
 
 def _read(path: Path) -> bytes:
