@@ -13,7 +13,7 @@ import tempfile
 import venv
 import zipfile
 from pathlib import Path
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKE_DATA = """\
@@ -72,7 +72,10 @@ def use(bin_: Path, folder: Path) -> None:
             try:
                 assert server.stdout is not None
                 address = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
-                with build_opener(ProxyHandler({})).open(address + path) as answer:
+                browser = build_opener(
+                    ProxyHandler({}), HTTPCookieProcessor()
+                )  # the studio turns its token into a cookie
+                with browser.open(address + path) as answer:
                     assert answer.status == 200, address
             finally:
                 server.terminate()
