@@ -13,6 +13,7 @@ import tempfile
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,7 +29,18 @@ def main() -> None:
     (wheel,) = (ROOT / "dist").glob("*.whl")
     check_content(wheel)
     with tempfile.TemporaryDirectory() as folder:
-        use(install(wheel, Path(folder)), Path(folder))
+        fresh = Environment(wheel, Path(folder))
+        fresh.install("cli")
+        assert folder in fresh.call("python", "-c", MAKE_DATA), "the wheel is not what was imported"
+        fresh.call("simile", "train", "games.csv", "--actions", "pan", "--model", "SmoothForest(n_trees=4)")
+        fresh.call("simile", "report", "run", "--out", "page.html")
+        assert "</html>" in Path(folder, "page.html").read_text(encoding="utf-8")
+        actions = fresh.call("simile", "run", "run/policy.safetensors", stdin=Path(folder, "games.csv").read_text())
+        assert len(actions.splitlines()) == 1 + 6 * 120, actions
+        fresh.install("studio")
+        fresh.open("studio", "games.csv", "--actions", "pan", "--port", "0", "--no-open")
+        fresh.install("serve")
+        fresh.open("serve", "run/policy.safetensors", "--port", "0", "--http-port", str(free_port()), path="/health")
     print(f"{wheel.name} works")
 
 
@@ -36,58 +48,54 @@ def check_content(wheel: Path) -> None:
     """Compare the files of the wheel with those of src: pages, templates, the stub and py.typed are among them."""
     source = ROOT / "src"
     files = {
-        p.relative_to(source).as_posix() for p in source.rglob("*") if p.is_file() and p.parent.name != "__pycache__"
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.is_file() and path.parent.name != "__pycache__"
     }
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == files, f"only in src: {sorted(files - packed)}; only in the wheel: {sorted(packed - files)}"
     print(f"{wheel.name}: {len(packed)} files, {wheel.stat().st_size / 1e6:.1f} MB")
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """Install the wheel, with what serving and the studio need, and return the folder of its commands."""
-    venv.create(folder / "venv", with_pip=True)
-    bin_ = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
-    pip = [bin_ / "python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
-    subprocess.run([*pip, f"{wheel}[serve,studio]"], check=True, cwd=folder)
-    return bin_
+class Environment:
+    """A fresh virtual environment in a folder where the wheel is used; nothing of the checkout helps."""
 
+    def __init__(self, wheel: Path, folder: Path) -> None:
+        venv.create(folder / "venv", with_pip=True)
+        self.wheel, self.folder = wheel, folder
+        self.bin = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
+        self.variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
-def use(bin_: Path, folder: Path) -> None:
-    """Train, report, run, serve and open a studio, by the command `simile`."""
-    # Nothing of the checkout may help.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    def install(self, extra: str) -> None:
+        """Install the wheel with one more extra: each command must do with its own."""
+        pip = ("-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"))
+        self.call("python", *pip, f"{self.wheel}[{extra}]")
 
-    def call(program: str, *arguments: str, stdin: str = "") -> str:
-        print("$", program, *arguments[: 1 if program == "python" else None], flush=True)
-        command = [bin_ / program, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=folder, env=environment)
+    def call(self, program: str, *arguments: str, stdin: str = "") -> str:
+        """Run a program of the environment and return what it printed."""
+        print("$", program, *(argument.splitlines()[0] for argument in arguments), flush=True)
+        done = subprocess.run([self.bin / program, *arguments], input=stdin, capture_output=True, **self.where)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return str(done.stdout)
 
-    def start(*arguments: str, path: str = "") -> None:
+    def open(self, *arguments: str, path: str = "") -> None:
         """Start a server, ask for a page below the address that it prints, and stop it."""
         print("$ simile", *arguments, flush=True)
-        command = [bin_ / "simile", *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as server:
+        browser = build_opener(ProxyHandler({}), HTTPCookieProcessor())  # the studio turns its token into a cookie
+        with subprocess.Popen([self.bin / "simile", *arguments], stdout=subprocess.PIPE, **self.where) as server:
             try:
-                assert server.stdout is not None
-                address = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
-                browser = build_opener(
-                    ProxyHandler({}), HTTPCookieProcessor()
-                )  # the studio turns its token into a cookie
+                words = (word for line in server.stdout for word in line.split())
+                address = next((word for word in words if word.startswith("http://")), None)
+                assert address, f"simile {arguments[0]} did not start"
                 with browser.open(address + path) as answer:
                     assert answer.status == 200, address
             finally:
                 server.terminate()
 
-    assert str(folder) in call("python", "-c", MAKE_DATA)
-    call("simile", "train", "games.csv", "--actions", "pan", "--model", "SmoothForest(n_trees=4)")
-    call("simile", "report", "run", "--out", "page.html")
-    assert "</html>" in (folder / "page.html").read_text(encoding="utf-8")
-    actions = call("simile", "run", "run/policy.safetensors", stdin=(folder / "games.csv").read_text())
-    assert len(actions.splitlines()) == 1 + 6 * 120, actions
-    start("serve", "run/policy.safetensors", "--port", "0", "--http-port", str(free_port()), path="/health")
-    start("studio", "games.csv", "--actions", "pan", "--port", "0", "--no-open")
+    @property
+    def where(self) -> dict[str, Any]:
+        """What every process gets."""
+        return {"text": True, "cwd": self.folder, "env": self.variables}
 
 
 def free_port() -> int:

@@ -87,6 +87,22 @@ def test_every_optional_library_is_asked_for_in_one_way_and_its_extra_is_known()
     assert {"pyarrow", "torch", "optuna"} <= asked <= set(EXTRAS)
 
 
+def test_every_extra_brings_the_libraries_it_is_named_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def brings(extra: str) -> set[str]:
+        lines = project["optional-dependencies"][extra]
+        own = {re.split(r"[^\w-]", line)[0] for line in lines}
+        return own.union(*(brings(below) for line in lines for below in re.findall(r"smooth-imitation\[(\w+)\]", line)))
+
+    for module, extra in EXTRAS.items():
+        assert {"PIL": "pillow"}.get(module, module.replace("_", "-")) in brings(extra), (module, extra)
+    # Who imports the web door needs what it needs.
+    web = (ROOT / "src/simile/_common/web.py").read_text(encoding="utf-8")
+    doors = set(re.findall(r"^(?:import|from) (\w+)", web, re.MULTILINE)) & set(EXTRAS)
+    assert {"starlette", "uvicorn"} <= doors <= brings("studio") & brings("serve")
+
+
 def test_the_top_of_the_package_fits_on_a_screen():
     own = {"__init__.py", "__init__.pyi", "__main__.py", "py.typed", "__pycache__"}
     assert len([path for path in (ROOT / "src/simile").iterdir() if path.name not in own]) <= 15
