@@ -12,7 +12,7 @@ from simile.models.regularizers import Autoregressor, CriticallyDamped
 
 torch = pytest.importorskip("torch")
 
-from simile.models.neural.filtering import _fast_length, filtered, followed, impulse_response, recurred  # noqa: E402
+from simile.models.neural.filtering import filtered, followed, impulse_response, recurred  # noqa: E402
 from simile.models.neural.through import Aims, batches  # noqa: E402
 
 RNG = np.random.default_rng
@@ -97,16 +97,6 @@ def test_bounds_are_kept_frame_by_frame(length, seed, low, high):
         forced = z[:, t] - sum(tap * a for tap, a in zip(loop.taps[1:], history, strict=True))
         history = [np.clip(forced / loop.taps[0], np.float32(low), np.float32(high)), *history[:-1]]
         np.testing.assert_allclose(out[:, t], history[0], atol=1e-9)
-
-
-@given(n=st.integers(1, 5000))
-def test_transforms_have_fast_lengths(n):
-    size = rest = _fast_length(n)
-    for prime in (2, 3, 5):
-        while rest % prime == 0:
-            rest //= prime
-    assert rest == 1
-    assert n <= size < 2 * n + 1
 
 
 @given(

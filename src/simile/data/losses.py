@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from simile._common import checks
-from simile._common.typing import FloatArray, IntArray
+from simile._common.typing import FloatArray
+from simile.data.cross_correlation import correlate, find_peak, shifted_sums
 from simile.errors import DataError
 
 
@@ -255,33 +256,5 @@ def _lag(rolled: FloatArray, expert: FloatArray, longest: int) -> float:
     if len(expert) < 4 or np.ptp(rolled) == 0.0 or np.ptp(expert) == 0.0:
         return math.nan
     shifts = np.arange(-longest, longest + 1)
-    correlation = _correlation(rolled - rolled.mean(), expert - expert.mean(), shifts)
-    # Periods of a repeating motion fit equally well but for rounding: take the peak nearest to zero.
-    around = np.pad(correlation, 1, constant_values=-1.0)
-    peaks = (correlation >= np.maximum(around[:-2], around[2:])) & (correlation >= correlation.max() - 1e-9)
-    peak = int(np.flatnonzero(peaks)[np.abs(shifts[peaks]).argmin()])
-    if peak in (0, len(shifts) - 1):
-        return float(shifts[peak])
-    before, at, after = (float(c) for c in correlation[peak - 1 : peak + 2])
-    bend = before - 2.0 * at + after
-    return float(shifts[peak]) + (0.5 * (before - after) / bend if bend < 0.0 else 0.0)
-
-
-def _correlation(rolled: FloatArray, expert: FloatArray, shifts: IntArray) -> FloatArray:
-    """Correlate rolled[t + shift] with expert[t] over the frames that overlap, for every shift.
-
-    Each sum is divided by the power of the two overlapping parts, not of the whole: only then is a
-    sequence compared with itself never late (Cauchy-Schwarz).
-    """
-    n = 1 << (len(expert) + int(shifts[-1]) - 1).bit_length()  # long enough not to wrap around
-    products = np.fft.irfft(np.fft.rfft(rolled, n) * np.conj(np.fft.rfft(expert, n)), n)[shifts]
-    overlap = len(expert) - np.abs(shifts)
-    head = [np.cumsum(x**2)[overlap - 1] for x in (rolled, expert)]
-    tail = [np.cumsum(x[::-1] ** 2)[overlap - 1] for x in (rolled, expert)]
-    power_rolled = np.where(shifts >= 0, tail[0], head[0])
-    power_expert = np.where(shifts >= 0, head[1], tail[1])
-    # Parts in which little happens agree by accident (two rests look alike), so they do not compete.
-    enough = (power_rolled >= 0.1 * power_rolled.max()) & (power_expert >= 0.1 * power_expert.max())
-    correlation = np.full(len(shifts), -1.0)
-    correlation[enough] = products[enough] / np.sqrt(power_rolled[enough] * power_expert[enough])
-    return correlation
+    sums = shifted_sums(rolled - rolled.mean(), expert - expert.mean(), shifts)
+    return find_peak(correlate(sums), shifts)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.fft import next_fast_len
 
 from simile._common.typing import FloatArray
 
@@ -33,7 +34,7 @@ def filtered(z: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
     """Return G z for inputs z (n, T, k), by the FFT; `response` (any, k) answers to a single one."""
     length = z.shape[1]
     response = response[:length]
-    size = _fast_length(length + len(response) - 1)
+    size = next_fast_len(length + len(response) - 1, real=True)
     spectrum = torch.fft.rfft(z, size, dim=1) * torch.fft.rfft(response, size, dim=0)
     out: torch.Tensor = torch.fft.irfft(spectrum, size, dim=1)
     return out[:, :length]
@@ -66,17 +67,3 @@ def followed(
         out[:, t] = now
         window = torch.cat([now.unsqueeze(0), window[:-1]])
     return out
-
-
-def _fast_length(n: int) -> int:
-    """Return the smallest length from n on that has no prime factor above 5: transforms of others are slow."""
-    best = 1 << max(0, n - 1).bit_length()
-    five = 1
-    while five < best:
-        three = five
-        while three < best:
-            rest = -(-n // three)
-            best = min(best, three * (1 << max(0, rest - 1).bit_length()))
-            three *= 3
-        five *= 5
-    return best
