@@ -20,7 +20,7 @@ import numpy as np
 
 import simile
 from simile.camera.features import demonstrations
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import simulate
 from simile.evaluation.comparison import compare
 from simile.evaluation.rivals import ROSTER
 

@@ -16,7 +16,7 @@ import simile
 from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.features import Features, demonstrations
 from simile.camera.film.crop import Panorama, crop
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import simulate
 
 TURNS = 5
 LOOK = simile.Horizon((0, 1, 2, 4, 8, 12, 16, 24, 32), 0)

@@ -47,7 +47,7 @@ from variants import (  # fmt: skip
 
 import simile
 from simile.camera.features import demonstrations
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import simulate
 from simile.data.demonstrations import Units
 
 FOLDS = 4

@@ -14,7 +14,7 @@ from simile.camera.courts import BASKETBALL
 from simile.camera.film.framing import compare_framing, framing
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import simulate
 
 RATE = 25.0
 CAMERA = Camera.beside(BASKETBALL)

@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 
 import simile
 from simile.camera.courts import BASKETBALL, SOCCER, Court
-from simile.camera.simulation.detectors import Detector
-from simile.camera.simulation.operators import Operator
-from simile.camera.simulation.plays import Play
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import Detector, Operator, Play, simulate
 
 SPORTS = pytest.mark.parametrize("sport", [BASKETBALL, SOCCER], ids=lambda court: court.name)
 
@@ -85,7 +82,7 @@ def test_play_detector_and_operator_have_streams_of_their_own():
 def test_without_numba_the_same_game_is_played():
     code = (
         "import sys; sys.path.insert(0, 'tests'); from test_camera_simulate import bits; "
-        "from simile.camera.simulation.simulate import simulate; print(bits(simulate(1, minutes=0.05, seed=3, axes=3)))"
+        "from simile.camera.simulation import simulate; print(bits(simulate(1, minutes=0.05, seed=3, axes=3)))"
     )
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -248,7 +245,7 @@ def test_what_cannot_be_simulated_is_refused_by_name(call, message: str):
 
 
 def test_importing_the_simulator_does_not_load_numba():
-    code = "import sys, simile.camera.simulation.simulate, simile.camera.film.framing; sys.exit('numba' in sys.modules)"
+    code = "import sys, simile.camera.simulation, simile.camera.film.framing; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -226,7 +226,7 @@ def test_a_seed_of_own_data_is_another_split():
 
 
 def test_the_camera_source_makes_games_from_a_seed():
-    pytest.importorskip("simile.camera.simulation.simulate")
+    pytest.importorskip("simile.camera.simulation")
     train, test = CameraSource(n_games=3, minutes=0.05)(1)
     assert (len(train), len(test)) == (2, 1)
     again = CameraSource(n_games=3, minutes=0.05)(1)[0]
@@ -391,7 +391,7 @@ def test_a_comment_says_what_is_missing():
 
 
 def test_the_small_camera_study_runs(tmp_path):
-    pytest.importorskip("simile.camera.simulation.simulate")
+    pytest.importorskip("simile.camera.simulation")
     results = reproduce(tmp_path, seeds=(0,), effort=SMALL)
     assert results.source.startswith("CameraSource(n_games=3")
     assert results["smooth-class"].effects[0].mean > 1.0

@@ -13,7 +13,7 @@ import simile
 from browser import pixels_near, screenshot
 from commands import simile_
 from report_pages import drawn
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import simulate
 from simile.data import tasks
 
 browser, open_page = real.browser, real.open_page

@@ -402,7 +402,7 @@ def watched(policy, demos: simile.Demonstrations) -> tuple[Monitor, dict[str, fl
 
 def test_filming_ordinary_games_is_no_trouble(capsys):
     from simile.camera.features import demonstrations
-    from simile.camera.simulation.simulate import simulate
+    from simile.camera.simulation import simulate
 
     games = demonstrations(simulate(6, minutes=1.0, seed=5))
     policy = simile.learn(games[:5]).policy

@@ -50,7 +50,7 @@ def simulate(
 ) -> None:
     """Make games with noisy detections and a human-like operator, one file each."""
     from simile.camera.courts import COURTS
-    from simile.camera.simulation.simulate import simulate as make
+    from simile.camera.simulation import simulate as make
     from simile.camera.tracking.recordings import save_game
 
     games = make(n_games, minutes=minutes, sport=COURTS[sport], axes=int(axes), rate=rate, seed=seed)

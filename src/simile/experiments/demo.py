@@ -14,7 +14,7 @@ from simile.camera.features import demonstrations
 from simile.camera.film.framing import compare_framing
 from simile.camera.film.watch import watch_page
 from simile.camera.games import Game
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import simulate
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.evaluation.comparison import judge, simple_filters
 from simile.evaluation.report import Report
@@ -27,7 +27,7 @@ N_GAMES, N_TEST = 12, 3
 SCRIPT = f"""\
 import simile
 from simile.camera.features import demonstrations
-from simile.camera.simulation.simulate import simulate
+from simile.camera.simulation import simulate
 
 games = simulate({N_GAMES}, minutes=(0.8, 1.2), seed=100)
 demos = demonstrations(games)

@@ -29,7 +29,7 @@ class CameraSource:
     def __call__(self, seed: int) -> tuple[Demonstrations, Demonstrations]:
         """Simulate games and hold out a quarter of them."""
         from simile.camera.features import demonstrations
-        from simile.camera.simulation.simulate import simulate
+        from simile.camera.simulation import simulate
 
         return demonstrations(simulate(self.n_games, minutes=self.minutes, seed=seed)).hold_out(TEST, seed=seed)
 

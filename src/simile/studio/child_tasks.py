@@ -71,7 +71,7 @@ def simulate(folder: str, *, n_games: int, minutes: float, axes: int, sport: str
     """Make games, a file each, and games.parquet, the table of their features, in a folder; returns a look into it."""
     from simile.camera.courts import COURTS
     from simile.camera.features import demonstrations
-    from simile.camera.simulation.simulate import simulate as play
+    from simile.camera.simulation import simulate as play
     from simile.camera.tracking.recordings import save_game
     from simile.data.reading import write
 

@@ -100,7 +100,7 @@ def framing(
 
     Examples
     --------
-    >>> from simile.camera.simulation.simulate import simulate
+    >>> from simile.camera.simulation import simulate
     >>> game, = simulate(1, minutes=0.2)
     >>> 0.5 < framing(game).players <= 1.0
     True
