@@ -164,3 +164,17 @@ def test_make_help_lists_every_target_and_make_install_every_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(re.search(r"^EXTRAS := (.*)$", makefile, re.MULTILINE)[1].split(","))
     assert extras == set(project["optional-dependencies"]) - {"bench"}  # `make bench` adds that itself
+
+
+def test_the_map_of_the_code_is_true():
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][
+        0
+    ]
+    rooms = {room: n for n, layer in enumerate(reversed(layers["layers"]), 1) for room in re.findall(r"\w+", layer)}
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\nsrc/simile/\n")[1].split("```")[0]
+    lines = re.findall(r"^  (\w+)(?:/|\.py) +(\d)  (.*(?:\n {8,}.*)*)$", text, re.MULTILINE)
+    assert {room: int(layer) for room, layer, _ in lines} == {r: n for r, n in rooms.items() if r != "__main__"}
+    for room, _, line in lines:
+        for name in line.partition(": ")[2].split():
+            path = ROOT / "src/simile" / room / name
+            assert path.is_dir() if name.endswith("/") else path.with_suffix(".py").is_file(), path
