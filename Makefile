@@ -79,7 +79,7 @@ results: $(CLI) ## reproduce the experiments of the paper into docs/results.md (
 	MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md
 
 docs: $(ALL) ## build the docs site into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove .venv and what was made
 	rm -rf .venv dist out site
