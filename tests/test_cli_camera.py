@@ -54,11 +54,12 @@ def test_watch_writes_a_page_or_a_film(studio: Path):
     page = (studio / "watch.html").read_text()
     assert "simile" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
-    simile_("camera", "watch", "games/game-003.npz", "--out", "watch.mp4", cwd=studio)
+    simile_("camera", "simulate", "--n-games", "1", "--minutes", "0.05", "0.05", "--out", "brief", cwd=studio)
+    simile_("camera", "watch", "brief/game-000.npz", "--out", "watch.mp4", cwd=studio)
     import av
 
     with av.open(str(studio / "watch.mp4")) as film:
-        assert film.streams.video[0].frames == len(load_game(studio / "games" / "game-003.npz"))
+        assert film.streams.video[0].frames == len(load_game(studio / "brief" / "game-000.npz"))
 
 
 def test_crop_cuts_a_film_out_of_a_panorama(studio: Path):
