@@ -37,11 +37,11 @@ anything = st.recursive(
 
 @given(st.sampled_from(["train", "compare"]), st.data())
 def test_whatever_a_page_asks_for_is_checked_or_refused_with_a_sentence(kind: str, data: st.DataObject):
-    fields = requests.RUNS[kind]
+    fields = requests.RUNS[kind].__struct_fields__
     asked = data.draw(st.dictionaries(st.sampled_from([*fields, "trust", "out", "resume"]), anything) | anything)
     found, said = {}, ""
     try:
-        found = requests.checked(asked, fields)
+        found = requests.read_request(asked, requests.RUNS[kind])
     except RequestError as refusal:
         said = refusal.sentence
     assert len(said) < 1500
@@ -68,7 +68,7 @@ def test_whatever_a_page_asks_for_is_checked_or_refused_with_a_sentence(kind: st
 )
 def test_a_field_that_cannot_be_used_is_named(field: str, value: Any, words: str):
     with pytest.raises(RequestError, match=re.escape(words)):
-        requests.checked({field: value}, requests.RUNS["train"])
+        requests.read_request({field: value}, requests.RUNS["train"])
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ class Api:
         data = self.studio.datum(request.path_params["id"])
         given = await body_of(request)
         given = given["options"] if isinstance(given, dict) and isinstance(given.get("options"), dict) else given
-        options = {n: v for n, v in requests.checked(given, requests.READING).items() if v not in ("", [])}
+        options = {n: v for n, v in requests.read_request(given, requests.Reading).items() if v not in ("", [])}
         return answer_json((await self.studio.look(replace(data, options=options))).shown())
 
     async def drop(self, request: Request) -> Response:
@@ -136,8 +136,7 @@ class Api:
 
     async def games(self, request: Request) -> Response:
         """Simulate games."""
-        wanted = {"n_games": 8, "minutes": 1.0, "axes": 1, "sport": "basketball", "seed": 0}
-        wanted |= requests.checked(await body_of(request), requests.GAMES)
+        wanted = requests.read_request(await body_of(request), requests.Games)
         n, length = wanted["n_games"], wanted["minutes"]
         options = f"--axes {wanted['axes']} --sport {wanted['sport']} --seed {wanted['seed']}"
         origin = [
@@ -152,8 +151,9 @@ class Api:
         """Begin a training or a comparison."""
         given = await body_of(request)
         kind = given.get("kind", "train") if isinstance(given, dict) else "train"
-        fields = requests.RUNS[requests.one_of(*requests.RUNS)("kind", kind)]
-        options = await self.studio.in_thread(requests.checked, given, fields)
+        # An unknown kind is refused as a field like any other.
+        fields = requests.RUNS.get(str(kind), requests.Training)
+        options = await self.studio.in_thread(requests.read_request, given, fields)
         about = {name: options.pop(name) for name in ("name", "parent") if name in options}
         if "parent" in about:
             options.setdefault("data", self.studio.job(about["parent"]).data)
@@ -190,9 +190,9 @@ class Api:
     async def roll(self, request: Request) -> Response:
         """Roll a policy out, at its own smoothness or at another."""
         job = self.studio.job(request.path_params["id"])
-        wanted = {"sequence": 0, **requests.checked(await body_of(request), requests.ROLL)}
+        wanted = requests.read_request(await body_of(request), requests.Roll)
         curves = await self.studio.in_thread(
-            self.studio.screen.curves, self.studio.folder(job), wanted["sequence"], wanted.get("smoothness")
+            self.studio.screen.curves, self.studio.folder(job), wanted["sequence"], wanted["smoothness"]
         )
         return Response(curves, media_type="application/octet-stream")
 
@@ -202,13 +202,14 @@ class Api:
         data = self.studio.datum(job.data)
         if data.kind != "games":
             raise RequestError(404, "there is no court to show: these data are no games")
-        sequence, smoothness = _number(request, "sequence") or 0.0, _number(request, "smoothness")
+        asked = {name: request.query_params.get(name) for name in ("sequence", "smoothness")}
+        wanted = requests.read_request(asked, requests.Roll, strict=False)
         page = await self.studio.in_thread(
             self.studio.screen.court,
             self.studio.folder(job),
             self.studio.workspace.place(data),
-            int(sequence),
-            smoothness,
+            wanted["sequence"],
+            wanted["smoothness"],
         )
         return Response(page, media_type="text/html", headers={"content-security-policy": SANDBOX_POLICY})
 
@@ -244,16 +245,3 @@ _FILES = {
     "python": (".py", "text/plain"),
     "config": (".toml", "text/plain"),
 }
-
-
-def _number(request: Request, name: str) -> float | None:
-    """Return a number of a request's address."""
-    said = request.query_params.get(name)
-    if said is None:
-        return None
-    try:
-        value = float(said)
-    except ValueError:
-        raise RequestError(400, f"{name} must be a number; got {clean_name(said)!r}") from None
-    found: float = requests.number(0.0, 1e12)(name, value)
-    return found

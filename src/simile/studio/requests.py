@@ -2,160 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
 from simile._common.web import RequestError
 from simile.errors import SimileError
 from simile.learning import ALGORITHMS
 
-SPORTS = ("basketball", "soccer")
-TEXTS = ("model", "regularizer", "horizon", "feedback", "rule", "step_size", "space")
-LONGEST = 2000  # characters of a text
+LARGEST = 1e12  # lambda that is taken
 
-Check = Callable[[str, Any], Any]
+Text = Annotated[str, Meta(max_length=2000, pattern=r"\A[^\0\ud800-\udfff]*\Z")]  # half a character is in no file
+Algorithm = Annotated[
+    str, Meta(pattern=rf"\A({'|'.join(ALGORITHMS)})\Z", description=f"one of {', '.join(ALGORITHMS)}")
+]
+Positive = Annotated[float, Meta(gt=0.0, le=1e9)]
+Seed = Annotated[int, Meta(ge=0, le=2**31)]
 
 
-def checked(given: Any, fields: Mapping[str, Check]) -> dict[str, Any]:
-    """Return the fields that were given, each as its check makes of it; others are refused by name."""
+class Reading(Struct, forbid_unknown_fields=True):
+    """How to read data; see `simile.read`."""
+
+    actions: list[Text] | UnsetType = UNSET
+    contexts: list[Text] | UnsetType = UNSET
+    sequence: Text | UnsetType = UNSET
+    time: Text | UnsetType = UNSET
+    rate: Positive | UnsetType = UNSET
+    gap: Annotated[float, Meta(gt=0.0, le=1e12)] | UnsetType = UNSET
+    resample: Positive | UnsetType = UNSET
+
+
+class Games(Struct, forbid_unknown_fields=True):
+    """Games to simulate."""
+
+    n_games: Annotated[int, Meta(ge=1, le=40)] = 8
+    minutes: Annotated[float, Meta(ge=0.5, le=5.0)] = 1.0
+    axes: Literal[1, 3] = 1
+    sport: Literal["basketball", "soccer"] = "basketball"
+    seed: Seed = 0
+
+
+class Run(Struct, forbid_unknown_fields=True):
+    """A run to begin. Recipes are parsed, never executed, to see that they are some (see `simile.learning.recipes`)."""
+
+    kind: Literal["train", "compare"] | UnsetType = UNSET
+    data: Text | UnsetType = UNSET
+    name: Text | UnsetType = UNSET
+    parent: Text | UnsetType = UNSET
+    smoothness: Annotated[float | Text, Meta(description="a number, or a recipe for one")] | UnsetType = UNSET
+    model: Text | UnsetType = UNSET
+    n_rounds: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
+    seed: Seed | UnsetType = UNSET
+    test: Annotated[float, Meta(ge=0.01, le=0.99)] | UnsetType = UNSET  # never a path, as on the command line
+    validation: Annotated[float, Meta(ge=0.0, le=0.99)] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        from simile.learning.recipes import parse
+        from simile.learning.smoothness import MatchExpert, SmoothTime
+
+        if self.smoothness is not UNSET:
+            self.smoothness = self.smoothness if isinstance(self.smoothness, str) else repr(self.smoothness)
+        try:
+            for name in RECIPES:
+                made = UNSET if (text := getattr(self, name, UNSET)) is UNSET else parse(text, name)
+                if name == "smoothness" and not isinstance(made, UnsetType | SmoothTime | MatchExpert):
+                    self.smoothness = repr(read_request({"smoothness": made}, Roll)["smoothness"])
+        except SimileError as error:
+            raise RequestError(400, str(error)) from None
+
+
+class Training(Run, forbid_unknown_fields=True):
+    """A training to begin."""
+
+    algorithm: Algorithm | UnsetType = UNSET
+    regularizer: Text | UnsetType = UNSET
+    horizon: Text | UnsetType = UNSET
+    feedback: Text | UnsetType = UNSET
+    rule: Text | UnsetType = UNSET
+    step_size: Text | UnsetType = UNSET
+    space: Text | UnsetType = UNSET
+
+
+class Comparison(Run, forbid_unknown_fields=True):
+    """A comparison to begin."""
+
+    rivals: bool | UnsetType = UNSET
+    reductions: list[Algorithm] | UnsetType = UNSET
+
+
+class Roll(Struct, forbid_unknown_fields=True):
+    """A roll-out to preview."""
+
+    sequence: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    smoothness: Annotated[float, Meta(ge=0.0, le=LARGEST)] | None = None
+
+
+RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "rule", "step_size", "space")
+RUNS: dict[str, type[Run]] = {"train": Training, "compare": Comparison}
+
+
+def read_request(given: Any, kind: type[Struct], *, strict: bool = True) -> dict[str, Any]:
+    """Return the fields that were given, and the defaults of others that have one.
+
+    Parameters
+    ----------
+    given
+        What came, as JSON has it. A field that is null was not given; one text is a list of one.
+    kind : type of Struct
+        What it must be; anything else is refused by the field's name.
+    strict : bool
+        Whether numbers must be numbers; those of an address are texts.
+    """
     if not isinstance(given, dict):
         raise RequestError(400, "the request must be a JSON object")
+    fields = {field.name: field.type for field in inspect.type_info(kind).fields}  # type: ignore[attr-defined]
     if unknown := sorted(set(given) - set(fields)):
         raise RequestError(400, f"{unknown[0]!r} is not known here; there are {', '.join(fields)}")
-    return {name: fields[name](name, value) for name, value in given.items() if value is not None}
-
-
-def number(low: float, high: float, *, above: bool = False) -> Check:
-    """Take a number from `low` to `high`; with `above`, `low` itself is refused."""
-
-    def check(name: str, value: Any) -> float:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-        if not good or (above and value == low):
-            raise RequestError(400, f"{name} must be a number from {low:g} to {high:g}; got {_shown(value)}")
-        return float(value)
-
-    return check
-
-
-def whole(low: int, high: int) -> Check:
-    """Take a whole number from `low` to `high`."""
-
-    def check(name: str, value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise RequestError(400, f"{name} must be a whole number from {low} to {high}; got {_shown(value)}")
-        return value
-
-    return check
-
-
-def one_of(*choices: Any) -> Check:
-    """Take one of some values."""
-
-    def check(name: str, value: Any) -> Any:
-        if value not in choices or isinstance(value, bool):
-            raise RequestError(400, f"{name} must be one of {', '.join(map(str, choices))}; got {_shown(value)}")
-        return next(choice for choice in choices if choice == value)
-
-    return check
-
-
-def text(name: str, value: Any) -> str:
-    """Take a text that is not too long."""
-    if not isinstance(value, str) or len(value) > LONGEST or "\0" in value or not _is_utf8(value):
-        raise RequestError(400, f"{name} must be a text of at most {LONGEST} characters; got {_shown(value)}")
-    return value
-
-
-def texts(name: str, value: Any) -> list[str]:
-    """Take a list of texts; one text is a list of one."""
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list):
-        raise RequestError(400, f"{name} must be a list of texts; got {_shown(value)}")
-    return [text(name, one) for one in value]
-
-
-def flag(name: str, value: Any) -> bool:
-    """Take true or false."""
-    if not isinstance(value, bool):
-        raise RequestError(400, f"{name} must be true or false; got {_shown(value)}")
-    return value
-
-
-def recipe(name: str, value: Any) -> str:
-    """Take a recipe as text; it is parsed, never executed, to see that it is one (see `simile.learning.recipes`)."""
-    from simile.learning.recipes import parse
-
-    written = text(name, value)
+    # Not by a union of list and text in the types: where the text has a pattern, msgspec 0.22 corrupts memory.
+    lists = {name for name, type_ in fields.items() if isinstance(type_, inspect.ListType)}
+    wanted = {n: [v] if n in lists and isinstance(v, str) else v for n, v in given.items() if v is not None}
     try:
-        parse(written, name)
-    except SimileError as error:
-        raise RequestError(400, str(error)) from None
-    return written
+        read = msgspec.convert(wanted, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        name = re.search(r"`\$\.(\w+)", str(error))[1]  # type: ignore[index]  # what is wrong is wrong in a field
+        raise RequestError(400, f"{name} must be {_describe(fields[name])}; got {_shorten(given[name])}") from None
+    found: dict[str, Any] = msgspec.to_builtins(read)
+    return found
 
 
-def smoothness(name: str, value: Any) -> str:
-    """Take lambda, or a recipe for it, as text."""
-    from simile.learning.recipes import parse
-    from simile.learning.smoothness import MatchExpert, SmoothTime
-
-    written = recipe(name, repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value)
-    made = parse(written, name)
-    if isinstance(made, SmoothTime | MatchExpert):
-        return written
-    return repr(number(0.0, 1e12)(name, made))
-
-
-READING: dict[str, Check] = {
-    "actions": texts,
-    "contexts": texts,
-    "sequence": text,
-    "time": text,
-    "rate": number(0.0, 1e9, above=True),
-    "gap": number(0.0, 1e12, above=True),
-    "resample": number(0.0, 1e9, above=True),
-}
-GAMES: dict[str, Check] = {
-    "n_games": whole(1, 40),
-    "minutes": number(0.5, 5.0),
-    "axes": one_of(1, 3),
-    "sport": one_of(*SPORTS),
-    "seed": whole(0, 2**31),
-}
-_ABOUT_RUNS: dict[str, Check] = {"kind": one_of("train", "compare"), "data": text, "name": text, "parent": text}
-_LEARNING: dict[str, Check] = {
-    "smoothness": smoothness,
-    "model": recipe,
-    "n_rounds": whole(0, 1000),
-    "seed": whole(0, 2**31),
-    "test": number(0.01, 0.99),  # never a path, as on the command line
-    "validation": number(0.0, 0.99),
-}
-RUNS: dict[str, dict[str, Check]] = {
-    "train": {
-        **_ABOUT_RUNS,
-        "algorithm": one_of(*ALGORITHMS),
-        **_LEARNING,
-        **dict.fromkeys(TEXTS, recipe),
-    },
-    "compare": {
-        **_ABOUT_RUNS,
-        **_LEARNING,
-        "rivals": flag,
-        "reductions": lambda name, value: [one_of(*ALGORITHMS)(name, one) for one in texts(name, value)],
-    },
-}
-ROLL: dict[str, Check] = {"sequence": whole(0, 10**9), "smoothness": number(0.0, 1e12)}
+def _describe(kind: inspect.Type) -> str:
+    """Say what a field must be."""
+    match kind:
+        case inspect.Metadata(extra_json_schema={"description": description}):
+            return str(description)
+        case inspect.UnionType(types=(one, *_)):
+            return _describe(one)
+        case inspect.ListType(item_type=item):
+            return f"a list of texts, each {_describe(item)}"
+        case inspect.IntType(ge=low, le=high):
+            return f"a whole number from {low} to {high}"
+        case inspect.FloatType(ge=low, gt=above, le=high):
+            return f"a number from {above if low is None else low:g} to {high:g}"
+        case inspect.LiteralType(values=values):
+            return f"one of {', '.join(map(str, values))}"
+        case inspect.StrType(max_length=most):
+            return f"a text of at most {most} characters"
+    return "true or false"
 
 
-def _is_utf8(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a character: no file can hold it
-        return False
-    return True
-
-
-def _shown(value: object) -> str:
-    said = repr(value)
-    return said if len(said) <= 60 else f"{said[:50]}..."
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:50]}..."
