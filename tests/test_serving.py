@@ -27,7 +27,7 @@ from servers import Server, ask, event, served
 from simile.cli import main
 from simile.errors import ArgumentError
 from simile.serving import guard
-from simile.serving.openapi import document
+from simile.serving.openapi import build_document
 
 with warnings.catch_warnings():  # of what they are built on
     warnings.simplefilter("ignore")
@@ -243,7 +243,7 @@ def test_addresses_that_are_not_are_refused_in_words(server: Server):
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")
 def test_the_http_part_does_what_its_openapi_document_says(server: Server):
     found = server.get("/openapi.json").json()
-    assert found == document(6, 1, version=simile.__version__, token=False)
+    assert found == build_document(6, 1, version=simile.__version__, token=False)
     refusals = {"expected-statuses": ["400", "404", "405", "413", "415"]}  # 413 is for what is too large to look at
     config = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": refusals}})
     schema = schemathesis.openapi.from_dict(found, config=config)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from simile.cli import options
+
+if TYPE_CHECKING:
+    from simile.serving.openapi import PolicyFacts
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 POSITIVE = click.FloatRange(min=0.0, min_open=True)
@@ -71,11 +74,11 @@ def serve(policy: Path, **given: Any) -> None:
     )
 
 
-def _announce(streams: str, web: str | None, policy: dict[str, Any]) -> None:
+def _announce(streams: str, http: str | None, policy: PolicyFacts) -> None:
     """Say where what is served."""
-    rate = "" if policy["rate"] is None else f" at {policy['rate']:g} Hz"
+    rate = "" if policy.rate is None else f" at {policy.rate:g} Hz"
     click.echo(f"streams {streams}/NAME")
-    if web is not None:
-        click.echo(f"http    {web}")
-    columns = f": {len(policy['contexts'])} contexts to {', '.join(policy['actions'])}" if policy["contexts"] else ""
-    click.echo(f"policy  {policy['digest'][:12]}{columns}{rate}")
+    if http is not None:
+        click.echo(f"http    {http}")
+    columns = f": {len(policy.contexts)} contexts to {', '.join(policy.actions)}" if policy.contexts else ""
+    click.echo(f"policy  {policy.digest[:12]}{columns}{rate}")

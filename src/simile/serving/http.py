@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -20,19 +19,13 @@ from simile._common.web import Guard, GuardedApp, RequestError, answer_json, bui
 from simile.errors import DivergedError, SimileError
 from simile.policies.rollouts import ColdStart, rollout
 from simile.serving.guard import OPEN_PATHS
-from simile.serving.openapi import LARGEST_NUMBER, MOST_ROWS, document
+from simile.serving.messages import CloseAnswer
+from simile.serving.openapi import LARGEST_NUMBER, MOST_ROWS, Actions, Health, Rollout, build_document
 
 if TYPE_CHECKING:
     from simile.serving.state import Desk
 
 LARGEST_REQUEST = 2 << 20  # bytes; reading more would keep the streams waiting
-
-
-class Rollout(Struct, forbid_unknown_fields=True):
-    """What a roll-out is asked for by."""
-
-    contexts: list[list[float | None]]
-    start: list[float] | None = None
 
 
 def build_app(desk: Desk, guard: Guard) -> Starlette:
@@ -72,9 +65,9 @@ class Web:
         """Say whether it takes new streams."""
         return self._state("draining" if self.desk.draining else "full" if self.desk.is_full else "ok")
 
-    def _state(self, status: str) -> Response:
-        body = {"status": status, "streams": len(self.desk.service.streams), "uptime": round(self.desk.uptime, 3)}
-        return answer_json(body, 200 if status == "ok" else 503)
+    def _state(self, status: Literal["ok", "full", "draining"]) -> Response:
+        health = Health(status, len(self.desk.service.streams), round(self.desk.uptime, 3))
+        return answer_json(health, 200 if status == "ok" else 503)
 
     async def metrics(self, _: Request) -> Response:
         """Show the numbers to Prometheus."""
@@ -83,7 +76,9 @@ class Web:
     async def openapi(self, _: Request) -> Response:
         """Show what can be asked."""
         policy = self.desk.policy
-        return answer_json(document(self.desk.n_contexts, policy.n_actions, version=__version__, token=self.token))
+        return answer_json(
+            build_document(self.desk.n_contexts, policy.n_actions, version=__version__, token=self.token)
+        )
 
     async def policy(self, _: Request) -> Response:
         """Show what the policy at work is."""
@@ -91,14 +86,14 @@ class Web:
 
     async def streams(self, _: Request) -> Response:
         """List the streams."""
-        return answer_json({"streams": self.desk.listing()})
+        return answer_json(self.desk.describe_streams())
 
     async def close(self, request: Request) -> Response:
         """End a stream."""
         closed = self.desk.close(request.path_params["name"])
         if closed is None:
             raise RequestError(404, "there is no stream of this name: GET /streams lists them")
-        return answer_json({"closed": msgspec.to_builtins(closed)})
+        return answer_json(CloseAnswer(closed))
 
     async def reload(self, _: Request) -> Response:
         """Read the policy file anew."""
@@ -155,4 +150,4 @@ def _rolled(policy: Any, sent: bytes, n_contexts: int) -> bytes:
         ) from None
     except SimileError as error:
         raise RequestError(400, str(error)) from None
-    return msgspec.json.encode({"actions": actions.tolist()})
+    return msgspec.json.encode(Actions(actions.tolist()))

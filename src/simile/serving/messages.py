@@ -7,12 +7,13 @@ sentence before anything else looks at it.
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 Number = float | None  # null is a value that is missing
+Count = Annotated[int, Meta(ge=0)]
 By = Literal["policy", "gap", "operator"]
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # of a stream
@@ -100,11 +101,11 @@ class Opened(Struct, frozen=True):
     n: int | None = None  # the last number that it took: a client that resumes it goes on from there
 
 
-class Closed(Struct, frozen=True):
+class Closed(Struct, frozen=True, forbid_unknown_fields=True):
     """What a stream that was closed has seen."""
 
-    frames: int
-    dropped: int
+    frames: Count
+    dropped: Count
 
 
 class OpenAnswer(Struct, omit_defaults=True):
@@ -114,7 +115,7 @@ class OpenAnswer(Struct, omit_defaults=True):
     stream: str | None = None
 
 
-class CloseAnswer(Struct, omit_defaults=True):
+class CloseAnswer(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The answer to `close`."""
 
     closed: Closed

@@ -11,6 +11,7 @@ from simile.errors import SimileError, StorageError
 from simile.policies.policies import Policy
 from simile.policies.storage.loading import load, read_header
 from simile.serving.monitoring import Thresholds, Usual
+from simile.serving.openapi import PolicyFacts
 
 TRIES = 5  # to read a file that is replaced meanwhile
 
@@ -23,7 +24,7 @@ class Loaded:
 
     policy: Policy
     digest: str
-    facts: dict[str, Any]
+    facts: PolicyFacts
 
 
 def load_policy(path: Path, trust: Collection[str] = ()) -> Loaded:
@@ -32,22 +33,22 @@ def load_policy(path: Path, trust: Collection[str] = ()) -> Loaded:
         header = read_header(path)
         policy = load(path, trusted=trust)
         if read_header(path)["digest"] == header["digest"]:
-            return Loaded(policy, header["digest"], _facts(policy, header))
+            return Loaded(policy, header["digest"], _describe(policy, header))
     raise StorageError(f"{path}: it is replaced again and again while it is read: try later")
 
 
-def _facts(policy: Policy, header: dict[str, Any]) -> dict[str, Any]:
+def _describe(policy: Policy, header: dict[str, Any]) -> PolicyFacts:
     card, structure = policy.card, header["structure"]
-    return {
-        "contexts": list(card.context_names),
-        "actions": list(card.action_names),
-        "rate": card.rate,
-        "low": structure["low"],
-        "high": structure["high"],
-        "smoothness": structure["smoothness"],
-        "digest": header["digest"],
-        "drift": "known" if Usual.of(policy, (), Thresholds()).drift_known else "unknown",
-    }
+    return PolicyFacts(
+        contexts=list(card.context_names),
+        actions=list(card.action_names),
+        rate=card.rate,
+        low=structure["low"],
+        high=structure["high"],
+        smoothness=structure["smoothness"],
+        digest=header["digest"],
+        drift="known" if Usual.of(policy, (), Thresholds()).drift_known else "unknown",
+    )
 
 
 def without_path(error: SimileError | OSError, path: Path) -> str:

@@ -25,6 +25,7 @@ from simile.serving.core import Service
 from simile.serving.guard import build_guard, check_exposure, load_tls
 from simile.serving.http import build_app
 from simile.serving.monitoring import Monitor
+from simile.serving.openapi import PolicyFacts
 from simile.serving.policy_file import Loaded, load_policy
 from simile.serving.state import Desk, Options
 from simile.serving.websocket import Exchange, quiet
@@ -37,7 +38,7 @@ M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # as malloc.h numbers them
 LARGE = 128 << 10  # bytes of a block that goes back to the system when it is freed
 YOUNG = (50_000, 20, 50)  # objects, and rounds, between looks for garbage: frames are freed without any
 
-Announce = Callable[[str, str | None, dict[str, Any]], None]
+Announce = Callable[[str, str | None, PolicyFacts], None]
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from simile.errors import SimileError
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.stages import Stage
@@ -21,6 +23,7 @@ from simile.serving import snapshots
 from simile.serving.core import Service
 from simile.serving.messages import Closed, Open
 from simile.serving.metrics import exposition, registry_of
+from simile.serving.openapi import PolicyFacts, StreamFacts, StreamList
 from simile.serving.policy_file import Loaded, load_policy, mark_of, without_path
 from simile.serving.sessions import Stream
 
@@ -106,9 +109,9 @@ class Desk:
         return self.loaded.policy
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> PolicyFacts:
         """What may be told of it."""
-        return {**self.loaded.facts, "rate": self.rate}
+        return msgspec.structs.replace(self.loaded.facts, rate=self.rate)
 
     @property
     def n_contexts(self) -> int:
@@ -118,7 +121,7 @@ class Desk:
     @property
     def names(self) -> tuple[list[str], list[str]]:
         """Names of contexts and actions."""
-        return self.loaded.facts["contexts"], self.loaded.facts["actions"]
+        return self.loaded.facts.contexts, self.loaded.facts.actions
 
     @property
     def rate(self) -> float | None:
@@ -165,12 +168,10 @@ class Desk:
         self.service.close(stream)
         return closed
 
-    def listing(self) -> list[dict[str, Any]]:
+    def describe_streams(self) -> StreamList:
         """Describe the streams."""
-        return [
-            {"name": s.name, "frames": s.frames, "dropped": s.dropped, "late": s.late, "by": s.by}
-            for s in self.service.streams.values()
-        ]
+        streams = self.service.streams.values()
+        return StreamList([StreamFacts(s.name, s.frames, s.dropped, s.late, s.by) for s in streams])
 
     def metrics(self) -> bytes:
         """Return the metrics as Prometheus reads them."""
