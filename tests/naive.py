@@ -9,6 +9,7 @@ import numpy as np
 
 from simile import Criterion, Mixture
 from simile.models import PiecewiseLinear, WeightedModel
+from simile.models.adapters import settle
 
 MISSING = 255  # the bin of a missing value
 TWO = np.float32(2.0)
@@ -203,6 +204,7 @@ def naive_lines(model, S):
 
 def naive_predict(model, S):
     """The mean over the trees of the leaf each state (n, features) ends in; lines; or several models, weighted."""
+    model = settle(model)
     if isinstance(model, WeightedModel):
         return sum(w * naive_predict(f, S) for w, f in zip(model.weights, model.models, strict=True))
     if isinstance(model, PiecewiseLinear):

@@ -22,6 +22,7 @@ from simile.models.forest import layout
 from simile.online.export import export_c, export_onnx
 from simile.policies.cards import Card
 from simile.policies.policies import Mixture, SmoothPolicy
+from simile.policies.storage.loading import read_header
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
@@ -345,7 +346,7 @@ def test_the_files_say_what_they_are(tmp_path: Path):
     onnx = pytest.importorskip("onnx")
     policy = learned()
     policy.save(tmp_path / "policy.safetensors")
-    digest = simile.policies.storage.loading.read_header(tmp_path / "policy.safetensors")["digest"]
+    digest = read_header(tmp_path / "policy.safetensors")["digest"]
     said = str(export_c(policy, tmp_path / "head-1.h"))
     assert said.startswith("compiled tables: ")
     assert "; state: " in said

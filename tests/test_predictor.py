@@ -129,9 +129,9 @@ def test_a_long_run_needs_no_more_memory_and_keeps_the_bits(kind: str):
     policy = make(kind)
     x = contexts_of(policy, 10 * SPARE + 7, 0)
     predictor = Predictor(policy)
-    size = predictor._streams.tapes.Z.size
+    size = predictor._streams.history.Z.size
     np.testing.assert_array_equal(run(predictor, x), rollout(policy, [x], start=ColdStart())[0])
-    assert predictor._streams.tapes.Z.size == size == (policy.reach + SPARE) * predictor._streams.tapes.Z.shape[2]
+    assert predictor._streams.history.Z.size == size == (policy.reach + SPARE) * predictor._streams.history.Z.shape[2]
 
 
 @given(policies(kinds=["forest"]), SEEDS, st.booleans())
@@ -251,7 +251,7 @@ def test_a_frame_that_comes_lets_extrapolation_begin_again():
     ours.step(x[0])
     assert not np.array_equal(ours.step(None), ours.step(x[0]))
     ours.override(first, x[0])
-    assert ours._streams.tapes.missed[0] == 0
+    assert ours._streams.history.missed[0] == 0
 
 
 def test_holding_the_action_repeats_it_and_later_lags_read_the_last_context():
@@ -317,7 +317,7 @@ def test_operators_may_leave_the_bounds_and_the_policy_does_not():
     policy = make("forest", bounded=True)
     predictor = Predictor(policy, gap=HoldAction())
     assert predictor.override([7.0], [0.0, 0.0]) == 7.0
-    assert policy.units.restore(predictor._streams.tapes.last(np.arange(1))) == pytest.approx(7.0)
+    assert policy.units.restore(predictor._streams.history.last(np.arange(1))) == pytest.approx(7.0)
     assert predictor.step(None) == 0.5
     predictor.reset()
     assert predictor.override([0.25]) == 0.25  # no context is known yet, and none is needed

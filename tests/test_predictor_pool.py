@@ -115,7 +115,7 @@ def test_a_pool_that_adopts_another_policy_s_past_goes_on_from_it(kind: str, lag
     pool, heir, alone = PredictorPool(old, 2), PredictorPool(new, 2), PredictorPool(new, 2)
     sent = np.array([pool.step([x, -x]) for x in X])
     heir.adopt(pool)
-    reach = pool._streams.tapes.reach
+    reach = pool._streams.history.reach
     for x, a in zip(X[-reach:], sent[-reach:], strict=True):  # the oldest of these has lasted before
         alone.override(a, [x, -x])
     for x in contexts_of(old, 20, 2):
@@ -167,14 +167,14 @@ def test_a_frame_in_which_one_stream_diverges_is_taken_by_none():
     for mask in (None, np.array([False, True, True])):
         with pytest.raises(DivergedError, match="stream 1 diverged at frame 0"):
             pool.step(X, present=mask)
-    assert (pool._streams.tapes.frame == 0).all()
+    assert (pool._streams.history.frame == 0).all()
     pool.reset([1], start=2.0)
     np.testing.assert_allclose(pool.step(X)[:, 0], [0.0, 2.0 * 30 / 11, 30 / 11])
 
 
 def test_a_few_kilobytes_hold_a_stream():
     pool = PredictorPool(make("forest", m=3), 1_000)
-    used = sum(v.nbytes for v in vars(pool._streams.tapes).values() if isinstance(v, np.ndarray) and v.base is None)
+    used = sum(v.nbytes for v in vars(pool._streams.history).values() if isinstance(v, np.ndarray) and v.base is None)
     rows = 10 + SPARE
     assert used <= 1_000 * (rows * 4 * 4 + rows * 8 + 100)
 

@@ -35,7 +35,7 @@ def test_contexts_are_interpolated_at_the_ticks_and_actions_are_held_between_the
     assert predictor.step([2.0], t=5.2) == 2.0
     assert predictor.step([5.0], t=5.25) == 2.0
     assert predictor.step([9.0], t=5.35) == pytest.approx(7.0)  # the tick at 5.3
-    assert predictor._streams.tapes.frame[0] == 4
+    assert predictor._streams.history.frame[0] == 4
 
 
 def test_the_ticks_between_two_stamps_are_all_run():
@@ -84,7 +84,7 @@ def test_after_a_long_pause_contexts_start_anew_and_the_action_is_held():
     held.step(x[0], t=0.0)
     action = held.step(x[1], t=0.1)
     np.testing.assert_array_equal(held.step(None, t=60.0), action)
-    assert held._streams.tapes.frame[0] == 3
+    assert held._streams.history.frame[0] == 3
 
 
 def test_a_long_pause_before_the_first_context_changes_nothing():
@@ -105,9 +105,9 @@ def test_operators_act_in_the_ticks_that_are_due_or_take_the_place_of_the_latest
     predictor.step([1.0], t=0.0)
     assert predictor.override([7.0], t=0.05) == 7.0
     assert predictor.step([1.0], t=0.06) == 7.0  # still held
-    assert predictor._streams.tapes.last(np.arange(1)) == 7.0
+    assert predictor._streams.history.last(np.arange(1)) == 7.0
     assert predictor.override([8.0], x=[2.0], t=0.3) == 8.0
-    assert predictor._streams.tapes.frame[0] == 4
+    assert predictor._streams.history.frame[0] == 4
     assert predictor.step([3.0], t=0.4) == 3.0
 
 
@@ -136,4 +136,4 @@ def test_the_rate_comes_from_the_card():
     predictor = Predictor(policy)
     predictor.step([0.0, 0.0], t=0.0)
     predictor.step([0.0, 0.0], t=0.5)
-    assert predictor._streams.tapes.frame[0] == 11
+    assert predictor._streams.history.frame[0] == 11

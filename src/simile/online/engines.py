@@ -11,7 +11,7 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, Tape
 from simile.errors import DataError, DivergedError, SimileError
-from simile.online.history import Tapes
+from simile.online.history import History
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Policy, is_stochastic
 from simile.policies.rollouts import DIVERGED
@@ -20,10 +20,10 @@ BLOCK = 64  # uniform numbers drawn at a time
 
 
 class Engine(Protocol):
-    """Acts on the tapes of streams; a frame that fails leaves them as they were."""
+    """Acts on the past of streams; a frame that fails leaves them as they were."""
 
     @property
-    def tapes(self) -> Tapes:
+    def history(self) -> History:
         """The past of the streams."""
 
     @property
@@ -63,20 +63,20 @@ class UserBounds:
             )
         )
 
-    def checked(self, actions: FloatArray, streams: IntArray, frames: IntArray) -> FloatArray:
+    def check(self, actions: FloatArray, streams: IntArray, frames: IntArray) -> FloatArray:
         """Clip actions (n, k) in standard units; refuse those that are no actions any more."""
         actions = np.clip(actions, self.low, self.high)
         wild = ~(np.abs(actions) <= DIVERGED).all(axis=1)  # catches NaN too
         if wild.any():
             i = int(np.argmax(wild))
-            raise self.diverged(int(streams[i]), int(frames[i]), actions[i])
+            raise self.divergence(int(streams[i]), int(frames[i]), actions[i])
         return actions
 
-    def restored(self, actions: FloatArray) -> FloatArray:
+    def restore(self, actions: FloatArray) -> FloatArray:
         """Bring actions (n, k) to the user's units and exactly into the user's bounds."""
         return self.policy.space.clip(self.policy.units.restore(actions))
 
-    def diverged(self, stream: int, frame: int, action: FloatArray) -> DivergedError:
+    def divergence(self, stream: int, frame: int, action: FloatArray) -> DivergedError:
         """Say which stream diverged, and where."""
         return DivergedError(
             f"stream {stream} diverged at frame {frame}, at the action {self.policy.units.restore(action)}; no stream "
@@ -91,30 +91,30 @@ class GeneralEngine:
     def __init__(self, policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> None:
         self.policy = policy
         self.bounds = UserBounds(policy)
-        self.tapes = Tapes(n_streams, policy.reach, n_contexts or 0, policy.n_actions, single=False)
-        self.dice = Dice(seed, n_streams) if is_stochastic(policy) else None
-        self._floor = np.repeat(np.arange(n_streams) * self.tapes.rows, self.tapes.rows)
+        self.history = History(n_streams, policy.reach, n_contexts or 0, policy.n_actions, single=False)
+        self.draws = Draws(seed, n_streams) if is_stochastic(policy) else None
+        self._floor = np.repeat(np.arange(n_streams) * self.history.rows, self.history.rows)
 
     def act(self, streams: IntArray) -> FloatArray:
         """Return the actions (n, k), in standard units, where the contexts were pushed."""
-        tapes, frames = self.tapes, self.tapes.frame[streams]
-        tape = Tape([tapes.Z.reshape(len(self._floor), -1)], tapes.flat_actions, self._floor)
-        chance = np.zeros(len(streams)) if self.dice is None else self.dice(streams, frames)
-        with missing_explained(lambda: self._window(streams)):
-            acted = self.policy.act(tape.states(Horizon(0, 0), tapes.places(streams)), chance)
-        return self.bounds.checked(acted, streams, frames)
+        history, frames = self.history, self.history.frame[streams]
+        tape = Tape([history.Z.reshape(len(self._floor), -1)], history.flat_actions, self._floor)
+        chance = np.zeros(len(streams)) if self.draws is None else self.draws(streams, frames)
+        with explain_missing(lambda: self._window(streams)):
+            acted = self.policy.act(tape.states(Horizon(0, 0), history.places(streams)), chance)
+        return self.bounds.check(acted, streams, frames)
 
     def advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
-        self.tapes.push(streams, X)
+        self.history.push(streams, X)
         acted = self.act(streams)
-        self.tapes.commit(streams, acted)
-        return self.bounds.restored(acted)
+        self.history.commit(streams, acted)
+        return self.bounds.restore(acted)
 
     def _window(self, streams: IntArray) -> FloatArray:
         """Return the contexts that the policy reads in this frame, (n, reach + 1, m)."""
-        recent = self.tapes.row[streams, np.newaxis] - np.arange(self.tapes.reach + 1)
-        return np.asarray(self.tapes.Z[streams[:, np.newaxis], recent], dtype=np.float64)
+        recent = self.history.row[streams, np.newaxis] - np.arange(self.history.reach + 1)
+        return np.asarray(self.history.Z[streams[:, np.newaxis], recent], dtype=np.float64)
 
 
 class FusedEngine:
@@ -125,7 +125,7 @@ class FusedEngine:
 
         self.bounds = bounds = UserBounds(policy)
         k = policy.n_actions
-        self.tapes = Tapes(n_streams, policy.reach, fused.width - k, k, single=True)
+        self.history = History(n_streams, policy.reach, fused.width - k, k, single=True)
         self._roll: Any = rolling.roll
         self._advance: Any = rolling.advance
         self._policy: tuple[Any, ...] = (
@@ -142,43 +142,43 @@ class FusedEngine:
             DIVERGED,
         )
         self._units = np.array([bounds.center, bounds.scale, bounds.floor, bounds.ceiling])
-        self.advance(np.arange(0), np.empty((0, self.tapes.n_contexts)))  # compiled now, not in the first frame
+        self.advance(np.arange(0), np.empty((0, self.history.n_contexts)))  # compiled now, not in the first frame
 
     def act(self, streams: IntArray) -> FloatArray:
         """Return the actions (n, k), in standard units, where the contexts were pushed."""
-        tapes, places = self.tapes, self.tapes.places(streams)
+        history, places = self.history, self.history.places(streams)
         begin, end = np.zeros_like(places), np.ones_like(places)
-        lost, _ = self._roll(*self._policy, tapes.flat_Z, tapes.flat_actions, places, begin, end)
-        acted = tapes.flat_actions[places]
+        lost, _ = self._roll(*self._policy, history.flat_Z, history.flat_actions, places, begin, end)
+        acted = history.flat_actions[places]
         if lost >= 0:
-            raise self.bounds.diverged(int(streams[lost]), int(tapes.frame[streams[lost]]), acted[lost])
+            raise self.bounds.divergence(int(streams[lost]), int(history.frame[streams[lost]]), acted[lost])
         return acted
 
     def advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
-        tapes = self.tapes
-        actions = np.empty((len(streams), tapes.actions.shape[2]))
+        history = self.history
+        actions = np.empty((len(streams), history.actions.shape[2]))
         lost = self._advance(
             *self._policy,
             self._units,
-            tapes.flat_Z,
-            tapes.flat_actions,
-            tapes.row,
-            tapes.frame,
-            tapes.missed,
-            tapes.reach,
+            history.flat_Z,
+            history.flat_actions,
+            history.row,
+            history.frame,
+            history.missed,
+            history.reach,
             streams,
             X,
             actions,
         )
         if lost >= 0:
             stream = int(streams[lost])
-            wild = tapes.flat_actions[tapes.places(streams)[lost]]
-            raise self.bounds.diverged(stream, int(tapes.frame[stream]), wild)
+            wild = history.flat_actions[history.places(streams)[lost]]
+            raise self.bounds.divergence(stream, int(history.frame[stream]), wild)
         return actions
 
 
-class Dice:
+class Draws:
     """The uniform numbers of each stream: in frame t, number t of `default_rng((seed, stream))`, as in `rollout`.
 
     They follow from stream and frame, so that there is no generator whose state one would have to keep.
@@ -206,7 +206,7 @@ class Dice:
 
 
 @contextmanager
-def missing_explained(contexts: Callable[[], FloatArray]) -> Iterator[None]:
+def explain_missing(contexts: Callable[[], FloatArray]) -> Iterator[None]:
     """Where a model refuses contexts that hold NaN, say so, and the way out."""
     try:
         yield

@@ -9,15 +9,15 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 
-# Rows beyond those that the policy reads. Every so many frames the last rows move to the front of a stream's tape;
+# Rows beyond those that the policy reads. Every so many frames the last rows move to the front;
 # with fewer they would move often, and with more thousands of streams would not fit the cache.
 SPARE = 32
 
 Mark = tuple[IntArray, IntArray, Any, Any]  # of some streams: frame, missed, begun, seen
 
 
-class Tapes:
-    """A sliding tape for each of n streams: contexts, and actions in standard units.
+class History:
+    """The past of each of n streams, which slides on: contexts, and actions in standard units.
 
     Parameters
     ----------
@@ -130,12 +130,12 @@ class Tapes:
         contexts: FloatArray = self.Z[streams, self.row[streams] - 1, : self.n_contexts].astype(np.float64)
         return contexts
 
-    def history(self, streams: IntArray, order: int) -> FloatArray:
+    def past_actions(self, streams: IntArray, order: int) -> FloatArray:
         """Return the past actions, the latest first, (n, order, k)."""
         return self.actions[streams[:, np.newaxis], self.row[streams, np.newaxis] - np.arange(1, order + 1)]
 
     def places(self, streams: IntArray) -> IntArray:
-        """Return the rows of the frame being taken, with all tapes one after the other, (n,)."""
+        """Return the rows of the frame being taken, with all streams one after the other, (n,)."""
         return np.asarray(streams * self.rows + self.row[streams])
 
     def _write(self, streams: IntArray | int, rows: IntArray | slice, actions: FloatArray) -> None:

@@ -159,7 +159,7 @@ class Predictor:
     def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
         """Run the ticks due by time t; returns how many there were."""
         clock = self._clock
-        t = clock.check(t, counted=bool(self._streams.tapes.frame[0]))
+        t = clock.check(t, counted=bool(self._streams.history.frame[0]))
         if clock.paused(t):
             self._streams.restart(ONE, X)
         if clock.paused(t) or not clock.running:

@@ -1,4 +1,4 @@
-"""Resuming: the state of a predictor as a flat dict of arrays and plain numbers, and what it is checked against."""
+"""Snapshots: the state of a predictor as a flat dict of arrays and plain numbers, and what it is checked against."""
 
 from __future__ import annotations
 

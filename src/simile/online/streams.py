@@ -11,7 +11,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
-from simile.online.engines import GeneralEngine, engine_of, missing_explained
+from simile.online.engines import GeneralEngine, engine_of, explain_missing
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
 from simile.online.history import Mark
 from simile.online.snapshots import State
@@ -48,7 +48,7 @@ class Streams:
             raise no_trend(one)
         self.memory = one.memory
         self.engine = engine_of(one, n_streams, self.seed, policy.n_contexts or len(self.names))
-        self.tapes = self.engine.tapes
+        self.history = self.engine.history
         self.chain = Chain(stages, n_streams, policy.n_actions, self.rate)
         self.everyone = np.arange(n_streams)
         self.reset(self.everyone, start)
@@ -56,7 +56,7 @@ class Streams:
     @property
     def n_contexts(self) -> int:
         """Dimension m of a context; 0 where only the first one will tell."""
-        return self.tapes.n_contexts
+        return self.history.n_contexts
 
     @property
     def n_actions(self) -> int:
@@ -69,37 +69,37 @@ class Streams:
         Without `actuators`, the stages know where these are: they go on from there.
         """
         past = self._known(start, len(streams))
-        self.tapes.forget(streams)
+        self.history.forget(streams)
         if actuators:
             self.chain.reset(streams)
         if past is None:
             return
         units = self.policy.units
-        self.tapes.begin(streams, [units.standardize(p) for p in past])
-        self.tapes.settle(streams, seen=False)
+        self.history.begin(streams, [units.standardize(p) for p in past])
+        self.history.settle(streams, seen=False)
         for back in (2, 1):  # the actuators are where the known actions left them, and as fast
             self.chain.follow(streams, np.array([p[max(len(p) - back, 0)] for p in past]))
 
     def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns what to send, (n, k)."""
-        return self.chain(streams, self.wanted(streams, X))
+        return self.chain(streams, self.choose(streams, X))
 
     def miss(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what to send, (n, k)."""
-        return self.chain(streams, self.wanted_blind(streams))
+        return self.chain(streams, self.choose_blind(streams))
 
-    def wanted(self, streams: IntArray, X: FloatArray) -> FloatArray:
+    def choose(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns what the policy wants, (n, k), which no stage has seen."""
         # Of many streams some have often not begun; that these here have is quickly seen.
-        new = self.tapes.n_unseen > 0 and not self.tapes.seen[streams].all()
+        new = self.history.n_unseen > 0 and not self.history.seen[streams].all()
         if new:
             self._welcome(streams, X)
         actions = self.engine.advance(streams, X)
         if new:
-            self.tapes.settle(streams, seen=True)
+            self.history.settle(streams, seen=True)
         return actions
 
-    def wanted_blind(self, streams: IntArray) -> FloatArray:
+    def choose_blind(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what the gap wants, (n, k), which no stage has seen."""
         return self._missed(streams, self._blind(streams))
 
@@ -115,63 +115,63 @@ class Streams:
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
         """Take a frame in which operators act, by A (n, k) in the user's units; X (n, m) is None where unknown."""
         standard = self.policy.units.standardize(A)
-        new = ~self.tapes.begun[streams]
-        self.tapes.hold(streams[new], standard[new])
-        if X is not None and self.tapes.n_unseen:
+        new = ~self.history.begun[streams]
+        self.history.hold(streams[new], standard[new])
+        if X is not None and self.history.n_unseen:
             self._see(streams, X)
-        self.tapes.push(streams, X)
-        self.tapes.commit(streams, standard)
-        self.tapes.settle(streams, seen=X is not None)
+        self.history.push(streams, X)
+        self.history.commit(streams, standard)
+        self.history.settle(streams, seen=X is not None)
         self.chain.follow(streams, A)
         return A.copy()
 
     def amend(self, streams: IntArray, A: FloatArray) -> FloatArray:
         """Put an operator's actions A (n, k) in the place of those of the last frame."""
-        self.tapes.amend(streams, self.policy.units.standardize(A))
+        self.history.amend(streams, self.policy.units.standardize(A))
         self.chain.amend(streams, A)
         return A.copy()
 
     def restart(self, streams: IntArray, X: FloatArray | None) -> None:
         """Go on after a long pause: the last actions were held, X (n, m) or the last contexts lasted; all rests."""
-        if self.tapes.seen[streams].all():  # else the first context is still to come, and will have lasted anyway
-            self.tapes.hold_contexts(streams, self.tapes.last_contexts(streams) if X is None else X)
-        self.tapes.hold(streams, self.tapes.last(streams))
+        if self.history.seen[streams].all():  # else the first context is still to come, and will have lasted anyway
+            self.history.hold_contexts(streams, self.history.last_contexts(streams) if X is None else X)
+        self.history.hold(streams, self.history.last(streams))
         self.chain.rest(streams)
 
     def rewrite(self, streams: IntArray, A: FloatArray) -> None:
         """Let the policy believe that it wanted A (n, k), in the user's units, in the last frame."""
-        self.tapes.amend(streams, self.policy.units.standardize(A))
+        self.history.amend(streams, self.policy.units.standardize(A))
 
     # ----------------------------------------------------------------------------------------------------------- state
 
     def mark(self, streams: IntArray) -> Mark:
         """Return what `withdraw` needs to take back the frame that comes next."""
-        return self.tapes.mark(streams)
+        return self.history.mark(streams)
 
     def withdraw(self, streams: IntArray, mark: Mark) -> None:
         """Take back the frame since `mark`, of what the policy knows; the stages are not asked to."""
-        self.tapes.withdraw(streams, mark)
+        self.history.withdraw(streams, mark)
 
     def adopt(self, other: Streams) -> None:
         """Go on from the past of `other`, whose policy may be another, with other lags and units."""
         ours, theirs = self.policy.units, other.policy.units
         same = np.array_equal(ours.center, theirs.center) and np.array_equal(ours.scale, theirs.scale)
-        past = other.tapes.state()
+        past = other.history.state()
         if not same:  # else the bits would change for nothing
             past["actions"] = ours.standardize(theirs.restore(past["actions"]))
         if other.n_contexts == 0:  # none has come yet
             past["contexts"] = np.zeros((len(self.everyone), 1, self.n_contexts))
         for name in ("contexts", "actions"):
-            past[name] = _lengthened(past[name], self.tapes.reach)
+            past[name] = _lengthen(past[name], self.history.reach)
         with np.errstate(over="ignore"):
-            self.tapes.load(past)
+            self.history.load(past)
         if len(self.chain.stages) == len(other.chain.stages):
             self.chain.load(other.chain.sent, other.chain.moving)
             return
         self.chain.reset(self.everyone)
-        begun = self.everyone[self.tapes.begun]
-        for back in (min(2, other.tapes.reach), 1):
-            wanted = theirs.restore(other.tapes.history(begun, back)[:, -1])
+        begun = self.everyone[self.history.begun]
+        for back in (min(2, other.history.reach), 1):
+            wanted = theirs.restore(other.history.past_actions(begun, back)[:, -1])
             sent = other.chain.sent[begun, -1, back - 1] if other.chain.stages else wanted
             self.chain.follow(begun, sent)
 
@@ -181,23 +181,23 @@ class Streams:
             "n_streams": len(self.everyone),
             "n_contexts": self.n_contexts,
             "n_actions": self.n_actions,
-            "reach": self.tapes.reach,
+            "reach": self.history.reach,
             "memory": self.memory,
             "n_stages": len(self.chain.stages),
             "rate": math.nan if self.rate is None else self.rate,
             "seed": self.seed,
             "sent": self.chain.sent.copy(),
             "moving": self.chain.moving.copy(),
-            **self.tapes.state(),
+            **self.history.state(),
         }
 
     def load(self, state: State) -> None:
         """Take over what `state` returned; it was checked."""
-        self.tapes.load(state)
+        self.history.load(state)
         self.chain.load(state["sent"], state["moving"])
         self.seed = int(state["seed"])
-        if isinstance(self.engine, GeneralEngine) and self.engine.dice is not None:
-            self.engine.dice.reseed(self.seed)
+        if isinstance(self.engine, GeneralEngine) and self.engine.draws is not None:
+            self.engine.draws.reseed(self.seed)
 
     # ---------------------------------------------------------------------------------------------------------- helpers
 
@@ -219,52 +219,52 @@ class Streams:
     def _welcome(self, streams: IntArray, X: FloatArray) -> None:
         """Give streams that see their first contexts X (n, m) a past; it counts once the frame is taken."""
         self._see(streams, X)
-        cold = ~self.tapes.begun[streams]
+        cold = ~self.history.begun[streams]
         if cold.any():
-            with missing_explained(lambda: X[cold]):
+            with explain_missing(lambda: X[cold]):
                 guess = ColdStart()(self.policy, [x[np.newaxis] for x in X[cold]], None).past
-            self.tapes.hold(streams[cold], self.policy.units.standardize(np.concatenate(guess)))
+            self.history.hold(streams[cold], self.policy.units.standardize(np.concatenate(guess)))
 
     def _see(self, streams: IntArray, X: FloatArray) -> None:
         if self.n_contexts == 0:
-            self.tapes.widen(X.shape[1])
-        new = ~self.tapes.seen[streams]
-        self.tapes.hold_contexts(streams[new], X[new])
+            self.history.widen(X.shape[1])
+        new = ~self.history.seen[streams]
+        self.history.hold_contexts(streams[new], X[new])
 
     def _blind(self, streams: IntArray) -> FloatArray:
         """Choose the actions (n, k), in standard units, of streams without a context in this frame."""
-        if not self.tapes.begun[streams].all():
-            first = int(streams[np.argmin(self.tapes.begun[streams])])
+        if not self.history.begun[streams].all():
+            first = int(streams[np.argmin(self.history.begun[streams])])
             raise ArgumentError(
                 f"x: nothing is known yet of stream {first}, neither a context nor a past: give the first frame's "
                 "context, or start=... with the last known action"
             )
-        self.tapes.push(streams, None)
-        actions = self.tapes.last(streams)
-        seen = self.tapes.seen[streams]
+        self.history.push(streams, None)
+        actions = self.history.last(streams)
+        seen = self.history.seen[streams]
         if seen.any():
             actions[seen] = self.gap(self._view(streams[seen]))
-        return self.engine.bounds.checked(actions, streams, self.tapes.frame[streams])
+        return self.engine.bounds.check(actions, streams, self.history.frame[streams])
 
     def _missed(self, streams: IntArray, blind: FloatArray) -> FloatArray:
-        self.tapes.commit(streams, blind, missed=True)
-        return self.engine.bounds.restored(blind)
+        self.history.commit(streams, blind, missed=True)
+        return self.engine.bounds.restore(blind)
 
     def _view(self, streams: IntArray) -> Blind:
         def trend() -> FloatArray:
             if self._trend is None:
                 raise no_trend(self.policy)
-            return self._trend(self.tapes.history(streams, self._trend.order))
+            return self._trend(self.history.past_actions(streams, self._trend.order))
 
         return Blind(
-            missed=self.tapes.missed[streams],
-            held=lambda: self.tapes.last(streams),
+            missed=self.history.missed[streams],
+            held=lambda: self.history.last(streams),
             trend=trend,
             again=lambda: self.engine.act(streams),
         )
 
 
-def _lengthened(past: FloatArray, reach: int) -> FloatArray:
+def _lengthen(past: FloatArray, reach: int) -> FloatArray:
     """Return the last `reach` rows of each stream's past (n, any, width); the oldest one has lasted before."""
     absent = max(reach - past.shape[1], 0)
     return np.concatenate([np.repeat(past[:, :1], absent, axis=1), past[:, past.shape[1] + absent - reach :]], axis=1)

@@ -27,10 +27,10 @@ class Acting(Protocol):
     def miss(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what to send, (n, k)."""
 
-    def wanted(self, streams: IntArray, X: FloatArray) -> FloatArray:
+    def choose(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Do as `step` does, but for the stages."""
 
-    def wanted_blind(self, streams: IntArray) -> FloatArray:
+    def choose_blind(self, streams: IntArray) -> FloatArray:
         """Do as `miss` does, but for the stages."""
 
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
@@ -66,19 +66,19 @@ class Handover:
 
     def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns what to send, (n, k)."""
-        return self.new.chain(streams, self.wanted(streams, X))
+        return self.new.chain(streams, self.choose(streams, X))
 
     def miss(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what to send, (n, k)."""
-        return self.new.chain(streams, self.wanted_blind(streams))
+        return self.new.chain(streams, self.choose_blind(streams))
 
-    def wanted(self, streams: IntArray, X: FloatArray) -> FloatArray:
+    def choose(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Do as `step` does, but for the stages."""
-        return self._mixed(streams, lambda who, rows: who.wanted(streams[rows], X[rows]))
+        return self._mixed(streams, lambda who, rows: who.choose(streams[rows], X[rows]))
 
-    def wanted_blind(self, streams: IntArray) -> FloatArray:
+    def choose_blind(self, streams: IntArray) -> FloatArray:
         """Do as `miss` does, but for the stages."""
-        return self._mixed(streams, lambda who, rows: who.wanted_blind(streams[rows]))
+        return self._mixed(streams, lambda who, rows: who.choose_blind(streams[rows]))
 
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
         """Take a frame in which operators act: both policies go on from there."""

@@ -4,8 +4,8 @@ Exported is what a `Predictor` does in a frame: f, h, their mixture (Eq. 2), bou
 gaps stay in Python.
 """
 
-from simile.online.export.c99 import export_c
-from simile.online.export.steps import export_onnx
-from simile.online.export.subjects import Exported
+from simile.online.export.c99_header import export_c
+from simile.online.export.onnx_step import export_onnx
+from simile.online.export.subject import Exported
 
 __all__ = ["Exported", "export_c", "export_onnx"]

@@ -12,18 +12,13 @@ from simile._common.needs import need
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 8  # old enough for the runtimes of years
 
 
-def needed() -> Any:
-    """Return onnx."""
-    for part in ("onnx.helper", "onnx.numpy_helper"):
-        need(part, "an ONNX file")
-    return need("onnx", "an ONNX file")
-
-
 class Graph:
     """Builds one ONNX graph. What its methods take and return are names of values."""
 
     def __init__(self) -> None:
-        self._onnx = needed()
+        for part in ("onnx.helper", "onnx.numpy_helper"):
+            need(part, "an ONNX file")
+        self._onnx = need("onnx", "an ONNX file")
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
@@ -46,7 +41,7 @@ class Graph:
         array = np.ascontiguousarray(values, dtype=kind)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._known:
-            self._known[key] = self._named("constant")
+            self._known[key] = self._name("constant")
             self._constants.append(self._onnx.numpy_helper.from_array(array, self._known[key]))
         return self._known[key]
 
@@ -54,7 +49,7 @@ class Graph:
         """Add a node; returns its only output."""
         key = (kind, inputs, domain, str(attributes))
         if key not in self._known:
-            self._known[key] = name = self._named(kind.lower())
+            self._known[key] = name = self._name(kind.lower())
             self._nodes.append(self._onnx.helper.make_node(kind, inputs, [name], domain=domain, **attributes))
         return self._known[key]
 
@@ -82,7 +77,7 @@ class Graph:
         """Add the graph of a model with one input and one output; returns the output."""
         import onnx.compose
 
-        prefix = f"{self._named('part')}_"
+        prefix = f"{self._name('part')}_"
         part = onnx.compose.add_prefix(model, prefix).graph
         for node in part.node:  # who wrote a model notes where, in files of theirs
             node.ClearField("metadata_props")
@@ -107,7 +102,7 @@ class Graph:
     def _tensor(self, name: str, shape: Sequence[str | int]) -> Any:
         return self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.DOUBLE, list(shape))
 
-    def _named(self, kind: str) -> str:
+    def _name(self, kind: str) -> str:
         self._count += 1
         return f"{kind}_{self._count}"
 

@@ -18,11 +18,10 @@ from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
 from simile.online import Extrapolate
-from simile.online.export import snippets, writing
-from simile.online.export.networks import Networked
-from simile.online.export.subjects import Exported, Subject, foreign, sole, target
-from simile.online.export.tables import Tables
-from simile.online.export.writing import WIDTH
+from simile.online.export import c99_text as text
+from simile.online.export.c99_tables import Tables
+from simile.online.export.onnx_models import Networked
+from simile.online.export.subject import Exported, Subject, check_path, name_model, require_one
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import SmoothPolicy
 from simile.policies.rollouts import DIVERGED
@@ -64,23 +63,23 @@ def export_c(policy: Any, path: str | os.PathLike[str], name: str | None = None)
     >>> exported.state  # bytes; what it prints tells the tables too
     144
     """
-    out = target(path, ".h", "export_c writes C, and export_onnx writes ONNX")
+    out = check_path(path, ".h", "export_c writes C, and export_onnx writes ONNX")
     subject = Subject.of(policy)
-    header = _Header(subject, writing.identifier(name, out.stem))
-    write_atomically(out, header.text().encode("ascii"))
+    header = _Header(subject, text.check_name(name, out.stem))
+    write_atomically(out, header.write().encode("ascii"))
     return Exported(out, header.table_size, header.state_size)
 
 
 class _Header:
-    """The parts of a header; `text` puts them into the template."""
+    """The parts of a header; `write` puts them into the template."""
 
     def __init__(self, subject: Subject, name: str) -> None:
         self.subject, self.name = subject, name
-        self.policy = policy = sole(subject.policy)
-        self.f = _fused(policy, policy.f, policy.horizon)
+        self.policy = policy = require_one(subject.policy)
+        self.f = _lay_out(policy, policy.f, policy.horizon)
         # A policy that reads no past actions begins by f itself.
         naive = policy.naive if subject.begins and policy.horizon.memory > 0 else None
-        self.naive = None if naive is None else _fused(policy, naive, policy.horizon.without_actions())
+        self.naive = None if naive is None else _lay_out(policy, naive, policy.horizon.without_actions())
         self.context_rows = max(1, *policy.horizon.context_lags)
         self.action_rows = max(1, policy.memory)
 
@@ -100,7 +99,7 @@ class _Header:
         k, m = self.subject.n_actions, self.subject.n_contexts
         return -(-(8 * k * self.action_rows + 4 * m * self.context_rows + 12) // 8) * 8
 
-    def text(self) -> str:
+    def write(self) -> str:
         """Return the header."""
         template = Template(files("simile.online.export").joinpath("step.h.in").read_text("ascii"))
         return template.substitute(
@@ -112,13 +111,13 @@ class _Header:
             context_rows=self.context_rows,
             action_rows=self.action_rows,
             features=self.policy.horizon.n_features(self.subject.n_contexts, self.subject.n_actions),
-            tables="\n".join(writing.array(name, values) for name, values in self._arrays()),
-            models="\n".join(snippets.model(name, tables, self.subject.n_actions) for name, tables in self.models),
+            tables="\n".join(text.write_array(name, values) for name, values in self._arrays()),
+            models="\n".join(text.write_model(name, tables, self.subject.n_actions) for name, tables in self.models),
             look=self._look(),
             begin=self._begin(),
             order=self.policy.h.order,
-            smoothness=writing.number(self.policy.smoothness),
-            limit=writing.number(DIVERGED),
+            smoothness=text.write_number(self.policy.smoothness),
+            limit=text.write_number(DIVERGED),
             bridge=Extrapolate().frames,
         )
 
@@ -146,9 +145,9 @@ class _Header:
         """Return the body that lays out a state, in the order of `States.matrix`."""
         horizon, sizes = self.policy.horizon, {"name": self.name, "k": self.subject.n_actions}
         lags, rows = len(horizon.context_lags), self.context_rows
-        contexts = snippets.CONTEXT_LAGS.format(lags=lags, rows=rows, m=self.subject.n_contexts, **sizes)
+        contexts = text.CONTEXT_LAGS.format(lags=lags, rows=rows, m=self.subject.n_contexts, **sizes)
         return contexts + (
-            snippets.ACTION_LAGS.format(lags=len(horizon.action_lags), **sizes) if horizon.action_lags else ""
+            text.ACTION_LAGS.format(lags=len(horizon.action_lags), **sizes) if horizon.action_lags else ""
         )
 
     def _begin(self) -> str:
@@ -157,21 +156,21 @@ class _Header:
             return ""
         m, k = self.subject.n_contexts, self.subject.n_actions
         features = self.policy.horizon.n_features(m, k)
-        return snippets.BEGIN.format(name=self.name, m=m, k=k, features=features, guess=self.models[-1][0])
+        return text.BEGIN.format(name=self.name, m=m, k=k, features=features, guess=self.models[-1][0])
 
     def _head(self) -> str:
         """Return what a reader should know before including the file."""
         card, name = self.policy.card, self.name
         space, units = self.policy.space, self.policy.units
         begin = f"{name}_begin(&s, x);" if self.subject.begins else f"{name}_begin_at(&s, x, action);"
-        return writing.comment(
+        return text.write_comment(
             [
                 f"{name}: a controller learned by simile {version('smooth-imitation')}; one context in, one action out",
                 "",
-                *_named("contexts", card.context_names, self.subject.n_contexts),
-                *_named("actions", card.action_names, self.subject.n_actions),
-                f"  bounds    from {writing.row(space.low)} to {writing.row(space.high)}",
-                f"  units     center {writing.row(units.center)}; scale {writing.row(units.scale)}",
+                *_list_names("contexts", card.context_names, self.subject.n_contexts),
+                *_list_names("actions", card.action_names, self.subject.n_actions),
+                f"  bounds    from {text.write_row(space.low)} to {text.write_row(space.high)}",
+                f"  units     center {text.write_row(units.center)}; scale {text.write_row(units.scale)}",
                 f"  rate      {'not known' if card.rate is None else f'{card.rate:g} frames a second'}",
                 f"  digest    {self.subject.digest or 'none: the policy cannot be stored'}",
                 f"  room      {self.table_size} bytes of constants, {self.state_size} bytes for each stream",
@@ -190,7 +189,7 @@ class _Header:
         )
 
 
-def _fused(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
+def _lay_out(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
     """Return the tables of a model that sees through this horizon."""
     if not isinstance(policy.h, Autoregressor):
         raise ArgumentError(
@@ -204,7 +203,7 @@ def _fused(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
         )
     if other := next((part for part in parts if not isinstance(part, Forest | PiecewiseLinear)), None):
         raise ArgumentError(
-            f"policy: {foreign(other)} is a model of another library, which is not written in C: learn with "
+            f"policy: {name_model(other)} is a model of another library, which is not written in C: learn with "
             "model=SmoothForest() or RolloutRidge()"
         )
     fused = FusedPolicy.of(replace(policy, f=model, horizon=horizon))
@@ -215,8 +214,8 @@ def _fused(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
     return Tables.of(fused, horizon)
 
 
-def _named(what: str, names: tuple[str, ...], n: int) -> list[str]:
+def _list_names(what: str, names: tuple[str, ...], n: int) -> list[str]:
     """List the columns, some to a line."""
     listed = [f"{i} {name}" for i, name in enumerate(names or ("not named",) * n)]
-    lines = wrap(", ".join(listed), width=WIDTH - 14)
+    lines = wrap(", ".join(listed), width=text.WIDTH - 14)
     return [f"  {what if i == 0 else '':<9} {line}" for i, line in enumerate(lines)]

@@ -37,7 +37,7 @@ class Exported:
 
     def __str__(self) -> str:
         what = "compiled tables" if self.path.suffix == ".h" else "graph"
-        return f"{what}: {_room(self.tables)}; state: {_room(self.state)}"
+        return f"{what}: {_write_size(self.tables)}; state: {_write_size(self.state)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Subject:
 
     @property
     def reach(self) -> int:
-        """How many frames back the policy looks; one at least, as on a predictor's tape."""
+        """How many frames back the policy looks; one at least, as a predictor does."""
         return max(1, self.policy.reach)
 
     def per_action(self, values: FloatArray) -> FloatArray:
@@ -85,7 +85,7 @@ class Subject:
         return np.broadcast_to(values, (self.n_actions,)).astype(np.float64)
 
 
-def target(path: str | os.PathLike[str], suffix: str, other: str) -> Path:
+def check_path(path: str | os.PathLike[str], suffix: str, other: str) -> Path:
     """Return where to write; refuse a name with another ending."""
     found = Path(path)
     if found.suffix != suffix:
@@ -93,7 +93,7 @@ def target(path: str | os.PathLike[str], suffix: str, other: str) -> Path:
     return found
 
 
-def sole(policy: Policy) -> SmoothPolicy:
+def require_one(policy: Policy) -> SmoothPolicy:
     """Return a collapsed policy that is one (f, h)."""
     if isinstance(policy, SmoothPolicy):
         return policy
@@ -103,7 +103,7 @@ def sole(policy: Policy) -> SmoothPolicy:
     )
 
 
-def foreign(model: Any) -> str:
+def name_model(model: Any) -> str:
     """Name a model of another library."""
     if isinstance(model, TreeMean):
         return "a forest of scikit-learn"
@@ -121,6 +121,6 @@ def _digest(policy: Policy) -> str:
         return ""
 
 
-def _room(size: int) -> str:
+def _write_size(size: int) -> str:
     """Write a number of bytes: '84 kB'."""
     return f"{size} bytes" if size < 1_000 else f"{size / 1_000:.3g} kB" if size < 999_500 else f"{size / 1e6:.3g} MB"

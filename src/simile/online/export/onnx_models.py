@@ -1,22 +1,37 @@
-"""Forests as the TreeEnsembleRegressor of ONNX, without losing the precision that its output has not."""
+"""Forests, lines and networks in an ONNX graph, without losing the precision that its operator for trees has not."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import math
-from typing import Any
+import warnings
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from simile._common.needs import need
 from simile._common.typing import FloatArray
-from simile.models import Forest
-from simile.online.export.graphs import Graph
+from simile.errors import ArgumentError
+from simile.models import Forest, PiecewiseLinear
+from simile.online.export.onnx_graph import OPSET, Graph
 
 SINGLE_BITS = 24  # of the significand of a float
 
 
-def trees(graph: Graph, seen: str, forests: list[tuple[Forest, float]]) -> str:
+@runtime_checkable
+class Networked(Protocol):
+    """A model that is a torch module inside, as `simile.neural.Network` is."""
+
+    def module(self) -> Any:
+        """Return a torch.nn.Module (CPU, float32, eval) that maps raw states (n, features) to (n, k)."""
+
+
+def add_forests(graph: Graph, seen: str, forests: list[tuple[Forest, float]]) -> str:
     """Add forests and their weights; `seen` (n, features) holds floats as doubles. Returns (n, k), double."""
-    nodes = [_reached(forest) for forest, _ in forests]
+    nodes = [_reach(forest) for forest, _ in forests]
     value = np.concatenate(
         [weight / len(f.roots) * f.value[at] for (f, weight), (_, at) in zip(forests, nodes, strict=True)]
     )
@@ -49,7 +64,36 @@ def trees(graph: Graph, seen: str, forests: list[tuple[Forest, float]]) -> str:
     return graph.add("Add", *(graph.add("Gather", parts, place, axis=1) for place in places))
 
 
-def _reached(forest: Forest) -> tuple[Any, Any]:
+def add_line(graph: Graph, seen: str, line: PiecewiseLinear, weight: float) -> str:
+    """Add intercept + sum_j coefficient_j max(s_j, knot_j), where NaN counts as the fill."""
+    entries = graph.add("Gather", seen, graph.constant(line.feature, np.int64), axis=1)
+    known = graph.add("Where", graph.add("IsNaN", entries), graph.constant(line.fill), entries)
+    bent = graph.add("Max", known, graph.constant(line.knot))
+    total = graph.add("MatMul", bent, graph.constant(weight * line.coefficient))
+    return graph.add("Add", total, graph.constant(weight * line.intercept))
+
+
+def add_network(graph: Graph, seen: str, model: Networked, n_features: int) -> str:
+    """Add a network that reads `seen` (n, features), double; returns (n, k), double."""
+    # torch's exporter needs onnxscript.
+    _, torch = (need(name, "exporting a network", extra="torch,export") for name in ("onnxscript", "torch"))
+    # Two rows: torch takes a size of one for a constant.
+    example = torch.zeros((2, n_features), dtype=torch.float32)
+    with _quiet(), torch.inference_mode(False):
+        program = torch.onnx.export(
+            model.module(),
+            (example,),
+            dynamo=True,
+            opset_version=OPSET,
+            dynamic_shapes=({0: torch.export.Dim("n")},),
+            verbose=False,
+        )
+    if program is None:
+        raise ArgumentError(f"policy: torch could not export the network ({type(model).__name__})")
+    return graph.cast(graph.merge(program.model_proto, graph.cast(seen, np.float32)), np.float64)
+
+
+def _reach(forest: Forest) -> tuple[Any, Any]:
     """Return tree and place of each node that the roots lead to: a forest of some trees shares nodes with others."""
     tree, place = [], []
     for i, root in enumerate(forest.roots):
@@ -95,3 +139,16 @@ def _split(value: FloatArray, n_trees: int) -> tuple[FloatArray, FloatArray]:
     grain = 2.0 ** (math.ceil(math.log2(largest)) + 1 - SINGLE_BITS)
     coarse = np.round(value / grain) * grain
     return coarse, value - coarse
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's chatter from whoever exports a policy; its errors still come through."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

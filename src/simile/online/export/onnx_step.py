@@ -16,10 +16,9 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
-from simile.online.export.ensembles import trees
-from simile.online.export.graphs import Graph
-from simile.online.export.networks import Networked, network
-from simile.online.export.subjects import Exported, Subject, foreign, target
+from simile.online.export.onnx_graph import Graph
+from simile.online.export.onnx_models import Networked, add_forests, add_line, add_network
+from simile.online.export.subject import Exported, Subject, check_path, name_model
 from simile.policies.policies import Mixture, Policy, SmoothPolicy
 
 DOC = (
@@ -51,7 +50,7 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
     ArgumentError
         When a part of the policy cannot be written as a graph, or onnx is not installed.
     """
-    out = target(path, ".onnx", "export_onnx writes ONNX, and export_c writes C")
+    out = check_path(path, ".onnx", "export_onnx writes ONNX, and export_c writes C")
     subject = Subject.of(policy)
     data = _Step(subject).model().SerializeToString(deterministic=True)
     write_atomically(out, data)
@@ -79,15 +78,15 @@ class _Step:
         now = graph.add("Unsqueeze", self.x, self._ints([1]))
         # Lags before the first frame repeat it, as everywhere.
         self.window = graph.add("Concat", graph.add("Where", self.new, now, self.contexts), now, axis=1)
-        self.past = self._standardized(self.actions)
+        self.past = self._standardize(self.actions)
         if subject.begins:
             guess = graph.add("Unsqueeze", self._guess(policy), self._ints([1]))
             self.past = graph.add("Where", self.new, guess, self.past)
-        acted = self._within(self._act(policy), units.standardize(space.low), units.standardize(space.high))
-        action = self._within(self._restored(acted), space.low, space.high)
+        acted = self._clip(self._act(policy), units.standardize(space.low), units.standardize(space.high))
+        action = self._clip(self._restore(acted), space.low, space.high)
         latest = graph.add("Unsqueeze", action, self._ints([1]))
         later = list(range(1, reach))
-        before = graph.add("Where", self.new, self._restored(self.past), self.actions)
+        before = graph.add("Where", self.new, self._restore(self.past), self.actions)
         kept = [self._rows(before, later)] if later else []
         graph.output("action", action, ("n", k))
         graph.output("contexts_next", self._rows(self.window, [*later, reach]), ("n", reach, subject.n_contexts))
@@ -142,35 +141,26 @@ class _Step:
         if (id(model), horizon) not in self.predicted:
             parts = parts_of(model)
             forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
-            found = [trees(self.graph, self._seen(horizon), forests)] if forests else []
+            found = [add_forests(self.graph, self._look(horizon), forests)] if forests else []
             found += [self._other(f, weight, horizon) for f, weight in parts if not isinstance(f, Forest)]
             self.predicted[id(model), horizon] = self.graph.add("Sum", *found)
         return self.predicted[id(model), horizon]
 
     def _other(self, model: Model, weight: float, horizon: Horizon) -> str:
         """Add a weighted model that is no forest."""
-        seen = self._seen(horizon)
+        seen = self._look(horizon)
         if isinstance(model, PiecewiseLinear):
-            return self._line(model, weight, seen)
+            return add_line(self.graph, seen, model, weight)
         if isinstance(model, Networked):
             n_features = horizon.n_features(self.subject.n_contexts, self.subject.n_actions)
-            out = network(self.graph, seen, model, n_features)
+            out = add_network(self.graph, seen, model, n_features)
             return self.graph.times(out, weight)
         raise ArgumentError(
-            f"policy: {foreign(model)} is a model of another library, which export_onnx does not know: convert the "
+            f"policy: {name_model(model)} is a model of another library, which export_onnx does not know: convert the "
             "model itself by skl2onnx, or learn with SmoothForest(), RolloutRidge() or a network"
         )
 
-    def _line(self, line: PiecewiseLinear, weight: float, seen: str) -> str:
-        """Add intercept + sum_j coefficient_j max(s_j, knot_j), where NaN counts as the fill."""
-        graph = self.graph
-        entries = graph.add("Gather", seen, graph.constant(line.feature, np.int64), axis=1)
-        known = graph.add("Where", graph.add("IsNaN", entries), graph.constant(line.fill), entries)
-        bent = graph.add("Max", known, graph.constant(line.knot))
-        total = graph.add("MatMul", bent, graph.constant(weight * line.coefficient))
-        return graph.add("Add", total, graph.constant(weight * line.intercept))
-
-    def _seen(self, horizon: Horizon) -> str:
+    def _look(self, horizon: Horizon) -> str:
         """Lay out states (n, features) as `States.matrix` does: lag by lag, contexts first; rounded to floats."""
         reach = self.subject.reach
         parts = [self.graph.add("Flatten", self._rows(self.window, [reach - lag for lag in horizon.context_lags]))]
@@ -181,15 +171,15 @@ class _Step:
 
     # ------------------------------------------------------------------------------------------------------------ units
 
-    def _standardized(self, actions: str) -> str:
+    def _standardize(self, actions: str) -> str:
         moved = self.graph.add("Sub", actions, self._each(self.subject.policy.units.center))
         return self.graph.over(moved, self.subject.per_action(self.subject.policy.units.scale))
 
-    def _restored(self, actions: str) -> str:
+    def _restore(self, actions: str) -> str:
         scaled = self.graph.times(actions, self.subject.per_action(self.subject.policy.units.scale))
         return self.graph.add("Add", scaled, self._each(self.subject.policy.units.center))
 
-    def _within(self, actions: str, low: FloatArray, high: FloatArray) -> str:
+    def _clip(self, actions: str, low: FloatArray, high: FloatArray) -> str:
         return self.graph.add("Min", self.graph.add("Max", actions, self._each(low)), self._each(high))
 
     def _each(self, values: FloatArray) -> str:

@@ -43,8 +43,8 @@ class Tables:
         ends = np.cumsum([(0, 0), *((len(t.feature), len(t.leaves)) for t in trees)], axis=0)
         return cls(
             threshold=np.concatenate([np.empty(0, np.float32), *(t.threshold for t in trees)]),
-            feature=_joined([t.feature for t in trees]),
-            child=_joined([t.child for t in trees]).reshape(-1, 2),
+            feature=_join([t.feature for t in trees]),
+            child=_join([t.child for t in trees]).reshape(-1, 2),
             value=np.concatenate([np.empty((0, k)), *(fused.values[t.leaves] for t in trees)]),
             tree=ends,
             entry=np.array([entries[int(offset)] for offset in fused.terms["offset"]], dtype=np.intp),
@@ -111,7 +111,7 @@ class _Tree:
         )
 
 
-def _joined(parts: list[IntArray]) -> IntArray:
+def _join(parts: list[IntArray]) -> IntArray:
     return np.concatenate([np.empty(0, np.intp), *(part.ravel() for part in parts)])
 
 
