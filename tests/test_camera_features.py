@@ -252,6 +252,6 @@ def test_games_without_an_operator_or_on_another_court_are_refused():
 def test_the_names_of_contexts_tell_their_features():
     camera = Camera.beside(BASKETBALL)
     for features in (Features(BASKETBALL, grid=(3, 5)), Features(BASKETBALL, grid=(6, 2), rays=camera)):
-        assert Features.named(features.names, BASKETBALL, camera) == features
+        assert Features.from_names(features.names, BASKETBALL, camera) == features
     with pytest.raises(ArgumentError, match="names must be those of the features"):
-        Features.named(("x0", "x1"), BASKETBALL, camera)
+        Features.from_names(("x0", "x1"), BASKETBALL, camera)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simile import SimileError
 from simile.camera.heads import Driver, FreeD, HeadError, Phase, Pose, ViscaHead, ViscaUnits, visca
 from simile.camera.heads.units import nearest_step, speed_of, step_above
-from simile.camera.heads.visca_head import steered
+from simile.camera.heads.visca_head import steer
 from simile.errors import ArgumentError, DataError
 from simile.online import AccelerationLimit
 from visca_emulator import Camera, SimulatedLink, Time
@@ -400,7 +400,7 @@ def test_a_move_to_nowhere_is_refused():
 @given(st.floats(-90, 90), st.floats(-90, 90), st.floats(-50, 50))
 def test_the_correction_is_bounded_and_pulls_towards_the_trajectory(wanted: float, here: float, speed: float):
     most = Pose(5.0, 5.0, 0.5)
-    pan, tilt, zoom = steered(Pose(wanted, 0, 1), Pose(speed, 0, 0), [here, math.nan, 1.0], 2.0, most)
+    pan, tilt, zoom = steer(Pose(wanted, 0, 1), Pose(speed, 0, 0), [here, math.nan, 1.0], 2.0, most)
     assert abs(pan - speed) <= 5.0 + 1e-9
     assert (pan - speed) * (wanted - here) >= -1e-9
     assert (tilt, zoom) == (0.0, 0.0)

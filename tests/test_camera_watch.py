@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from simile import ArgumentError, DataError
 from simile._common.pages import MISSING, pack
 from simile.camera.courts import BASKETBALL, SOCCER, Court
-from simile.camera.film.watch import Painter, Scene, ground_seen, markings, watch_page, watch_video
+from simile.camera.film.watch import Painter, Scene, find_footprints, markings, watch_page, watch_video
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
 
@@ -60,7 +60,7 @@ def unpack(packed: dict, frames: int) -> np.ndarray:
 @given(st.floats(-60, 60), st.floats(-40, 40), st.floats(1.0, 5.0))
 def test_the_ground_seen_is_the_footprint_or_what_of_it_is_below_the_horizon(pan, tilt, zoom):
     camera = Camera.beside(BASKETBALL)
-    seen = ground_seen(camera, np.array([[pan, tilt, zoom]]), 60.0)[0]
+    seen = find_footprints(camera, np.array([[pan, tilt, zoom]]), 60.0)[0]
     whole = camera.footprint(pan, tilt, zoom)
     if np.isnan(seen).any():
         assert np.isnan(seen).all()

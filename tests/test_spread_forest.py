@@ -341,6 +341,6 @@ def test_bad_calls_are_refused():
     parts = data.parts([1])
     with pytest.raises(SimileError, match="starts must end with the number of rows of all parts, 30; got 20"):
         grow_spread(LocalBackend(), SMALL, parts, data.starts[:-1], 0.5, RNG(0), exact=True)
-    other = replace(parts[1], states=parts[1].states.seen_through(Horizon(1, 1)))
+    other = replace(parts[1], states=parts[1].states.view_through(Horizon(1, 1)))
     with pytest.raises(SimileError, match="parts must have the same contexts, actions and horizon"):
         grow_spread(LocalBackend(), SMALL, [parts[0], other], data.starts, 0.5, RNG(0), exact=True)

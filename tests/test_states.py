@@ -279,14 +279,14 @@ def test_no_states_make_an_empty_matrix_of_the_right_width(horizon):
 
 @given(cases, horizons, horizons)
 def test_seen_through_another_horizon_is_that_horizon_s_states(case, horizon, other):
-    states = horizon.states(*case).seen_through(other)
+    states = horizon.states(*case).view_through(other)
     assert states.horizon == other
     np.testing.assert_array_equal(states.matrix(), other.states(*case).matrix())
 
 
 def test_seen_through_its_own_horizon_is_the_same_view():
     states = Horizon(2, 1).states(*make([4], m=1, k=1))
-    assert states.seen_through(Horizon(2, 1)) is states
+    assert states.view_through(Horizon(2, 1)) is states
 
 
 def test_view_is_lazy_it_reads_the_tape_when_asked():
@@ -327,7 +327,7 @@ def test_isolated_states_are_the_same_states(case, horizon, further, data):
     states = horizon.states(*case)
     states = states.where(np.array(data.draw(st.lists(st.integers(0, len(states) - 1), min_size=1))))
     memory = horizon.memory + further
-    isolated = states.isolated(memory)
+    isolated = states.isolate(memory)
     assert isolated.horizon == horizon
     np.testing.assert_array_equal(isolated.matrix(), states.matrix())
     np.testing.assert_array_equal(isolated.history(memory), states.history(memory))
@@ -336,14 +336,14 @@ def test_isolated_states_are_the_same_states(case, horizon, further, data):
 
 def test_isolated_states_keep_all_that_their_horizon_reads():
     states = Horizon(0, 3).states(*make([6, 4], m=1, k=1))
-    np.testing.assert_array_equal(states.isolated(1).matrix(), states.matrix())
+    np.testing.assert_array_equal(states.isolate(1).matrix(), states.matrix())
 
 
 @given(cases, horizons, st.integers(1, 4), st.data())
 def test_changing_one_isolated_past_leaves_the_others_alone(case, horizon, further, data):
     states = horizon.states(*case)
     memory = horizon.memory + further
-    isolated = states.isolated(memory)
+    isolated = states.isolate(memory)
     i = data.draw(st.integers(0, len(states) - 1))
     actions = isolated.tape.actions.copy()
     actions[isolated.rows[i] + np.arange(-memory, 0)] = 55.0

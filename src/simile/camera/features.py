@@ -101,7 +101,7 @@ class Features:
             )
 
     @classmethod
-    def named(cls, names: Sequence[str], court: Court, camera: Camera) -> Features:
+    def from_names(cls, names: Sequence[str], court: Court, camera: Camera) -> Features:
         """Return the features with these names, as the card of a policy tells them; all else as by default."""
         cells = [tuple(map(int, found.groups())) for n in names if (found := re.fullmatch(r"heat_(\d+)_(\d+)", n))]
         grid = (1 + max((i for i, _ in cells), default=-1), 1 + max((j for _, j in cells), default=-1))
@@ -123,7 +123,7 @@ class Features:
 
     def batch(self, detections: ArrayLike) -> FloatArray:
         """Return the features (T, m) of detections (T, n, 2); NaN where there are fewer than n."""
-        points = _checked(detections, 3)
+        points = _as_points(detections, 3)
         block = max(1, _BLOCK // points.shape[1])
         out = np.empty((len(points), len(self.names)))
         for start in range(0, len(points), block):
@@ -180,7 +180,7 @@ class Features:
         n = np.where(counts > 0, counts, np.nan)
         tip = np.sign(metres[..., 0]).sum(axis=1)  # how many more are on the right; who is missing is in the middle
         out[:, :start] = self._heat(spots, here)
-        out[:, start : start + 8] = _measured(spots, here, counts, n) / _FINE
+        out[:, start : start + 8] = _measure(spots, here, counts, n) / _FINE
         out[:, -3], out[:, -2], out[:, -1] = counts, (counts - tip) / (2.0 * n), (counts + tip) / (2.0 * n)
         return out
 
@@ -201,7 +201,7 @@ class Stream:
     def step(self, detections: ArrayLike) -> FloatArray:
         """Return the features (m,) of the next frame from its detections (n, 2); n may change."""
         features = self.features
-        out: FloatArray = features._still(_checked(detections, 2)[np.newaxis])[0]
+        out: FloatArray = features._still(_as_points(detections, 2)[np.newaxis])[0]
         middles, flow = out[features._middles], out[features._flows]
         for i, before in enumerate(self._past):
             if before[0] == before[0]:  # the earliest frame with detections
@@ -245,7 +245,7 @@ def _demonstration(game: Game, features: Features) -> Demonstration:
     )
 
 
-def _measured(spots: FloatArray, here: Mask, counts: IntArray, n: FloatArray) -> FloatArray:
+def _measure(spots: FloatArray, here: Mask, counts: IntArray, n: FloatArray) -> FloatArray:
     """Return centroid, median, deviation and extent, (B, 8), of spots (2, B, n); `n` is NaN where `counts` is 0."""
     rows, counted = np.arange(len(here)), spots * here
     total, squares = counted.sum(axis=2), (counted * spots).sum(axis=2)
@@ -267,7 +267,7 @@ def _shares(spots: FloatArray, middles: FloatArray, sharpness: float) -> FloatAr
     return np.asarray(np.rint(near * (2.0 * _SHARE / twice)))
 
 
-def _checked(detections: ArrayLike, ndim: int) -> FloatArray:
+def _as_points(detections: ArrayLike, ndim: int) -> FloatArray:
     try:
         points = np.asarray(detections, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -98,7 +98,7 @@ def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str,
     from simile.evaluation.evaluation import evaluate as measure
 
     loaded, found = _load(policy, trust), _open(games, sport)
-    rolled = [_rolled(loaded, game) for game in found]
+    rolled = [_roll_out(loaded, game) for game in found]
     operated = [game.actions for game in found if game.actions is not None]
     if len(operated) < len(found):
         judged = compare_framing(found, {"policy": rolled})
@@ -128,7 +128,7 @@ def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], ou
     found = _open((game,), sport)[0]
     cameras = {} if found.actions is None else {"operator": found.actions}
     if policy is not None:
-        cameras["simile"] = _rolled(_load(policy, trust), found)
+        cameras["simile"] = _roll_out(_load(policy, trust), found)
     if not cameras:
         raise click.ClickException(f"{game} has no operator: say with --policy who films it")
     if out.suffix.lower() in (".html", ".htm"):
@@ -270,10 +270,10 @@ def _features_for(policy: Policy, court: Any, position: Any) -> Features:
     from simile.camera.features import Features
     from simile.camera.geometry import Camera
 
-    return Features.named(policy.card.context_names, court, Camera.beside(court) if position is None else position)
+    return Features.from_names(policy.card.context_names, court, Camera.beside(court) if position is None else position)
 
 
-def _rolled(policy: Policy, game: Game) -> FloatArray:
+def _roll_out(policy: Policy, game: Game) -> FloatArray:
     """Let a policy film a game: from where the operator begins, or from a guess where there is none."""
     from simile.policies.rollouts import ColdStart, rollout
 

@@ -40,21 +40,21 @@ def _lines(values: dict[str, Any], indent: str = "") -> list[str]:
         if isinstance(value, dict):
             lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
         else:
-            text = _listed(value) if isinstance(value, list) else _word(value)
+            text = _write_list(value) if isinstance(value, list) else _write_value(value)
             lines.append(f"{indent}{name:<{max(1, 20 - len(indent))}} {text}")
     # Names come from the file, and a terminal would obey control characters in them.
     return ["".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines]
 
 
-def _listed(values: list[Any]) -> str:
+def _write_list(values: list[Any]) -> str:
     """Write a list in one line: names in full, and of many numbers the first few."""
     numbers = all(value is None or isinstance(value, float | int) for value in values)
     shown = values[:LISTED] if numbers and len(values) > LISTED else values
     more = f", ... ({len(values)} in all)" if len(shown) < len(values) else ""
-    return ", ".join(map(_word, shown)) + more
+    return ", ".join(map(_write_value, shown)) + more
 
 
-def _word(value: Any) -> str:
+def _write_value(value: Any) -> str:
     return "-" if value is None else str(value)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Put several options on a command, in the order they are listed."""
 
     def decorate(command: Command) -> Command:
@@ -60,18 +60,18 @@ config_option = click.option(
     help="TOML file with any of these options under the same names (n_rounds = 5).",
 )
 
-column_options = stacked(
+column_options = stack(
     click.option("--actions", multiple=True, help="Action columns: a name, a glob or /regex/. May be repeated."),
     click.option("--contexts", multiple=True, help="Context columns; all other numeric columns by default."),
 )
-reading_options = stacked(
+reading_options = stack(
     click.option("--sequence", help="Column that tells the sequences apart."),
     click.option("--time", help="Column of time: seconds, frames or timestamps."),
     click.option("--rate", type=float, help="Frames per second; inferred from the time column by default."),
     click.option("--gap", type=float, help="Begin a new sequence where time jumps by more seconds than this."),
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
 )
-learning_options = stacked(
+learning_options = stack(
     click.option(
         "--smoothness", help="How smooth: 'MatchExpert(0.5)' (half as rough as the expert), 'SmoothTime(0.3)', lambda."
     ),
@@ -87,7 +87,7 @@ learning_options = stacked(
     click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file."),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
-dask_options = stacked(
+dask_options = stack(
     click.option("--dask", help="Run on a Dask cluster: the address of its scheduler, or 'local' to start one here."),
     click.option(
         "--exact",
@@ -99,7 +99,7 @@ dask_options = stacked(
 trust_option = click.option(
     "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
 )
-report_option = stacked(
+report_option = stack(
     click.option("--report/--no-report", default=True, show_default=True, help="Write report.html, a page to look at."),
     click.option("--title", help="What to write above it."),
 )

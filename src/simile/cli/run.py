@@ -54,7 +54,7 @@ def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str |
     names = found.card.context_names
     if not names:
         raise click.ClickException(f"{policy} does not say which columns it was trained on")
-    wire = Wire.opened(sys.stdin, sys.stdout, found.card.action_names)
+    wire = Wire.open(sys.stdin, sys.stdout, found.card.action_names)
     wire.check((*names, *(() if time is None else (time,))))
     bad = _stream(predictor, wire, names, time)
     if bad:
@@ -72,11 +72,11 @@ def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str 
         except SimileError as error:
             bad += 1
             click.echo(f"simile: {error}", err=True)
-            wire.answer(_bridged(predictor, time))
+            wire.answer(_bridge(predictor, time))
     return bad
 
 
-def _bridged(predictor: Predictor, time: str | None) -> Any:
+def _bridge(predictor: Predictor, time: str | None) -> Any:
     """Act in a frame that brought nothing; None where nothing is known yet, or where its time is not."""
     try:
         return None if time is not None else predictor.step(None)
@@ -117,7 +117,7 @@ class Wire:
     first: str
 
     @classmethod
-    def opened(cls, source: TextIO, sink: TextIO, action_names: tuple[str, ...]) -> Wire:
+    def open(cls, source: TextIO, sink: TextIO, action_names: tuple[str, ...]) -> Wire:
         """Look at the first line that is not empty; CSV must begin with a header."""
         return cls(source, sink, action_names, next((line for line in source if line.strip()), ""))
 

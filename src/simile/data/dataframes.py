@@ -27,7 +27,7 @@ def read_frame(
     frame: Any, *, actions: str | Sequence[str], contexts: str | Sequence[str] | None, sequence: str | None
 ) -> Columns:
     """Pick columns of a pandas, polars or Arrow frame; `contexts` are all remaining columns by default."""
-    data = _opened(frame)
+    data = _open_frame(frame)
     wanted = [actions] if isinstance(actions, str) else list(actions)
     keys = [] if sequence is None else [sequence]
     if contexts is None:
@@ -54,7 +54,7 @@ def read_frame(
     )
 
 
-def _opened(frame: Any) -> Any:
+def _open_frame(frame: Any) -> Any:
     import narwhals.stable.v2 as nw
 
     try:

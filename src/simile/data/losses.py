@@ -62,7 +62,7 @@ def mean_difference(actions: FloatArray, *, order: int = 1, rate: float | None =
     >>> mean_difference(np.array([[0.0], [1.0], [4.0]]), order=2, rate=10.0)
     array([200.])
     """
-    actions = _checked(actions, "actions")
+    actions = _as_table(actions, "actions")
     order = checks.whole_number(order, "order", at_least=1)
     rate = 1.0 if rate is None else checks.number(rate, "rate", above=0.0)
     return _mean(np.abs(np.diff(actions, n=min(order, len(actions)), axis=0))) * rate**order
@@ -75,7 +75,7 @@ def total_variation(actions: FloatArray) -> FloatArray:
     >>> total_variation(np.array([[0.0], [1.0], [-1.0]]))
     array([3.])
     """
-    distance: FloatArray = np.abs(np.diff(_checked(actions, "actions"), axis=0)).sum(axis=0)
+    distance: FloatArray = np.abs(np.diff(_as_table(actions, "actions"), axis=0)).sum(axis=0)
     return distance
 
 
@@ -98,7 +98,7 @@ def spectral_arc_length(actions: FloatArray, *, rate: float = 1.0) -> FloatArray
     array([-1.41])
     """
     rate = checks.number(rate, "rate", above=0.0)
-    return _per_dimension(lambda column: _spectral_arc_length(column, rate), _checked(actions, "actions"))
+    return _per_dimension(lambda column: _spectral_arc_length(column, rate), _as_table(actions, "actions"))
 
 
 def log_dimensionless_jerk(actions: FloatArray) -> FloatArray:
@@ -111,7 +111,7 @@ def log_dimensionless_jerk(actions: FloatArray) -> FloatArray:
     >>> log_dimensionless_jerk(np.array([[0.0], [1.0], [3.0], [4.0]])).round(3)  # -ln(27 / 4 * 4)
     array([-3.296])
     """
-    return _per_dimension(_log_dimensionless_jerk, _checked(actions, "actions"))
+    return _per_dimension(_log_dimensionless_jerk, _as_table(actions, "actions"))
 
 
 def high_frequency_ratio(actions: FloatArray, *, cutoff: float = 0.2) -> FloatArray:
@@ -124,7 +124,7 @@ def high_frequency_ratio(actions: FloatArray, *, cutoff: float = 0.2) -> FloatAr
     array([0., 1.])
     """
     cutoff = checks.number(cutoff, "cutoff", at_least=0.0, at_most=1.0)
-    return _per_dimension(lambda column: _high_frequency_ratio(column, cutoff), _checked(actions, "actions"))
+    return _per_dimension(lambda column: _high_frequency_ratio(column, cutoff), _as_table(actions, "actions"))
 
 
 def lag(rolled: FloatArray, expert: FloatArray, *, max_lag: int | None = None) -> FloatArray:
@@ -177,13 +177,13 @@ def hold_last_action(expert: FloatArray, *, warm_up: int) -> FloatArray:
     >>> hold_last_action(np.array([[1.0], [2.0], [3.0], [4.0]]), warm_up=2).ravel()
     array([1., 2., 2., 2.])
     """
-    held = _checked(expert, "expert").copy()
+    held = _as_table(expert, "expert").copy()
     last = max(checks.whole_number(warm_up, "warm_up"), 1) - 1
     held[last:] = held[last : last + 1]
     return held
 
 
-def _checked(actions: FloatArray, name: str) -> FloatArray:
+def _as_table(actions: FloatArray, name: str) -> FloatArray:
     actions = np.asarray(actions, dtype=np.float64)
     if actions.ndim != 2 or len(actions) == 0:
         raise DataError(f"{name} must have shape (T, k) with T >= 1; got {actions.shape}")
@@ -191,7 +191,7 @@ def _checked(actions: FloatArray, name: str) -> FloatArray:
 
 
 def _pair(rolled: FloatArray, expert: FloatArray) -> tuple[FloatArray, FloatArray]:
-    rolled, expert = _checked(rolled, "rolled"), _checked(expert, "expert")
+    rolled, expert = _as_table(rolled, "rolled"), _as_table(expert, "expert")
     if rolled.shape != expert.shape:
         raise DataError(
             f"rolled and expert must have the same shape; got {rolled.shape} and {expert.shape}: "

@@ -163,7 +163,7 @@ class States:
         )
         return np.concatenate([p.reshape(len(self), math.prod(p.shape[1:])) for p in parts], axis=1)
 
-    def seen_through(self, horizon: Horizon) -> States:
+    def view_through(self, horizon: Horizon) -> States:
         """View the same rows through another horizon."""
         return self if horizon == self.horizon else replace(self, horizon=horizon)
 
@@ -171,7 +171,7 @@ class States:
         """Keep some of the states, by mask or by index."""
         return replace(self, rows=self.rows[mask])
 
-    def isolated(self, reach: int) -> States:
+    def isolate(self, reach: int) -> States:
         """Give each state a past of its own, `reach` frames long, so that it can be changed without the others."""
         depth = max(reach, self.horizon.memory, *self.horizon.context_lags) + 1
         index = self._at(range(depth - 1, -1, -1)).ravel()

@@ -187,7 +187,7 @@ def gamma(policy: Policy, states: States, *, step: float = 0.1, most: int = 500,
     if memory == 0:
         return 0.0
     spread = np.unique(np.linspace(0, len(states) - 1, most).astype(int))
-    base = states.where(spread).isolated(policy.reach)
+    base = states.where(spread).isolate(policy.reach)
     k = base.tape.actions.shape[1]
     latest = np.zeros((memory, k))
     latest[-1] = 1.0

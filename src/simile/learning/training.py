@@ -135,7 +135,7 @@ def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Ge
         raise ArgumentError(
             f"model: {type(model).__name__} needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
         )
-    contexts = states.seen_through(states.horizon.without_actions())
+    contexts = states.view_through(states.horizon.without_actions())
     chance = copy.deepcopy(rng)
     if isinstance(model, SmoothForest):
         draw_seeds(model, rng)

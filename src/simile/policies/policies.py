@@ -181,20 +181,20 @@ class SmoothPolicy(OpenPolicy):
 
     def act(self, states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG002
         """Act by Eq. 2, the minimiser of ||f - a||^2 + lambda ||h - a||^2."""
-        f = self.f.predict(states.seen_through(self.horizon).matrix())
+        f = self.f.predict(states.view_through(self.horizon).matrix())
         h = self.h(states.history(self.h.order))
         return (f + self.smoothness * h) / (1.0 + self.smoothness)
 
     def first_guess(self, states: States) -> FloatArray:
         """Guess the actions (n, k) from the contexts alone."""
         if self.horizon.memory == 0:
-            return self.f.predict(states.seen_through(self.horizon).matrix())
+            return self.f.predict(states.view_through(self.horizon).matrix())
         if self.naive is None:
             raise ArgumentError(
                 "start: this policy reads past actions and has no model of contexts alone (naive) to begin with: "
                 "give the first actions as start=..., or start from the expert"
             )
-        return self.naive.predict(states.seen_through(self.horizon.without_actions()).matrix())
+        return self.naive.predict(states.view_through(self.horizon.without_actions()).matrix())
 
     def radius(self) -> float | None:
         """Return the spectral radius of the closed loop of h; None where h is not linear."""

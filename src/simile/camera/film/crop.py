@@ -186,7 +186,7 @@ def crop(
     own steps, and its actions are interpolated to the times of the frames; so it may look ahead by one such step.
     """
     size, footage = even_size(size), Footage.of(video)
-    actions = _chosen(policy, game_or_detections, footage, features, stages)
+    actions = _choose_actions(policy, game_or_detections, footage, features, stages)
     windows = panorama.windows(actions, footage.size, size)
     return _cut(footage, windows, out, size, codec, audio, watch)
 
@@ -209,7 +209,7 @@ def cut(
     footage, boxes = Footage.of(video), checks.table(windows, "windows")
     if boxes.shape[1] != 4:
         raise ArgumentError(f"windows must be left, top, right and bottom; got {boxes.shape[1]} columns")
-    _same_length(footage, len(boxes), "windows")
+    _check_length(footage, len(boxes), "windows")
     low, high = boxes[:, :2], boxes[:, 2:]
     wrong = (low < -1e-6).any(axis=1) | (high > np.add(footage.size, 1e-6)).any(axis=1) | (high - low < 1.0).any(axis=1)
     if wrong.any():
@@ -248,7 +248,7 @@ class Footage:
         with _open(av, path) as source:
             film = source.streams.video[0]
             # Frames marked to be discarded come before the beginning of a file that was trimmed.
-            packets = [p for p in _reading(av, path, source.demux(film)) if p.size and not p.is_discard]
+            packets = [p for p in _read(av, path, source.demux(film)) if p.size and not p.is_discard]
             stamps = [p.dts if p.pts is None else p.pts for p in packets]
             if any(s is None for s in stamps):
                 times = np.arange(len(stamps)) / float(film.guessed_rate or film.average_rate or 25)
@@ -277,7 +277,7 @@ def _open(av: Any, path: Path) -> Any:
     return source
 
 
-def _reading(av: Any, path: Path, items: Iterable[Any]) -> Iterator[Any]:
+def _read(av: Any, path: Path, items: Iterable[Any]) -> Iterator[Any]:
     """Go through what is read from a file; where that fails, name it."""
     try:
         yield from items
@@ -285,7 +285,7 @@ def _reading(av: Any, path: Path, items: Iterable[Any]) -> Iterator[Any]:
         raise DataError(f"{path} cannot be read to its end: {error}: is it whole?") from error
 
 
-def _decoded(source: Any, film: Any, tracks: Container[int]) -> Iterator[Any]:
+def _decode(source: Any, film: Any, tracks: Container[int]) -> Iterator[Any]:
     """Yield the frames of a film and the packets of the numbered sound tracks, as they come."""
     for packet in source.demux(film, *(track for track in source.streams.audio if track.index in tracks)):
         if packet.stream.index == film.index:
@@ -294,7 +294,7 @@ def _decoded(source: Any, film: Any, tracks: Container[int]) -> Iterator[Any]:
             yield packet
 
 
-def _same_length(footage: Footage, n: int, what: str) -> None:
+def _check_length(footage: Footage, n: int, what: str) -> None:
     if n != len(footage.times):
         raise DataError(
             f"{footage.video} has {len(footage.times)} frames and there are {what} for {n}: they must belong to the "
@@ -305,7 +305,7 @@ def _same_length(footage: Footage, n: int, what: str) -> None:
 # --------------------------------------------------------------------------------------------------- where to look
 
 
-def _chosen(
+def _choose_actions(
     policy: Policy | ArrayLike,
     given: Game | ArrayLike | None,
     footage: Footage,
@@ -320,14 +320,14 @@ def _chosen(
                 "detections out to crop by ready actions"
             )
         actions = checks.table(policy, "policy (as ready actions)")
-        _same_length(footage, len(actions), "actions")
+        _check_length(footage, len(actions), "actions")
         return actions
-    detections, features = _detected(given, features)
-    _same_length(footage, len(detections), "detections")
-    return _acted(policy, detections, footage, features, stages)
+    detections, features = _find_detections(given, features)
+    _check_length(footage, len(detections), "detections")
+    return _act(policy, detections, footage, features, stages)
 
 
-def _detected(given: Game | ArrayLike | None, features: Features | None) -> tuple[FloatArray, Features]:
+def _find_detections(given: Game | ArrayLike | None, features: Features | None) -> tuple[FloatArray, Features]:
     if isinstance(given, Game):
         return given.detections, features or Features(given.court)
     detections = np.asarray(np.nan if given is None else given, dtype=np.float64)
@@ -341,7 +341,7 @@ def _detected(given: Game | ArrayLike | None, features: Features | None) -> tupl
     return detections, features
 
 
-def _acted(
+def _act(
     policy: Policy, detections: FloatArray, footage: Footage, features: Features, stages: Sequence[Stage]
 ) -> FloatArray:
     """Let a policy act on detections (T, n, 2), at its own pace; returns the actions (T, k) at the frames' times."""
@@ -368,14 +368,14 @@ def _cut(
     watch: Progress | None,
 ) -> Cropped:
     av, image = (need(name, "crop") for name in ("av", "PIL.Image"))
-    began, target = time.perf_counter(), _target(out, footage)
+    began, target = time.perf_counter(), _check_target(out, footage)
     done = 0
 
     def work(numbered: tuple[int, Any]) -> Any:
         """Cut one frame; sounds are left alone, and so are frames of which the file's index did not know."""
         number, item = numbered
         skipped = isinstance(item, av.Packet) or number >= len(boxes)
-        return item if skipped else _windowed(av, image, item, boxes[number], size)
+        return item if skipped else _cut_window(av, image, item, boxes[number], size)
 
     with (
         _open(av, footage.video) as source,
@@ -386,10 +386,10 @@ def _cut(
     ):
         film = source.streams.video[0]
         film.thread_type = "AUTO"
-        stream = _film(av, sink, film, size, codec)
-        tracks = _tracks(sink, source, target) if audio else {}
-        items = _numbered(av, _reading(av, footage.video, _decoded(source, film, tracks)))
-        for item in _ahead(pool, work, items):
+        stream = _add_film(av, sink, film, size, codec)
+        tracks = _add_tracks(sink, source, target) if audio else {}
+        items = _number(av, _read(av, footage.video, _decode(source, film, tracks)))
+        for item in _work_ahead(pool, work, items):
             if isinstance(item, av.Packet):
                 item.stream = tracks[item.stream.index]
                 sink.mux(item)
@@ -399,12 +399,12 @@ def _cut(
                 sink.mux(stream.encode(item))
                 if watch is not None:
                     watch(done, len(boxes))
-        _same_length(footage, done, "decoded pictures")
+        _check_length(footage, done, "decoded pictures")
         sink.mux(stream.encode())
     return Cropped(target, done, time.perf_counter() - began, len(tracks))
 
 
-def _numbered(av: Any, items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+def _number(av: Any, items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
     """Give every frame its number, and every packet of sound that of the next frame."""
     frames = 0
     for item in items:
@@ -412,7 +412,7 @@ def _numbered(av: Any, items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
         frames += not isinstance(item, av.Packet)
 
 
-def _ahead(pool: ThreadPoolExecutor, work: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
+def _work_ahead(pool: ThreadPoolExecutor, work: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
     """Yield the results of work in order, with a few more under way while the caller is busy with one."""
     waiting: deque[Future[Any]] = deque()
     for item in items:
@@ -423,7 +423,7 @@ def _ahead(pool: ThreadPoolExecutor, work: Callable[[Any], Any], items: Iterator
         yield waiting.popleft().result()
 
 
-def _target(out: Place, footage: Footage) -> Path:
+def _check_target(out: Place, footage: Footage) -> Path:
     target = Path(out)
     if target.suffix.lower() not in CONTAINERS:
         raise ArgumentError(f"out must end in {', '.join(CONTAINERS)}; got {os.fspath(out)!r}")
@@ -446,7 +446,7 @@ def _encoding(av: Any, codec: str | None, size: tuple[int, int]) -> Iterator[Non
         ) from error
 
 
-def _film(av: Any, sink: Any, film: Any, size: tuple[int, int], codec: str | None) -> Any:
+def _add_film(av: Any, sink: Any, film: Any, size: tuple[int, int], codec: str | None) -> Any:
     """Add a stream for pictures of this size, with the times and the colours of the film."""
     usual, options = h264(av)
     rate = film.guessed_rate or film.average_rate or Fraction(25)
@@ -464,7 +464,7 @@ def _film(av: Any, sink: Any, film: Any, size: tuple[int, int], codec: str | Non
     return stream
 
 
-def _tracks(sink: Any, source: Any, target: Path) -> dict[int, Any]:
+def _add_tracks(sink: Any, source: Any, target: Path) -> dict[int, Any]:
     """Add a stream for each sound track, by its number in the source; the packets are copied."""
     tracks = {}
     for track in source.streams.audio:
@@ -478,7 +478,7 @@ def _tracks(sink: Any, source: Any, target: Path) -> dict[int, Any]:
     return tracks
 
 
-def _windowed(av: Any, image: Any, frame: Any, box: FloatArray, size: tuple[int, int]) -> Any:
+def _cut_window(av: Any, image: Any, frame: Any, box: FloatArray, size: tuple[int, int]) -> Any:
     """Return what a window shows of a frame, at `size`."""
     planar = frame if frame.format.name in PLANAR else frame.reformat(format="yuv420p")
     width, height = size

@@ -145,7 +145,7 @@ def compare_framing(
     for name, moves in actions.items():
         pairs = _pairs(games, moves, name)
         each = [framing(game, m, hysteresis=hysteresis, still=still, moving=moving) for game, m in pairs]
-        found[name] = _pooled(each, [len(game) for game, _ in pairs])
+        found[name] = _pool(each, [len(game) for game, _ in pairs])
     return FramingComparison(found)
 
 
@@ -161,7 +161,7 @@ def _pairs(
     return list(zip(games, given, strict=True))
 
 
-def _pooled(framings: Sequence[Framing], frames: Sequence[int]) -> Framing:
+def _pool(framings: Sequence[Framing], frames: Sequence[int]) -> Framing:
     """Return the means over games, weighted by frames; a game without a measure does not count in it."""
     values = np.array([list(f.to_dict().values()) for f in framings])
     weights = np.where(np.isnan(values), 0.0, np.array(frames, dtype=np.float64)[:, np.newaxis])

@@ -84,7 +84,7 @@ def watch_page(
     page = pages.fill(
         resources.files("simile.camera.film").joinpath("page.html").read_text(encoding="utf-8"),
         title=html.escape(scene.title),
-        scene=pages.harmless(scene.packed()),
+        scene=pages.harmless(scene.to_json()),
     )
     write_atomically(path, page.encode())
 
@@ -155,7 +155,7 @@ class Scene:
             raise ArgumentError(f'cameras must map names to actions, such as {{"operator": actions}}; got {cameras!r}')
         if not len(game):
             raise ArgumentError(f"game must have frames; {game.name!r} has none")
-        tables = {str(name): _actions(game, str(name), actions) for name, actions in cameras.items()}
+        tables = {str(name): _check_actions(game, str(name), actions) for name, actions in cameras.items()}
         axes = AXES if any(actions.shape[1] == 3 for actions in tables.values()) else AXES[:1]
         return cls(
             game,
@@ -179,14 +179,14 @@ class Scene:
     def footprints(self) -> dict[str, FloatArray]:
         """What each camera sees of the ground, (T, 4, 2)."""
         far = 1.5 * (self.game.court.length + self.game.court.width)
-        return {name: ground_seen(self.game.camera, view, far) for name, view in self.views.items()}
+        return {name: find_footprints(self.game.camera, view, far) for name, view in self.views.items()}
 
     @cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and the highest value that the curves of each axis have room for."""
-        return {axis: _room([view[:, AXES.index(axis)] for view in self.views.values()]) for axis in self.axes}
+        return {axis: _make_room([view[:, AXES.index(axis)] for view in self.views.values()]) for axis in self.axes}
 
-    def packed(self) -> str:
+    def to_json(self) -> str:
         """Return all that the page draws, as JSON."""
         game = self.game
         return json.dumps(
@@ -200,7 +200,7 @@ class Scene:
                 "axes": [{"name": axis, "unit": UNITS[axis], "range": self.ranges[axis]} for axis in self.axes],
                 "players": None if game.players is None else pack(game.players, CENTIMETRE),
                 "ball": None if game.ball is None else pack(game.ball, CENTIMETRE),
-                "detections": pack(_sorted(game.detections), CENTIMETRE),
+                "detections": pack(_sort(game.detections), CENTIMETRE),
                 "cameras": [
                     {
                         "name": name,
@@ -213,7 +213,7 @@ class Scene:
         )
 
 
-def _actions(game: Game, name: str, actions: ArrayLike) -> FloatArray:
+def _check_actions(game: Game, name: str, actions: ArrayLike) -> FloatArray:
     """Check the actions (T, k) of one camera."""
     values = checks.table(actions, f"cameras[{name!r}]", allow_nan=True)
     if len(values) != len(game) or values.shape[1] not in (1, 3):
@@ -224,7 +224,7 @@ def _actions(game: Game, name: str, actions: ArrayLike) -> FloatArray:
     return values
 
 
-def ground_seen(camera: Camera, view: FloatArray, far: float) -> FloatArray:
+def find_footprints(camera: Camera, view: FloatArray, far: float) -> FloatArray:
     """Return the corners (T, 4, 2) of what is seen of the ground, up to about `far` metres away; NaN where nothing is.
 
     As `Camera.footprint`, but a picture that shows the horizon is cut below it.
@@ -241,7 +241,7 @@ def ground_seen(camera: Camera, view: FloatArray, far: float) -> FloatArray:
     return camera.unproject(image, pan, tilt, zoom)
 
 
-def _room(curves: list[FloatArray]) -> tuple[float, float]:
+def _make_room(curves: list[FloatArray]) -> tuple[float, float]:
     """Return a range with all values of the curves and some air; at least one unit high."""
     values = np.concatenate(curves)
     values = values[np.isfinite(values)]
@@ -250,7 +250,7 @@ def _room(curves: list[FloatArray]) -> tuple[float, float]:
     return low - air, high + air
 
 
-def _sorted(detections: FloatArray) -> FloatArray:
+def _sort(detections: FloatArray) -> FloatArray:
     """Order the detections (T, n, 2) of each frame along x: their order means nothing, and so they pack better."""
     order = np.argsort(detections[:, :, :1], axis=1)
     return np.take_along_axis(detections, order, axis=1)
@@ -462,7 +462,7 @@ class Painter:
         for i, view in enumerate(self.scene.views.values()):
             values = view[frames, AXES.index(axis)]
             y = bottom - (values - low) / (high - low) * (bottom - top)
-            for run in _runs(np.isfinite(values) & (x <= right)):
+            for run in _find_runs(np.isfinite(values) & (x <= right)):
                 points = [(float(x[j]), float(y[j])) for j in run]
                 draw.line(points, fill=_colour(self.colours["cameras"], i), width=2 * self.stroke, joint="curve")
 
@@ -471,7 +471,7 @@ def _colour(colours: list[str], i: int) -> str:
     return colours[i % len(colours)]
 
 
-def _runs(known: Any) -> list[IntArray]:
+def _find_runs(known: Any) -> list[IntArray]:
     """Return the runs of places at which a condition (n,) holds."""
     places = np.flatnonzero(known)
     return [run for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(run)]
@@ -535,13 +535,13 @@ def _encode_gif(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:
     palette = Image.new("P", (1, 1))
     palette.putpalette((pure + mixed)[: 3 * 256])
 
-    def indexed(image: Any) -> Any:
+    def quantize(image: Any) -> Any:
         return image.quantize(palette=palette, dither=Image.Dither.NONE)
 
     # Hundredths of a second are all that a GIF knows; whole ones are near enough for the eye.
     hundredths = max(round(100.0 / rate), 2)
-    others = (indexed(image) for image in pictures)
-    indexed(first).save(file, format="GIF", save_all=True, append_images=others, duration=10 * hundredths, loop=0)
+    others = (quantize(image) for image in pictures)
+    quantize(first).save(file, format="GIF", save_all=True, append_images=others, duration=10 * hundredths, loop=0)
 
 
 def _every_colour() -> list[str]:

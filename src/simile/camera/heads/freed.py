@@ -61,8 +61,8 @@ class FreeD:
         body = (
             bytes([TYPE])
             + _whole(self.camera, "camera", 1)
-            + b"".join(_fixed(getattr(self, name), name, ANGLE) for name in ("pan", "tilt", "roll"))
-            + b"".join(_fixed(getattr(self, name), name, LENGTH) for name in ("x", "y", "z"))
+            + b"".join(_encode_fixed(getattr(self, name), name, ANGLE) for name in ("pan", "tilt", "roll"))
+            + b"".join(_encode_fixed(getattr(self, name), name, LENGTH) for name in ("x", "y", "z"))
             + b"".join(_whole(getattr(self, name), name, 3) for name in ("zoom", "focus"))
             + _whole(self.user, "user", 2)
         )
@@ -120,7 +120,7 @@ class FreeDSender:
         self.close()
 
 
-def _fixed(value: float, name: str, scale: float) -> bytes:
+def _encode_fixed(value: float, name: str, scale: float) -> bytes:
     """Return a number as 24 bits with a sign."""
     units = round(checks.number(value, name) * scale)
     if not -(1 << 23) <= units < 1 << 23:

@@ -159,7 +159,7 @@ class ViscaHead:
             self.absolute(*pose, pan_speed=pan_speed, tilt_speed=tilt_speed)
             return
         self._inquire()
-        self.velocity(*(speed if braking else steered(pose, speed, self.pose, self.gain, self.correction)))
+        self.velocity(*(speed if braking else steer(pose, speed, self.pose, self.gain, self.correction)))
 
     def poll(self) -> Sequence[HeadError]:
         """Read the replies that have come and repeat what got none; returns what has gone wrong since the last call."""
@@ -167,7 +167,7 @@ class ViscaHead:
             if (datagram := self._link.receive()) is None:
                 break
             try:
-                self._take(visca.Message.decode(datagram))
+                self._handle(visca.Message.decode(datagram))
             except DataError as error:
                 self._faults.append(HeadError(f"{self.name} sent what cannot be read: {error}"))
         self._repeat()
@@ -282,7 +282,7 @@ class ViscaHead:
             elif due:
                 self._transmit(pending, now)
 
-    def _take(self, message: visca.Message) -> None:
+    def _handle(self, message: visca.Message) -> None:
         """Deal with what the camera sent; what belongs to nothing under way is old or came twice."""
         if message.kind == visca.CONTROL_REPLY and message.payload == visca.RESET:
             self._pending.pop("reset", None)
@@ -293,7 +293,7 @@ class ViscaHead:
         if message.kind in (visca.CONTROL, visca.CONTROL_REPLY):
             self._recount(slot, message)
         elif message.kind == visca.REPLY:
-            self._heed(slot, visca.Reply.decode(message.payload))
+            self._handle_reply(slot, visca.Reply.decode(message.payload))
 
     def _recount(self, slot: str, message: visca.Message) -> None:
         """Send again what the camera refused for its number: overtaken on the way, or the camera counts differently."""
@@ -309,7 +309,7 @@ class ViscaHead:
             if pending.tries < self.tries:
                 self._transmit(pending, self._clock())
 
-    def _heed(self, slot: str, reply: visca.Reply) -> None:
+    def _handle_reply(self, slot: str, reply: visca.Reply) -> None:
         pending = self._pending[slot]
         if reply.answer is visca.Answer.ACK:
             pending.acked = True
@@ -342,12 +342,12 @@ class ViscaHead:
         self._reckoning = _Reckoning(self._reckoning.at(now), speed, now)
 
 
-def steered(pose: Pose, speed: Pose, here: Sequence[float], gain: float, most: Pose) -> Pose:
+def steer(pose: Pose, speed: Pose, here: Sequence[float], gain: float, most: Pose) -> Pose:
     """Return the speed to command: that of the trajectory, and a bounded share of the error where it is known.
 
     Examples
     --------
-    >>> steered(Pose(10.0, 0.0, 1.0), Pose(4.0, 0.0, 0.0), [9.0, 0.0, 1.0], gain=2.0, most=Pose(5.0, 5.0, 0.5))
+    >>> steer(Pose(10.0, 0.0, 1.0), Pose(4.0, 0.0, 0.0), [9.0, 0.0, 1.0], gain=2.0, most=Pose(5.0, 5.0, 0.5))
     Pose(pan=6.0, tilt=0.0, zoom=0.0)
     """
     errors = (0.0 if math.isnan(at) else wanted - at for wanted, at in zip(pose, here, strict=True))

@@ -11,7 +11,7 @@ from simile._common.typing import FloatArray
 from simile.camera.courts import Court
 from simile.camera.geometry import Camera
 from simile.camera.simulation.fields import check_numbers
-from simile.camera.simulation.operators import lagged
+from simile.camera.simulation.operators import lag_signal
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ def detect(
     rng: np.random.Generator,
 ) -> FloatArray:
     """Return detections (T, n, 2) of players (T, p, 2): in random order, NaN behind the last; n is p + 4."""
-    seen = _observed(detector, players, camera, rate, rng)
-    false = _false(detector, len(players), ball, court, rate, rng)
+    seen = _observe(detector, players, camera, rate, rng)
+    false = _make_false(detector, len(players), ball, court, rate, rng)
     false += _noise(detector, false, camera, rng)
     found = np.concatenate([seen, false], axis=1)
-    return _shuffled(found, rng)
+    return _shuffle(found, rng)
 
 
-def _shuffled(found: FloatArray, rng: np.random.Generator) -> FloatArray:
+def _shuffle(found: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Return the rows of every frame in random order, the missing ones last."""
     keys = np.where(np.isnan(found[..., 0]), 2.0, rng.random(found.shape[:2]))
     return np.take_along_axis(found, np.argsort(keys, axis=1, kind="stable")[..., np.newaxis], axis=1)
@@ -86,18 +86,18 @@ def _noise(detector: Detector, points: FloatArray, camera: Camera, rng: np.rando
     return np.asarray(spread[..., np.newaxis] * rng.standard_normal(points.shape))
 
 
-def _observed(
+def _observe(
     detector: Detector, players: FloatArray, camera: Camera, rate: float, rng: np.random.Generator
 ) -> FloatArray:
     """Return the players (T, p, 2) with noise, NaN while they are missed or hidden."""
     end = min(1.0, 1.0 / (detector.burst * rate))
     begin = np.full(players.shape[:2], _begin(detector.missed, end))
-    begin[_occluded(players, camera, detector.hides)] += detector.hidden * end
+    begin[_find_occluded(players, camera, detector.hides)] += detector.hidden * end
     lost = _bursts(begin, end, rng)
     return np.where(lost[..., np.newaxis], np.nan, players + _noise(detector, players, camera, rng))
 
 
-def _occluded(players: FloatArray, camera: Camera, width: float) -> npt.NDArray[np.bool_]:
+def _find_occluded(players: FloatArray, camera: Camera, width: float) -> npt.NDArray[np.bool_]:
     """Tell which players (T, p) have another less than three metres before them, `width` beside the line of sight."""
     sight = players - np.array(camera.position[:2])
     far = np.hypot(sight[..., 0], sight[..., 1])
@@ -108,14 +108,14 @@ def _occluded(players: FloatArray, camera: Camera, width: float) -> npt.NDArray[
     return np.asarray(((depth > 0.0) & (depth < 3.0) & (beside < width)).any(axis=2))
 
 
-def _false(
+def _make_false(
     detector: Detector, length: int, ball: FloatArray, court: Court, rate: float, rng: np.random.Generator
 ) -> FloatArray:
     """Return the false detections (T, 4, 2): two referees, a bystander and clutter; NaN where there is none."""
     half = np.array([court.length, court.width]) / 2.0
     end = min(1.0, 1.0 / (detector.linger * rate))
     # One referee follows the play along the near side line, the other along the far one, a little before it.
-    trail = lagged(ball[:, 0], 1.2, rate)
+    trail = lag_signal(ball[:, 0], 1.2, rate)
     referees = np.stack(
         [
             np.column_stack([np.clip(trail + shift * half[0], -half[0], half[0]), np.full(length, side * half[1])])

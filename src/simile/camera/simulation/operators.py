@@ -116,7 +116,7 @@ def operate(
     from simile.camera.simulation.kernels import follow
 
     watched = operator.watches * ball + (1.0 - operator.watches) * players.mean(axis=1)
-    velocity = lagged(np.gradient(watched, 1.0 / rate, axis=0), operator.judges, rate)
+    velocity = lag_signal(np.gradient(watched, 1.0 / rate, axis=0), operator.judges, rate)
     aimed = watched + operator.lead * velocity
     room = flow[:, 0] * (operator.room + operator.break_room * flow[:, 1])
     aimed[:, 0] = np.clip(aimed[:, 0] + room, -court.goal, court.goal)
@@ -145,7 +145,7 @@ def operate(
     return actions
 
 
-def lagged(signal: FloatArray, seconds: float, rate: float) -> FloatArray:
+def lag_signal(signal: FloatArray, seconds: float, rate: float) -> FloatArray:
     """Return a signal (T, ...) through a first-order lag, at rest at the start."""
     from scipy.signal import lfilter
 

@@ -23,7 +23,7 @@ WINGS: Formation = ((9.0, 3.0), (18.0, 24.0), (18.0, -24.0), (26.0, 4.0), (40.0,
 NARROW: Formation = ((8.0, -6.0), (16.0, 15.0), (18.0, -14.0), (28.0, 6.0), (42.0, 0.0))
 
 
-def mirrored(formation: Formation) -> Formation:
+def mirror(formation: Formation) -> Formation:
     """Return the formation with left and right exchanged."""
     return tuple((front, -across) for front, across in formation)
 
@@ -73,7 +73,7 @@ class Play:
         Mean seconds until a player notices a change of possession.
     """
 
-    sets: tuple[Formation, ...] = (AROUND, OPEN, POSTS, mirrored(AROUND), mirrored(OPEN))
+    sets: tuple[Formation, ...] = (AROUND, OPEN, POSTS, mirror(AROUND), mirror(OPEN))
     walk: float = 1.4
     jog: float = 4.0
     sprint: float = 7.5

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.reading.tables import shown
+from simile.data.reading.tables import quote
 from simile.errors import ArgumentError, DataError
 
 _ALWAYS = 1 << 20  # so many places for detections are no matter
@@ -31,13 +31,13 @@ class Piece:
         return self.stop - self.first
 
 
-def existing(path: str | os.PathLike[str]) -> Path:
+def check_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file that is there."""
     if not isinstance(path, str | os.PathLike):
-        raise ArgumentError(f"path must be the path of a file; got {shown(path)}")
+        raise ArgumentError(f"path must be the path of a file; got {quote(path)}")
     found = Path(path)
     if "\0" in str(found):
-        raise ArgumentError(f"path must not hold a null character; got {shown(str(found))}")
+        raise ArgumentError(f"path must not hold a null character; got {quote(str(found))}")
     if not found.is_file():
         raise DataError(f"{found}: there is no such file")
     return found

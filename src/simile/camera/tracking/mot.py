@@ -13,8 +13,8 @@ from simile._common.typing import FloatArray
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.tracking.frames import MOST, existing, pieces, spread
-from simile.data.reading.tables import Place, decoding, shown
+from simile.camera.tracking.frames import MOST, check_file, pieces, spread
+from simile.data.reading.tables import Place, decoding, quote
 from simile.data.reading.values import not_a_number, to_number
 from simile.errors import ArgumentError, DataError
 
@@ -53,7 +53,7 @@ def read_mot(
     gap : float, optional
         Begin another game where no detection is for more than this many seconds.
     """
-    file = existing(path)
+    file = check_file(path)
     rate = checks.number(rate, "rate", above=0.0)
     longest = None if gap is None else checks.number(gap, "gap", above=0.0) * rate
     matrix = None if homography is None else _homography(homography)
@@ -115,7 +115,7 @@ def _value(text: str, row: int, name: str, place: Place) -> float:
     except ValueError:
         raise place.error(row, name, not_a_number(text)) from None
     if not abs(value) <= MOST:
-        raise place.error(row, name, f"{shown(text.strip())} is missing or too large: write -1 for what is unknown")
+        raise place.error(row, name, f"{quote(text.strip())} is missing or too large: write -1 for what is unknown")
     return value
 
 
@@ -146,5 +146,5 @@ def _homography(given: ArrayLike) -> FloatArray:
     except (TypeError, ValueError):
         matrix = np.empty(0)
     if matrix.shape != (3, 3) or not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix) < 3:
-        raise ArgumentError(f"homography must be an invertible (3, 3) matrix of finite numbers; got {shown(given)}")
+        raise ArgumentError(f"homography must be an invertible (3, 3) matrix of finite numbers; got {quote(given)}")
     return matrix

@@ -6,7 +6,7 @@ import os
 
 from simile.camera.courts import Court
 from simile.camera.games import Game
-from simile.camera.tracking.frames import existing
+from simile.camera.tracking.frames import check_file
 from simile.camera.tracking.recordings import load_game
 from simile.camera.tracking.sportvu import read_sportvu
 from simile.camera.tracking.table import read_detections
@@ -14,7 +14,7 @@ from simile.camera.tracking.table import read_detections
 
 def open_games(path: str | os.PathLike[str], court: Court) -> tuple[Game, ...]:
     """Read games by the suffix of their file: .npz of `save_game`, .json of SportVU, or else a table of detections."""
-    file = existing(path)
+    file = check_file(path)
     if file.suffix.lower() == ".npz":
         return (load_game(file),)
     if file.suffix.lower() == ".json":

@@ -14,7 +14,7 @@ from simile.camera.games import AXES
 from simile.camera.tracking.frames import MOST, Piece
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import file_names
-from simile.data.reading.tables import STAMP, Place, Table, Times, Wanted, shown
+from simile.data.reading.tables import STAMP, Place, Table, Times, Wanted, quote
 from simile.errors import ArgumentError, DataError
 
 # The columns of every role, by the names they have unless the user says another.
@@ -73,13 +73,13 @@ class Rows:
             if lacking:
                 raise ArgumentError(
                     f"{path}: no column is {' or '.join(n for r in wanted for n in names[r])}: "
-                    f"name it with columns={{{wanted[0]!r}: ...}}; there are {shown(', '.join(present))}"
+                    f"name it with columns={{{wanted[0]!r}: ...}}; there are {quote(', '.join(present))}"
                 )
         own = file_names([path])[0] if name is None else name
-        return cls._scanned(table, columns, ticking[0], [r for r in (*needed, *optional) if r in columns], own)
+        return cls._scan(table, columns, ticking[0], [r for r in (*needed, *optional) if r in columns], own)
 
     @classmethod
-    def _scanned(cls, table: Table, columns: dict[str, str], ticking: str, roles: Sequence[str], name: str) -> Rows:
+    def _scan(cls, table: Table, columns: dict[str, str], ticking: str, roles: Sequence[str], name: str) -> Rows:
         kinds = {c.name: c.kind for c in table.columns}
         stamps = ticking == "time" and kinds[columns["time"]] == STAMP
         numbers = tuple(dict.fromkeys(columns[role] for role in roles))
@@ -166,11 +166,11 @@ class Timeline:
         if (close := steps == 0.0).any():
             i = int(close.argmax())
             raise DataError(
-                f"{rows.path}: the times {times[i]:.6g} and {times[i + 1]:.6g} s after the first of game {shown(game)} "
+                f"{rows.path}: the times {times[i]:.6g} and {times[i + 1]:.6g} s after the first of game {quote(game)} "
                 f"are in one frame at {rate:g} Hz: give all rows of a frame the same time, or the right rate"
             )
         if steps.sum() > MOST:
-            raise DataError(f"{rows.path}: game {shown(game)} is far too long ({times[-1]:g} s): mend the time")
+            raise DataError(f"{rows.path}: game {quote(game)} is far too long ({times[-1]:g} s): mend the time")
         return cls(
             game, origin, times, np.concatenate([[0], np.cumsum(steps)]).astype(np.intp), rate, rows.clock == "frame"
         )
@@ -186,7 +186,7 @@ class Timeline:
             off = np.clip(np.rint((when - self.times[nearest]) * self.rate), -MOST, MOST)
         return np.asarray(self.ticks[nearest] + off.astype(np.intp))
 
-    def said(self, frame: int) -> str:
+    def name_frame(self, frame: int) -> str:
         """Return a frame as a person finds it: by its number in the file, or by the time since the first row."""
         i = max(0, int(np.searchsorted(self.ticks, frame, side="right")) - 1)
         since = self.times[i] + (frame - self.ticks[i]) / self.rate

@@ -17,9 +17,9 @@ from simile._common.typing import FloatArray
 from simile.camera.courts import SOCCER, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.tracking.frames import existing, pieces, spread
+from simile.camera.tracking.frames import check_file, pieces, spread
 from simile.data.reading import clock
-from simile.data.reading.tables import decoding, shown
+from simile.data.reading.tables import decoding, quote
 from simile.errors import ArgumentError, DataError
 
 # Kloppy's loaders, whose first arguments are the files of a game.
@@ -72,16 +72,16 @@ def read_kloppy(
     gap = None if gap is None else checks.number(gap, "gap", above=0.0)
     dataset, files = path_or_dataset, [Path("the dataset")]
     if provider is not None:
-        dataset, files = _loaded(path_or_dataset, provider, options)
+        dataset, files = _load(path_or_dataset, provider, options)
     elif options:
         raise ArgumentError(f"{next(iter(options))} is for a loader of kloppy: name it with provider=...")
     domain = need("kloppy.domain", "reading soccer tracking data")
     if not isinstance(dataset, domain.TrackingDataset):
         raise ArgumentError(
             "path_or_dataset must be a TrackingDataset of kloppy, or files with provider=... "
-            f"(one of {', '.join(PROVIDERS)}); got {shown(dataset)}"
+            f"(one of {', '.join(PROVIDERS)}); got {quote(dataset)}"
         )
-    where = _joined(files)
+    where = _join_names(files)
     with decoding(where, "tracking data of kloppy"):
         if (system := dataset.metadata.coordinate_system) is None:
             raise DataError(f"{where}: the coordinate system is not said: set it in the metadata")
@@ -92,16 +92,16 @@ def read_kloppy(
         return tuple(_games(periods, pitch, _rate(periods, dataset.metadata.frame_rate, where), camera, gap))
 
 
-def _loaded(given: Any, provider: str, options: Mapping[str, Any]) -> tuple[Any, list[Path]]:
+def _load(given: Any, provider: str, options: Mapping[str, Any]) -> tuple[Any, list[Path]]:
     """Return kloppy's dataset, and the files it is from."""
     if provider not in PROVIDERS:
-        raise ArgumentError(f"provider must be one of {', '.join(PROVIDERS)}; got {shown(provider)}")
+        raise ArgumentError(f"provider must be one of {', '.join(PROVIDERS)}; got {quote(provider)}")
     module, function = PROVIDERS[provider]
     load = getattr(need(module, "reading soccer tracking data"), function)
     files = given if isinstance(given, Mapping | list | tuple) else [given]
     if not files:
         raise ArgumentError("path_or_dataset must name at least one file; got none")
-    paths = _each(existing, files)
+    paths = _map_files(check_file, files)
     signature = inspect.signature(load)
     arguments, keywords = ((), paths) if isinstance(paths, Mapping) else (paths, {})
     try:
@@ -110,28 +110,28 @@ def _loaded(given: Any, provider: str, options: Mapping[str, Any]) -> tuple[Any,
         raise ArgumentError(
             f"{provider}: {error}: kloppy's {module}.{function} takes {', '.join(signature.parameters)}"
         ) from None
-    found = list(_flat(paths))
+    found = list(_flatten(paths))
     # Kloppy gets open files: it would take a text for a URL to fetch or for the data themselves, and it leaves open
     # what it opens itself. Which of the files it stumbles over it does not say.
-    with decoding(_joined(found), f"{provider} tracking data"), ExitStack() as opened:
-        streams = _each(lambda path: opened.enter_context(path.open("rb")), paths)
+    with decoding(_join_names(found), f"{provider} tracking data"), ExitStack() as opened:
+        streams = _map_files(lambda path: opened.enter_context(path.open("rb")), paths)
         arguments, keywords = ((), streams) if isinstance(streams, Mapping) else (streams, {})
         return load(*arguments, **keywords, **options), found
 
 
-def _each(change: Callable[[Any], Any], files: Any) -> Any:
+def _map_files(change: Callable[[Any], Any], files: Any) -> Any:
     """Return the files changed one by one, in whatever collection they are given."""
     if isinstance(files, Mapping):
-        return {name: _each(change, file) for name, file in files.items()}
-    return [_each(change, file) for file in files] if isinstance(files, list | tuple) else change(files)
+        return {name: _map_files(change, file) for name, file in files.items()}
+    return [_map_files(change, file) for file in files] if isinstance(files, list | tuple) else change(files)
 
 
-def _flat(files: Any) -> Iterator[Path]:
+def _flatten(files: Any) -> Iterator[Path]:
     for file in files.values() if isinstance(files, Mapping) else files:
-        yield from _flat(file) if isinstance(file, Mapping | list) else (file,)
+        yield from _flatten(file) if isinstance(file, Mapping | list) else (file,)
 
 
-def _joined(files: Sequence[Path]) -> Path:
+def _join_names(files: Sequence[Path]) -> Path:
     return Path(" and ".join(map(str, files)))
 
 

@@ -14,8 +14,8 @@ from simile._common.typing import FloatArray, IntArray
 from simile.camera.courts import BASKETBALL, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.tracking.frames import MOST, existing, pieces, spread
-from simile.data.reading.tables import decoding, shown
+from simile.camera.tracking.frames import MOST, check_file, pieces, spread
+from simile.data.reading.tables import decoding, quote
 from simile.errors import DataError
 
 RATE = 25.0
@@ -51,7 +51,7 @@ def read_sportvu(
     tuple of Game
         One per piece, named `"<gameid> piece <i>"`; without actions.
     """
-    file = existing(path)
+    file = check_file(path)
     with decoding(file, "JSON"):
         log = json.loads(file.read_bytes())
     if not isinstance(log, dict) or not isinstance(log.get("events"), list):
@@ -68,12 +68,12 @@ def _moments(events: list[Any], file: Path) -> Iterator[Moment]:
     for i, event in enumerate(events):
         place = f"{file}: event {i}"
         if not isinstance(event, dict) or not isinstance(event.get("moments"), list | None):
-            raise DataError(f"{place}: {shown(event)} is no object with a list of 'moments': mend or remove it")
+            raise DataError(f"{place}: {quote(event)} is no object with a list of 'moments': mend or remove it")
         for j, moment in enumerate(event.get("moments") or ()):
-            where = f"{place} (eventId {shown(event.get('eventId'))}), moment {j}"
+            where = f"{place} (eventId {quote(event.get('eventId'))}), moment {j}"
             if not isinstance(moment, list) or len(moment) < 6 or not isinstance(moment[5], list):
                 raise DataError(
-                    f"{where}: {shown(moment)} is not [quarter, time, game clock, shot clock, null, [positions]]: "
+                    f"{where}: {quote(moment)} is not [quarter, time, game clock, shot clock, null, [positions]]: "
                     "mend or remove it"
                 )
             yield where, moment
@@ -83,7 +83,7 @@ def _stamp(moment: list[Any], place: str) -> float:
     """Return the time of a moment, in milliseconds."""
     stamp = moment[1]
     if type(stamp) not in (int, float) or not abs(stamp) <= MOST:
-        raise DataError(f"{place}, time: {shown(stamp)} is not in milliseconds: mend it or remove the moment")
+        raise DataError(f"{place}, time: {quote(stamp)} is not in milliseconds: mend it or remove the moment")
     return float(stamp)
 
 
@@ -136,5 +136,5 @@ def _positions(place: str, moment: list[Any]) -> tuple[FloatArray, FloatArray]:
 
 def _no_position(place: str, index: int, row: object) -> DataError:
     return DataError(
-        f"{place}, position {index}: {shown(row)} is not [team, player, x, y, z] in feet: mend or remove it"
+        f"{place}, position {index}: {quote(row)} is not [team, player, x, y, z] in feet: mend or remove it"
     )

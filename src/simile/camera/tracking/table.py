@@ -13,10 +13,10 @@ from simile._common.typing import FloatArray
 from simile.camera.courts import Court
 from simile.camera.games import AXES, Game
 from simile.camera.geometry import Camera
-from simile.camera.tracking.frames import Piece, existing, pieces, spread
+from simile.camera.tracking.frames import Piece, check_file, pieces, spread
 from simile.camera.tracking.rows import ROLES, Rows, Timeline
 from simile.data.reading import clock
-from simile.data.reading.tables import shown
+from simile.data.reading.tables import quote
 from simile.errors import ArgumentError, DataError
 
 _POSITION, _BALL = ("x", "y"), ("ball_x", "ball_y")
@@ -60,12 +60,12 @@ def read_detections(
     # What is named wins; else the time where there is no rate, for it can tell that, and frames cannot.
     told = [role for role in ("frame", "time") if role in (columns or {})]
     clocks = told or (["time", "frame"] if rate is None else ["frame", "time"])
-    seen = Rows.read(existing(path), names, clocks=clocks, needed=_POSITION, optional=(*AXES, *_BALL))
+    seen = Rows.read(check_file(path), names, clocks=clocks, needed=_POSITION, optional=(*AXES, *_BALL))
     acted = seen
     if operator is not None:
         seen = seen.without(AXES)
         acted = Rows.read(
-            existing(operator), names, clocks=(seen.clock,), needed=AXES[:1], optional=AXES[1:], name=seen.name
+            check_file(operator), names, clocks=(seen.clock,), needed=AXES[:1], optional=AXES[1:], name=seen.name
         )
         _check_games(seen, acted)
     _check_found(columns or {}, seen, acted)
@@ -98,7 +98,7 @@ def _actions(rows: Rows, game: str, line: Timeline, piece: Piece) -> FloatArray 
     if (missing := np.isnan(out)).any():
         t, k = (int(i) for i in np.argwhere(missing)[0])
         raise DataError(
-            f"{rows.path}: {line.said(piece.first + t)} of game {shown(game)} has no {roles[k]} "
+            f"{rows.path}: {line.name_frame(piece.first + t)} of game {quote(game)} has no {roles[k]} "
             f"({int(missing.any(axis=1).sum()):,} such frames): add rows with empty x and y for frames without "
             "detections, give the camera in a file of its own with operator=..., or cut the game there with gap=... "
             "(seconds)"
@@ -106,7 +106,7 @@ def _actions(rows: Rows, game: str, line: Timeline, piece: Piece) -> FloatArray 
     if len(roles) == 3 and (bad := out[:, 2] <= 0.0).any():
         t = int(bad.argmax())
         raise DataError(
-            f"{rows.path}: {line.said(piece.first + t)} of game {shown(game)} has a zoom of {out[t, 2]:g}: "
+            f"{rows.path}: {line.name_frame(piece.first + t)} of game {quote(game)} has a zoom of {out[t, 2]:g}: "
             "1 is the widest view, 2 magnifies twice"
         )
     return out
@@ -134,7 +134,7 @@ def _rate(tables: tuple[Rows, ...], given: float | None) -> float:
             off = np.abs(step * given - np.rint(step * given))
         if len(step) and not np.median(off) <= 0.1:
             raise ArgumentError(
-                f"rate: the time of game {shown(game)} goes in steps of {float(np.median(step)):.6g} s, which are no "
+                f"rate: the time of game {quote(game)} goes in steps of {float(np.median(step)):.6g} s, which are no "
                 f"whole frames at {given:g} Hz: leave the rate out, or give the right one"
             )
     return given
@@ -144,9 +144,9 @@ def _names(columns: Mapping[str, str] | None) -> dict[str, tuple[str, ...]]:
     """Return the names to look for, by role."""
     given = {} if columns is None else columns
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given.values()):
-        raise ArgumentError(f"columns must be a mapping from roles to names of columns; got {shown(columns)}")
+        raise ArgumentError(f"columns must be a mapping from roles to names of columns; got {quote(columns)}")
     if unknown := [role for role in given if role not in ROLES]:
-        raise ArgumentError(f"columns: {shown(unknown[0])} is no role; known are {', '.join(ROLES)}")
+        raise ArgumentError(f"columns: {quote(unknown[0])} is no role; known are {', '.join(ROLES)}")
     return {role: (given[role],) if role in given else names for role, names in ROLES.items()}
 
 
@@ -154,8 +154,8 @@ def _check_found(columns: Mapping[str, str], *tables: Rows) -> None:
     for role, name in columns.items():
         if not any(name in rows.present for rows in tables):
             raise ArgumentError(
-                f"columns[{role!r}]: no column is {shown(name)} in {tables[0].path}; there are "
-                f"{shown(', '.join(tables[0].present))}"
+                f"columns[{role!r}]: no column is {quote(name)} in {tables[0].path}; there are "
+                f"{quote(', '.join(tables[0].present))}"
             )
 
 
@@ -167,6 +167,6 @@ def _check_games(seen: Rows, acted: Rows) -> None:
     for rows, other in ((seen, acted), (acted, seen)):
         if lacking := [game for game in rows.games if game not in other.games]:
             raise DataError(
-                f"{rows.path} has the game {shown(lacking[0])}, {other.path} has not: "
+                f"{rows.path} has the game {quote(lacking[0])}, {other.path} has not: "
                 "give both the same games in the column 'game', or read them one by one"
             )

@@ -65,7 +65,7 @@ def _foreign(arrays: Mapping[str, Array], path: Path) -> tuple[list[Column], dic
 def _own(arrays: Mapping[str, Array]) -> tuple[list[Column], dict[str, Array], Roles]:
     """Return what `write` has stored."""
     said = json.loads(arrays[ROLES_KEY].tobytes())
-    roles = Roles.told(said)
+    roles = Roles.parse(said)
     names = np.array([*map(str, said["sequences"]), None], dtype=object)[:-1]  # None: one axis, whatever the names
     values: dict[str, Array] = {"sequence": names[arrays["sequence"]]}
     if roles.time is not None:

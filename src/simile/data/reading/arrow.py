@@ -51,21 +51,21 @@ def open_ipc(path: Path) -> Table:
     """Open an Arrow IPC (Feather) file, or a stream stored in one."""
     pa, ipc = need("pyarrow", "reading Arrow files"), need("pyarrow.ipc", "reading Arrow files")
 
-    def opened(fields: Sequence[int] = ()) -> Any:
+    def open_reader(fields: Sequence[int] = ()) -> Any:
         with path.open("rb") as file:
             is_file = file.read(6) == b"ARROW1"
         options = ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
         return (ipc.open_file if is_file else ipc.open_stream)(pa.OSFile(str(path)), options=options)
 
     def batches(fields: list[str]) -> Iterator[Any]:
-        reader = opened([schema.get_field_index(name) for name in fields])
+        reader = open_reader([schema.get_field_index(name) for name in fields])
         count = getattr(reader, "num_record_batches", None)
         for batch in reader if count is None else map(reader.get_batch, range(count)):
             batch.validate(full=True)  # a damaged file must not lead to reads outside of its buffers
             yield from (batch.slice(i, _ROWS) for i in range(0, batch.num_rows, _ROWS))
 
     with decoding(path, "Arrow"):
-        schema = opened().schema
+        schema = open_reader().schema
     return _table(path, "Arrow", schema, batches, {})
 
 
@@ -188,7 +188,7 @@ def _plain(array: Any) -> Any:
 def _roles(schema: Any, names: set[str]) -> Roles:
     """Return the roles that `write` left in the metadata, if they still fit the columns."""
     try:
-        roles = Roles.told(json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}")))
+        roles = Roles.parse(json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}")))
     except (KeyError, TypeError, ValueError):
         return Roles()
     return roles if names.issuperset(roles.columns) else Roles()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.reading.tables import Times, shown
+from simile.data.reading.tables import Times, quote
 from simile.errors import DataError
 
 _BROADCAST = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # written 23.976, 29.97 and 59.94
@@ -30,7 +30,7 @@ class Irregularity:
     where: str
 
 
-def seconds(times: Times) -> FloatArray:
+def to_seconds(times: Times) -> FloatArray:
     """Return times (T,) as seconds: stamps since the first of them, numbers as they are."""
     if times.dtype.kind == "M":
         return np.asarray((times - times[0]) / np.timedelta64(1, "s"), dtype=np.float64)
@@ -48,7 +48,7 @@ def steps_of(times: FloatArray, name: str) -> FloatArray:
     with np.errstate(over="ignore"):
         steps = np.diff(times)
     if len(steps) and not 0.0 < steps.min() <= steps.max() < np.inf:
-        raise DataError(f"the times of {shown(name)} are too far apart or too close together for numbers: mend them")
+        raise DataError(f"the times of {quote(name)} are too far apart or too close together for numbers: mend them")
     return steps
 
 
@@ -68,15 +68,15 @@ def infer_rate(steps: Steps, *, alike: bool = True) -> float | None:
         return None
     if alike:
         _check_alike(present)
-    regular = _regular(np.concatenate([s for _, s in present]))
+    regular = _keep_regular(np.concatenate([s for _, s in present]))
     step = float(regular.mean())
     if not 1e-300 < step < 1e300:
         raise DataError(f"the steps of time ({step:g}) are no seconds: give the rate with rate=..., or another column")
     spread = float(np.ptp(regular)) / step
     if spread <= 1e-6:
-        return _simple(1.0 / step)
+        return _simplify(1.0 / step)
     # Rounding the stamps makes a sequence longer or shorter by one unit at most, which is how far steps differ.
-    return _snapped(1.0 / step, blur=spread * len(present) / len(regular))
+    return _snap(1.0 / step, blur=spread * len(present) / len(regular))
 
 
 def irregularity(steps: Steps, period: float) -> Irregularity | None:
@@ -90,7 +90,7 @@ def irregularity(steps: Steps, period: float) -> Irregularity | None:
     return Irregularity(count, total, period, longest, where) if count else None
 
 
-def resampled(times: FloatArray, tables: Sequence[FloatArray], rate: float, name: str) -> list[FloatArray]:
+def resample(times: FloatArray, tables: Sequence[FloatArray], rate: float, name: str) -> list[FloatArray]:
     """Return tables (T, columns) brought from `times` to a rate by linear interpolation.
 
     Where one of two neighbours is missing (NaN) the value of the nearer one is taken, missing or not.
@@ -99,7 +99,7 @@ def resampled(times: FloatArray, tables: Sequence[FloatArray], rate: float, name
     frames = duration * rate * (1.0 + 1e-9) + 1.0 + 1e-9
     if not frames <= _GROWTH * (len(times) + 100):
         raise DataError(
-            f"resample={rate:g} would make {frames:.3g} frames of the {len(times)} of {shown(name)}, "
+            f"resample={rate:g} would make {frames:.3g} frames of the {len(times)} of {quote(name)}, "
             f"which last {duration:g} s: cut it where the time jumps with gap=..., or resample at a lower rate"
         )
     position = np.interp(times[0] + np.arange(int(frames)) / rate, times, np.arange(len(times), dtype=np.float64))
@@ -108,10 +108,10 @@ def resampled(times: FloatArray, tables: Sequence[FloatArray], rate: float, name
     before = np.floor(position).astype(np.intp)
     after = np.minimum(before + 1, len(times) - 1)
     weight = position - before
-    return [_mixed(table, before, after, weight) for table in tables]
+    return [_interpolate(table, before, after, weight) for table in tables]
 
 
-def _mixed(table: FloatArray, before: IntArray, after: IntArray, weight: FloatArray) -> FloatArray:
+def _interpolate(table: FloatArray, before: IntArray, after: IntArray, weight: FloatArray) -> FloatArray:
     out = np.empty((len(weight), table.shape[1]))
     for i, column in enumerate(table.T):  # one by one: a long recording must not be in memory many times
         low, high = column[before], column[after]
@@ -121,7 +121,7 @@ def _mixed(table: FloatArray, before: IntArray, after: IntArray, weight: FloatAr
     return out
 
 
-def _regular(steps: FloatArray) -> FloatArray:
+def _keep_regular(steps: FloatArray) -> FloatArray:
     median = _median(steps)
     return steps[(steps <= 1.5 * median) & (steps >= median / 1.5)]
 
@@ -133,19 +133,19 @@ def _median(values: FloatArray) -> float:
 
 
 def _check_alike(steps: Steps) -> None:
-    means = [float(_regular(s).mean()) for _, s in steps]
+    means = [float(_keep_regular(s).mean()) for _, s in steps]
     usual = _median(np.array(means))
     for (name, s), mean in zip(steps, means, strict=True):
         # A few steps of rounded stamps say little about the rate.
         if abs(mean - usual) > max(0.01, 0.5 / len(s)) * usual:
             raise DataError(
-                f"the rates differ: {1.0 / mean:.6g} Hz in {shown(name)} and {1.0 / usual:.6g} Hz in "
-                f"{shown(steps[means.index(usual)][0])}: bring all to one with "
-                f"resample={_snapped(1.0 / usual, 0.0):g}, or read them apart"
+                f"the rates differ: {1.0 / mean:.6g} Hz in {quote(name)} and {1.0 / usual:.6g} Hz in "
+                f"{quote(steps[means.index(usual)][0])}: bring all to one with "
+                f"resample={_snap(1.0 / usual, 0.0):g}, or read them apart"
             )
 
 
-def _simple(rate: float) -> float:
+def _simplify(rate: float) -> float:
     """Return the shortest decimal within 1e-9, or the whole period if it is simpler: 86400 s, not 1.1574e-05 Hz."""
     for digits in range(1, 18):
         if digits == 7 and abs(1.0 / rate - round(1.0 / rate)) <= 1e-9 / rate:
@@ -155,7 +155,7 @@ def _simple(rate: float) -> float:
     return rate
 
 
-def _snapped(rate: float, blur: float) -> float:
+def _snap(rate: float, blur: float) -> float:
     """Return the round rate that is meant: 30 Hz and 29.97 Hz differ by 1e-3, so less than half of that is near."""
     candidates = [c for c in (float(round(rate)), *_BROADCAST, 1.0 / max(1, round(1.0 / rate))) if c > 0.0]
     nearest = min(candidates, key=lambda c: abs(c - rate))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from simile.data.reading.tables import EMPTY, NUMBER, NUMERIC, STAMP, TEXT, WHOLE, Column, Roles, Table, Wanted, shown
+from simile.data.reading.tables import EMPTY, NUMBER, NUMERIC, STAMP, TEXT, WHOLE, Column, Roles, Table, Wanted, quote
 from simile.errors import ArgumentError, DataError
 
 SEQUENCE_NAMES = ("sequence", "episode", "episode_index", "run", "game", "trial")
@@ -44,7 +44,7 @@ def shared_columns(tables: Sequence[Table]) -> tuple[Column, ...]:
         for there, absent, lacking in ((first, table, kinds.keys() - names), (table, first, names - kinds.keys())):
             if lacking:
                 raise DataError(
-                    f"{there.path} has the column {shown(min(lacking))}, {absent.path} has not: "
+                    f"{there.path} has the column {quote(min(lacking))}, {absent.path} has not: "
                     "give files of one layout, or read them one by one"
                 )
         for column in table.columns:
@@ -78,7 +78,7 @@ def choose(
     chosen = {}
     for argument, patterns, others in (("actions", actions, contexts), ("contexts", contexts, actions)):
         if patterns is not None:
-            chosen[argument] = _matching(columns, argument, patterns, taken={*explicit, *_exact(columns, others)})
+            chosen[argument] = _match(columns, argument, patterns, taken={*explicit, *_find(columns, others)})
             _claim(explicit, argument, chosen[argument])
 
     def free(names: Iterable[str]) -> list[str]:
@@ -86,11 +86,11 @@ def choose(
 
     told = roles.contexts is not None  # a file that knows its columns leaves nothing to guess
     if sequence is None:
-        sequence = next(iter(free(_some(roles.sequence) if told else _named(columns, SEQUENCE_NAMES))), None)
+        sequence = next(iter(free(_some(roles.sequence) if told else _find_named(columns, SEQUENCE_NAMES))), None)
     _claim(explicit, "sequence", _some(sequence))
     if time is None:
         stamped = [c for c in columns if c.kind in (WHOLE, NUMBER, STAMP)]
-        time = next(iter(free(_some(roles.time) if told else _named(stamped, TIME_NAMES))), None)
+        time = next(iter(free(_some(roles.time) if told else _find_named(stamped, TIME_NAMES))), None)
     _claim(explicit, "time", _some(time))
     if "actions" not in chosen:
         rest = [c for c in columns if c.name not in explicit]
@@ -120,10 +120,10 @@ def choose(
 
 def select(columns: Sequence[Column], argument: str, patterns: str | Sequence[str]) -> list[str]:
     """Return the columns that names, globs or regexes (between slashes) choose, each once."""
-    return _matching(columns, argument, patterns, taken=frozenset())
+    return _match(columns, argument, patterns, taken=frozenset())
 
 
-def _matching(columns: Sequence[Column], argument: str, patterns: str | Sequence[str], taken: Set[str]) -> list[str]:
+def _match(columns: Sequence[Column], argument: str, patterns: str | Sequence[str], taken: Set[str]) -> list[str]:
     found: dict[str, None] = {}
     given = [patterns] if isinstance(patterns, str) else list(patterns)
     if not given:
@@ -132,24 +132,24 @@ def _matching(columns: Sequence[Column], argument: str, patterns: str | Sequence
         if not isinstance(pattern, str):
             raise ArgumentError(f"{argument} must be names of columns; got {pattern!r}")
         # A pattern passes over what has another role; a name for two roles is a mistake.
-        matches = _exact(columns, pattern) or [n for n in _similar(columns, argument, pattern) if n not in taken]
+        matches = _find(columns, pattern) or [n for n in _match_pattern(columns, argument, pattern) if n not in taken]
         if not matches:
             names = [c.name for c in columns]
             close = difflib.get_close_matches(pattern, names, n=1)
-            hint = f" (did you mean {shown(close[0])}?)" if close else ""
+            hint = f" (did you mean {quote(close[0])}?)" if close else ""
             raise ArgumentError(f"{argument}: no column is {pattern!r}{hint}; {_list(columns)}")
         found |= dict.fromkeys(matches)
     return list(found)
 
 
-def _exact(columns: Sequence[Column], patterns: Patterns) -> list[str]:
+def _find(columns: Sequence[Column], patterns: Patterns) -> list[str]:
     """Return the columns of exactly these names, and the elements of lists of these names."""
     given = [patterns] if isinstance(patterns, str) else list(patterns or ())
     names = {c.name for c in columns}
     return [n for g in given for n in ([g] if g in names else [c.name for c in columns if c.parent == g])]
 
 
-def _similar(columns: Sequence[Column], argument: str, pattern: str) -> list[str]:
+def _match_pattern(columns: Sequence[Column], argument: str, pattern: str) -> list[str]:
     """Return the columns that a glob, or a regex between slashes, matches."""
     names = [c.name for c in columns]
     if len(pattern) > 2 and pattern[0] == pattern[-1] == "/":
@@ -172,7 +172,7 @@ def _claim(explicit: dict[str, str], argument: str, names: Iterable[str]) -> Non
     for name in names:
         if explicit.get(name, argument) != argument:
             raise ArgumentError(
-                f"{argument}: column {shown(name)} is named as {explicit[name]} already: it has one role"
+                f"{argument}: column {quote(name)} is named as {explicit[name]} already: it has one role"
             )
         explicit[name] = argument
 
@@ -181,7 +181,7 @@ def _some(name: str | None) -> list[str]:
     return [] if name is None else [name]
 
 
-def _named(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
+def _find_named(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
     return [c.name for name in names for c in columns if c.name.lower() == name]
 
 
@@ -205,7 +205,7 @@ def _odd(columns: Sequence[Column]) -> str:
     """Name the first column that is called like an action but cannot be one."""
     patterns = [p for group in ACTION_PATTERNS for p in group]
     odd = [c for c in columns if any(fnmatchcase(c.name, p) for p in patterns)]
-    return f"; {shown(odd[0].name)} holds {odd[0].kind}" if odd else ""
+    return f"; {quote(odd[0].name)} holds {odd[0].kind}" if odd else ""
 
 
 def _reason(column: Column) -> str:

@@ -63,7 +63,7 @@ def _files(given: str | Path) -> list[Path]:
         return [path]
     if not glob.has_magic(str(given)):
         raise DataError(f"{path}: there is no such file")
-    found = _sorted(Path(p) for p in glob.glob(str(given), recursive=True) if Path(p).is_file())
+    found = _sort(Path(p) for p in glob.glob(str(given), recursive=True) if Path(p).is_file())
     if not found:
         raise DataError(f"{path}: no file matches the pattern")
     for file in found:
@@ -72,7 +72,7 @@ def _files(given: str | Path) -> list[Path]:
 
 
 def _files_below(folder: Path) -> list[Path]:
-    below = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")) and _known(p)]
+    below = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")) and _is_known(p)]
     if not below:
         raise DataError(f"{folder}: there is no data file in this folder; known are {', '.join(_OPENERS)}")
     if len(suffixes := sorted({suffix_of(p) for p in below})) > 1:  # the same data twice, as a rule
@@ -80,13 +80,13 @@ def _files_below(folder: Path) -> list[Path]:
             f"path: {folder} holds files of several formats ({', '.join(suffixes)}): "
             f"choose with a pattern, as '{folder}/*{suffixes[0]}'"
         )
-    return _sorted(below)
+    return _sort(below)
 
 
-def _known(path: Path) -> bool:
+def _is_known(path: Path) -> bool:
     return path.name.lower().endswith(tuple(_OPENERS))
 
 
-def _sorted(paths: Iterable[Path]) -> list[Path]:
+def _sort(paths: Iterable[Path]) -> list[Path]:
     """Return paths in the order people expect: run2 before run10."""
     return sorted(paths, key=lambda p: [(int(s), "") if s.isdecimal() else (-1, s) for s in re.split(r"(\d+)", str(p))])

@@ -15,7 +15,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading import clock
 from simile.data.reading.columns import Choice, Patterns, choose, counts_frames, shared_columns
 from simile.data.reading.formats import open_tables
-from simile.data.reading.sequences import Pieces, file_names, gather, joined
+from simile.data.reading.sequences import Pieces, file_names, gather, join_pieces
 from simile.data.reading.summary import Summary, irregular_note
 from simile.data.reading.tables import Roles, Table
 from simile.errors import ArgumentError, DataError
@@ -125,7 +125,7 @@ def _timing(
     origin = "" if known is None else " as stored" if rate is None else " as given"
     if choice.time is None:
         return _without_time(gathered, known, origin, gap, resample)
-    times = [clock.seconds(joined(p.times)) for p in gathered]
+    times = [clock.to_seconds(join_pieces(p.times)) for p in gathered]
     steps = [clock.steps_of(t, p.name) for t, p in zip(times, gathered, strict=True)]
     frames = _are_frames(choice, times, steps)
     if frames and known is not None:
@@ -179,13 +179,13 @@ def _are_frames(choice: Choice, times: list[FloatArray], steps: list[FloatArray]
 
 def _demonstrations(pieces: Pieces, index: int, timing: _Timing, choice: Choice) -> list[Demonstration]:
     """Return the demonstrations that a sequence is cut into."""
-    contexts, actions = joined(pieces.contexts), joined(pieces.actions)
+    contexts, actions = join_pieces(pieces.contexts), join_pieces(pieces.actions)
     parts = timing.parts[index]
     demos = []
     for i, part in enumerate(parts):
         name = pieces.name if len(parts) == 1 else f"{pieces.name}/{i}"
         x, a = (contexts, actions) if len(parts) == 1 else (contexts[part], actions[part])
         if timing.times and timing.rate is not None:
-            x, a = clock.resampled(timing.times[index][part], (x, a), timing.rate, name)
+            x, a = clock.resample(timing.times[index][part], (x, a), timing.rate, name)
         demos.append(Demonstration(x, a, timing.rate, name, choice.contexts, choice.actions))
     return demos

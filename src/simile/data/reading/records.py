@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from simile.data.reading.tables import NUMERIC, Batch, Column, Place, Table, Wanted, decoding, elements, shown
+from simile.data.reading.tables import NUMERIC, Batch, Column, Place, Table, Wanted, decoding, elements, quote
 from simile.data.reading.values import as_batch, kind_of
 from simile.errors import DataError
 
@@ -48,7 +48,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
                 raise DataError(f"{path}: row {row}: not JSON: {error}: one object per line is wanted") from None
             if not isinstance(value, dict):
                 raise DataError(
-                    f'{path}: row {row}: {shown(value)} is not an object: write rows as {{"name": value, ...}}'
+                    f'{path}: row {row}: {quote(value)} is not an object: write rows as {{"name": value, ...}}'
                 )
             yield value
 
@@ -88,6 +88,6 @@ def _column(rows: list[dict[str, Any]], key: str, index: int | None, width: int,
         if isinstance(value, list) and len(value) != width:
             raise place.error(i, key, f"a list of {len(value)} elements among lists of {width}: make them equal")
         if index is not None and not isinstance(value, list):
-            raise place.error(i, key, f"{shown(value)} among lists of {width}: make it a list")
+            raise place.error(i, key, f"{quote(value)} among lists of {width}: make it a list")
         values[i] = value[0 if index is None else index] if isinstance(value, list) else value
     return values

@@ -52,7 +52,7 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> lis
     return [p for pieces in gathered for p in pieces]
 
 
-def joined(pieces: list[FloatArray]) -> FloatArray:
+def join_pieces(pieces: list[FloatArray]) -> FloatArray:
     """Return the pieces as one read-only array and let go of them: both must not stay in memory."""
     whole = np.concatenate(pieces)
     pieces.clear()
@@ -83,8 +83,8 @@ def _stem(path: Path) -> str:
 
 def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -> None:
     _check(batch, choice)
-    contexts = _stacked(batch, choice.contexts)
-    actions = _stacked(batch, choice.actions)
+    contexts = _stack(batch, choice.contexts)
+    actions = _stack(batch, choice.actions)
     for label, rows in _groups(batch.labels, name):
         pieces = by_label.setdefault(label, Pieces(label))
         if batch.times is not None:
@@ -94,7 +94,7 @@ def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -
         pieces.actions.append(actions[rows])
 
 
-def _stacked(batch: Batch, names: Sequence[str]) -> FloatArray:
+def _stack(batch: Batch, names: Sequence[str]) -> FloatArray:
     table = np.empty((len(batch), len(names)))
     for i, name in enumerate(names):
         table[:, i] = batch.numbers[name]

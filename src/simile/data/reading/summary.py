@@ -9,7 +9,7 @@ import numpy as np
 
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading.clock import Irregularity
-from simile.data.reading.tables import shown
+from simile.data.reading.tables import quote
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Summary:
 def irregular_note(found: Irregularity, column: str, *, frames: bool) -> str:
     """Say how irregular the time is, and the way out."""
     unit = "frame numbers" if frames else "s"
-    off = f"{found.count:,} of {found.total:,} steps of {shown(column)} ({_percent(found.count / found.total)})"
-    longest = f"the longest: {found.longest:.4g} {unit} in {shown(found.where)}"
+    off = f"{found.count:,} of {found.total:,} steps of {quote(column)} ({_percent(found.count / found.total)})"
+    longest = f"the longest: {found.longest:.4g} {unit} in {quote(found.where)}"
     if frames:
         return f"{off} are not 1 ({longest}): frames are missing; rate=... with resample=... or gap=... evens it out"
     even = f"resample={1.0 / found.period:.6g} or gap={3.0 * found.period:.2g} evens it out"

@@ -46,14 +46,14 @@ class Roles:
     rate: float | None = None
 
     @classmethod
-    def told(cls, said: Mapping[str, Any]) -> Roles:
+    def parse(cls, stored: Mapping[str, Any]) -> Roles:
         """Take what `write` has stored; KeyError, TypeError or ValueError if it is not that."""
         roles = cls(
-            said["sequence"],
-            said["time"],
-            tuple(said["contexts"]),
-            tuple(said["actions"]),
-            None if said["rate"] is None else checks.number(said["rate"], "rate", above=0.0),
+            stored["sequence"],
+            stored["time"],
+            tuple(stored["contexts"]),
+            tuple(stored["actions"]),
+            None if stored["rate"] is None else checks.number(stored["rate"], "rate", above=0.0),
         )
         if not all(isinstance(name, str) for name in roles.columns):
             raise TypeError("names must be strings")
@@ -90,7 +90,7 @@ class Place:
 
     def error(self, index: int, column: str, problem: str) -> DataError:
         """Return the error for the value at `index` of this batch."""
-        return DataError(f"{self.path}: row {self.first_row + index}, column {shown(column)}: {problem}")
+        return DataError(f"{self.path}: row {self.first_row + index}, column {quote(column)}: {problem}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +121,11 @@ class Table:
         seen: set[str] = set()
         for column in self.columns:
             if column.name in seen:
-                raise DataError(f"{self.path}: column {shown(column.name)} is there twice: rename one of the two")
+                raise DataError(f"{self.path}: column {quote(column.name)} is there twice: rename one of the two")
             seen.add(column.name)
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Return a value as it stands in messages, never longer than a line."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:50]}... ({len(text):,} characters)"

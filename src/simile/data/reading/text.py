@@ -74,7 +74,7 @@ class _Text:
 
     def _scan_slowly(self, wanted: Wanted, first: int) -> Iterator[Batch]:
         """Yield the rows from `first` on, converted one by one: pyarrow takes less than we do, or a row is wrong."""
-        with _opened(self.path) as file:
+        with _open(self.path) as file:
             lines = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
             rows = (row for row in csv.reader(lines, delimiter=self.delimiter, strict=True) if row)
             header = next(rows, [])
@@ -124,13 +124,13 @@ def _values(column: Any) -> Any:
     return column.to_pylist() if str(column.type) == "string" else column.to_numpy(zero_copy_only=False)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def _delimiter(path: Path) -> str:
     """Return the delimiter of the header: the most frequent one outside of quotes."""
-    with decoding(path, "text"), _opened(path) as file:
+    with decoding(path, "text"), _open(path) as file:
         start = file.read(_BLOCK)
     if not start.strip():
         raise DataError(f"{path}: the file is empty")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simile._common.typing import FloatArray
-from simile.data.reading.tables import EMPTY, NUMBER, STAMP, TEXT, WHOLE, Batch, Place, Times, Wanted, shown
+from simile.data.reading.tables import EMPTY, NUMBER, STAMP, TEXT, WHOLE, Batch, Place, Times, Wanted, quote
 
 # What stands for a missing value in text, wherever text is read.
 MISSING = (
@@ -124,7 +124,7 @@ def not_a_number(value: object) -> str:
         hint = " (a number needs a point, not a comma)"
     elif isinstance(value, str) and _succeeds(to_number, value.replace("_", "")):
         hint = " (a number has nothing between its digits)"
-    return f"{shown(value)} is not a number{hint}: mend it, leave it empty if it is missing, or leave the column out"
+    return f"{quote(value)} is not a number{hint}: mend it, leave it empty if it is missing, or leave the column out"
 
 
 def no_label() -> str:
@@ -143,7 +143,7 @@ def _stamps(values: Sequence[Any], column: str, place: Place) -> list[datetime]:
             stamps.append(to_stamp(value))
         except (ValueError, OverflowError):
             raise place.error(
-                i, column, f"{shown(value)} is not a time: write ISO 8601, as 2024-05-31T12:00:00.25, or seconds"
+                i, column, f"{quote(value)} is not a time: write ISO 8601, as 2024-05-31T12:00:00.25, or seconds"
             ) from None
     return stamps
 

@@ -109,10 +109,10 @@ def _write_ipc(demos: Demonstrations, file: IO[bytes]) -> None:
     _write_tables(demos, file, need("pyarrow.ipc", "writing Arrow files").new_file)
 
 
-def _write_tables(demos: Demonstrations, file: IO[bytes], opened: Callable[..., Any]) -> None:
+def _write_tables(demos: Demonstrations, file: IO[bytes], open_writer: Callable[..., Any]) -> None:
     tables = _tables(demos)
     first = next(tables)
-    with opened(file, first.schema) as writer:
+    with open_writer(file, first.schema) as writer:
         for table in chain([first], tables):
             writer.write_table(table)
 
@@ -120,9 +120,9 @@ def _write_tables(demos: Demonstrations, file: IO[bytes], opened: Callable[..., 
 def _text_writer(delimiter: str) -> Callable[[Demonstrations, IO[bytes]], None]:
     def write_text(demos: Demonstrations, file: IO[bytes]) -> None:
         pa, pc = need("pyarrow", "writing CSV"), need("pyarrow.compute", "writing CSV")
-        file.write(delimiter.join(_quoted(name, delimiter) for name in _header(demos)).encode() + b"\n")
+        file.write(delimiter.join(_quote_field(name, delimiter) for name in _header(demos)).encode() + b"\n")
         for demo in demos:
-            label = pa.scalar(_quoted(demo.name, delimiter))
+            label = pa.scalar(_quote_field(demo.name, delimiter))
             for start in range(0, len(demo), _ROWS):
                 rows = slice(start, start + _ROWS)
                 numbers = [pa.array(v[rows], from_pandas=True) for v in (*demo.contexts.T, *demo.actions.T)]
@@ -137,7 +137,7 @@ def _text_writer(delimiter: str) -> Callable[[Demonstrations, IO[bytes]], None]:
     return write_text
 
 
-def _quoted(text: str, delimiter: str) -> str:
+def _quote_field(text: str, delimiter: str) -> str:
     plain = text and text == text.strip() and not any(c in text for c in (delimiter, '"', "\n", "\r", ",", ";", "\t"))
     return text if plain else '"' + text.replace('"', '""') + '"'
 
