@@ -69,13 +69,14 @@ def hardness(sport: Court, seeds: Sequence[int]) -> None:
         plain = simile.clone(train, smoothness=0.0, horizon=LOOK, regularizer=simile.PreviousAction())
         past = simile.clone(train, smoothness=0.0, model=simile.SmoothForest(n_trees=20, max_features=None))
         drawn = simile.clone(train, smoothness=0.0)
-        smooth = simile.learn(
+        smooth = simile.paper(
             train,
             smoothness=100.0,
             horizon=LOOK,
             regularizer=simile.CriticallyDamped(order=3),
             feedback=simile.CompensatedFeedback(),
             n_rounds=4,
+            validation=0.2,
         )
         runs = {"forest": plain, "past": past, "drawn": drawn, "smooth": smooth}
         judged = {name: simile.evaluate(run.policy, test) for name, run in runs.items()}

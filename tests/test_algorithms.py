@@ -18,8 +18,11 @@ from simile import (
 )
 from simile.learning.algorithms import Run
 from simile.learning.reduction import rounds
+from simile.learning.training import latest
 
 SMALL = {"horizon": Horizon(2, 2), "regularizer": VelocityAutoregression(order=3), "n_rounds": 3}
+
+DEMOS = demos_of(30, 30)
 
 
 @pytest.fixture
@@ -52,8 +55,33 @@ def test_paper_is_algorithm_2_as_printed():
     assert run.policy.components[0].horizon == Horizon(10, 10)
     assert run.rounds[1].h.order == 10
     assert [r.sigma for r in run.rounds[1:]] == pytest.approx(np.exp(-np.linspace(0.2, 1.6, 3)))
-    again = simile.learn(demos_of(60, 60), n_rounds=3, validation=0)
-    assert [r.error for r in again.rounds] == [r.error for r in run.rounds]
+    again = simile.rounds(demos_of(60, 60), n_rounds=3)
+    assert [r.error for r in again] == [r.error for r in run.rounds]
+
+
+@pytest.mark.parametrize(
+    ("given", "call"),
+    [
+        ({"n_rounds": 5}, "n_rounds=5"),
+        ({"rule": simile.JointRule()}, "rule=JointRule()"),
+        ({"step_size": 0.5}, "step_size=0.5"),
+        ({"memory": latest}, "memory=latest"),
+        ({"combine": simile.interpolate}, "combine=interpolate"),
+        ({"horizon": Horizon(2, 2)}, "horizon=Horizon("),
+        ({"feedback": simile.ExpertFeedback(), "n_rounds": 2}, "n_rounds=2, feedback=ExpertFeedback()"),
+        ({"backend": simile.LocalBackend()}, "backend=LocalBackend("),
+    ],
+)
+def test_learn_refuses_what_only_rounds_have_a_use_for_and_shows_the_call(given, call):
+    with pytest.raises(simile.ArgumentError, match="learn cross-fits") as caught:
+        simile.learn(DEMOS, **given)
+    assert f"simile.paper(demos, {call}" in str(caught.value)
+    assert isinstance(simile.paper(DEMOS, **{"n_rounds": 1, **given}, model=simile.SmoothForest(2)), Run)
+
+
+def test_learn_takes_no_argument_that_nobody_knows():
+    with pytest.raises(TypeError, match=r"learn\(\) got an unexpected keyword argument 'smothness'"):
+        simile.learn(DEMOS, smothness=3.0)
 
 
 def test_dagger_trains_on_all_rounds_and_simile_on_the_latest():
@@ -85,15 +113,15 @@ def test_dagger_can_query_an_expert(settings):
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_run():
     demos = demos_of(120, 120)
-    first, again, other = (simile.learn(demos, **SMALL, seed=s).rounds[-1].error for s in (4, 4, 5))
+    first, again, other = (simile.paper(demos, **SMALL, seed=s).rounds[-1].error for s in (4, 4, 5))
     assert first == again != other
 
 
 def test_validation_by_share_by_demonstrations_or_not_at_all(settings):
     demos = demos_of(60, 60, 60)
-    assert np.isfinite(simile.learn(demos, **settings, validation=0.34).chosen.validation_error)
-    assert np.isfinite(simile.learn(demos[:2], **settings, validation=demos[2]).chosen.validation_error)
-    assert np.isnan(simile.learn(demos, **settings, validation=0).chosen.validation_error)
+    assert np.isfinite(simile.paper(demos, **settings, validation=0.34).chosen.validation_error)
+    assert np.isfinite(simile.paper(demos[:2], **settings, validation=demos[2]).chosen.validation_error)
+    assert np.isnan(simile.paper(demos, **settings, validation=0).chosen.validation_error)
 
 
 def test_a_single_sequence_holds_out_its_end(settings):
@@ -101,17 +129,17 @@ def test_a_single_sequence_holds_out_its_end(settings):
     train, held = demos.hold_out(0.2)
     assert (train.n_frames, held.n_frames) == (80, 20)
     np.testing.assert_array_equal(np.concatenate([train[0].actions, held[0].actions]), demos[0].actions)
-    assert np.isfinite(simile.learn(demos, **settings).chosen.validation_error)
+    assert np.isfinite(simile.paper(demos, **settings, validation=0.2).chosen.validation_error)
 
 
 def test_the_round_is_chosen_by_validation(settings):
-    run = simile.learn(demos_of(60, 60, 60), **settings)
+    run = simile.paper(demos_of(60, 60, 60), **settings, validation=0.2)
     assert run.chosen.validation_error == min(r.validation_error for r in run.rounds)
     assert run.policy is run.chosen.policy
 
 
 def test_a_run_prints_one_row_per_round(settings):
-    run = simile.learn(demos_of(60, 60, 60), **settings)
+    run = simile.paper(demos_of(60, 60, 60), **settings, validation=0.2)
     lines = str(run).splitlines()
     assert lines[0].split() == ["round", "beta", "sigma", "error", "roughness", "radius", "validation"]
     assert [line.split()[0] for line in lines[1:5]] == ["0", "1", "2", "3"]
@@ -139,15 +167,12 @@ def _interrupted_at_once():
     yield
 
 
-DEMOS = demos_of(30, 30)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: simile.learn(DEMOS, smoothness=-3), r"smoothness must be >= 0; got -3"),
         (lambda: simile.learn(DEMOS, smoothness="smooth"), "smoothness must be a number; got 'smooth'"),
-        (lambda: simile.learn(DEMOS, n_rounds=-1), "n_rounds must be >= 0; got -1"),
+        (lambda: simile.paper(DEMOS, n_rounds=-1), "n_rounds must be >= 0; got -1"),
         (lambda: simile.learn(DEMOS, seed=0.5), "seed must be a whole number; got 0.5"),
         (
             lambda: simile.learn(DEMOS, model=VelocityAutoregression),
@@ -156,10 +181,10 @@ DEMOS = demos_of(30, 30)
         (lambda: simile.learn(DEMOS, model="forest"), r"model must have a method fit\(\); got 'forest'"),
         (lambda: simile.learn(DEMOS, regularizer=VelocityAutoregression), "regularizer must be an object, not a class"),
         (lambda: simile.learn(DEMOS, feedback=simile.ExpertFeedback), "feedback must be an object, not a class"),
-        (lambda: simile.learn(DEMOS, step_size=simile.ErrorRatio), "step_size must be an object, not a class"),
-        (lambda: simile.learn(DEMOS, step_size=1.5), "beta must be >= 0 and <= 1; got 1.5"),
+        (lambda: simile.paper(DEMOS, step_size=simile.ErrorRatio), "step_size must be an object, not a class"),
+        (lambda: simile.paper(DEMOS, step_size=1.5), "beta must be >= 0 and <= 1; got 1.5"),
         (lambda: simile.learn(DEMOS, horizon=Horizon), "horizon must be an object, not a class"),
-        (lambda: simile.learn(DEMOS, rule=simile.JointRule), "rule must be an object, not a class"),
+        (lambda: simile.paper(DEMOS, rule=simile.JointRule), "rule must be an object, not a class"),
         (lambda: simile.learn(DEMOS, validation=1.5), "validation must be > 0 and <= 1; got 1.5"),
         (lambda: simile.learn(demos_of(1)), "no sequence is longer"),
         (lambda: simile.learn(DEMOS, validation=demos_of(30, m=3)), "validation must have the columns"),
@@ -168,7 +193,7 @@ DEMOS = demos_of(30, 30)
             "order must be shorter than the longest sequence; got order=30",
         ),
         (
-            lambda: simile.learn(DEMOS, validation=0, horizon=Horizon(1, 40)),
+            lambda: simile.paper(DEMOS, horizon=Horizon(1, 40)),
             "remembers 40 actions and no sequence is longer",
         ),
         (
@@ -187,14 +212,14 @@ def test_bad_arguments_are_refused_before_anything_is_learned(call, message: str
 
 def test_watch_sees_every_round_as_it_comes(pursuit, tree):
     seen = []
-    run = simile.learn(pursuit[0], model=tree, n_rounds=2, watch=seen.append)
+    run = simile.paper(pursuit[0], model=tree, n_rounds=2, watch=seen.append)
     assert [r.number for r in seen] == [0, 1, 2]
     assert all(a is b for a, b in zip(seen, run.rounds, strict=True))
 
 
 def test_every_policy_carries_a_card_with_names_rate_settings_and_errors(pursuit, tree):
     train, _ = pursuit
-    run = simile.learn(train, model=tree, n_rounds=1)
+    run = simile.paper(train, model=tree, n_rounds=1, validation=0.2)
     card = run.rounds[1].policy.card
     assert card.context_names == train.context_names
     assert card.action_names == ("pan",)

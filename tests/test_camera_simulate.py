@@ -298,8 +298,9 @@ def test_a_clone_that_sees_past_actions_copies_them_and_fails_when_rolled_out(re
 
 def test_smooth_learning_is_accurate_and_as_smooth_as_the_operator(recorded):
     train, test = recorded
-    run = simile.learn(
+    run = simile.paper(
         train,
+        validation=0.2,
         smoothness=100.0,
         horizon=simile.Horizon((0, 1, 2, 4, 8, 12, 16, 24, 32), 0),
         regularizer=simile.CriticallyDamped(order=3),

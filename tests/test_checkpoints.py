@@ -71,10 +71,10 @@ def test_a_cross_fitted_run_is_resumed_to_the_byte(pursuit, tmp_path: Path):
 
 def test_models_of_scikit_learn_are_kept_too(pursuit, tmp_path: Path):
     train, _ = pursuit
-    whole = simile.learn(train, model=Ridge(), n_rounds=2)
+    whole = simile.paper(train, model=Ridge(), n_rounds=2)
     with pytest.raises(StoppedError):
-        simile.learn(train, model=Checkpointed(Ridge(), tmp_path), n_rounds=2, watch=stop_after(0))
-    assert same(whole, simile.learn(train, model=Checkpointed(Ridge(), tmp_path), n_rounds=2))
+        simile.paper(train, model=Checkpointed(Ridge(), tmp_path), n_rounds=2, watch=stop_after(0))
+    assert same(whole, simile.paper(train, model=Checkpointed(Ridge(), tmp_path), n_rounds=2))
 
 
 def test_the_fits_of_another_run_are_refused(pursuit, tmp_path: Path):

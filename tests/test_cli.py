@@ -18,7 +18,7 @@ import simile
 from commands import command, simile_
 from simile.data import tasks
 
-QUICK = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
+QUICK = ("--algorithm", "paper", "--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
 
 
 @pytest.fixture(scope="module")
@@ -340,7 +340,16 @@ def killed(games: Path, tmp_path: Path):
     def stop(number: signal.Signals, files: int) -> tuple[Path, int, str]:
         process = subprocess.Popen(
             command(
-                "train", games, "--actions", "pan", "--model", "SmoothForest(n_trees=40, n_jobs=1)", "--n-rounds", "200"
+                "train",
+                games,
+                "--actions",
+                "pan",
+                "--algorithm",
+                "paper",
+                "--model",
+                "SmoothForest(n_trees=40, n_jobs=1)",
+                "--n-rounds",
+                "200",
             ),
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
@@ -374,7 +383,17 @@ def test_resuming_with_other_data_is_refused(killed, games: Path, tmp_path: Path
 
 
 def test_a_training_killed_at_random_moments_and_resumed_gives_the_same_bytes(games: Path, tmp_path: Path):
-    options = ("--actions", "pan", "--model", "SmoothForest(n_trees=10)", "--n-rounds", "4", "--no-report")
+    options = (
+        "--actions",
+        "pan",
+        "--algorithm",
+        "paper",
+        "--model",
+        "SmoothForest(n_trees=10)",
+        "--n-rounds",
+        "4",
+        "--no-report",
+    )
     simile_("train", games, *options, "--out", "whole", cwd=tmp_path)
     whole = (tmp_path / "whole" / "policy.safetensors").read_bytes()
     rng = np.random.default_rng(0)

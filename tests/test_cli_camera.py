@@ -16,7 +16,16 @@ from simile.camera.tracking.recordings import load_game
 from visca_emulator import Server
 
 SMOOTH = ("--smoothness", "100", "--regularizer", "CriticallyDamped(order=3)", "--feedback", "CompensatedFeedback()")
-LOOK = ("--horizon", "Horizon((0, 2, 4, 8, 16), 0)", "--n-rounds", "1", "--model", "SmoothForest(n_trees=8)")
+LOOK = (
+    "--algorithm",
+    "paper",
+    "--horizon",
+    "Horizon((0, 2, 4, 8, 16), 0)",
+    "--n-rounds",
+    "1",
+    "--model",
+    "SmoothForest(n_trees=8)",
+)
 
 
 @pytest.fixture(scope="module")

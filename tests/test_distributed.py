@@ -118,7 +118,7 @@ def test_workers_read_what_one_machine_reads(client, files, no_digest):
     assert (spread.names, spread.rate, spread.n_frames) == (local.names, local.rate, local.n_frames)
     assert (spread.context_names, spread.action_names) == (local.context_names, local.action_names)
     assert differences(list(spread.gathered()), list(local)) == []
-    check_same_rounds(simile.learn(local, **QUICK).rounds, simile.learn(spread, **QUICK, backend=backend).rounds)
+    check_same_rounds(simile.paper(local, **QUICK).rounds, simile.paper(spread, **QUICK, backend=backend).rounds)
 
 
 def test_files_that_each_count_from_zero_keep_their_sequences_apart(client, tmp_path):
@@ -184,14 +184,26 @@ def test_a_scikit_learn_forest_is_fitted_by_the_workers_through_joblib(client):
 
 def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     out = tmp_path / "run"
-    options = ["--dask", client.scheduler.address, "--exact", "--n-rounds", "1", "--model", repr(FOREST), "--out", out]
+    options = [
+        "--algorithm",
+        "paper",
+        "--dask",
+        client.scheduler.address,
+        "--exact",
+        "--n-rounds",
+        "1",
+        "--model",
+        repr(FOREST),
+        "--out",
+        out,
+    ]
     options += ["--horizon", "Horizon(2, 2)", "--test", "0.34"]
     data = str(files / "*.parquet")
     done = simile_("train", data, *options, cwd=tmp_path, process=True)
     assert "SpreadDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
     policy = simile.load(out / "policy.safetensors")
     train, _ = simile.read(data, quiet=True).hold_out(0.34)
-    local = simile.learn(train, **QUICK).policy
+    local = simile.paper(train, **QUICK).policy
     assert differences(simile.rollout(local, train), simile.rollout(policy, train)) == []
     assert (out / "report.html").exists()
 
@@ -199,9 +211,10 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--dask", "tcp://127.0.0.1:9"], "dask: no scheduler answers at 'tcp://127.0.0.1:9'"),
+        (["--algorithm", "paper", "--dask", "tcp://127.0.0.1:9"], "dask: no scheduler answers at 'tcp://127.0.0.1:9'"),
         (["--exact"], "--exact: one machine is always exact"),
         (["--dask", "local", "--resume", "."], "--resume: "),
+        (["--dask", "local"], "backend: learn cross-fits"),
     ],
 )
 def test_the_command_says_what_is_wrong(files, tmp_path, options, message):

@@ -176,7 +176,7 @@ def test_bad_feedback_is_refused(make, message: str):
 
 def test_a_callable_of_ones_own_is_a_feedback(tree):
     demos = demos_of(60, 60)
-    run = simile.learn(
+    run = simile.paper(
         demos,
         model=tree,
         feedback=lambda s: [0.5 * (a + b) for a, b in zip(s.rolled, s.demos.actions, strict=True)],

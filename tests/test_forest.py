@@ -430,7 +430,7 @@ def test_dagger_bins_the_contexts_once_however_many_rounds_it_keeps(monkeypatch)
 
 def test_no_lag_matrix_is_ever_built(monkeypatch):
     monkeypatch.setattr(States, "matrix", lambda self: pytest.fail("somebody built the lag matrix"))
-    run = simile.learn(demos_of(40, 30, 30), model=SmoothForest(n_trees=2, min_leaf=4), n_rounds=2)
+    run = simile.paper(demos_of(40, 30, 30), model=SmoothForest(n_trees=2, min_leaf=4), n_rounds=2, validation=0.2)
     assert len(run.rounds) == 3
 
 

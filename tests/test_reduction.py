@@ -119,7 +119,7 @@ def test_three_actions_of_very_different_scale():
 @settings(max_examples=10)
 def test_sequences_of_one_frame_or_shorter_than_the_lags_work(short: list[int]):
     demos = demos_of(40, 30, *short)
-    run = simile.learn(demos, validation=0, **QUICK)
+    run = simile.paper(demos, **QUICK)
     assert [len(r) for r in rollout(run.policy, demos)] == [40, 30, *short]
 
 
@@ -132,7 +132,7 @@ def test_changing_one_sequence_does_not_change_how_another_is_rolled_out():
 
 def test_constant_actions_are_learned_as_such():
     demos = Demonstrations.from_arrays([np.random.default_rng(0).normal(size=(50, 2))] * 2, [np.full(50, 7.0)] * 2)
-    run = simile.learn(demos, **QUICK)
+    run = simile.paper(demos, **QUICK)
     np.testing.assert_allclose(np.concatenate(rollout(run.policy, demos)), 7.0)
     assert math.isnan(run.chosen.roughness)
 
@@ -200,7 +200,7 @@ def test_every_accepted_policy_has_a_closed_loop_radius_below_one(regularizer, s
 def test_no_number_of_threads_changes_a_bit():
     code = (
         "import hashlib, numpy as np, simile; from simile import tasks\n"
-        "d = tasks.pursuit(4, 80); r = simile.learn(d, n_rounds=2)\n"
+        "d = tasks.pursuit(4, 80); r = simile.paper(d, n_rounds=2)\n"
         "print(hashlib.sha256(np.concatenate(simile.rollout(r.policy, d)).tobytes()).hexdigest())"
     )
     digests = set()
@@ -221,7 +221,7 @@ def test_an_h_of_ones_own_works_with_several_actions():
         def __call__(self, history):
             return np.median(history, axis=1)
 
-    run = simile.learn(demos_of(40, 40, k=2), **{**QUICK, "regularizer": Median()})
+    run = simile.paper(demos_of(40, 40, k=2), **{**QUICK, "regularizer": Median()})
     assert math.isnan(run.chosen.radius)
     assert rollout(run.policy, demos_of(40, k=2))[0].shape == (40, 2)
 
@@ -231,7 +231,7 @@ def test_an_h_of_ones_own_works_with_several_actions():
 
 def test_the_error_falls_over_the_rounds(pursuit):
     train, test = pursuit
-    run = simile.learn(train, n_rounds=10, validation=test)
+    run = simile.paper(train, n_rounds=10, validation=test)
     errors = [r.error for r in run.rounds]
     assert errors[5] < 0.5 * errors[0]
     assert min(errors[6:]) < errors[3]

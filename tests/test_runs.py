@@ -57,7 +57,7 @@ def test_the_defaults_that_a_line_leaves_out_are_those_of_the_commands():
     [
         {"algorithm": "learn", "smoothness": "20", "model": "SmoothForest(n_trees=3)"},
         {"algorithm": "paper", "smoothness": "SmoothTime(0.2)", **SMALL},
-        {"algorithm": "learn", "model": "sklearn.linear_model.Ridge", "n_rounds": 1, "seed": 3, "trust": [RIDGE]},
+        {"algorithm": "learn", "model": "sklearn.linear_model.Ridge", "seed": 3, "trust": [RIDGE]},
     ],
     ids=["cross-fitted", "paper", "ridge"],
 )

@@ -38,7 +38,7 @@ EXPECTED_FAILURES = {
 
 
 def small(**settings):
-    return SimileRegressor(**{**SMALL, "model": TREE, **settings})
+    return SimileRegressor(**{"algorithm": "paper", **SMALL, "model": TREE, **settings})
 
 
 def rows(demos, names=None):
@@ -56,7 +56,8 @@ def sequences(X, y, groups):
 
 def score_by_hand(X, y, groups, train, test, **settings):
     """R^2 on `test` of a policy learned on `train`, without scikit-learn's machinery."""
-    run = simile.learn(sequences(X[train], y[train], groups[train]), **settings)
+    settings.pop("algorithm", None)
+    run = simile.paper(sequences(X[train], y[train], groups[train]), **settings)
     expected, rolled = [], []
     for g in np.unique(groups[test]):
         part = test[groups[test] == g]
@@ -80,7 +81,7 @@ def routing():
 
 
 @parametrize_with_checks(
-    [SimileRegressor(**SMALL), SimileRegressor(**SMALL, model=Ridge())],
+    [SimileRegressor(algorithm="paper", **SMALL), small(model=Ridge())],
     expected_failed_checks=lambda _: EXPECTED_FAILURES,
 )
 def test_scikit_learns_own_checks(estimator, check):
@@ -103,13 +104,15 @@ def test_parameters_are_kept_as_given_and_cloned():
 
 def test_same_parameters_as_learn():
     ours, theirs = set(SimileRegressor().get_params()), set(simile.learn.__kwdefaults__)
-    assert ours - {"random_state"} == theirs - {
-        "seed",
-        "watch",
-        "backend",
-    }  # an estimator is not watched, and has its data at hand
-    for name in ours - {"random_state", "validation"}:
-        assert getattr(SimileRegressor(), name) == simile.learn.__kwdefaults__[name]
+    of_rounds = {"rule", "step_size", "n_rounds"}
+    assert ours - {"random_state", "algorithm"} - of_rounds == theirs - {"seed", "watch"}  # nobody watches an estimator
+    assert of_rounds < set(simile.rounds.__kwdefaults__)
+    assert all(value is None for name, value in SimileRegressor().get_params().items() if name != "algorithm")
+    assert SimileRegressor().algorithm == "learn"
+    with pytest.raises(simile.ArgumentError, match=r"n_rounds: learn cross-fits.*simile\.paper\(demos, n_rounds=2\)"):
+        SimileRegressor(n_rounds=2).fit([[0.0]] * 9, [0.0] * 9)
+    with pytest.raises(simile.ArgumentError, match="algorithm must be one of learn, paper"):
+        SimileRegressor(algorithm="best").fit([[0.0]] * 9, [0.0] * 9)
 
 
 def test_predict_before_fit():
@@ -123,7 +126,7 @@ def test_predict_before_fit():
 def test_fit_is_learn_on_the_sequences(data):
     X, y, groups = data
     regressor = small().fit(X, y, groups)
-    run = simile.learn(sequences(X, y, groups), model=TREE, **SMALL)
+    run = simile.paper(sequences(X, y, groups), model=TREE, **SMALL)
     assert len(regressor.run_.rounds) == 2
     assert regressor.policy_ is regressor.run_.policy
     for ours, theirs in zip(regressor.run_.chosen.rolled, run.chosen.rolled, strict=True):
@@ -205,7 +208,7 @@ def test_missing_contexts_are_the_models_affair(data):
     X, y, groups = data
     X = X.copy()
     X[::7, 0] = np.nan
-    forest, ridge = SimileRegressor(**SMALL), small(model=Ridge())
+    forest, ridge = SimileRegressor(algorithm="paper", **SMALL), small(model=Ridge())
     assert get_tags(forest).input_tags.allow_nan
     assert get_tags(small()).input_tags.allow_nan
     assert not get_tags(ridge).input_tags.allow_nan

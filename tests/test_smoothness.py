@@ -236,23 +236,23 @@ def test_the_budget_holds_for_other_regularizers(regularizer):
 def test_where_the_rounds_run_lambda_is_searched_for(tree):
     settings = {"model": tree, "horizon": Horizon(4, 2), "n_rounds": 1}
     train, test = PURSUIT.split(0.5)
-    run = simile.learn(train, smoothness=MatchExpert(1.0), validation=test, **settings)
+    run = simile.paper(train, smoothness=MatchExpert(1.0), validation=test, **settings)
     # The roughest run that is smooth enough: a little less lambda would be too rough.
     assert measures.roughness(rollout(run.policy, test), test) <= 1.0
-    less = simile.learn(train, smoothness=0.8 * smoothness_of(run.policy), validation=test, **settings)
+    less = simile.paper(train, smoothness=0.8 * smoothness_of(run.policy), validation=test, **settings)
     assert measures.roughness(rollout(less.policy, test), test) > 0.7
     assert 0.1 <= smoothness_of(run.policy) <= 1e5
 
 
 def test_a_search_without_validation_is_judged_by_the_training_part(tree):
     settings = {"model": tree, "horizon": Horizon(4, 2), "n_rounds": 0}
-    run = simile.learn(PURSUIT, smoothness=MatchExpert(1.0), validation=0, **settings)
+    run = simile.paper(PURSUIT, smoothness=MatchExpert(1.0), **settings)
     assert measures.roughness(rollout(run.policy, PURSUIT), PURSUIT) <= 1.0
 
 
 def test_a_search_for_the_impossible_ends_at_the_largest_lambda(tree):
     settings = {"model": tree, "horizon": Horizon(4, 0), "n_rounds": 0, "regularizer": PreviousAction()}
-    run = simile.learn(PURSUIT, smoothness=MatchExpert(1e-12), **settings)
+    run = simile.paper(PURSUIT, smoothness=MatchExpert(1e-12), validation=0.2, **settings)
     assert smoothness_of(run.policy) == pytest.approx(1e5, rel=0.1)
 
 
@@ -271,7 +271,7 @@ def test_ctrl_c_ends_a_search():
             return np.full(len(S), self.mean)
 
     settings = {"model": Stopping(), "horizon": Horizon(2, 0), "n_rounds": 2}
-    run = simile.learn(PURSUIT, smoothness=MatchExpert(), **settings)
+    run = simile.paper(PURSUIT, smoothness=MatchExpert(), validation=0.2, **settings)
     assert len(fits) == 5
     assert run.interrupted
     assert len(run.rounds) >= 1

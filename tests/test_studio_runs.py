@@ -75,7 +75,7 @@ def test_a_run_can_be_stopped_and_taken_up_again(server: Server, tmp_path: Path)
     with server.http as http:
         asked = {**QUICK, "data": ready(server), "algorithm": "paper", "n_rounds": 1000}
         key = http.post("/api/runs", json=asked).json()["id"]
-        waiting = http.post("/api/runs", json={**asked, "n_rounds": 999}).json()
+        waiting = http.post("/api/runs", json={**asked, "algorithm": "paper", "n_rounds": 999}).json()
         assert waiting["status"] == "waiting"
         server.wait(key, "running", rounds=2)
         stopped = http.post(f"/api/runs/{waiting['id']}/stop").json()

@@ -142,7 +142,7 @@ def test_a_smooth_regressor_is_given_lazy_states_and_h():
     sizes, shape, anchors, smoothness = recipe.seen
     assert (sizes, shape, smoothness) == ([15], (15, 1), 3.0)
     np.testing.assert_array_equal(anchors, data[0].states.history(1)[:, 0])
-    assert simile.learn(demos_of(40, 40), model=recipe, n_rounds=1).policy is not None
+    assert simile.paper(demos_of(40, 40), model=recipe, n_rounds=1).policy is not None
 
 
 def test_missing_contexts_work_where_the_model_takes_them_and_say_so_where_not():
@@ -150,10 +150,10 @@ def test_missing_contexts_work_where_the_model_takes_them_and_say_so_where_not()
     holes = [np.where(RNG(i).random(x.shape) < 0.1, np.nan, x) for i, x in enumerate(demos.contexts)]
     missing = simile.Demonstrations.from_arrays(holes, demos.actions)
     settings = {"n_rounds": 1, "validation": None, "horizon": Horizon(1, 1)}
-    simile.learn(missing, **settings)
-    simile.learn(missing, model=make_pipeline(SimpleImputer(), Ridge()), **settings)
+    simile.paper(missing, **settings)
+    simile.paper(missing, model=make_pipeline(SimpleImputer(), Ridge()), **settings)
     with pytest.raises(SimileError, match=r"model Ridge cannot take the missing values .* make_pipeline"):
-        simile.learn(missing, model=Ridge(), **settings)
+        simile.paper(missing, model=Ridge(), **settings)
 
 
 def test_a_fit_that_returns_nothing_useful_is_refused():

@@ -25,7 +25,7 @@ from simile.learning.recipes import parse
 from simile.learning.runs import RECIPES
 from simile.learning.tuning import Ask, Between, CrossFitting, Known, Rounds, Tried, Tuned, executors, tune
 from simile.learning.tuning.spaces import asking, label
-from simile.learning.tuning.trial import Split, judged
+from simile.learning.tuning.trial import Split, judged, train
 
 DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
 KNOWN = Known(DEMOS, 1.0, 0)
@@ -116,7 +116,7 @@ def tuned() -> Tuned:
 
 
 def test_the_best_settings_train_the_policy_that_was_judged_to_the_bit(tuned: Tuned):
-    again = simile.learn(tuned.split.train, **tuned.best)
+    again = train(tuned.split.train, tuned.best)
     outcome = measures.outcome(again.policy, tuned.split.validation)
     assert math.sqrt(outcome.error) == tuned.chosen.rmse
     assert measures.roughness(outcome.rolled, tuned.split.validation) == tuned.chosen.roughness
@@ -125,7 +125,7 @@ def test_the_best_settings_train_the_policy_that_was_judged_to_the_bit(tuned: Tu
 def test_rounds_are_reproduced_too_and_the_last_one_counts():
     space = Rounds(n_rounds=(2, 3), trees=(2, 4), past=(3,), features=("sqrt",))
     tuned = tune(DEMOS, trials=3, space=space, budget=50.0)
-    again = simile.learn(tuned.split.train, **tuned.best)
+    again = train(tuned.split.train, tuned.best)
     assert again.chosen.number == tuned.best["n_rounds"]
     assert math.sqrt(measures.outcome(again.policy, tuned.split.validation).error) == tuned.chosen.rmse
 

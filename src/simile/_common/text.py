@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,3 +41,12 @@ def number(value: Any) -> float:
     (nan, 2.0)
     """
     return math.nan if value is None else float(value)
+
+
+def spell(value: Any) -> str:
+    """Write an object as code has it; an address in memory would make two equal runs differ.
+
+    >>> spell(1.5), spell(spell)
+    ('1.5', 'spell')
+    """
+    return getattr(value, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -66,8 +66,9 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the
     folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
 
-    With --dask the workers of a cluster read the data and run the rounds of Algorithm 1 on them; only the held-out
-    sequences are brought here. Such a run leaves no checkpoints, and is judged beside the expert and holding alone.
+    With --dask the workers of a cluster read the data and run the rounds of Algorithm 1 (--algorithm paper) on them;
+    only the held-out sequences are brought here. Such a run leaves no checkpoints, and is judged beside the expert and
+    holding alone.
     """
     folder = given["out"] = given["resume"] or given["out"]
     if given["dask"] and given["resume"]:
@@ -75,23 +76,27 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     if given["exact"] and not given["dask"]:
         raise click.ClickException("--exact: one machine is always exact: give it with --dask")
     _check_folder(folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
+    from simile.learning import runs
+
+    settings = runs.settings(given)
     if not given["dask"]:
-        _train(ctx, folder, given, None)
+        _train(ctx, folder, given, settings, None)
         return
     from simile.learning.distributed.dask import DaskBackend, connected
 
     with connected(given["dask"]) as client:
-        _train(ctx, folder, given, DaskBackend(client, exact=given["exact"]))
+        _train(ctx, folder, given, settings, DaskBackend(client, exact=given["exact"]))
 
 
-def _train(ctx: click.Context, folder: Path, given: dict[str, Any], backend: DaskBackend | None) -> None:
+def _train(
+    ctx: click.Context, folder: Path, given: dict[str, Any], settings: dict[str, Any], backend: DaskBackend | None
+) -> None:
     from simile.learning import runs
     from simile.learning.crossfit import MODELS
     from simile.models import SmoothForest
 
     demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
-    settings = runs.settings(given)
-    rounds = backend is not None or given["algorithm"] != "learn" or runs.needs_rounds(settings)
+    rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     _check_model(settings["model"], demos, given["trust"])
     share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]

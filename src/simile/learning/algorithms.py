@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from simile._common import plots
-from simile._common.text import cell
+from simile._common.text import cell, spell
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -36,7 +36,7 @@ LAMBDAS, N_TRIALS = (0.1, 1e5), 8  # range, and number of runs, in which the rou
 
 
 class Settings(TypedDict, total=False):
-    """What every algorithm takes; `simile.rounds` describes each. What is not given, the algorithm chooses.
+    """What every reduction takes; `simile.rounds` describes each. What is not given, the reduction chooses.
 
     `watch` is called with every `Round` as it comes: for progress bars and logs.
     """
@@ -47,7 +47,9 @@ class Settings(TypedDict, total=False):
     horizon: Horizon
     feedback: Feedback
     rule: Rule
+    memory: Memory
     step_size: StepSize | float
+    combine: Combine
     n_rounds: int
     seed: int
     space: ActionSpace
@@ -56,30 +58,29 @@ class Settings(TypedDict, total=False):
     watch: Watch
 
 
+# What only the rounds of Algorithm 1 have a meaning for.
+OF_ROUNDS = ("rule", "memory", "step_size", "combine", "n_rounds", "backend")
+
+
 def learn(
-    demos: Data,
+    demos: Demonstrations | Demonstration,
     *,
     model: Any = None,
     regularizer: RegularizerClass | None = None,
     smoothness: Smoothness | None = None,
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
-    rule: Rule | None = None,
-    step_size: StepSize | float | None = None,
-    n_rounds: int | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
-    validation: Validation = None,
-    backend: Backend | None = None,
+    validation: Demonstrations | Demonstration | float | None = None,
     watch: Watch | None = None,
+    **of_rounds: Any,
 ) -> Run:
     """Learn a smooth policy: the best that we know to get from the data, as smooth as the expert.
 
-    Without further arguments policies on contexts alone are cross-fitted (`simile.learning.crossfit`): a forest and two
-    ridges that know of the filter behind them, mixed as roll-outs of sequences that they have not seen advise.
-
-    Give `rule`, `step_size`, `n_rounds`, a feedback other than `CompensatedFeedback`, a horizon with past actions or a
-    `backend`, and Algorithm 1 runs its rounds as in `paper`, the best of which is chosen on held-out sequences.
+    Policies on contexts alone are cross-fitted (`simile.learning.crossfit`): a forest and two ridges that know of the
+    filter behind them, mixed as roll-outs of sequences that they have not seen advise. The rounds of Algorithm 1, with
+    arguments of their own, are `simile.paper`.
 
     Parameters
     ----------
@@ -88,19 +89,18 @@ def learn(
     model : Regressor, or several, optional
         F. Of several, each is trained in turn and mixed in as far as it helps.
     regularizer : RegularizerClass, optional
-        H; `CriticallyDamped(order=3)` by default.
+        H, linear; `CriticallyDamped(order=3)` by default.
     smoothness : float, SmoothTime or MatchExpert, optional
         lambda, or how to choose it; `MatchExpert(1.0)` by default.
     horizon : Horizon, optional
-        tau; `Horizon.auto(rate)` by default.
-    feedback, rule, step_size, n_rounds, seed, space
+        tau, without past actions; `Horizon.auto(rate)` by default.
+    feedback : CompensatedFeedback, optional
+        How much of its own lag f makes up for.
+    seed, space
         As for `simile.rounds`.
     validation : float or Demonstrations, optional
-        What chooses among the rounds of Algorithm 1: a share of the sequences (the end of a single one), 0.2 by
-        default, or demonstrations of your own; 0 for none, and the last round. Cross-fitting needs none.
-    backend : Backend, optional
-        Where to run the rounds, for data that are too large for one machine: `DaskBackend(client)`. Demonstrations in
-        memory are cut into parts; better, the workers read their own (`DaskBackend.read`).
+        What judges the policy beside the sequences that its models left out in turn: a share of the sequences (the
+        end of a single one), which are then not learned from, or demonstrations of your own; none by default.
     watch : callable, optional
         Called with every `Round` as it comes.
 
@@ -112,26 +112,13 @@ def learn(
     >>> len(run.rounds)
     3
     """
-    given: dict[str, Any] = {
-        "model": model,
-        "regularizer": regularizer,
-        "horizon": horizon,
-        "feedback": feedback,
-        "seed": seed,
-        "space": space,
-    }
-    loop = {"rule": rule, "step_size": step_size, "n_rounds": n_rounds}
-    if isinstance(demos, SpreadDemonstrations) or needs_rounds(
-        horizon=horizon, feedback=feedback, backend=backend, **loop
-    ):
-        share = 0.2 if validation is None else validation
-        settings = {n: v for n, v in {**given, **loop, "smoothness": smoothness}.items() if v is not None}
-        rest = {"validation": share, "backend": backend, "watch": watch}
-        return _run(demos, {**settings, **rest}, memory=latest, combine=interpolate)
-    if isinstance(validation, SpreadDemonstrations):
-        raise ArgumentError("validation: demonstrations in parts need a backend to learn with: give backend=...")
+    if unknown := set(of_rounds) - set(OF_ROUNDS):
+        raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
+    refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds}, demos)
     demos = Demonstrations.of(demos)
-    choices = Choices.of(demos, **given)
+    choices = Choices.of(
+        demos, model=model, regularizer=regularizer, horizon=horizon, feedback=feedback, seed=seed, space=space
+    )
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
@@ -147,6 +134,30 @@ def learn(
     return _with_second_opinion(run, demos, choices, budget, order, validation)
 
 
+def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
+    """Refuse, for `learn`, what only the rounds of Algorithm 1 have a meaning for; the sentence shows the call.
+
+    >>> refuse_rounds({"n_rounds": 5})
+    Traceback (most recent call last):
+    simile.errors.ArgumentError: n_rounds: learn cross-fits, and has no rounds of Algorithm 1 to give it to: call \
+simile.paper(demos, n_rounds=5) (a command: --algorithm paper)
+    """
+    horizon, feedback = settings.get("horizon"), settings.get("feedback")
+    given = {name: settings[name] for name in OF_ROUNDS if settings.get(name) is not None}
+    if isinstance(horizon, Horizon) and horizon.memory > 0:
+        given["horizon"] = horizon
+    if not isinstance(feedback, CompensatedFeedback | type | None):
+        given["feedback"] = feedback
+    if isinstance(demos, SpreadDemonstrations):
+        given.setdefault("backend", demos.backend)
+    if given:
+        call = ", ".join(["demos", *(f"{name}={spell(value)}" for name, value in given.items())])
+        raise ArgumentError(
+            f"{', '.join(given)}: learn cross-fits, and has no rounds of Algorithm 1 to give "
+            f"{'it' if len(given) == 1 else 'them'} to: call simile.paper({call}) (a command: --algorithm paper)"
+        )
+
+
 def _told_if_rougher(run: Run, goal: MatchExpert) -> Run:
     """Say so where the policy misses its budget: the light ones that found lambda were smoother than it is."""
     rough = run.chosen.validation_roughness
@@ -154,15 +165,6 @@ def _told_if_rougher(run: Run, goal: MatchExpert) -> Run:
         return run
     note = f"on sequences that were left out the policy is {rough:.2f} times as rough as the expert, not {goal.ratio:g}"
     return replace(run, notes=(*run.notes, f"{note}: ask for less, MatchExpert({goal.ratio**2 / rough:.2g})"))
-
-
-def needs_rounds(*, horizon: Any = None, feedback: Any = None, **loop: Any) -> bool:
-    """Tell whether `learn` runs the rounds of Algorithm 1: for choices that cross-fitting does not have."""
-    return (
-        any(choice is not None for choice in loop.values())
-        or not isinstance(feedback, CompensatedFeedback | None)
-        or (isinstance(horizon, Horizon) and horizon.memory > 0)
-    )
 
 
 def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> tuple[float, Frontier | None]:
@@ -201,7 +203,10 @@ def _with_second_opinion(
 
 
 def paper(demos: Data, **settings: Unpack[Settings]) -> Run:
-    """SIMILE as printed: Algorithm 2 with Eq. 8, tau = 10, and the last policy as the result."""
+    """SIMILE as printed: Algorithm 2 with Eq. 8, tau = 10, and the last policy as the result.
+
+    With `validation`, a share of the sequences or demonstrations of your own, the round that does best on it is chosen.
+    """
     choices = Settings(
         regularizer=VelocityAutoregression(order=10),
         horizon=Horizon(context_lags=10, action_lags=10),
@@ -251,6 +256,10 @@ def coach(demos: Data, **settings: Unpack[Settings]) -> Run:
 def clone(demos: Data, **settings: Unpack[Settings]) -> Run:
     """Behavioural cloning: plain supervised learning on the expert's own states, round 0 of all the others."""
     return _run(demos, {**settings, "n_rounds": 0}, memory=latest, combine=replace_policy)
+
+
+# Every algorithm, by its name.
+ALGORITHMS: dict[str, Callable[..., Run]] = {f.__name__: f for f in (learn, paper, searn, smile, dagger, coach, clone)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,15 +333,14 @@ class Run:
 
 def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: Combine) -> Run:
     """Hold out the validation part, then collect the rounds."""
-    choices = dict(settings)
+    choices = {"memory": memory, "combine": combine, **settings}
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     demos = distributed.placed(demos, backend)
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=choices.get("seed", 0)) if validation else (demos, None)
 
     def run(**changed: Any) -> Iterator[Round]:
-        rest = {**choices, **changed}
-        return rounds(demos, validation=validation, memory=memory, combine=combine, backend=backend, **rest)
+        return rounds(demos, validation=validation, backend=backend, **{**choices, **changed})
 
     if isinstance(choices.get("smoothness"), MatchExpert):
         judges = demos if validation is None else distributed.placed(validation, backend)

@@ -76,6 +76,7 @@ class Choices:
         feedback = CompensatedFeedback() if feedback is None else feedback
         checks.instance(regularizer, "regularizer", needs="fit")
         checks.instance(horizon, "horizon", needs="states")
+        checks.instance(feedback, "feedback", needs="__call__")
         if horizon.memory or not isinstance(feedback, CompensatedFeedback):
             raise ArgumentError(
                 "cross-fitting takes a horizon without past actions and CompensatedFeedback: "

@@ -7,7 +7,6 @@ each turn and never prints, saves or stops by itself: whoever consumes the round
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from simile._common import checks
+from simile._common.text import spell
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
@@ -223,7 +223,7 @@ def card_of(demos: AnyDemonstrations, choices: Mapping[str, Any]) -> Card:
         "frames": demos.n_frames,
         "data": demos.digest(),
         "ranges": _ranges(demos),
-        "settings": {name: _said(value) for name, value in choices.items()},
+        "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},
     }
     return Card(demos.context_names, demos.action_names, demos.rate, training)
 
@@ -241,14 +241,6 @@ def _ranges(demos: AnyDemonstrations) -> dict[str, list[float | None]]:
             for value, short in zip(values, rounded, strict=True)
         ]
     return sides
-
-
-def _said(value: Any) -> Any:
-    """Return a setting as JSON can hold it: a number as it is, an object as it is written in code."""
-    if isinstance(value, float | int):
-        return value
-    # An address in memory would make two equal runs differ.
-    return getattr(value, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def finished(found: Round, units: Units, space: ActionSpace, card: Card, held_out: AnyDemonstrations | None) -> Round:

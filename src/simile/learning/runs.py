@@ -19,7 +19,7 @@ from simile._common.files import write_atomically
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading import read
 from simile.errors import ArgumentError, DataError
-from simile.learning import algorithms
+from simile.learning.algorithms import refuse_rounds
 from simile.learning.recipes import as_python, parse
 from simile.policies.policies import Policy
 from simile.policies.storage.loading import load
@@ -70,15 +70,12 @@ def recipes(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `simile.learn` that were given."""
+    """Return the arguments of the algorithm that were given, refused where `learn` has no use for them."""
     rounds = {} if options.get("n_rounds") is None else {"n_rounds": options["n_rounds"]}
-    return {**recipes(options), **rounds, "seed": options["seed"]}
-
-
-def needs_rounds(settings: Mapping[str, Any]) -> bool:
-    """Tell whether `learn` runs the rounds of Algorithm 1 with these settings."""
-    names = ("horizon", "feedback", "rule", "step_size", "n_rounds")
-    return algorithms.needs_rounds(**{name: settings[name] for name in names if name in settings})
+    found = {**recipes(options), **rounds, "seed": options["seed"]}
+    if options.get("algorithm") == "learn":
+        refuse_rounds({**found, "backend": options.get("dask")})
+    return found
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstrations
 from simile.data.states import Horizon
-from simile.errors import DataError
-from simile.learning.algorithms import Validation, learn
+from simile.errors import ArgumentError, DataError
+from simile.learning.algorithms import ALGORITHMS, Validation
 from simile.learning.feedback import Feedback
 from simile.learning.smoothness import Smoothness
 from simile.learning.step_sizes import StepSize
@@ -32,8 +32,12 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    model, regularizer, smoothness, horizon, feedback, rule, step_size, n_rounds, validation, space
+    algorithm : {"learn", "paper", "searn", "smile", "dagger", "coach", "clone"}
+        What learns.
+    model, regularizer, smoothness, horizon, feedback, validation, space
         As for `simile.learn`.
+    rule, step_size, n_rounds
+        As for `simile.paper`; `learn` has no use for them, and refuses them.
     random_state : int or RandomState, optional
         An int is the `seed` of `simile.learn`; None is the seed 0, so that the same data give the same bits.
 
@@ -62,7 +66,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> demos = tasks.pursuit(n_sequences=4, length=150)
     >>> X, y = np.concatenate(demos.contexts), np.concatenate(demos.actions)[:, 0]
     >>> play = np.repeat(demos.names, 150)
-    >>> regressor = SimileRegressor(n_rounds=2).fit(X, y, groups=play)
+    >>> regressor = SimileRegressor(algorithm="paper", n_rounds=2).fit(X, y, groups=play)
     >>> regressor.predict(X[:200], groups=play[:200]).shape
     (200,)
     """
@@ -70,6 +74,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        algorithm: str = "learn",
         model: Any = None,
         regularizer: RegularizerClass | None = None,
         smoothness: Smoothness | None = None,
@@ -82,6 +87,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         space: ActionSpace | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
+        self.algorithm = algorithm
         self.model = model
         self.regularizer = regularizer
         self.smoothness = smoothness
@@ -119,9 +125,11 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             context_names=getattr(self, "feature_names_in_", ()),
             action_names=names if all(isinstance(name, str) and name for name in names) else (),
         )
-        settings = self.get_params(deep=False)
-        seed = seed_of(settings.pop("random_state"))
-        self.run_ = learn(demos, seed=seed, **settings)
+        settings = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        algorithm, seed = settings.pop("algorithm"), seed_of(settings.pop("random_state", None))
+        if algorithm not in ALGORITHMS:
+            raise ArgumentError(f"algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm!r}")
+        self.run_ = ALGORITHMS[algorithm](demos, seed=seed, **settings)
         self.policy_ = self.run_.policy
         self._flat = actions.ndim == 1
         return self

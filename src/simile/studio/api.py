@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket
 from simile._common.pages import asset
 from simile._common.web import RequestError, answer_json, answer_refusal, read_body
 from simile.errors import SimileError
-from simile.learning.runs import POLICY, REPORT
+from simile.learning.runs import DEFAULTS, POLICY, REPORT, settings
 from simile.studio import requests, uploads
 from simile.studio.core import Studio
 from simile.studio.run_view import config_text, written
@@ -160,6 +160,8 @@ class Api:
         if "data" not in options:
             raise RequestError(400, "data must be the id of data that were uploaded")
         options.pop("kind", None)
+        if kind == "train":  # what the algorithm has no use for is refused here, not by a run that fails
+            await self.studio.in_thread(settings, {**DEFAULTS, **options})
         job = await self.studio.start(kind, self.studio.datum(options.pop("data")), options, **about)
         return answer_json(self.studio.view(job.id), 201)
 

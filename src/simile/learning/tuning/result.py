@@ -13,11 +13,11 @@ from simile._common import checks
 from simile._common.text import cell
 from simile.data.demonstrations import ActionSpace, Demonstrations
 from simile.errors import ArgumentError, DataError
-from simile.learning.algorithms import Run, learn
+from simile.learning.algorithms import Run
 from simile.learning.recipes import parse
 from simile.learning.runs import RECIPES, as_command
 from simile.learning.tuning.spaces import label
-from simile.learning.tuning.trial import Split
+from simile.learning.tuning.trial import Split, train
 
 ROWS = 10  # trials that a table shows
 
@@ -33,7 +33,7 @@ class Tried:
     knobs : mapping
         What was chosen, by the names of the search space.
     settings : mapping
-        The same as keyword arguments of `simile.learn`.
+        The same as keyword arguments of `simile.learn`, or of the "algorithm" among them.
     rmse, roughness : float
         Of roll-outs over the validation sequences: in standard deviations of the expert's actions, and as a multiple
         of the expert's; NaN where the trial failed.
@@ -120,7 +120,7 @@ class Tuned:
 
     @property
     def best(self) -> dict[str, Any]:
-        """Keyword arguments of `simile.learn` that train the chosen policy again, to the bit."""
+        """Keyword arguments of `simile.learn`, or of the "algorithm" among them, that train the policy again."""
         return dict(self.chosen.settings)
 
     @property
@@ -150,9 +150,9 @@ class Tuned:
         Parameters
         ----------
         **changed
-            Arguments of `simile.learn` to change, `watch` for example.
+            Arguments to change, `watch` for example.
         """
-        return learn(self.demos, **{**self.best, **changed})
+        return train(self.demos, {**self.best, **changed})
 
     def command(self, data: str = "DATA") -> str | None:
         """Return the `simile train` command with the best settings; None where they cannot be written in one."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from simile._common import checks
+from simile._common.text import spell
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -103,6 +103,8 @@ class Space(Protocol):
 
     def draw(self, ask: Ask, known: Known) -> dict[str, Any]:
         """Ask for the knobs, and return keyword arguments of `simile.learn`.
+
+        With "algorithm" among them, "paper" for example, they are those of that algorithm.
 
         The same answers must give the same settings. What is asked for may depend on earlier answers.
         """
@@ -212,6 +214,7 @@ class Rounds:
         trees, leaf = ask("trees", self.trees, 50), ask("leaf", self.leaf, 32)
         features = ask("features", self.features, "sqrt")
         return {
+            "algorithm": "paper",
             "model": SmoothForest(n_trees=trees, min_leaf=leaf, max_features=features),
             "regularizer": ask("regularizer", self.regularizer),
             "smoothness": _shortened(ask("smoothness", self.smoothness, 30.0)),
@@ -244,8 +247,7 @@ def label(option: Any) -> str:
     >>> label("sqrt"), label(0.5), label(Constant(0.5))
     ('sqrt', '0.5', 'Constant(beta=0.5)')
     """
-    # An address in memory would make two equal spaces differ.
-    return option if isinstance(option, str) else re.sub(r" at 0x[0-9a-f]+", "", repr(option))
+    return option if isinstance(option, str) else spell(option)
 
 
 def _bounded(bounds: ActionSpace | None, known: Known) -> dict[str, Any]:

@@ -12,11 +12,10 @@ from typing import Any
 from simile.data.demonstrations import Demonstrations
 from simile.errors import SimileError
 from simile.learning import crossfit
-from simile.learning.algorithms import learn, needs_rounds
+from simile.learning.algorithms import ALGORITHMS, Run
 from simile.learning.reduction import Round
 
 APART = 1_000_000  # kinds of mixtures that are told apart
-LOOP = ("horizon", "feedback", "rule", "step_size", "n_rounds")  # what makes `learn` run the rounds
 
 Report = Callable[[int, float, float], bool]  # (step, RMSE, roughness) -> whether to give up
 
@@ -65,7 +64,7 @@ def judged(settings: Mapping[str, Any], split: Split, report: Report | None = No
 
     trouble = ""
     try:
-        run = learn(split.train, **{**settings, "validation": split.validation, "watch": watch})
+        run = train(split.train, {**settings, "validation": split.validation, "watch": watch})
         if run.interrupted:
             raise KeyboardInterrupt
     except _Enough:
@@ -81,8 +80,14 @@ def judged(settings: Mapping[str, Any], split: Split, report: Report | None = No
     return Verdict(rmse, rough, pruned, seconds=seconds)
 
 
+def train(demos: Demonstrations, settings: Mapping[str, Any]) -> Run:
+    """Run the algorithm that the settings name, `learn` where they name none."""
+    given = dict(settings)
+    return ALGORITHMS[given.pop("algorithm", "learn")](demos, **given)
+
+
 def _by_rounds(settings: Mapping[str, Any]) -> bool:
-    return needs_rounds(**{name: settings[name] for name in LOOP if name in settings})
+    return bool(settings.get("algorithm", "learn") != "learn")
 
 
 def _last(settings: Mapping[str, Any]) -> int:
