@@ -33,7 +33,6 @@ def settings(tree):
 @pytest.mark.parametrize(
     ("algorithm", "kind"),
     [
-        (simile.learn, Mixture),
         (simile.paper, Mixture),
         (simile.searn, StochasticMixture),
         (simile.smile, StochasticMixture),

@@ -137,10 +137,9 @@ def learn(
 def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
     """Refuse, for `learn`, what only the rounds of Algorithm 1 have a meaning for; the sentence shows the call.
 
-    >>> refuse_rounds({"n_rounds": 5})
+    >>> refuse_rounds({"n_rounds": 5})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    simile.errors.ArgumentError: n_rounds: learn cross-fits, and has no rounds of Algorithm 1 to give it to: call \
-simile.paper(demos, n_rounds=5) (a command: --algorithm paper)
+    simile.errors.ArgumentError: n_rounds: learn cross-fits, it has no rounds: use simile.paper(demos, n_rounds=5) ...
     """
     horizon, feedback = settings.get("horizon"), settings.get("feedback")
     given = {name: settings[name] for name in OF_ROUNDS if settings.get(name) is not None}
@@ -153,8 +152,8 @@ simile.paper(demos, n_rounds=5) (a command: --algorithm paper)
     if given:
         call = ", ".join(["demos", *(f"{name}={spell(value)}" for name, value in given.items())])
         raise ArgumentError(
-            f"{', '.join(given)}: learn cross-fits, and has no rounds of Algorithm 1 to give "
-            f"{'it' if len(given) == 1 else 'them'} to: call simile.paper({call}) (a command: --algorithm paper)"
+            f"{', '.join(given)}: learn cross-fits, it has no rounds: use simile.paper({call}) for the rounds of "
+            "Algorithm 1 (a command: --algorithm paper)"
         )
 
 
@@ -256,10 +255,6 @@ def coach(demos: Data, **settings: Unpack[Settings]) -> Run:
 def clone(demos: Data, **settings: Unpack[Settings]) -> Run:
     """Behavioural cloning: plain supervised learning on the expert's own states, round 0 of all the others."""
     return _run(demos, {**settings, "n_rounds": 0}, memory=latest, combine=replace_policy)
-
-
-# Every algorithm, by its name.
-ALGORITHMS: dict[str, Callable[..., Run]] = {f.__name__: f for f in (learn, paper, searn, smile, dagger, coach, clone)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,8 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstrations
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
-from simile.learning.algorithms import ALGORITHMS, Validation
+from simile.learning import ALGORITHMS, algorithms
+from simile.learning.algorithms import Validation
 from simile.learning.feedback import Feedback
 from simile.learning.smoothness import Smoothness
 from simile.learning.step_sizes import StepSize
@@ -129,7 +130,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         algorithm, seed = settings.pop("algorithm"), seed_of(settings.pop("random_state", None))
         if algorithm not in ALGORITHMS:
             raise ArgumentError(f"algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm!r}")
-        self.run_ = ALGORITHMS[algorithm](demos, seed=seed, **settings)
+        self.run_ = getattr(algorithms, algorithm)(demos, seed=seed, **settings)
         self.policy_ = self.run_.policy
         self._flat = actions.ndim == 1
         return self

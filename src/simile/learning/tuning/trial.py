@@ -11,8 +11,8 @@ from typing import Any
 
 from simile.data.demonstrations import Demonstrations
 from simile.errors import SimileError
-from simile.learning import crossfit
-from simile.learning.algorithms import ALGORITHMS, Run
+from simile.learning import algorithms, crossfit
+from simile.learning.algorithms import Run
 from simile.learning.reduction import Round
 
 APART = 1_000_000  # kinds of mixtures that are told apart
@@ -83,7 +83,8 @@ def judged(settings: Mapping[str, Any], split: Split, report: Report | None = No
 def train(demos: Demonstrations, settings: Mapping[str, Any]) -> Run:
     """Run the algorithm that the settings name, `learn` where they name none."""
     given = dict(settings)
-    return ALGORITHMS[given.pop("algorithm", "learn")](demos, **given)
+    run: Run = getattr(algorithms, given.pop("algorithm", "learn"))(demos, **given)
+    return run
 
 
 def _by_rounds(settings: Mapping[str, Any]) -> bool:
