@@ -42,8 +42,8 @@ coverage: $(ALL) ## run the tests, and show which lines and branches none of the
 
 # The kernels as plain Python: what numba would hide, such as an index out of bounds, shows here.
 test-kernels: $(ALL) ## run the kernels' tests without compiling them
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_kernels.py tests/test_linear.py tests/test_forest.py tests/test_forest_edges.py
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --quiet tests/test_predictor.py -k "twin or same or divergence"
+	NUMBA_DISABLE_JIT=1 $(TESTS) tests/test_kernels.py tests/test_linear.py tests/test_forest.py tests/test_forest_edges.py \
+		tests/test_predictor.py -k "not test_predictor.py or twin or same or divergence"
 
 check: $(ALL) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -417,7 +417,7 @@ def test_contexts_are_binned_once_per_run_and_actions_once_per_fit(monkeypatch):
     contexts = np.concatenate(demos.contexts)
     times = [sum(np.array_equal(seen, column) for seen in binned) for column in contexts.T]
     assert times == [1, 1, 1]
-    assert len(binned) == 3 + 5  # the actions: for the naive learner, for round 0 and for each of three rounds
+    assert len(binned) == 3 + 4  # the actions: for round 0 and for each of three rounds; for f_0 when a cold start asks
 
 
 def test_dagger_bins_the_contexts_once_however_many_rounds_it_keeps(monkeypatch):
