@@ -15,7 +15,8 @@ import numpy as np
 import simile
 from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.features import Features, demonstrations
-from simile.camera.film.crop import Panorama, crop
+from simile.camera.film.crop import crop
+from simile.camera.film.panorama import Panorama
 from simile.camera.simulation import simulate
 
 TURNS = 5

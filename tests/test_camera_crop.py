@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from simile import ArgumentError, DataError, Horizon, SmoothPolicy
 from simile.camera.courts import BASKETBALL
 from simile.camera.features import Features
-from simile.camera.film.crop import Cropped, Footage, Panorama, crop, cut
+from simile.camera.film.crop import Cropped, crop, cut
+from simile.camera.film.footage import Footage
+from simile.camera.film.panorama import Panorama
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
 from simile.models.regularizers import Autoregressor

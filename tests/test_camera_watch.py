@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from simile import ArgumentError, DataError
 from simile._common.pages import MISSING, pack
 from simile.camera.courts import BASKETBALL, SOCCER, Court
-from simile.camera.film.watch import Painter, Scene, find_footprints, markings, watch_page, watch_video
+from simile.camera.film.painter import Painter
+from simile.camera.film.scene import Scene, find_footprints, markings
+from simile.camera.film.watch import watch_page, watch_video
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
 

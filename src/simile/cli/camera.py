@@ -163,8 +163,8 @@ def crop(
     out: Path,
 ) -> None:
     """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept."""
-    from simile.camera.film.crop import Panorama
     from simile.camera.film.crop import crop as film
+    from simile.camera.film.panorama import Panorama
     from simile.cli.progress import Frames
     from simile.learning.recipes import parse
 

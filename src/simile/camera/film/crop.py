@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,87 +21,18 @@ from simile._common.files import replacing
 from simile._common.needs import need
 from simile._common.typing import FloatArray
 from simile.camera.features import Features
-from simile.camera.film.watch import Progress, even_size, h264
+from simile.camera.film.encoding import Progress, even_size, h264
+from simile.camera.film.footage import Footage, Place, open_video, read_through
+from simile.camera.film.panorama import Panorama
 from simile.camera.games import Game
-from simile.errors import ArgumentError, DataError
+from simile.errors import ArgumentError
 from simile.online import Predictor
 from simile.online.stages import Stage
 from simile.policies.policies import Policy
 
-Place = str | os.PathLike[str]
-
 CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
 PLANAR = ("yuv420p", "yuvj420p")  # brightness and half-size colours apart, 8 bits each: cut as they are
 AHEAD = 6  # frames cut while others are decoded and encoded
-
-
-@dataclass(frozen=True)
-class Panorama:
-    """Where in a wide picture a camera with this pan, tilt and zoom would look.
-
-    Every degree is taken to be as many pixels wide and high as any other: `x = width / 2 + (pan - pan0) / fov * width`,
-    and alike for tilt, upwards. This is so in equirectangular pictures, nearly so in cylindrical ones (as stitched from
-    several cameras), and a rough approximation in the middle of a single wide lens's picture.
-
-    Parameters
-    ----------
-    fov : float
-        Degrees across the whole width of the picture.
-    centre : (pan, tilt)
-        What the middle of the picture shows, in degrees.
-    widest : float
-        Horizontal angle of view at zoom 1, in degrees, as in `Camera`.
-    still : (tilt, zoom)
-        Of a policy that only pans.
-
-    Examples
-    --------
-    >>> Panorama(fov=120.0, widest=60.0).windows([[0.0], [15.0]], picture=(3840, 1080), size=(1280, 720)).round(1)
-    array([[1404.7,  250.2, 2435.3,  829.8],
-           [1884.7,  250.2, 2915.3,  829.8]])
-    """
-
-    fov: float = 120.0
-    centre: tuple[float, float] = (0.0, -20.0)
-    widest: float = 60.0
-    still: tuple[float, float] = (-20.0, 2.0)
-
-    def __post_init__(self) -> None:
-        checks.number(self.fov, "fov", above=0.0, at_most=360.0)
-        checks.number(self.widest, "widest", above=0.0, at_most=179.0)
-        for name in ("centre", "still"):
-            pair = getattr(self, name)
-            if np.shape(pair) != (2,):
-                raise ArgumentError(f"{name} must be two numbers; got {pair!r}")
-            for value in pair:
-                checks.number(value, name)
-        checks.number(self.still[1], "still (its zoom)", above=0.0)
-
-    @classmethod
-    def of(cls, game: Game, fov: float) -> Panorama:
-        """Return the panorama that stands in for the camera of a game, and looks where that one does at rest."""
-        return cls(fov, (0.0, game.still[0]), game.camera.widest, game.still)
-
-    def windows(self, actions: ArrayLike, picture: tuple[int, int], size: tuple[int, int]) -> FloatArray:
-        """Return left, top, right and bottom (T, 4), in pixels and fractions of them, for actions (T, k).
-
-        Windows have the aspect of `size`. One that would leave the `picture` (width, height) is moved inside, and one
-        too large for it is made smaller; none is distorted.
-        """
-        values = checks.table(actions, "actions")
-        if values.shape[1] not in (1, 3):
-            raise ArgumentError(f"actions must be pan, or pan, tilt and zoom; got {values.shape[1]} columns")
-        pan, tilt, zoom = values.T if values.shape[1] == 3 else (values[:, 0], *self.still)
-        if np.min(zoom) <= 0.0:
-            raise DataError(f"actions: zoom must be > 0; got {np.min(zoom):g}: 1 is the widest view, 2 magnifies twice")
-        (across, high), aspect = picture, size[0] / size[1]
-        degree = across / self.fov
-        angle = 2.0 * np.degrees(np.arctan(np.tan(np.radians(self.widest) / 2.0) / zoom))
-        width = np.minimum(angle * degree, min(across, high * aspect)) * np.ones(len(values))
-        height = width / aspect
-        x = np.clip(across / 2.0 + (pan - self.centre[0]) * degree, width / 2.0, across - width / 2.0)
-        y = np.clip(high / 2.0 - (tilt - self.centre[1]) * degree, height / 2.0, high - height / 2.0)
-        return np.column_stack([x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0])
 
 
 @dataclass(frozen=True)
@@ -209,7 +140,7 @@ def cut(
     footage, boxes = Footage.of(video), checks.table(windows, "windows")
     if boxes.shape[1] != 4:
         raise ArgumentError(f"windows must be left, top, right and bottom; got {boxes.shape[1]} columns")
-    _check_length(footage, len(boxes), "windows")
+    footage.check_length(len(boxes), "windows")
     low, high = boxes[:, :2], boxes[:, 2:]
     wrong = (low < -1e-6).any(axis=1) | (high > np.add(footage.size, 1e-6)).any(axis=1) | (high - low < 1.0).any(axis=1)
     if wrong.any():
@@ -219,87 +150,6 @@ def cut(
             f"pixel or more wide and high; got {boxes[t].tolist()} in frame {t}: Panorama.windows sees to it"
         )
     return _cut(footage, np.clip(boxes, 0.0, [*footage.size, *footage.size]), out, even_size(size), codec, audio, watch)
-
-
-# -------------------------------------------------------------------------------------------------------- what comes in
-
-
-@dataclass(frozen=True, eq=False)
-class Footage:
-    """What there is to know of a video without decoding it.
-
-    Parameters
-    ----------
-    times : (T,) array
-        When each frame is shown, in seconds, in this order.
-    size : (width, height)
-        In pixels.
-    """
-
-    video: Path
-    times: FloatArray
-    size: tuple[int, int]
-
-    @classmethod
-    def of(cls, video: Place) -> Footage:
-        """Look through a file."""
-        av = need("av", "crop")
-        path = Path(video)
-        with _open(av, path) as source:
-            film = source.streams.video[0]
-            # Frames marked to be discarded come before the beginning of a file that was trimmed.
-            packets = [p for p in _read(av, path, source.demux(film)) if p.size and not p.is_discard]
-            stamps = [p.dts if p.pts is None else p.pts for p in packets]
-            if any(s is None for s in stamps):
-                times = np.arange(len(stamps)) / float(film.guessed_rate or film.average_rate or 25)
-            else:
-                times = np.sort(np.array(stamps, dtype=np.float64)) * float(film.time_base)
-            if not len(times):
-                raise DataError(f"{path} has no frames: is it whole?")
-            return cls(path, times, (film.width, film.height))
-
-    @property
-    def rate(self) -> float:
-        """Frames per second, on average."""
-        length = float(self.times[-1] - self.times[0])
-        return (len(self.times) - 1) / length if length > 0.0 else 25.0
-
-
-def _open(av: Any, path: Path) -> Any:
-    try:
-        source = av.open(os.fspath(path))
-    except (av.FFmpegError, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} cannot be read as a video: {reason}: give a file that FFmpeg reads") from error
-    if not source.streams.video:
-        source.close()
-        raise DataError(f"{path} holds no video, only {len(source.streams)} other streams")
-    return source
-
-
-def _read(av: Any, path: Path, items: Iterable[Any]) -> Iterator[Any]:
-    """Go through what is read from a file; where that fails, name it."""
-    try:
-        yield from items
-    except av.FFmpegError as error:
-        raise DataError(f"{path} cannot be read to its end: {error}: is it whole?") from error
-
-
-def _decode(source: Any, film: Any, tracks: Container[int]) -> Iterator[Any]:
-    """Yield the frames of a film and the packets of the numbered sound tracks, as they come."""
-    for packet in source.demux(film, *(track for track in source.streams.audio if track.index in tracks)):
-        if packet.stream.index == film.index:
-            yield from packet.decode()
-        elif packet.dts is not None:  # the last one is empty, and says that there are no more
-            yield packet
-
-
-def _check_length(footage: Footage, n: int, what: str) -> None:
-    if n != len(footage.times):
-        raise DataError(
-            f"{footage.video} has {len(footage.times)} frames and there are {what} for {n}: they must belong to the "
-            "same frames: cut the longer one, or detect again with this video"
-        )
 
 
 # --------------------------------------------------------------------------------------------------- where to look
@@ -320,10 +170,10 @@ def _choose_actions(
                 "detections out to crop by ready actions"
             )
         actions = checks.table(policy, "policy (as ready actions)")
-        _check_length(footage, len(actions), "actions")
+        footage.check_length(len(actions), "actions")
         return actions
     detections, features = _find_detections(given, features)
-    _check_length(footage, len(detections), "detections")
+    footage.check_length(len(detections), "detections")
     return _act(policy, detections, footage, features, stages)
 
 
@@ -378,7 +228,7 @@ def _cut(
         return item if skipped else _cut_window(av, image, item, boxes[number], size)
 
     with (
-        _open(av, footage.video) as source,
+        open_video(av, footage.video) as source,
         replacing(target) as file,
         _encoding(av, codec, size),
         av.open(file, "w", format=CONTAINERS[target.suffix.lower()]) as sink,
@@ -388,7 +238,7 @@ def _cut(
         film.thread_type = "AUTO"
         stream = _add_film(av, sink, film, size, codec)
         tracks = _add_tracks(sink, source, target) if audio else {}
-        items = _number(av, _read(av, footage.video, _decode(source, film, tracks)))
+        items = _number(av, read_through(av, footage.video, _decode(source, film, tracks)))
         for item in _work_ahead(pool, work, items):
             if isinstance(item, av.Packet):
                 item.stream = tracks[item.stream.index]
@@ -399,9 +249,18 @@ def _cut(
                 sink.mux(stream.encode(item))
                 if watch is not None:
                     watch(done, len(boxes))
-        _check_length(footage, done, "decoded pictures")
+        footage.check_length(done, "decoded pictures")
         sink.mux(stream.encode())
     return Cropped(target, done, time.perf_counter() - began, len(tracks))
+
+
+def _decode(source: Any, film: Any, tracks: Container[int]) -> Iterator[Any]:
+    """Yield the frames of a film and the packets of the numbered sound tracks, as they come."""
+    for packet in source.demux(film, *(track for track in source.streams.audio if track.index in tracks)):
+        if packet.stream.index == film.index:
+            yield from packet.decode()
+        elif packet.dts is not None:  # the last one is empty, and says that there are no more
+            yield packet
 
 
 def _number(av: Any, items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
