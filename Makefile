@@ -1,5 +1,6 @@
 # `make demo` and `make test` are all a fresh machine needs; both set up .venv first, with what they use.
 ifeq ($(OS),Windows_NT)
+SHELL := bash
 PYTHON ?= python
 BIN := .venv/Scripts
 else
