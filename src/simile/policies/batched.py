@@ -61,16 +61,16 @@ def rollouts(
     from simile.models.neural import filtering
 
     with torch.inference_mode(), _torch.full_precision():
-        z = _said(parts, torch.from_numpy(np.ascontiguousarray(X)).to(place), block)
+        z = _predict(parts, torch.from_numpy(np.ascontiguousarray(X)).to(place), block)
         taps = loop.taps
 
         def on_device(values: FloatArray) -> Any:
             return torch.as_tensor(np.broadcast_to(values, (shape.n_actions,)).copy(), device=place)
 
         low, high = (on_device(policy.units.standardize(b)) for b in (policy.space.low, policy.space.high))
-        past = z[:, 0] if start is None else _started(start, policy, len(X), torch, place)
+        past = z[:, 0] if start is None else _read_start(start, policy, len(X), torch, place)
         if bool(torch.isinf(low).all()) and bool(torch.isinf(high).all()):
-            actions = _unbounded(z, past, taps, block)
+            actions = _filter(z, past, taps, block)
         else:
             history = past[:, None].expand(-1, len(taps) - 1, -1)
             actions = filtering.followed(z, torch.as_tensor(taps, device=place), history, low, high)
@@ -94,7 +94,7 @@ def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], C
     )
 
 
-def _said(parts: list[tuple[Network, float]], X: Any, block: int) -> Any:
+def _predict(parts: list[tuple[Network, float]], X: Any, block: int) -> Any:
     """Return what f says in every frame of the contexts X (n, T, m), (n, T, k) in double precision."""
     torch = _torch.needed()
     n, length, m = X.shape
@@ -114,7 +114,7 @@ def _said(parts: list[tuple[Network, float]], X: Any, block: int) -> Any:
     return z
 
 
-def _started(start: Any, policy: SmoothPolicy, n: int, torch: Any, place: Any) -> Any:
+def _read_start(start: Any, policy: SmoothPolicy, n: int, torch: Any, place: Any) -> Any:
     given = policy.units.standardize(checks.table(np.atleast_2d(start), "start"))
     if given.shape not in ((1, policy.n_actions), (n, policy.n_actions)):
         raise ArgumentError(
@@ -123,7 +123,7 @@ def _started(start: Any, policy: SmoothPolicy, n: int, torch: Any, place: Any) -
     return torch.as_tensor(given, device=place).expand(n, -1)
 
 
-def _unbounded(z: Any, past: Any, taps: FloatArray, block: int) -> Any:
+def _filter(z: Any, past: Any, taps: FloatArray, block: int) -> Any:
     """Filter z (n, T, k) by FFT, after an action `past` (n, k) that has lasted forever."""
     torch = _torch.needed()
     from simile.models.neural import filtering

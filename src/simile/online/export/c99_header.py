@@ -145,9 +145,9 @@ class _Header:
         """Return the body that lays out a state, in the order of `States.matrix`."""
         horizon, sizes = self.policy.horizon, {"name": self.name, "k": self.subject.n_actions}
         lags, rows = len(horizon.context_lags), self.context_rows
-        contexts = text.CONTEXT_LAGS.format(lags=lags, rows=rows, m=self.subject.n_contexts, **sizes)
+        contexts = text.fill("context_lags", lags=lags, rows=rows, m=self.subject.n_contexts, **sizes)
         return contexts + (
-            text.ACTION_LAGS.format(lags=len(horizon.action_lags), **sizes) if horizon.action_lags else ""
+            text.fill("action_lags", lags=len(horizon.action_lags), **sizes) if horizon.action_lags else ""
         )
 
     def _begin(self) -> str:
@@ -156,7 +156,7 @@ class _Header:
             return ""
         m, k = self.subject.n_contexts, self.subject.n_actions
         features = self.policy.horizon.n_features(m, k)
-        return text.BEGIN.format(name=self.name, m=m, k=k, features=features, guess=self.models[-1][0])
+        return text.fill("begin", name=self.name, m=m, k=k, features=features, guess=self.models[-1][0])
 
     def _head(self) -> str:
         """Return what a reader should know before including the file."""
