@@ -24,7 +24,10 @@ From a log file to a running controller:
   simile run run/policy.safetensors < contexts.csv > actions.csv"""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, epilog=EXAMPLE)
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
+    epilog=EXAMPLE,
+)
 @click.version_option(__version__, prog_name="simile")
 def app() -> None:
     """Learn a smooth controller from recorded demonstrations."""

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from simile._common.typing import FloatArray
+    from simile.camera.courts import Court
     from simile.camera.features import Features
     from simile.camera.games import Game
+    from simile.camera.geometry import Camera
     from simile.policies.policies import Policy
 
 SPORTS = ("basketball", "soccer")
@@ -34,17 +36,17 @@ def camera() -> None:
 
 games_argument = click.argument("games", nargs=-1, required=True)
 policy_argument = click.argument("policy", type=click.Path(path_type=Path))
-sport_option = click.option("--sport", type=click.Choice(SPORTS), default="basketball", show_default=True)
+sport_option = click.option("--sport", type=click.Choice(SPORTS), default="basketball")
 
 
 @camera.command(short_help="Make games with noisy detections and an operator.")
-@click.option("--out", type=click.Path(path_type=Path), default="games", show_default=True, help="Folder to write.")
-@click.option("--n-games", type=click.IntRange(1), default=8, show_default=True)
-@click.option("--minutes", type=(float, float), default=(1.0, 2.0), show_default=True, help="Shortest and longest.")
+@click.option("--out", type=click.Path(path_type=Path), default="games", help="Folder to write.")
+@click.option("--n-games", type=click.IntRange(1), default=8)
+@click.option("--minutes", type=(float, float), default=(1.0, 2.0), help="Shortest and longest.")
 @sport_option
-@click.option("--axes", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Pan, or pan, tilt, zoom.")
-@click.option("--rate", type=float, default=25.0, show_default=True, help="Frames per second.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--axes", type=click.Choice(["1", "3"]), default="1", help="Pan, or pan, tilt, zoom.")
+@click.option("--rate", type=float, default=25.0, help="Frames per second.")
+@click.option("--seed", type=click.IntRange(0), default=0)
 def simulate(
     out: Path, n_games: int, minutes: tuple[float, float], sport: str, axes: str, rate: float, seed: int
 ) -> None:
@@ -63,10 +65,8 @@ def simulate(
 @camera.command(short_help="Turn tracking data into a table for `simile train`.")
 @games_argument
 @sport_option
-@click.option("--grid", type=(int, int), default=(8, 4), show_default=True, help="Cells along and across the court.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="games.parquet", show_default=True, help="Table to write."
-)
+@click.option("--grid", type=(int, int), default=(8, 4), help="Cells along and across the court.")
+@click.option("--out", type=click.Path(path_type=Path), default="games.parquet", help="Table to write.")
 def features(games: tuple[str, ...], sport: str, grid: tuple[int, int], out: Path) -> None:
     """Turn the detections of GAMES into a table of contexts and the operator's actions, for `simile train`."""
     from simile.camera.features import Features, demonstrations
@@ -97,7 +97,7 @@ def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str,
     from simile.cli.output import to_json
     from simile.evaluation.evaluation import evaluate as measure
 
-    loaded, found = _load(policy, trust), _open(games, sport)
+    loaded, found = options.load_policy(policy, trust), _open(games, sport)
     rolled = [_roll_out(loaded, game) for game in found]
     operated = [game.actions for game in found if game.actions is not None]
     if len(operated) < len(found):
@@ -105,11 +105,8 @@ def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str,
         click.echo(to_json(judged.to_dict()) if as_json else judged)
         return
     judged = compare_framing(found, {"operator": operated, "policy": rolled})
-    measured = measure(loaded, demonstrations(found, _features(loaded, found[0])))
-    if as_json:
-        click.echo(to_json({**judged.to_dict(), "rows": measured.rows}))
-    else:
-        click.echo(f"{judged}\n\n{measured}")
+    measured = measure(loaded, demonstrations(found, _features(loaded, found[0].court, found[0].camera)))
+    click.echo(to_json({**judged.to_dict(), "rows": measured.rows}) if as_json else f"{judged}\n\n{measured}")
 
 
 @camera.command(short_help="Show a game and what the cameras see of it.")
@@ -117,9 +114,7 @@ def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str,
 @sport_option
 @click.option("--policy", type=click.Path(path_type=Path), help="Show what this policy does, too.")
 @options.trust_option
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="watch.html", show_default=True, help=".html, .mp4, .gif"
-)
+@click.option("--out", type=click.Path(path_type=Path), default="watch.html", help=".html, .mp4, .gif")
 def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], out: Path) -> None:
     """Show GAME from above, with the fields of view of the operator and of a policy, and their pan curves."""
     from simile.camera.film.watch import watch_page, watch_video
@@ -128,7 +123,7 @@ def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], ou
     found = _open((game,), sport)[0]
     cameras = {} if found.actions is None else {"operator": found.actions}
     if policy is not None:
-        cameras["simile"] = _roll_out(_load(policy, trust), found)
+        cameras["simile"] = _roll_out(options.load_policy(policy, trust), found)
     if not cameras:
         raise click.ClickException(f"{game} has no operator: say with --policy who films it")
     if out.suffix.lower() in (".html", ".htm"):
@@ -144,13 +139,11 @@ def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], ou
 @policy_argument
 @click.argument("game")
 @sport_option
-@click.option("--fov", type=float, default=120.0, show_default=True, help="Degrees across the width of the panorama.")
-@click.option("--size", type=(int, int), default=(1280, 720), show_default=True, help="Width and height of the result.")
+@click.option("--fov", type=float, default=120.0, help="Degrees across the width of the panorama.")
+@click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
 @click.option("--stage", multiple=True, help="Limit of the virtual camera, e.g. 'RateLimit(30.0)'. May be repeated.")
 @options.trust_option
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="broadcast.mp4", show_default=True, help="Video to write."
-)
+@click.option("--out", type=click.Path(path_type=Path), default="broadcast.mp4", help="Video to write.")
 def crop(
     video: Path,
     policy: Path,
@@ -168,7 +161,7 @@ def crop(
     from simile.cli.progress import Frames
     from simile.learning.recipes import parse
 
-    loaded, found = _load(policy, trust), _open((game,), sport)[0]
+    loaded, found = options.load_policy(policy, trust), _open((game,), sport)[0]
     stages = tuple(parse(text, "stage") for text in stage)
     with Frames("filming") as progress:
         done = film(
@@ -177,7 +170,7 @@ def crop(
             loaded,
             found,
             panorama=Panorama.of(found, fov),
-            features=_features(loaded, found),
+            features=_features(loaded, found.court, found.camera),
             size=size,
             stages=stages,
             watch=progress,
@@ -189,11 +182,9 @@ def crop(
 @policy_argument
 @click.option("--head", required=True, help="Host of the camera, or host:port (52381 by default).")
 @sport_option
-@click.option("--speed", type=float, default=30.0, show_default=True, help="Degrees per second at most.")
-@click.option("--acceleration", type=float, default=60.0, show_default=True, help="Degrees per second squared at most.")
-@click.option(
-    "--timeout", type=float, default=0.5, show_default=True, help="Seconds without input before the head stops."
-)
+@click.option("--speed", type=float, default=30.0, help="Degrees per second at most.")
+@click.option("--acceleration", type=float, default=60.0, help="Degrees per second squared at most.")
+@click.option("--timeout", type=float, default=0.5, help="Seconds without input before the head stops.")
 @options.trust_option
 def drive(
     policy: Path, head: str, sport: str, speed: float, acceleration: float, timeout: float, trust: tuple[str, ...]
@@ -205,14 +196,15 @@ def drive(
     import numpy as np
 
     from simile.camera.courts import COURTS
+    from simile.camera.geometry import Camera
     from simile.camera.heads import Driver, ViscaHead
     from simile.online import AccelerationLimit, Predictor
 
-    loaded = _load(policy, trust)
+    loaded = options.load_policy(policy, trust)
     host, _, port = head.partition(":")
     if port and not port.isdigit():
         raise click.ClickException(f"--head must be HOST or HOST:PORT; got {head}")
-    stream = _features_for(loaded, COURTS[sport], None).stream()
+    stream = _features(loaded, COURTS[sport], Camera.beside(COURTS[sport])).stream()
     predictor = Predictor(loaded)
     limits = AccelerationLimit(np.array(acceleration), rate=np.array(speed))
     with (
@@ -240,12 +232,11 @@ def _lines(source: TextIO) -> Iterator[Any]:
             yield None
             continue
         try:
-            points = np.array(json.loads(line), dtype=np.float64).reshape(-1, 2)
+            yield np.array(json.loads(line), dtype=np.float64).reshape(-1, 2)
         except (ValueError, TypeError) as error:
             raise DataError(
                 f"stdin: line {number} must be a JSON list of [x, y]; got {line.strip()[:80]!r}: {error}"
             ) from None
-        yield points
 
 
 def _open(paths: Sequence[str], sport: str) -> tuple[Game, ...]:
@@ -255,28 +246,17 @@ def _open(paths: Sequence[str], sport: str) -> tuple[Game, ...]:
     return tuple(game for path in paths for game in open_games(path, COURTS[sport]))
 
 
-def _load(policy: Path, trust: tuple[str, ...]) -> Policy:
-    from simile.policies.storage.loading import load
-
-    return load(policy, trusted=trust)
-
-
-def _features(policy: Policy, game: Game) -> Features:
-    return _features_for(policy, game.court, game.camera)
-
-
-def _features_for(policy: Policy, court: Any, position: Any) -> Features:
+def _features(policy: Policy, court: Court, camera: Camera) -> Features:
     """Return the features that a policy was trained on, as the names of its contexts tell."""
     from simile.camera.features import Features
-    from simile.camera.geometry import Camera
 
-    return Features.from_names(policy.card.context_names, court, Camera.beside(court) if position is None else position)
+    return Features.from_names(policy.card.context_names, court, camera)
 
 
 def _roll_out(policy: Policy, game: Game) -> FloatArray:
     """Let a policy film a game: from where the operator begins, or from a guess where there is none."""
     from simile.policies.rollouts import ColdStart, rollout
 
-    contexts = _features(policy, game).batch(game.detections)
+    contexts = _features(policy, game.court, game.camera).batch(game.detections)
     start = ColdStart() if game.actions is None else game.actions[0]
     return rollout(policy, [contexts], start=start)[0]

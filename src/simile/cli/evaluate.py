@@ -26,14 +26,10 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
     The columns are those that the policy was trained on.
     """
     from simile.evaluation.evaluation import evaluate as measure
-    from simile.policies.storage.loading import load
 
-    found = load(policy, trusted=trust)
+    found = options.load_policy(policy, trust)
     judged = measure(found, options.read_for(found, data, given), start=options.start_of(start))
-    if as_json:
-        click.echo(to_json(judged.rows))
-    else:
-        click.echo(judged)
+    click.echo(to_json(judged.rows) if as_json else judged)
 
 
 @click.command(short_help="Let a policy act on recorded contexts.")
@@ -43,10 +39,8 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
 @options.reading_options
 @options.start_option
 @options.trust_option
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For stochastic policies.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="rolled.csv", show_default=True, help="Data file to write."
-)
+@click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
+@click.option("--out", type=click.Path(path_type=Path), default="rolled.csv", help="Data file to write.")
 def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: int, out: Path, **given: Any) -> None:
     """Roll POLICY out over DATA and write DATA again with the policy's actions in place of the expert's.
 
@@ -54,9 +48,8 @@ def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: i
     """
     from simile.data.reading import write
     from simile.policies.rollouts import rollout as roll
-    from simile.policies.storage.loading import load
 
-    found = load(policy, trusted=trust)
+    found = options.load_policy(policy, trust)
     demos = options.read_for(found, data, given)
     write(demos.with_actions(roll(found, demos, start=options.start_of(start), seed=seed)), out)
     click.echo(f"{out}: {demos.n_frames} frames of {len(demos)} sequences")
@@ -74,14 +67,10 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
     from dataclasses import asdict
 
     from simile.evaluation.diagnostics import diagnose as measure
-    from simile.policies.storage.loading import load
 
-    found = load(policy, trusted=trust)
+    found = options.load_policy(policy, trust)
     diagnosis = measure(found, options.read_for(found, data, given))
-    if as_json:
-        click.echo(to_json({**asdict(diagnosis), "findings": diagnosis.findings()}))
-    else:
-        click.echo(diagnosis)
+    click.echo(to_json({**asdict(diagnosis), "findings": diagnosis.findings()}) if as_json else diagnosis)
 
 
 @click.command(short_help="Run all algorithms and rivals on one data set.")
@@ -95,20 +84,17 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
     type=click.Choice(ALGORITHMS),
     help="Only these algorithms; all by default. May be repeated.",
 )
-@click.option(
-    "--rivals/--no-rivals", default=True, show_default=True, help="Also what an engineer would build by hand."
-)
+@click.option("--rivals/--no-rivals", default=True, help="Also what an engineer would build by hand.")
 @click.option("--smoothness", help="How smooth `learn` is to be, and where all are compared.")
 @click.option("--model", help="F of the algorithms other than `learn`; a forest of few trees by default.")
 @click.option("--n-rounds", type=click.IntRange(0), help="Rounds of the algorithms other than `learn`; few by default.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same bits.")
-@click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file.")
-@click.option("--validation", default=0.2, show_default=True, help="Share of the rest that knobs are tuned on.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits.")
+@click.option("--test", default="0.25", help="Held-out share of the sequences, or a data file.")
+@click.option("--validation", default=0.2, help="Share of the rest that knobs are tuned on.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default="comparison",
-    show_default=True,
     help="Folder for report.html, comparison.json and frontier.png; those of an earlier comparison are replaced.",
 )
 @options.report_option
@@ -147,7 +133,6 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
         from simile.evaluation.report import Report
 
         repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
-        page = Report.of_comparison(found, title=folder.title, repeat=repeat)
-        page.save(out / runs.REPORT)
+        Report.of_comparison(found, title=folder.title, repeat=repeat).save(out / runs.REPORT)
         written.append(runs.REPORT)
     click.echo("\n" + "\n".join(str(out / name) for name in written), err=as_json)

@@ -20,11 +20,10 @@ def export(policy: Path, out: Path, name: str | None, trust: tuple[str, ...]) ->
     C is for forests and lines; ONNX takes networks too. Neither needs Python where it runs.
     """
     from simile.online.export import export_c, export_onnx
-    from simile.policies.storage.loading import load
 
     if out.suffix not in (".h", ".onnx"):
         raise click.ClickException(f"OUT must end in .onnx or .h; got {out}")
     if name is not None and out.suffix == ".onnx":
         raise click.ClickException("--name is for C headers; a graph has no names of its own")
-    loaded = load(policy, trusted=trust)
+    loaded = options.load_policy(policy, trust)
     click.echo(export_c(loaded, out, name) if out.suffix == ".h" else export_onnx(loaded, out))

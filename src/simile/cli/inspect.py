@@ -14,7 +14,7 @@ LISTED = 12  # numbers of a list that `inspect` shows; --json shows all
 
 
 @click.command(short_help="Learn to film simulated games, and see how well it went.")
-@click.option("--out", type=click.Path(path_type=Path), default="out", show_default=True, help="Folder to write.")
+@click.option("--out", type=click.Path(path_type=Path), default="out", help="Folder to write.")
 def demo(out: Path) -> None:
     """Simulate games, learn to film them, print how well it went, and write a picture and a page to watch."""
     from simile.experiments.demo import main
@@ -65,11 +65,7 @@ def _write_value(value: Any) -> str:
 def bench(policy: Path | None, trust: tuple[str, ...], as_json: bool) -> None:
     """Measure how fast POLICY acts on this machine; without one, a policy of 100 trees, and how fast it is learned."""
     from simile.cli.speed import measure
-    from simile.policies.storage.loading import load
 
-    found = measure(None if policy is None else load(policy, trusted=trust))
-    if as_json:
-        click.echo(to_json(found))
-        return
-    for name, value in found.items():
-        click.echo(f"{name:44} {value:12.4g}")
+    found = measure(None if policy is None else options.load_policy(policy, trust))
+    lines = [f"{name:44} {value:12.4g}" for name, value in found.items()]
+    click.echo(to_json(found) if as_json else "\n".join(lines))

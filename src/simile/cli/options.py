@@ -83,8 +83,8 @@ learning_options = stack(
     click.option("--step-size", help="beta: 'ErrorRatio()' (Eq. 8), a number, ..."),
     click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'."),
     click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same bits."),
-    click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file."),
+    click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits."),
+    click.option("--test", default="0.25", help="Held-out share of the sequences, or a data file."),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
 dask_options = stack(
@@ -100,7 +100,7 @@ trust_option = click.option(
     "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
 )
 report_option = stack(
-    click.option("--report/--no-report", default=True, show_default=True, help="Write report.html, a page to look at."),
+    click.option("--report/--no-report", default=True, help="Write report.html, a page to look at."),
     click.option("--title", help="What to write above it."),
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -108,7 +108,6 @@ start_option = click.option(
     "--start",
     type=click.Choice(["expert", "cold"]),
     default="expert",
-    show_default=True,
     help="Let the expert act until the policy has its past, or start from the first context alone.",
 )
 policy_argument = click.argument("policy", type=click.Path(path_type=Path))
@@ -121,6 +120,13 @@ def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
     if not paths:
         raise click.ClickException("DATA is missing: name a file, a folder, several files or a quoted glob")
     return paths[0] if len(paths) == 1 else list(paths)
+
+
+def load_policy(path: Path, trust: tuple[str, ...]) -> Policy:
+    """Load a policy; of the models in it, only those of trusted types."""
+    from simile.policies.storage.loading import load
+
+    return load(path, trusted=trust)
 
 
 def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:

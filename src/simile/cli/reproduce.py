@@ -11,15 +11,15 @@ from simile.cli import options
 
 
 @click.command(short_help="Reproduce the experiments of the paper.")
-@click.option("--out", type=click.Path(path_type=Path), default="results", show_default=True, help="Folder to write.")
+@click.option("--out", type=click.Path(path_type=Path), default="results", help="Folder to write.")
 @click.option("--claims", multiple=True, help="Only these claims; all by default. May be repeated.")
-@click.option("--seeds", type=click.IntRange(1), default=6, show_default=True, help="How many, from --first-seed on.")
-@click.option("--first-seed", type=click.IntRange(0), default=100, show_default=True)
+@click.option("--seeds", type=click.IntRange(1), default=6, help="How many, from --first-seed on.")
+@click.option("--first-seed", type=click.IntRange(0), default=100)
 @click.option("--data", help="Your own data instead of simulated games: each seed is another split.")
 @options.column_options
 @options.reading_options
 @click.option("--quick", is_flag=True, help="Small data, for a first look.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Processes.")
 @click.option(
     "--page", type=click.Path(path_type=Path), help="Where to write the page; results.md in --out by default."
 )

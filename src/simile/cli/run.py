@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 @click.option("--time", help="Field that holds the time in seconds; without it, every row is one frame.")
 @click.option("--rate", type=float, help="Frames per second; the training data's by default.")
 @click.option("--start", multiple=True, type=float, help="Where the actuator stands, one number per action.")
-@click.option("--gap", default="Extrapolate()", show_default=True, help="What to do in a dropped frame (an empty row).")
+@click.option("--gap", default="Extrapolate()", help="What to do in a dropped frame (an empty row).")
 @click.option("--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For stochastic policies.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
 @options.trust_option
 @click.pass_context
 def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str | None, **given: Any) -> None:
@@ -40,9 +40,8 @@ def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str |
     """
     from simile.learning.recipes import parse
     from simile.online import Predictor
-    from simile.policies.storage.loading import load
 
-    found = load(policy, trusted=trust)
+    found = options.load_policy(policy, trust)
     predictor = Predictor(
         found,
         start=list(given["start"]) or None,

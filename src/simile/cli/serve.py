@@ -19,35 +19,31 @@ POSITIVE = click.FloatRange(min=0.0, min_open=True)
 @click.command(short_help="Serve a policy to many streams, over WebSocket and HTTP.")
 @options.policy_argument
 @options.config_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8770, show_default=True, help="Of streams; 0: any.")
-@click.option("--http-port", type=click.IntRange(0, 65535), default=8771, show_default=True, help="Of HTTP; 0: none.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on; others need a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8770, help="Of streams; 0: any.")
+@click.option("--http-port", type=click.IntRange(0, 65535), default=8771, help="Of HTTP; 0: none.")
 @click.option("--token", envvar="SIMILE_TOKEN", show_envvar=True, help="Secret that everybody must show.")
 @click.option("--token-file", type=FILE, help="File that holds it.")
 @click.option("--insecure", is_flag=True, help="Let other machines in without a token.")
 @click.option("--certfile", type=FILE, help="Certificate (PEM), for TLS on both ports.")
 @click.option("--keyfile", type=FILE, help="Its key (PEM).")
 @click.option("--allow-origin", multiple=True, help="Web page that may use the service. May be repeated.")
-@click.option("--gap", default="Extrapolate()", show_default=True, help="What to do in frames that do not come.")
+@click.option("--gap", default="Extrapolate()", help="What to do in frames that do not come.")
 @click.option("--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order.")
 @click.option("--rate", type=POSITIVE, help="Frames per second; the training data's by default.")
-@click.option("--handover", type=click.FloatRange(min=0.0), default=1.0, show_default=True, help="Seconds of a reload.")
-@click.option("--queue", type=click.IntRange(1), default=4, show_default=True, help="Frames of a stream that may wait.")
-@click.option(
-    "--idle", type=POSITIVE, default=60.0, show_default=True, help="Seconds until a silent stream is forgotten."
-)
-@click.option(
-    "--patience", type=POSITIVE, default=30.0, show_default=True, help="Seconds until who reads nothing is cut."
-)
-@click.option("--max-streams", type=click.IntRange(1), default=1024, show_default=True, help="Streams at a time.")
-@click.option("--max-connections", type=click.IntRange(1), default=1024, show_default=True, help="Connections.")
-@click.option("--max-message", type=click.IntRange(64), default=65536, show_default=True, help="Bytes of a message.")
+@click.option("--handover", type=click.FloatRange(min=0.0), default=1.0, help="Seconds of a reload.")
+@click.option("--queue", type=click.IntRange(1), default=4, help="Frames of a stream that may wait.")
+@click.option("--idle", type=POSITIVE, default=60.0, help="Seconds until a silent stream is forgotten.")
+@click.option("--patience", type=POSITIVE, default=30.0, help="Seconds until who reads nothing is cut.")
+@click.option("--max-streams", type=click.IntRange(1), default=1024, help="Streams at a time.")
+@click.option("--max-connections", type=click.IntRange(1), default=1024, help="Connections.")
+@click.option("--max-message", type=click.IntRange(64), default=65536, help="Bytes of a message.")
 @click.option(
     "--max-rate", type=POSITIVE, help="Frames per second of a stream; by default 10 x the rate, at least 1000."
 )
 @click.option("--snapshots", type=FILE, help="File that keeps the streams, for the next start to go on with them.")
-@click.option("--snapshot-every", type=POSITIVE, default=5.0, show_default=True, help="Seconds between two.")
-@click.option("--watch/--no-watch", default=True, show_default=True, help="Reload when the policy file is replaced.")
+@click.option("--snapshot-every", type=POSITIVE, default=5.0, help="Seconds between two.")
+@click.option("--watch/--no-watch", default=True, help="Reload when the policy file is replaced.")
 @options.trust_option
 def serve(policy: Path, **given: Any) -> None:
     """Serve POLICY: every stream sends its contexts and gets an action for each, over a WebSocket.

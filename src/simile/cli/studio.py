@@ -14,24 +14,23 @@ from simile.cli import options
 @click.argument("data", nargs=-1)
 @options.column_options
 @options.reading_options
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 8765, or a free one, by default.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Name or address under which the page is opened.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=False,
+    help="Port; 8765, or a free one, by default.",
+)
+@click.option("--host", default="127.0.0.1", help="Name or address under which the page is opened.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     default="simile-studio",
-    show_default=True,
     help="Where uploads and runs are kept.",
 )
-@click.option(
-    "--max-upload",
-    type=click.FloatRange(min=0.0, min_open=True),
-    default=200.0,
-    show_default=True,
-    help="MB of a file.",
-)
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Trainings at a time.")
-@click.option("--open/--no-open", "show", default=True, show_default=True, help="Open a browser.")
+@click.option("--max-upload", type=click.FloatRange(min=0.0, min_open=True), default=200.0, help="MB of a file.")
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Trainings at a time.")
+@click.option("--open/--no-open", "show", default=True, help="Open a browser.")
 def studio(
     data: tuple[str, ...],
     port: int,

@@ -40,9 +40,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @click.command(short_help="Learn a policy from recorded demonstrations.")
 @options.data_argument
 @options.config_option
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="run", show_default=True, help="Folder for the results."
-)
+@click.option("--out", type=click.Path(path_type=Path), default="run", help="Folder for the results.")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
@@ -53,7 +51,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run.")
 @options.column_options
 @options.reading_options
-@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="learn", show_default=True)
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="learn")
 @options.learning_options
 @options.dask_options
 @options.report_option

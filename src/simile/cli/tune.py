@@ -21,36 +21,30 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
 @click.command(short_help="Search for the best settings, and train with them.")
 @options.data_argument
 @options.config_option
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="run", show_default=True, help="Folder for the results."
-)
+@click.option("--out", type=click.Path(path_type=Path), default="run", help="Folder for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace the policy of an earlier run.")
-@click.option("--trials", type=click.IntRange(1), default=50, show_default=True, help="How many in all.")
+@click.option("--trials", type=click.IntRange(1), default=50, help="How many in all.")
 @click.option(
     "--budget",
     type=click.FloatRange(0.0, min_open=True),
     default=1.0,
-    show_default=True,
     help="Largest roughness allowed, 1 being as rough as the expert.",
 )
 @click.option("--frontier", is_flag=True, help="Search all of accuracy against smoothness, not the budget alone.")
 @click.option("--storage", help=f"File that keeps the search, to go on with it; {STORAGE} in --out by default.")
 @click.option("--study", help="Name of the study in the storage, where it holds several.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that try at a time.")
-@click.option(
-    "--rounds/--no-rounds", default=True, show_default=True, help="Try the rounds of Algorithm 1, as in the paper, too."
-)
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Processes that try at a time.")
+@click.option("--rounds/--no-rounds", default=True, help="Try the rounds of Algorithm 1, as in the paper, too.")
 @click.option("--extra", multiple=True, help="Model that may join the mixture, e.g. 'sklearn.linear_model.Ridge()'.")
 @options.column_options
 @options.reading_options
 @click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same search.")
-@click.option("--test", default="0.25", show_default=True, help="Held-out share of the sequences, or a data file.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same search.")
+@click.option("--test", default="0.25", help="Held-out share of the sequences, or a data file.")
 @click.option(
     "--validation",
     type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
     default=0.25,
-    show_default=True,
     help="Share of the rest that judges the trials.",
 )
 @options.report_option
