@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import ArrayLike
 
 from simile._common.typing import FloatArray
-from simile.serving.client.protocol import Conversation, Opened, Plan, failed
+from simile.serving.client.protocol import ClientProtocol, Opened
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(Conversation):
+class Client(ClientProtocol):
     """One stream of a server, for programs that wait for each action.
 
     Parameters
@@ -66,7 +66,7 @@ class Client(Conversation):
         resume : bool
             Go on with the stream of this name if the server still knows it.
         """
-        return self._run(self._opening(start, deadline, resume))
+        return _run(self._begin(start, deadline, resume))
 
     def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray:
         """Send one context, in order or by name, NaN for what is missing, None for a dropped frame; get the action.
@@ -76,16 +76,16 @@ class Client(Conversation):
         ServiceError
             Where the frame could not be used; its `action`, where there is one, is the server's bridge.
         """
-        return self._run(self._frame(x))
+        return _run(self._ask(x))
 
     def override(self, action: ArrayLike, x: ArrayLike | Mapping[str, float | None] | None = None) -> FloatArray:
         """Let an operator act in this frame; the policy goes on from there."""
-        return self._run(self._frame(x, action))
+        return _run(self._ask(x, action))
 
     def close(self) -> None:
         """End the stream and the connection."""
         if self._wire is not None and self._connected:
-            self._run(self._closing())
+            _run(self._end())
         self._hang_up()
 
     def __enter__(self) -> Client:
@@ -94,35 +94,33 @@ class Client(Conversation):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _run(self, plan: Plan[T]) -> T:
-        from websockets.exceptions import WebSocketException
+    async def _dial(self) -> None:
+        from websockets.sync.client import connect
 
-        done: Any = None
-        try:
-            order, given = next(plan)
-            while True:
-                try:
-                    done = self._do(order, given)
-                except (WebSocketException, OSError) as error:  # TimeoutError is an OSError
-                    order, given = failed(plan, order, error)
-                else:
-                    order, given = plan.send(done)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+        self._hang_up()
+        self._wire = connect(self._url, **self._options).__enter__()
 
-    def _do(self, order: str, given: Any) -> Any:
-        if order == "connect":
-            from websockets.sync.client import connect
+    async def _write(self, message: str | bytes) -> None:
+        assert self._wire is not None
+        self._wire.send(message)
 
-            self._hang_up()
-            self._wire = connect(self._url, **self._options).__enter__()
-        elif order == "pause":
-            time.sleep(given)
-        elif self._wire is not None:
-            return self._wire.send(given) if order == "send" else self._wire.recv(given)
-        return None
+    async def _read(self, seconds: float) -> str | bytes:
+        assert self._wire is not None
+        return self._wire.recv(seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def _hang_up(self) -> None:
         if self._wire is not None:
             self._wire.close()
         self._wire = None
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never gives way."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError("the client that waits gave way")

@@ -1,24 +1,25 @@
-"""What both clients have in common: plans that say what to send and when, and leave the doing to the client."""
+"""What both clients have in common: what is said to a server, and when.
+
+It is written once, as coroutines, on four that each client has of its own: connect, send, receive and pause. Those of
+the client that waits block, so that its coroutines never give way, and one step runs them to their end.
+"""
 
 from __future__ import annotations
 
 import math
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, SimileError
-
-T = TypeVar("T")
-Order = tuple[Literal["connect", "send", "receive", "pause"], Any]  # what a conversation wants done, and with what
-Plan = Generator[Order, Any, T]
 
 HOPELESS = frozenset({1003, 1007, 1008, 1009})  # close codes that the same message would meet again
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between attempts to reconnect
@@ -50,7 +51,7 @@ class Opened:
     actions: tuple[str, ...]
 
 
-class Broken(Exception):  # noqa: N818 - a plan catches it, users never see it
+class Broken(Exception):  # noqa: N818 - it is caught here, users never see it
     """The connection is gone, or none came about."""
 
     def __init__(self, reason: str, *, hopeless: bool = False) -> None:
@@ -58,8 +59,8 @@ class Broken(Exception):  # noqa: N818 - a plan catches it, users never see it
         self.hopeless = hopeless
 
 
-class Conversation:
-    """A stream's side of the talk with a server; the parameters are those of `Client`."""
+class ClientProtocol(ABC):
+    """A client's side of the protocol of streams; the parameters are those of `Client`."""
 
     def __init__(
         self,
@@ -104,124 +105,157 @@ class Conversation:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r})"
 
-    # ------------------------------------------------------------------------------------------------------------ plans
+    # -------------------------------------------------------------------------------------------- what each client has
 
-    def _opening(self, start: ArrayLike | None, deadline: float, resume: bool) -> Plan[Opened]:
+    @abstractmethod
+    async def _dial(self) -> None:
+        """Hang up, and connect anew."""
+
+    @abstractmethod
+    async def _write(self, message: str | bytes) -> None:
+        """Send a message."""
+
+    @abstractmethod
+    async def _read(self, seconds: float) -> str | bytes:
+        """Return the next message; TimeoutError where none comes in time."""
+
+    @abstractmethod
+    async def _pause(self, seconds: float) -> None:
+        """Wait."""
+
+    # ----------------------------------------------------------------------------------------------------- what is said
+
+    async def _begin(self, start: ArrayLike | None, deadline: float, resume: bool) -> Opened:
         begin: dict[str, Any] = {"deadline": float(deadline), "resume": bool(resume)}
         if start is not None:
             begin["start"] = _numbers(start, "start")
         self._deadline = begin["deadline"]
         try:
             if not self._connected:
-                yield from self._connect()
-            opened = yield from self._open(begin)
+                await self._connect()
+            return await self._open(begin)
         except Broken as error:
             self._connected = False
             raise ServiceError(f"the stream could not be opened: {error}") from None
-        return opened
 
-    def _frame(self, x: Any, override: Any = None) -> Plan[FloatArray]:
+    async def _ask(self, x: Any, override: Any = None) -> FloatArray:
         """Send a frame and wait for its action; where the connection breaks, connect again, resume, and repeat it."""
         message: dict[str, Any] = {"x": _context(x)}
         if override is not None:
             message["override"] = _numbers(override, "action")
         if self._deadline and self._connected:
-            yield from self._catch_up()
+            await self._catch_up()
         self._n += 1
         again = 0
         since = time.monotonic()
         while True:
             try:
                 if not self._connected:
-                    yield from self._connect(resume=True)
-                yield "send", self._packed({"n": self._n, **message})
-                answer = yield from self._until(lambda said: said.get("n") == self._n and "n" in said)
+                    await self._connect(resume=True)
+                await self._send({"n": self._n, **message})
+                answer = await self._receive_until(lambda reply: reply.get("n") == self._n and "n" in reply)
             except Broken as error:
                 self._connected = False
                 if error.hopeless or not self._met or time.monotonic() - since > self._patience:
                     raise ServiceError(f"no action: {error}") from None
-                yield "pause", min(FIRST_PAUSE * 2.0**again, LONGEST_PAUSE)
+                await self._pause(min(FIRST_PAUSE * 2.0**again, LONGEST_PAUSE))
                 again += 1
                 continue
             if again and "a" not in answer and "error" in answer:
                 self._n += 1  # the server had taken the frame, and its answer went down with the connection
                 again = 0
                 continue
-            return self._taken(answer)
+            return self._take(answer)
 
-    def _closing(self) -> Plan[None]:
+    async def _end(self) -> None:
         try:
-            yield "send", self._packed({"close": True})
-            yield from self._until(lambda said: "closed" in said)
+            await self._send({"close": True})
+            await self._receive_until(lambda reply: "closed" in reply)
         except (Broken, ServiceError):
             pass  # it is closed one way or the other: the server lets a stream without a client expire
         self._connected = False
 
-    def _catch_up(self) -> Plan[None]:
+    async def _catch_up(self) -> None:
         """Hear what the server did without us at deadlines: the next frame comes after those."""
         wait = 0.0
         try:
             while True:
-                self._note(self._decode((yield "receive", wait)))
+                self._note(await self._receive(wait))
                 wait = CATCH_UP
         except TimeoutError:
             pass
         except Broken:
             self._connected = False
 
-    def _connect(self, *, resume: bool = False) -> Plan[None]:
+    async def _connect(self, *, resume: bool = False) -> None:
         try:
-            yield "connect", None
-        except Broken as error:
-            if error.hopeless or not self._met:
-                raise ServiceError(f"no connection to {self._url}: {error}") from None
-            raise
+            await self._dial()
+        except _lost() as error:
+            broken = _explain(error)
+            if broken.hopeless or not self._met:
+                raise ServiceError(f"no connection to {self._url}: {broken}") from None
+            raise broken from None
         again, self._connected, self._met = self._met, True, True
         self.reconnections += again
         if resume and again:
             # Where the server has forgotten the stream, it begins anew from where the actuator is.
             start = {} if self._action is None else {"start": self._action.tolist()}
-            yield from self._open({"deadline": self._deadline, "resume": True, **start})
+            await self._open({"deadline": self._deadline, "resume": True, **start})
 
-    def _open(self, begin: dict[str, Any]) -> Plan[Opened]:
-        yield "send", self._packed({"open": begin})
-        said = yield from self._until(lambda said: "opened" in said or ("error" in said and said.get("n") is None))
-        if "opened" not in said:
-            raise ServiceError(f"the stream could not be opened: {said['error']}")
-        found = said["opened"]
+    async def _open(self, begin: dict[str, Any]) -> Opened:
+        await self._send({"open": begin})
+        reply = await self._receive_until(lambda r: "opened" in r or ("error" in r and r.get("n") is None))
+        if "opened" not in reply:
+            raise ServiceError(f"the stream could not be opened: {reply['error']}")
+        found = reply["opened"]
         self.opened = Opened(found["frames"], found["rate"], tuple(found["contexts"]), tuple(found["actions"]))
         # A stream that somebody else began is numbered from where it is.
         last = found.get("n")
         self._n = max(self._n, found["frames"] - 1 if last is None else last)
         return self.opened
 
-    def _until(self, wanted: Any) -> Plan[dict[str, Any]]:
+    async def _send(self, message: dict[str, Any]) -> None:
+        encoded: bytes = self._encode(message)
+        try:
+            await self._write(encoded.decode() if self._as_text else encoded)
+        except _lost() as error:
+            raise _explain(error) from None
+
+    async def _receive(self, seconds: float) -> dict[str, Any]:
+        try:
+            return self._decode(await self._read(seconds))  # type: ignore[no-any-return]
+        except TimeoutError:
+            raise
+        except _lost() as error:
+            raise _explain(error) from None
+
+    async def _receive_until(self, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Listen until the wanted message comes; keep count of all the others."""
         end = time.monotonic() + self._timeout
         while True:
             try:
-                said = self._decode((yield "receive", max(end - time.monotonic(), 0.0)))
+                reply = await self._receive(max(end - time.monotonic(), 0.0))
             except TimeoutError:
                 raise ServiceError(
                     f"no answer within {self._timeout:g} s: go on with the next frame, or give timeout=... more"
                 ) from None
-            if wanted(said):
-                self.lost += said.get("lost", 0)
-                return said  # type: ignore[no-any-return]
-            self._note(said)
+            if is_wanted(reply):
+                self.lost += reply.get("lost", 0)
+                return reply
+            self._note(reply)
 
-    def _note(self, said: dict[str, Any]) -> None:
+    def _note(self, reply: dict[str, Any]) -> None:
         """Keep what nobody waits for: an event, an action made at a deadline, an answer to a frame given up."""
-        self.lost += said.get("lost", 0)
-        if "event" in said:
-            self.events.append(said["event"])
-        elif said.get("a") is not None:
-            self._action = np.array(said["a"], dtype=np.float64)
-            if self._deadline and said.get("by") == "gap":
+        self.lost += reply.get("lost", 0)
+        if "event" in reply:
+            self.events.append(reply["event"])
+        elif reply.get("a") is not None:
+            self._action = np.array(reply["a"], dtype=np.float64)
+            if self._deadline and reply.get("by") == "gap":
                 self.bridged += 1
-                self._n = max(self._n, said["n"])
+                self._n = max(self._n, reply["n"])
 
-    def _taken(self, answer: dict[str, Any]) -> FloatArray:
+    def _take(self, answer: dict[str, Any]) -> FloatArray:
         action = np.array(answer["a"], dtype=np.float64) if answer.get("a") is not None else None
         if action is not None:
             self._action, self.by = action, answer.get("by")
@@ -229,26 +263,24 @@ class Conversation:
             raise ServiceError(answer.get("error", "the server sent no action"), action)
         return action.copy()
 
-    def _packed(self, message: dict[str, Any]) -> str | bytes:
-        packed: bytes = self._encode(message)
-        return packed.decode() if self._as_text else packed
+
+def _lost() -> tuple[type[Exception], ...]:
+    """Return what is raised where a connection breaks, or does not come about; TimeoutError is an OSError."""
+    from websockets.exceptions import WebSocketException
+
+    return WebSocketException, OSError
 
 
-def failed(plan: Plan[T], order: str, error: Exception) -> Order:
-    """Tell a plan that what it wanted could not be done; returns what it wants next."""
-    if isinstance(error, TimeoutError):
-        return plan.throw(error if order == "receive" else Broken("no connection in time"))
-    return plan.throw(broken(error))
-
-
-def broken(error: Exception) -> Broken:
+def _explain(error: Exception) -> Broken:
     """Say why a connection broke or never came about, and whether it is of use to try again."""
     from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+    if isinstance(error, TimeoutError):
+        return Broken("no connection in time")
     if isinstance(error, InvalidStatus):
         status = error.response.status_code
-        said = (error.response.body or b"").decode("utf-8", "replace").strip()[:200]
-        return Broken(f"the server refused with {status}{said and ': '}{said}", hopeless=400 <= status < 500)
+        reason = (error.response.body or b"").decode("utf-8", "replace").strip()[:200]
+        return Broken(f"the server refused with {status}{reason and ': '}{reason}", hopeless=400 <= status < 500)
     if isinstance(error, ConnectionClosed) and error.rcvd is not None:
         code, reason = error.rcvd.code, error.rcvd.reason
         return Broken(f"the server closed with {code}{reason and ': '}{reason}", hopeless=code in HOPELESS)
