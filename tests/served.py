@@ -9,8 +9,8 @@ import numpy as np
 from simile import Horizon, SmoothPolicy
 from simile.models.regularizers import Autoregressor
 from simile.policies.cards import Card
-from simile.serving.core import Service
 from simile.serving.messages import Frame
+from simile.serving.service import Service
 from test_policies import Linear
 
 NAMES = ("one", "two", "three")

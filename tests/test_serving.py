@@ -1,4 +1,4 @@
-"""The doors of `simile serve`: who may come in, and what is answered over HTTP."""
+"""The ports of `simile serve`: who may come in, and what is answered over HTTP."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
-def test_token_tls_origins_and_limits_hold_on_both_doors(policies: Any, contexts: np.ndarray, tmp_path: Path):
+def test_token_tls_origins_and_limits_hold_on_both_ports(policies: Any, contexts: np.ndarray, tmp_path: Path):
     cert, key = certificate(tmp_path)
     page = "https://control.example"
     secret = tmp_path / "token"

@@ -20,8 +20,8 @@ import simile
 from conftest import SEED, demos_of
 from served import check_conservation
 from simile.online import Predictor, RateLimit
-from simile.serving.core import Service
-from simile.serving.messages import Answer, Frame, complete, from_json, from_msgpack, to_json, to_msgpack, trouble_of
+from simile.serving.messages import Answer, Frame, complete, explain, from_json, from_msgpack, to_json, to_msgpack
+from simile.serving.service import Service
 from simile.serving.sessions import Refusal, Stream
 from simile.serving.websocket import UNREADABLE
 from test_serving import ask, served
@@ -57,7 +57,7 @@ def check_decoded(data: bytes, decode: Any) -> None:
     try:
         frame = decode(data)
     except UNREADABLE as error:
-        sentence = trouble_of(error)
+        sentence = explain(error)
     else:
         assert isinstance(frame, Frame)
         sentence = complete(frame)

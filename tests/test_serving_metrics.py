@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import simile
 from conftest import demos_of
-from simile.serving.core import Service
 from simile.serving.counts import Counts, Latencies
 from simile.serving.messages import Frame
-from simile.serving.metrics import HELP, exposition, registry_of
+from simile.serving.metrics import HELP, build_registry, write_metrics
 from simile.serving.monitoring import KINDS, Monitor
+from simile.serving.service import Service
 
 RATE = 30.0
 SECONDS = Latencies().edges
@@ -44,13 +44,13 @@ def play(service: Service, names: list[str], frames: int, x: list[float] | None 
 
 def scraped(service: Service) -> dict[str, object]:
     """Return what Prometheus reads, by the name of the family."""
-    text = exposition(registry_of(service)).decode()
+    text = write_metrics(build_registry(service)).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
 def value_of(service: Service, name: str, **labels: str) -> float | None:
     """Return one sample; None where there is none."""
-    return registry_of(service).get_sample_value(name, labels)
+    return build_registry(service).get_sample_value(name, labels)
 
 
 def test_every_count_is_a_counter_with_its_value(policy):
@@ -89,9 +89,9 @@ def test_the_process_tells_its_memory(policy):
 def test_streams_are_counted_and_never_named(policy):
     service = service_of(policy)
     play(service, ["a"], 5)
-    few = exposition(registry_of(service)).decode()
+    few = write_metrics(build_registry(service)).decode()
     play(service, [f"camera-{i}" for i in range(50)], 5)
-    many = exposition(registry_of(service)).decode()
+    many = write_metrics(build_registry(service)).decode()
     assert value_of(service, "simile_streams") == 51
     assert value_of(service, "simile_streams_limit") == 64
     assert "camera-" not in many

@@ -13,7 +13,7 @@ from served import NAMES, Played, listed
 from simile.errors import ArgumentError, StorageError
 from simile.online import DeadBand, HoldAction, Predictor
 from simile.serving import snapshots
-from simile.serving.core import Service
+from simile.serving.service import Service
 from test_predictor import STAGES, contexts_of, make
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.

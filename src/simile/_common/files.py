@@ -43,6 +43,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise StorageError(f"{target} cannot be written: {reason}: choose another place, or make room there") from error
 
 
+def read_stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file does: when it was written, its size and its place; None where it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write `data` to a file, whole or not at all; see `replacing`."""
     with replacing(path) as file:

@@ -1,4 +1,4 @@
-"""Seats: a stream on a connection. Between them the answers are kept in order, and what is lost is counted."""
+"""Streams of clients, each on a connection. Between them the answers are kept in order, and what is lost is counted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BURST = 1.0  # seconds' worth of frames that may come at once
 TAKEN = "another connection has taken the stream over"
 
 
-class Seat:
+class ClientStream:
     """One stream on one connection.
 
     Parameters
@@ -43,17 +43,17 @@ class Seat:
         Whether the connection has other streams too, so that every answer must say whose it is.
     """
 
-    __slots__ = ("connection", "desk", "due", "held", "many", "name", "pace", "put", "sinks", "stream")
+    __slots__ = ("connection", "due", "held", "many", "name", "pace", "put", "sinks", "state", "stream")
 
     def __init__(self, connection: Connection, name: str, *, many: bool) -> None:
         self.connection = connection
-        self.desk = connection.desk
+        self.state = connection.state
         self.name = name
         self.many = many
         self.stream: Stream | None = None
         self.held: tuple[Reply, bool] | None = None  # the newest reply, while the peer does not read
-        self.due, self.pace = 0.0, 1.0 / self.desk.max_rate
-        self.put = self.desk.service.put
+        self.due, self.pace = 0.0, 1.0 / self.state.max_rate
+        self.put = self.state.service.put
         self.sinks = (self.answer_text, self.answer_binary)
 
     def take(self, message: Frame, binary: bool) -> None:
@@ -68,14 +68,14 @@ class Seat:
         if stream is None or stream.slot < 0:
             stream = self._begin(Open(), binary, message.n)
             if stream is None:
-                self.desk.service.counts.frames += 1
-                self.desk.service.counts.answers += 1
+                self.state.service.counts.frames += 1
+                self.state.service.counts.answers += 1
                 return
         # The rate is limited by when the next frame would be due, had all come at the highest rate.
-        now = self.desk.clock()
+        now = self.state.clock()
         due = self.due if self.due > now else now
         if due - now > BURST:
-            self.desk.service.drop(stream)
+            self.state.service.drop(stream)
             return
         due += self.pace
         n, last = message.n, stream.n
@@ -84,7 +84,7 @@ class Seat:
             due += self.pace * min(n - last - 1, LONGEST_BRIDGE)
         self.due = due
         self.put(stream, message, self.sinks[binary], now)
-        self.desk.wake()
+        self.state.wake()
 
     def answer_text(self, stream: Stream, answer: Answer) -> None:  # noqa: ARG002
         """Send an answer as JSON."""
@@ -130,7 +130,7 @@ class Seat:
         """Give the stream up, for the connection has gone; it is kept until it expires."""
         self._forget_held()
         if self.stream is not None:
-            self.desk.service.detach(self.stream)
+            self.state.service.detach(self.stream)
         self._release()
 
     def evict(self) -> None:
@@ -144,20 +144,20 @@ class Seat:
     def _open(self, wanted: Open, binary: bool) -> None:
         stream = self._begin(wanted, binary, None)
         if stream is not None:
-            contexts, actions = self.desk.names
-            self._reply(OpenAnswer(Opened(stream.frames, self.desk.rate, contexts, actions, stream.n)), binary)
+            contexts, actions = self.state.names
+            self._reply(OpenAnswer(Opened(stream.frames, self.state.rate, contexts, actions, stream.n)), binary)
 
     def _begin(self, wanted: Open, binary: bool, n: int | None) -> Stream | None:
         """Open the stream, and take it from whoever had it; None, and an answer, where that cannot be."""
-        present = self.desk.service.streams.get(self.name)
+        present = self.state.service.streams.get(self.name)
         if present is not None and present.queue:
-            self.desk.run()  # what came before is answered before
+            self.state.run()  # what came before is answered before
         try:
-            stream = self.desk.open(self.name, wanted)
+            stream = self.state.open(self.name, wanted)
         except SimileError as refusal:
             self._refuse(str(refusal), binary, n)
             return None
-        holders = self.connection.exchange.holders
+        holders = self.connection.registry.holders
         holder = holders.get(self.name)
         if holder is not None and holder is not self:
             holder.evict()
@@ -171,22 +171,22 @@ class Seat:
             self._release()  # so that refused names cannot pile up
 
     def _close(self, binary: bool) -> None:
-        self.desk.run()
+        self.state.run()
         stream = self.stream
         if stream is None or stream.slot < 0:
             self._refuse("close: the stream is not open: send a frame, or open it, first", binary, None)
             return
-        self.desk.service.close(stream)
+        self.state.service.close(stream)
         self._release()
         self._reply(CloseAnswer(Closed(stream.frames, stream.dropped)), binary)
 
     def _release(self) -> None:
         self.stream = None
-        holders = self.connection.exchange.holders
+        holders = self.connection.registry.holders
         if holders.get(self.name) is self:
             del holders[self.name]
         if self.many:
-            self.connection.seats.pop(self.name, None)
+            self.connection.streams.pop(self.name, None)
 
     def _reply(self, reply: Reply, binary: bool) -> None:
         """Send a reply, or keep it while the peer does not read."""
@@ -203,7 +203,7 @@ class Seat:
         if self.held is not None:
             reply, _ = self.held
             self.held = None
-            self.desk.service.counts.unsent += 1
+            self.state.service.counts.unsent += 1
             if self.stream is not None:
                 self.stream.unsend()
                 self.stream.lost += reply.lost if isinstance(reply, Answer) else 0

@@ -74,11 +74,11 @@ class Handover:
 
     def choose(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Do as `step` does, but for the stages."""
-        return self._mixed(streams, lambda who, rows: who.choose(streams[rows], X[rows]))
+        return self._mix(streams, lambda who, rows: who.choose(streams[rows], X[rows]))
 
     def choose_blind(self, streams: IntArray) -> FloatArray:
         """Do as `miss` does, but for the stages."""
-        return self._mixed(streams, lambda who, rows: who.choose_blind(streams[rows]))
+        return self._mix(streams, lambda who, rows: who.choose_blind(streams[rows]))
 
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
         """Take a frame in which operators act: both policies go on from there."""
@@ -101,19 +101,19 @@ class Handover:
         self.new.withdraw(streams, new)
         both = since < self.frames  # the old policy has not seen the others
         if both.any():
-            self.old.withdraw(streams[both], _rows(old, both))
+            self.old.withdraw(streams[both], _select_rows(old, both))
         self._since[streams] = since
 
-    def settled(self, live: IntArray) -> Acting:
+    def settle(self, live: IntArray) -> Acting:
         """Return what acts from now on: the new policy alone, where all streams that live were handed over."""
         if (self._since[live] >= self.frames).all():
             return self.new
         if isinstance(self.old, Handover):
-            self.old = self.old.settled(live)
+            self.old = self.old.settle(live)
             self.depth = 1 + (self.old.depth if isinstance(self.old, Handover) else 0)
         return self
 
-    def _mixed(self, streams: IntArray, act: Callable[[Acting, Any], FloatArray]) -> FloatArray:
+    def _mix(self, streams: IntArray, act: Callable[[Acting, Any], FloatArray]) -> FloatArray:
         both = self._since[streams] < self.frames
         if not both.any():
             return act(self.new, slice(None))
@@ -133,6 +133,6 @@ class Handover:
         return actions
 
 
-def _rows(mark: Any, rows: Any) -> Any:
+def _select_rows(mark: Any, rows: Any) -> Any:
     """Return a mark, which may hold others, for some of its streams."""
-    return tuple(_rows(part, rows) if isinstance(part, tuple) else part[rows] for part in mark)
+    return tuple(_select_rows(part, rows) if isinstance(part, tuple) else part[rows] for part in mark)

@@ -23,74 +23,74 @@ from simile.serving.messages import CloseAnswer
 from simile.serving.openapi import LARGEST_NUMBER, MOST_ROWS, Actions, Health, Rollout, build_document
 
 if TYPE_CHECKING:
-    from simile.serving.state import Desk
+    from simile.serving.state import ServerState
 
 LARGEST_REQUEST = 2 << 20  # bytes; reading more would keep the streams waiting
 
 
-def build_app(desk: Desk, guard: Guard) -> Starlette:
-    """Build the application on what both doors share."""
-    web = Web(desk, token=guard.token is not None)
+def build_app(state: ServerState, guard: Guard) -> Starlette:
+    """Build the application on what both ports share."""
+    api = HttpApi(state, token=guard.token is not None)
     pages = [Middleware(CORSMiddleware, allow_origins=sorted(guard.origins), allow_methods=["*"], allow_headers=["*"])]
     return Starlette(
         routes=[
-            Route("/health", web.health, methods=["GET"]),
-            Route("/ready", web.ready, methods=["GET"]),
-            Route("/metrics", web.metrics, methods=["GET"]),
-            Route("/openapi.json", web.openapi, methods=["GET"]),
-            Route("/policy", web.policy, methods=["GET"]),
-            Route("/rollouts", web.roll_out, methods=["POST"]),
-            Route("/streams", web.streams, methods=["GET"]),
-            Route("/streams/{name}", web.close, methods=["DELETE"]),
-            Route("/reload", web.reload, methods=["POST"]),
+            Route("/health", api.health, methods=["GET"]),
+            Route("/ready", api.ready, methods=["GET"]),
+            Route("/metrics", api.metrics, methods=["GET"]),
+            Route("/openapi.json", api.openapi, methods=["GET"]),
+            Route("/policy", api.policy, methods=["GET"]),
+            Route("/rollouts", api.roll_out, methods=["POST"]),
+            Route("/streams", api.streams, methods=["GET"]),
+            Route("/streams/{name}", api.close, methods=["DELETE"]),
+            Route("/reload", api.reload, methods=["POST"]),
         ],
         middleware=[*(pages if guard.origins else []), Middleware(GuardedApp, guard=guard, open_paths=OPEN_PATHS)],
         exception_handlers=build_handlers("service"),
     )
 
 
-class Web:
+class HttpApi:
     """The answers to requests."""
 
-    def __init__(self, desk: Desk, *, token: bool) -> None:
-        self.desk = desk
+    def __init__(self, state: ServerState, *, token: bool) -> None:
+        self.state = state
         self.token = token
         self.one_at_a_time = asyncio.Lock()  # roll-outs beside each other would take the streams' processor
 
     async def health(self, _: Request) -> Response:
         """Say whether the service lives."""
-        return self._state("draining" if self.desk.draining else "ok")
+        return self._answer_health("draining" if self.state.draining else "ok")
 
     async def ready(self, _: Request) -> Response:
         """Say whether it takes new streams."""
-        return self._state("draining" if self.desk.draining else "full" if self.desk.is_full else "ok")
+        return self._answer_health("draining" if self.state.draining else "full" if self.state.is_full else "ok")
 
-    def _state(self, status: Literal["ok", "full", "draining"]) -> Response:
-        health = Health(status, len(self.desk.service.streams), round(self.desk.uptime, 3))
+    def _answer_health(self, status: Literal["ok", "full", "draining"]) -> Response:
+        health = Health(status, len(self.state.service.streams), round(self.state.uptime, 3))
         return answer_json(health, 200 if status == "ok" else 503)
 
     async def metrics(self, _: Request) -> Response:
         """Show the numbers to Prometheus."""
-        return Response(self.desk.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(self.state.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, _: Request) -> Response:
         """Show what can be asked."""
-        policy = self.desk.policy
+        policy = self.state.policy
         return answer_json(
-            build_document(self.desk.n_contexts, policy.n_actions, version=__version__, token=self.token)
+            build_document(self.state.n_contexts, policy.n_actions, version=__version__, token=self.token)
         )
 
     async def policy(self, _: Request) -> Response:
         """Show what the policy at work is."""
-        return answer_json(self.desk.facts)
+        return answer_json(self.state.facts)
 
     async def streams(self, _: Request) -> Response:
         """List the streams."""
-        return answer_json(self.desk.describe_streams())
+        return answer_json(self.state.describe_streams())
 
     async def close(self, request: Request) -> Response:
         """End a stream."""
-        closed = self.desk.close(request.path_params["name"])
+        closed = self.state.close(request.path_params["name"])
         if closed is None:
             raise RequestError(404, "there is no stream of this name: GET /streams lists them")
         return answer_json(CloseAnswer(closed))
@@ -98,9 +98,9 @@ class Web:
     async def reload(self, _: Request) -> Response:
         """Read the policy file anew."""
         self._check_open()
-        if trouble := await self.desk.reload():
+        if trouble := await self.state.reload():
             raise RequestError(409, trouble)
-        return answer_json(self.desk.facts)
+        return answer_json(self.state.facts)
 
     async def roll_out(self, request: Request) -> Response:
         """Roll the policy out, in a thread."""
@@ -109,11 +109,11 @@ class Web:
             request, LARGEST_REQUEST, f"the request is larger than {LARGEST_REQUEST:,} bytes: ask in parts"
         )
         async with self.one_at_a_time:
-            body = await asyncio.to_thread(_rolled, self.desk.policy, sent, self.desk.n_contexts)
+            body = await asyncio.to_thread(_roll_out, self.state.policy, sent, self.state.n_contexts)
         return Response(body, media_type="application/json")
 
     def _check_open(self) -> None:
-        if self.desk.draining:
+        if self.state.draining:
             raise RequestError(503, "the service is ending: ask another, or wait for its next start")
 
 
@@ -129,7 +129,7 @@ def _read(body: bytes) -> Rollout:
     return asked
 
 
-def _rolled(policy: Any, sent: bytes, n_contexts: int) -> bytes:
+def _roll_out(policy: Any, sent: bytes, n_contexts: int) -> bytes:
     """Return the answer to a roll-out, both as JSON."""
     asked = _read(sent)
     wanted = n_contexts or len(asked.contexts[0])

@@ -137,7 +137,7 @@ to_json = msgspec.json.Encoder().encode
 to_msgpack = msgspec.msgpack.Encoder().encode
 
 
-def trouble_of(error: Exception) -> str:
+def explain(error: Exception) -> str:
     """Say in a sentence why a message could not be read."""
     reason = str(error).split("\n", maxsplit=1)[0]
     return f"the message cannot be read: {reason[:200]}"

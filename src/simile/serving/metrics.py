@@ -83,13 +83,13 @@ class ServiceCollector:
             yield Counter(f"simile_{name}", said, value=getattr(service.counts, name))
         yield Gauge("simile_streams", "Streams that are open.", value=len(service.streams))
         yield Gauge("simile_streams_limit", "Streams that there can be.", value=service.max_streams)
-        yield _histogram(service.latencies)
+        yield _describe_latencies(service.latencies)
         if service.monitor is not None:
             live = np.array([stream.slot for stream in service.streams.values()], np.intp)
-            yield from _troubles(service.monitor, live)
+            yield from _describe_troubles(service.monitor, live)
 
 
-def registry_of(service: Served) -> CollectorRegistry:
+def build_registry(service: Served) -> CollectorRegistry:
     """Return a registry with the service's metrics and those of its process: memory, CPU time, open files."""
     from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -99,14 +99,14 @@ def registry_of(service: Served) -> CollectorRegistry:
     return registry
 
 
-def exposition(registry: CollectorRegistry) -> bytes:
+def write_metrics(registry: CollectorRegistry) -> bytes:
     """Write all metrics as Prometheus reads them, `text/plain; version=0.0.4`."""
     from prometheus_client import generate_latest
 
     return generate_latest(registry)
 
 
-def _histogram(latencies: Latencies) -> Metric:
+def _describe_latencies(latencies: Latencies) -> Metric:
     from prometheus_client.core import HistogramMetricFamily
 
     below = np.cumsum(latencies.counts).tolist()
@@ -119,7 +119,7 @@ def _histogram(latencies: Latencies) -> Metric:
     )
 
 
-def _troubles(monitor: Monitor, live: IntArray) -> Iterator[Metric]:
+def _describe_troubles(monitor: Monitor, live: IntArray) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     now = GaugeMetricFamily("simile_streams_in_trouble", "Streams in trouble now.", labels=["kind"])
@@ -130,7 +130,7 @@ def _troubles(monitor: Monitor, live: IntArray) -> Iterator[Metric]:
     for kind, times in monitor.begun.items():
         ever.add_metric([kind], times)
     yield ever
-    known = float(monitor.usual.drift_known)
+    known = float(monitor.baseline.drift_known)
     yield GaugeMetricFamily(
         "simile_drift_known", "1 where the policy tells the range of its training's contexts, else 0.", value=known
     )

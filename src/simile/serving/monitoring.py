@@ -1,6 +1,6 @@
-"""Watching for trouble: contexts unlike those of the training, stuck sensors, actions at their bounds or trembling.
+"""Monitoring: contexts unlike those of the training, stuck sensors, actions at their bounds or trembling.
 
-Every frame is judged as it comes, by `kernels.watching`: here are the rules, and what there is to tell.
+Every frame is judged as it comes, by `simile.serving.kernels`: here are the rules, and what there is to tell.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Usual:
-    """What a policy calls usual, in the user's units: the ranges of contexts, the bounds and swings of actions."""
+class Baseline:
+    """What is usual for a policy, in the user's units: the ranges of contexts, the bounds and swings of actions."""
 
     features: tuple[str, ...]
     actions: tuple[str, ...]
@@ -72,7 +72,7 @@ class Usual:
         m = policy.n_contexts or len(card.context_names)
         if not m:
             raise ArgumentError("policy: it does not say how many contexts it takes: give n_contexts, or their names")
-        ranges = _ranges(card.training.get("ranges"), m)
+        ranges = _read_ranges(card.training.get("ranges"), m)
         unknown = np.full(m, -np.inf), np.full(m, np.inf)
         limits: list[ActionSpace | Bounds] = [policy.space, *(stage for stage in stages if isinstance(stage, Bounds))]
         bottom = np.max([np.broadcast_to(np.asarray(one.low), (k,)) for one in limits], axis=0)
@@ -80,8 +80,8 @@ class Usual:
         scale, way = np.broadcast_to(policy.units.scale, (k,)), top - bottom
         margin = thresholds.margin * np.where(np.isfinite(way), way, scale)
         return cls(
-            features=_names(card.context_names, m, "x"),
-            actions=_names(card.action_names, k, "a"),
+            features=_choose_names(card.context_names, m, "x"),
+            actions=_choose_names(card.action_names, k, "a"),
             ranges=np.array(ranges or unknown),
             bounds=np.array([bottom + margin, top - margin, thresholds.swing * scale]),
             drift_known=ranges is not None,
@@ -93,7 +93,7 @@ class Monitor:
 
     Parameters
     ----------
-    usual : Usual
+    baseline : Baseline
         What is no trouble.
     rate : float or None
         Frames a second of each stream. None counts as 30, and no stream then oscillates.
@@ -103,11 +103,11 @@ class Monitor:
         When something is trouble.
     """
 
-    def __init__(self, usual: Usual, rate: float | None, n_streams: int, thresholds: Thresholds) -> None:
-        self.usual, self.thresholds = usual, thresholds
+    def __init__(self, baseline: Baseline, rate: float | None, n_streams: int, thresholds: Thresholds) -> None:
+        self.baseline, self.thresholds = baseline, thresholds
         self.rate = UNKNOWN_RATE if rate is None else checks.number(rate, "rate", above=0.0)
         n_streams = checks.whole_number(n_streams, "n_streams", at_least=1)
-        m, k = len(usual.features), len(usual.actions)
+        m, k = len(baseline.features), len(baseline.actions)
         self.begun = dict.fromkeys(KINDS, 0)  # how often a trouble of each kind began
         limits = np.array([getattr(thresholds, kind) or math.inf for kind in KINDS])
         if rate is None:  # a valve that is set once a day may well go up and down
@@ -118,12 +118,12 @@ class Monitor:
         self._no_contexts = np.empty((0, m))
         self._changes: list[Event] = []
         self._room = np.empty((len(KINDS) * n_streams, 4))
-        # What is known of each stream, as `kernels.watching` has it.
+        # What is known of each stream, as `simile.serving.kernels` has it.
         self._contexts, self._actions = np.zeros((n_streams, 2, m)), np.zeros((n_streams, 4, k))
         self._same, self._seen = np.zeros(n_streams, np.intp), np.zeros(n_streams, np.bool_)
         self._on = np.zeros((n_streams, len(KINDS)), np.bool_)
         self.reset(np.arange(n_streams))
-        self.see(np.arange(0), self._no_contexts, np.empty((0, k)))  # compiled now, not in the first frame
+        self.observe(np.arange(0), self._no_contexts, np.empty((0, k)))  # compiled now, not in the first frame
 
     @classmethod
     def of(
@@ -135,14 +135,14 @@ class Monitor:
         stages: Sequence[Stage] = (),
         thresholds: Thresholds = Thresholds(),  # noqa: B008 - frozen
     ) -> Self:
-        """Watch streams of this policy, whose actions go through these stages."""
-        return cls(Usual.of(policy, stages, thresholds), rate, n_streams, thresholds)
+        """Monitor streams of this policy, whose actions go through these stages."""
+        return cls(Baseline.of(policy, stages, thresholds), rate, n_streams, thresholds)
 
     def adopt(self, policy: Policy, stages: Sequence[Stage] = ()) -> None:
         """Judge by another policy of the same columns from now on: it took over the streams."""
-        self.usual = Usual.of(policy, stages, self.thresholds)
+        self.baseline = Baseline.of(policy, stages, self.thresholds)
 
-    def see(self, slots: IntArray, X: FloatArray | None, A: FloatArray) -> None:
+    def observe(self, slots: IntArray, X: FloatArray | None, A: FloatArray) -> None:
         """Judge a frame of different streams: contexts X (n, m), all NaN where none came, and what was sent A (n, k).
 
         X is None where none came to anybody.
@@ -151,8 +151,8 @@ class Monitor:
             slots,
             self._no_contexts if X is None else X,
             A,
-            self.usual.ranges,
-            self.usual.bounds,
+            self.baseline.ranges,
+            self.baseline.bounds,
             self._keeps,
             self._limits,
             self.rate,
@@ -165,7 +165,7 @@ class Monitor:
         )
         for slot, kind, on, level in self._room[:n].tolist():
             self.begun[KINDS[int(kind)]] += bool(on)
-            self._changes.append(self._event(int(slot), KINDS[int(kind)], bool(on), round(level, 3)))
+            self._changes.append(self._describe_event(int(slot), KINDS[int(kind)], bool(on), round(level, 3)))
 
     def events(self) -> list[Event]:
         """Return what began and ended since the last call, in order; a few calls a second are enough."""
@@ -187,23 +187,23 @@ class Monitor:
     def drift(self, live: IntArray) -> dict[str, float]:
         """Return the recent share of contexts outside the training's range by feature, of these streams together."""
         seen = live[self._seen[live]]
-        if not self.usual.drift_known or not len(seen):
+        if not self.baseline.drift_known or not len(seen):
             return {}
-        return dict(zip(self.usual.features, self._contexts[seen, 1].mean(axis=0).tolist(), strict=True))
+        return dict(zip(self.baseline.features, self._contexts[seen, 1].mean(axis=0).tolist(), strict=True))
 
-    def _event(self, slot: int, kind: str, on: bool, level: float) -> Event:
+    def _describe_event(self, slot: int, kind: str, on: bool, level: float) -> Event:
         """Say what is worst, and how bad it is."""
         if kind == "stuck":
             return Event(slot, kind, on, {"seconds": level})
         if kind == "drift":
-            worst = self.usual.features[int(np.argmax(self._contexts[slot, 1]))]
+            worst = self.baseline.features[int(np.argmax(self._contexts[slot, 1]))]
             return Event(slot, kind, on, {"feature": worst, "share": level})
         shares = self._actions[slot, 0 if kind == "saturated" else 1]
         what = "share" if kind == "saturated" else "reversals_per_second"
-        return Event(slot, kind, on, {"action": self.usual.actions[int(np.argmax(shares))], what: level})
+        return Event(slot, kind, on, {"action": self.baseline.actions[int(np.argmax(shares))], what: level})
 
 
-def _ranges(given: Any, m: int) -> tuple[FloatArray, FloatArray] | None:
+def _read_ranges(given: Any, m: int) -> tuple[FloatArray, FloatArray] | None:
     """Read the ranges (m,) of a card, which may come from anybody; None where they are not there or make no sense."""
     try:
         low, high = np.array([[np.nan if v is None else v for v in given[side]] for side in ("low", "high")], float)
@@ -215,6 +215,6 @@ def _ranges(given: Any, m: int) -> tuple[FloatArray, FloatArray] | None:
     return np.where(known, low, -np.inf), np.where(known, high, np.inf)
 
 
-def _names(names: Sequence[str], n: int, letter: str) -> tuple[str, ...]:
+def _choose_names(names: Sequence[str], n: int, letter: str) -> tuple[str, ...]:
     """Return n different names: those of the card, or numbered ones where it does not have them."""
     return tuple(names) if len(set(names)) == len(names) == n else tuple(f"{letter}{i}" for i in range(n))

@@ -1,4 +1,4 @@
-"""The reception: streams come, come again and go, and every one that lives has a slot of its own."""
+"""The registry of streams: they come, come again and go, and every one that lives has a slot of its own."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.serving.counts import Counts
 from simile.serving.sessions import Refusal, Stream
-from simile.serving.switcher import Relay
+from simile.serving.switcher import PolicySwitcher
 
 Begin = Callable[[Stream, list[FloatArray] | None], None]  # makes the slot of a stream new, from known actions or cold
 
 
-class Reception:
+class StreamRegistry:
     """Knows the streams by name and by slot; a slot that was left is used again.
 
     Parameters
     ----------
     n_slots : int
         How many streams there can be.
-    relay : Relay
+    switcher : PolicySwitcher
         Who acts; asked for the rate and for how many actions there are.
     begin : callable
         Makes a slot new.
@@ -33,8 +33,10 @@ class Reception:
         Seconds.
     """
 
-    def __init__(self, n_slots: int, relay: Relay, begin: Begin, counts: Counts, clock: Callable[[], float]) -> None:
-        self.n_slots, self.relay, self.counts, self.clock = n_slots, relay, counts, clock
+    def __init__(
+        self, n_slots: int, switcher: PolicySwitcher, begin: Begin, counts: Counts, clock: Callable[[], float]
+    ) -> None:
+        self.n_slots, self.switcher, self.counts, self.clock = n_slots, switcher, counts, clock
         self._begin = begin
         self._free = list(range(n_slots - 1, -1, -1))  # the lowest is used first
         self._by_name: dict[str, Stream] = {}
@@ -50,13 +52,13 @@ class Reception:
 
     def open(self, name: str, *, start: Sequence[float] | None, deadline: float, resume: bool) -> Stream:
         """Begin a stream, or go on with one; see `Service.open`."""
-        period, known = self._period(deadline), self._known(start)
+        period, known = self._compute_period(deadline), self._read_start(start)
         present = self._by_name.get(name)
         if present is None and not self._free:
-            raise self.refused("full", f"all {self.n_slots} streams are taken: close one, wait, or raise --max-streams")
+            raise self.refuse("full", f"all {self.n_slots} streams are taken: close one, wait, or raise --max-streams")
         if resume and present is not None:
-            self.leave_alone(present)
-            stream = present.successor()
+            self.detach(present)
+            stream = present.make_successor()
             self.counts.resumed += 1
         else:
             if present is not None:
@@ -67,10 +69,10 @@ class Reception:
         stream.seen, stream.period, stream.deadline = self.clock(), period, float(deadline)
         if deadline:
             self.timed[stream] = None
-        self._enter(stream)
+        self._add(stream)
         return stream
 
-    def leave_alone(self, stream: Stream) -> None:
+    def detach(self, stream: Stream) -> None:
         """Leave a stream without a reader; what waits is dropped, and its numbers may come again."""
         self.counts.dropped += len(stream.queue)
         stream.drop(len(stream.queue))
@@ -81,41 +83,41 @@ class Reception:
 
     def close(self, stream: Stream) -> None:
         """End a stream; its slot is free again."""
-        self.leave_alone(stream)
+        self.detach(stream)
         del self._by_name[stream.name], self._by_slot[stream.slot]
         self._free.append(stream.slot)
         stream.slot = -1
         self.counts.closed += 1
 
-    def fill(self, streams: Sequence[Stream]) -> None:
-        """Let streams in that bring their slots with them, and have begun elsewhere."""
+    def restore(self, streams: Sequence[Stream]) -> None:
+        """Add streams that bring their slots with them, and have begun elsewhere."""
         for stream in streams:
             stream.seen = self.clock()
             self._free.remove(stream.slot)
-            self._enter(stream)
+            self._add(stream)
 
-    def refused(self, code: str, sentence: str) -> Refusal:
+    def refuse(self, code: str, sentence: str) -> Refusal:
         """Count a refusal, for the caller to raise."""
         self.counts.refused += 1
         return Refusal(code, sentence)
 
-    def _enter(self, stream: Stream) -> None:
+    def _add(self, stream: Stream) -> None:
         self._by_name[stream.name] = self._by_slot[stream.slot] = stream
 
-    def _known(self, start: Sequence[float] | None) -> list[FloatArray] | None:
+    def _read_start(self, start: Sequence[float] | None) -> list[FloatArray] | None:
         if start is None:
             return None
-        k = self.relay.streams.n_actions
+        k = self.switcher.streams.n_actions
         known = np.array(start, dtype=np.float64)
         if known.shape != (k,) or not np.isfinite(known).all():
-            raise self.refused("start", f"start must be {k} finite numbers, the last action; got {list(start)}")
+            raise self.refuse("start", f"start must be {k} finite numbers, the last action; got {list(start)}")
         return [known]
 
-    def _period(self, deadline: float) -> float:
+    def _compute_period(self, deadline: float) -> float:
         """Return the seconds from frame to frame, which a deadline needs."""
-        rate = self.relay.streams.rate
+        rate = self.switcher.streams.rate
         if not 0.0 <= deadline < math.inf:
-            raise self.refused("deadline", f"deadline must be in seconds, 0 for none; got {deadline}")
+            raise self.refuse("deadline", f"deadline must be in seconds, 0 for none; got {deadline}")
         if deadline and rate is None:
-            raise self.refused("deadline", "deadline: the policy does not know its frames per second: give --rate")
+            raise self.refuse("deadline", "deadline: the policy does not know its frames per second: give --rate")
         return 1.0 / rate if rate is not None else 0.0

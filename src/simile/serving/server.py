@@ -1,4 +1,4 @@
-"""The server: a policy file, two doors, signals. It ends by draining, and a restarted one goes on where it was."""
+"""The server: a policy file, two ports, signals. It ends by draining, and a restarted one goes on where it was."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from picows import ws_create_server
 from simile._common import web
 from simile.errors import ArgumentError, SimileError
 from simile.serving import snapshots
-from simile.serving.core import Service
 from simile.serving.guard import build_guard, check_exposure, load_tls
 from simile.serving.http import build_app
 from simile.serving.monitoring import Monitor
 from simile.serving.openapi import PolicyFacts
-from simile.serving.policy_file import Loaded, load_policy
-from simile.serving.state import Desk, Options
-from simile.serving.websocket import Exchange, quiet
+from simile.serving.policy_file import LoadedPolicy, load_policy
+from simile.serving.service import Service
+from simile.serving.state import Options, ServerState
+from simile.serving.websocket import ConnectionRegistry, quiet
 
 SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older actions are of no use
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
@@ -80,19 +80,19 @@ def serve(options: Options, announce: Announce) -> None:
 
 async def _serve(
     options: Options,
-    loaded: Loaded,
+    loaded: LoadedPolicy,
     service: Service,
     tls: ssl.SSLContext | None,
     announce: Announce,
 ) -> None:
-    desk = Desk(options, loaded, service)
+    state = ServerState(options, loaded, service)
     guard = build_guard(options.host, options.token, options.origins)
-    exchange = Exchange(desk, guard)
-    desk.tell = exchange.tell
+    registry = ConnectionRegistry(state, guard)
+    state.tell = registry.tell
     streams, listening = _listen_twice(options)
     streams.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # which every connection inherits
-    door = await ws_create_server(
-        exchange.admit,
+    listener = await ws_create_server(
+        registry.admit,
         sock=streams,
         ssl=tls,
         backlog=1024,
@@ -106,53 +106,53 @@ async def _serve(
     http, http_address = None, None
     if listening is not None:
         http_address = _read_address("https" if tls else "http", listening)
-        http = _build_http_server(desk, guard)
+        http = _build_http_server(state, guard)
         serving = asyncio.create_task(http.serve([listening]))
         while not http.started and not serving.done():
             await asyncio.sleep(0.005)
-    stop = _stop_on_signals(desk)
-    desk.loop.set_default_executor(ThreadPoolExecutor(THREADS))
+    stop = _stop_on_signals(state)
+    state.loop.set_default_executor(ThreadPoolExecutor(THREADS))
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would delay frames
     gc.set_threshold(*YOUNG)
-    announce(f"{_read_address('wss' if tls else 'ws', streams)}/streams", http_address, desk.facts)
-    chores = [asyncio.create_task(chore) for chore in _chores(desk, exchange)]
+    announce(f"{_read_address('wss' if tls else 'ws', streams)}/streams", http_address, state.facts)
+    tasks = [asyncio.create_task(task) for task in _list_tasks(state, registry)]
     await stop.wait()
-    for chore in chores:
-        chore.cancel()
-    await _drain(desk, exchange, door)
+    for task in tasks:
+        task.cancel()
+    await _drain(state, registry, listener)
     if http is not None:
         http.should_exit = True
         await serving
 
 
-def _chores(desk: Desk, exchange: Exchange) -> Iterator[Coroutine[Any, Any, None]]:
+def _list_tasks(state: ServerState, registry: ConnectionRegistry) -> Iterator[Coroutine[Any, Any, None]]:
     """Yield what is done beside answering."""
-    yield desk.watch_deadlines()
-    yield desk.watch_for_trouble()
-    yield exchange.watch_readers()
-    if desk.options.watch:
-        yield desk.watch_file()
-    if desk.options.snapshots is not None:
-        yield desk.keep_snapshots()
+    yield state.watch_deadlines()
+    yield state.tell_troubles()
+    yield registry.cut_slow_readers()
+    if state.options.watch:
+        yield state.watch_file()
+    if state.options.snapshots is not None:
+        yield state.keep_snapshots()
 
 
-async def _drain(desk: Desk, exchange: Exchange, door: asyncio.Server) -> None:
+async def _drain(state: ServerState, registry: ConnectionRegistry, listener: asyncio.Server) -> None:
     """End in good order: nobody new, all that came is answered, the streams are kept, everybody is told."""
-    desk.draining = True
-    door.close()
-    exchange.tell({"kind": "draining", "on": True})
+    state.draining = True
+    listener.close()
+    registry.tell({"kind": "draining", "on": True})
     await asyncio.sleep(0)  # what the system has already taken in is read
-    desk.run()
-    keeping = asyncio.ensure_future(desk.snapshot())
+    state.run()
+    keeping = asyncio.ensure_future(state.snapshot())
     await asyncio.sleep(0)  # the state is copied, and from here on no frame is taken
-    exchange.say_goodbye()
+    registry.close_all()
     await keeping
     for _ in range(round(web.FAREWELL / 0.01)):
-        if not exchange.connections:
+        if not registry.connections:
             return
         await asyncio.sleep(0.01)
-    for connection in list(exchange.connections):
+    for connection in list(registry.connections):
         connection.cut()
     await asyncio.sleep(0.01)
 
@@ -166,10 +166,10 @@ class _HttpServer(uvicorn.Server):
         yield
 
 
-def _build_http_server(desk: Desk, guard: web.Guard) -> _HttpServer:
-    options = desk.options
+def _build_http_server(state: ServerState, guard: web.Guard) -> _HttpServer:
+    options = state.options
     config = web.configure_uvicorn(
-        build_app(desk, guard),
+        build_app(state, guard),
         log_level="error",
         lifespan="off",
         ws="none",
@@ -188,19 +188,19 @@ def _give_memory_back() -> None:
         mallopt(M_ARENA_MAX, THREADS)
 
 
-def _stop_on_signals(desk: Desk) -> asyncio.Event:
+def _stop_on_signals(state: ServerState) -> asyncio.Event:
     """Return what is set when the service is to end; SIGHUP reloads."""
     stop, tasks = asyncio.Event(), set[asyncio.Task[Any]]()
 
     def reload() -> None:
-        task = desk.loop.create_task(desk.reload())
+        task = state.loop.create_task(state.reload())
         tasks.add(task)  # the loop alone would forget it
         task.add_done_callback(tasks.discard)
 
     with suppress(NotImplementedError):  # on Windows, where Ctrl-C ends the loop instead
         for number in (signal.SIGTERM, signal.SIGINT):
-            desk.loop.add_signal_handler(number, stop.set)
-        desk.loop.add_signal_handler(signal.SIGHUP, reload)
+            state.loop.add_signal_handler(number, stop.set)
+        state.loop.add_signal_handler(signal.SIGHUP, reload)
     return stop
 
 

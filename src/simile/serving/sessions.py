@@ -23,7 +23,7 @@ class Refusal(SimileError):  # noqa: N818 - nothing went wrong
         self.code = code
 
 
-class Turn(Struct, gc=False):
+class QueuedFrame(Struct, gc=False):
     """A frame that waits: its number, what it brought, and when."""
 
     n: int
@@ -32,9 +32,9 @@ class Turn(Struct, gc=False):
     problem: str | None  # why it cannot be used
     arrived: float  # seconds
 
-    def without_context(self, problem: str) -> Turn:
+    def without_context(self, problem: str) -> QueuedFrame:
         """Return it as a frame whose context cannot be used, and why."""
-        return Turn(self.n, None, self.override, problem, self.arrived)
+        return QueuedFrame(self.n, None, self.override, problem, self.arrived)
 
 
 class Stream:
@@ -83,10 +83,10 @@ class Stream:
         self.name = name
         self.slot = slot
         self.sink: Sink | None = None
-        self.queue: deque[Turn] = deque()
+        self.queue: deque[QueuedFrame] = deque()
         self.n: int | None = None
         self.received: int | None = None  # the last number that came
-        self.taken: int | None = None  # the last number that was answered by a wave
+        self.taken: int | None = None  # the last number that was answered by a batch
         self.begun = False  # is there a past to bridge from?
         self.period = self.deadline = 0.0  # seconds from frame to frame, and by which one may be late
         self.due = math.inf  # when the next frame will be late
@@ -99,7 +99,7 @@ class Stream:
         """Whether it takes no more frames."""
         return self.slot < 0
 
-    def successor(self) -> Stream:
+    def make_successor(self) -> Stream:
         """Return the same stream for another connection; this one, which has nothing waiting, is closed by it."""
         heir = Stream(self.name, self.slot)
         for name in ("begun", "by", "dropped", "frames", "late", "lost", "taken", "unsent"):
@@ -113,7 +113,7 @@ class Stream:
         self.dropped += frames
         self.lost += frames
 
-    def turn_away(self, n: int, last: int, now: float, counts: Counts) -> str:
+    def refuse(self, n: int, last: int, now: float, counts: Counts) -> str:
         """Note a frame whose number has been; returns a sentence."""
         self.lost += 1
         if self.received is not None and n > self.received:
@@ -129,11 +129,11 @@ class Stream:
         counts.out_of_order += 1
         return f"frame {n} came after frame {last}: numbers must increase"
 
-    def overdue(self, now: float) -> Turn:
+    def make_overdue(self, now: float) -> QueuedFrame:
         """Return the frame that did not come in time; the next one is due a period later."""
         self.n = 0 if self.n is None else self.n + 1
         self.due = max(self.due + self.period, now)
-        return Turn(self.n, None, None, None, now)
+        return QueuedFrame(self.n, None, None, None, now)
 
     def unsend(self, answers: int = 1) -> None:
         """Note that answers were not sent; the next one tells."""

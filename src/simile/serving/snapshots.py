@@ -21,7 +21,7 @@ from simile.errors import ArgumentError, StorageError
 from simile.online.snapshots import MEASURES
 from simile.serving.messages import LARGEST_N, NAME
 from simile.serving.sessions import Stream
-from simile.serving.switcher import Prepared
+from simile.serving.switcher import PreparedPolicy
 
 FORMAT, VERSION = "simile-streams", 1
 PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")  # a row for each stream
@@ -33,7 +33,7 @@ _FACTS = ("name", "taken", "by", *_NUMBERS)  # a list with a value for each stre
 Snapshot = dict[str, Any]  # arrays by name, and `about`, a dict of JSON values
 
 
-def take(acting: Prepared, sessions: Iterable[Stream]) -> Snapshot:
+def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
     """Return copies of all that is known of these sessions."""
     if acting.digest is None:
         raise StorageError("the policy cannot be written to a file, so a snapshot could not tell whose it is")
@@ -44,29 +44,29 @@ def take(acting: Prepared, sessions: Iterable[Stream]) -> Snapshot:
         "format": FORMAT,
         "version": VERSION,
         "digest": acting.digest,
-        "measures": _measures(state),
+        "measures": _read_measures(state),
         "streams": {fact: [getattr(stream, fact) for stream in sessions] for fact in _FACTS},
     }
     return {"about": about, **{name: state[name][slots] for name in PAST}}
 
 
-def restore(acting: Prepared, snapshot: Snapshot) -> list[Stream]:
+def restore(acting: PreparedPolicy, snapshot: Snapshot) -> list[Stream]:
     """Let new streams go on from a snapshot; returns their sessions."""
     streams = acting.streams
     state = streams.state()
-    about = _about(snapshot)
+    about = _check_about(snapshot)
     if acting.digest is None or about["digest"] != acting.digest:
         raise ArgumentError("snapshot: it is of another policy: start without it, or serve the policy it is of")
-    if about["measures"] != _measures(state):
+    if about["measures"] != _read_measures(state):
         raise ArgumentError(
-            f"snapshot: it has {about['measures']}, and this service {_measures(state)}: start it with the same "
+            f"snapshot: it has {about['measures']}, and this service {_read_measures(state)}: start it with the same "
             "stages and rate, or without the snapshot"
         )
-    sessions = _sessions(about["streams"])
+    sessions = _read_streams(about["streams"])
     slots = np.array([stream.slot for stream in sessions], dtype=np.intp)
     names = {stream.name for stream in sessions}
     if len(set(slots.tolist())) < len(slots) or len(names) < len(slots) or (slots < 0).any():
-        raise _damaged("two streams have one name or slot")
+        raise _say_damaged("two streams have one name or slot")
     if (slots >= len(streams.everyone)).any():
         raise ArgumentError(
             f"snapshot: it has a stream in place {slots.max()}, and there is room for {len(streams.everyone)}: raise "
@@ -75,7 +75,7 @@ def restore(acting: Prepared, snapshot: Snapshot) -> list[Stream]:
     for name in PAST:
         past, wanted = snapshot[name], state[name][slots]
         if past.dtype != wanted.dtype or past.shape != wanted.shape:
-            raise _damaged(f"{name} must be {wanted.dtype} of shape {wanted.shape}; got {past.dtype} {past.shape}")
+            raise _say_damaged(f"{name} must be {wanted.dtype} of shape {wanted.shape}; got {past.dtype} {past.shape}")
         state[name][slots] = past
     streams.load(state)
     for stream in sessions:
@@ -110,15 +110,15 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
 
     try:
         if Path(path).stat().st_size > LARGEST_FILE:
-            raise _damaged("it is too large")
+            raise _say_damaged("it is too large")
         snapshot: Snapshot = dict(load(Path(path).read_bytes()))
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
     except (SafetensorError, KeyError, ValueError) as error:
-        raise StorageError(f"{path}: {_damaged('it is no safetensors file')}") from error
+        raise StorageError(f"{path}: {_say_damaged('it is no safetensors file')}") from error
     try:
         snapshot["about"] = json.loads(snapshot["about"].astype(np.uint8).tobytes())
-        _about(snapshot)
+        _check_about(snapshot)
     except (KeyError, ValueError, RecursionError) as error:
         raise StorageError(f"{path}: {error}") from error
     return snapshot
@@ -131,27 +131,27 @@ def set_aside(path: str | os.PathLike[str]) -> Path:
     return aside
 
 
-def _measures(state: dict[str, Any]) -> dict[str, Any]:
+def _read_measures(state: dict[str, Any]) -> dict[str, Any]:
     """Return what must be the same where a past is taken up; JSON has no NaN."""
     found = {name: state[name] for name in MEASURES if name != "n_streams"}
     return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
-def _sessions(facts: dict[str, Any]) -> list[Stream]:
+def _read_streams(facts: dict[str, Any]) -> list[Stream]:
     """Build the sessions that `take` has described; the file may have been anybody's."""
     columns = [facts.get(fact) for fact in _FACTS]
     if set(facts) != set(_FACTS) or not all(isinstance(column, list) for column in columns):
-        raise _damaged("streams are not described as they should be")
+        raise _say_damaged("streams are not described as they should be")
     if len({len(facts[fact]) for fact in _FACTS}) > 1:
-        raise _damaged("some streams lack a value")
+        raise _say_damaged("some streams lack a value")
     sessions = []
     for values in zip(*(facts[fact] for fact in _FACTS), strict=True):
         name, taken, by, *numbers = values
         if not isinstance(name, str) or not NAME.fullmatch(name) or by not in (None, "policy", "gap", "operator"):
-            raise _damaged(f"{str(name)[:64]!r} cannot be a stream's name, or {str(by)[:64]!r} not act")
+            raise _say_damaged(f"{str(name)[:64]!r} cannot be a stream's name, or {str(by)[:64]!r} not act")
         counted = (*numbers, 0 if taken is None else taken)
         if not all(type(number) is int and 0 <= number <= LARGEST_N for number in counted):
-            raise _damaged(f"stream {name} has counted what nobody counts")
+            raise _say_damaged(f"stream {name} has counted what nobody counts")
         stream = Stream(name, numbers[0])
         for fact, value in zip(_FACTS, values, strict=True):
             setattr(stream, fact, value)
@@ -160,16 +160,16 @@ def _sessions(facts: dict[str, Any]) -> list[Stream]:
     return sessions
 
 
-def _about(snapshot: Snapshot) -> dict[str, Any]:
+def _check_about(snapshot: Snapshot) -> dict[str, Any]:
     if set(snapshot) != {"about", *PAST}:
-        raise _damaged("it does not hold what a snapshot holds")
+        raise _say_damaged("it does not hold what a snapshot holds")
     about = snapshot["about"]
     if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("streams"), dict):
-        raise _damaged("its description is of something else")
+        raise _say_damaged("its description is of something else")
     if about.get("version") != VERSION:
         raise ArgumentError(f"snapshot: version {about.get('version')!r} of the format; this simile reads {VERSION}")
     return {"digest": None, "measures": None, **about}
 
 
-def _damaged(what: str) -> ArgumentError:
+def _say_damaged(what: str) -> ArgumentError:
     return ArgumentError(f"snapshot: {what}: it is damaged, or of something else: start without it")

@@ -1,4 +1,4 @@
-"""The desk: what both doors share. Between them and the service, it batches frames, reloads policies, keeps snapshots.
+"""The state of a server, which both ports share: it batches frames for the service, reloads policies, keeps snapshots.
 
 Everything here runs in the event loop, but for what takes long: reading a policy file and writing a snapshot.
 """
@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from simile._common.files import read_stamp
 from simile.errors import SimileError
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.stages import Stage
 from simile.policies.policies import Policy
 from simile.serving import snapshots
-from simile.serving.core import Service
 from simile.serving.messages import Closed, Open
-from simile.serving.metrics import exposition, registry_of
+from simile.serving.metrics import build_registry, write_metrics
 from simile.serving.openapi import PolicyFacts, StreamFacts, StreamList
-from simile.serving.policy_file import Loaded, load_policy, mark_of, without_path
+from simile.serving.policy_file import LoadedPolicy, hide_path, load_policy
+from simile.serving.service import Service
 from simile.serving.sessions import Stream
 
 if TYPE_CHECKING:
@@ -72,20 +73,20 @@ class Options:
     trust: tuple[str, ...] = ()
 
 
-class Desk:
+class ServerState:
     """A service at work.
 
     Parameters
     ----------
     options : Options
         How.
-    loaded : Loaded
+    loaded : LoadedPolicy
         The policy.
     service : Service
         What answers.
     """
 
-    def __init__(self, options: Options, loaded: Loaded, service: Service) -> None:
+    def __init__(self, options: Options, loaded: LoadedPolicy, service: Service) -> None:
         self.options = options
         self.loaded = loaded
         self.service = service
@@ -94,14 +95,14 @@ class Desk:
         # What is faster than this is no control any more, but a mistake.
         self.max_rate = options.max_rate or max(1000.0, 10.0 * (self.rate or 0.0))
         self.draining = False
-        self.tell: Callable[[dict[str, Any], str | None], None] = _unheard  # until there are connections
+        self.tell: Callable[[dict[str, Any], str | None], None] = _tell_nobody  # until there are connections
         self.gathering: list[Connection] = []  # connections whose answers go out together when the batch is done
         self._begun = self.clock()
         self._due = False  # whether a run is on its way
         self._failing = False  # whether the last snapshot could not be written
         self._reloading, self._snapshotting = asyncio.Lock(), asyncio.Lock()
-        self._mark = mark_of(options.policy)
-        self._registry = registry_of(service)
+        self._stamp = read_stamp(options.policy)
+        self._registry = build_registry(service)
 
     @property
     def policy(self) -> Policy:
@@ -175,12 +176,12 @@ class Desk:
 
     def metrics(self) -> bytes:
         """Return the metrics as Prometheus reads them."""
-        return exposition(self._registry)
+        return write_metrics(self._registry)
 
     async def reload(self) -> str | None:
         """Read the policy file anew and hand over to it; returns why not, where the one at work goes on."""
         async with self._reloading:
-            self._mark = mark_of(self.options.policy)
+            self._stamp = read_stamp(self.options.policy)
             try:
                 loaded = await asyncio.to_thread(load_policy, self.options.policy, self.options.trust)
                 if loaded.digest == self.loaded.digest:
@@ -189,14 +190,14 @@ class Desk:
                 self.run()
                 self.service.reload(prepared)
             except SimileError as error:
-                return self._not_taken(error)
+                return self._report_failed_reload(error)
             self.loaded = loaded
             self.tell({"kind": "reloaded", "on": True, "digest": loaded.digest}, None)
             log.warning("the policy %s is at work", loaded.digest[:12])
             return None
 
-    def _not_taken(self, error: SimileError) -> str:
-        sentence = without_path(error, self.options.policy)
+    def _report_failed_reload(self, error: SimileError) -> str:
+        sentence = hide_path(error, self.options.policy)
         self.service.counts.reload_failures += 1
         self.tell({"kind": "reload_failed", "on": True, "reason": sentence}, None)
         log.warning("the policy file was not taken, and the policy at work goes on: %s", sentence)
@@ -214,13 +215,13 @@ class Desk:
                 self.service.counts.snapshot_failures += 1
                 if not self._failing:  # said once; it is tried again and again
                     log.warning("the snapshot could not be written: %s", error)
-                    self._tell_failing(True)
+                    self._report_failing(True)
             else:
                 self.service.counts.snapshots += 1
                 if self._failing:
-                    self._tell_failing(False)
+                    self._report_failing(False)
 
-    def _tell_failing(self, failing: bool) -> None:
+    def _report_failing(self, failing: bool) -> None:
         self._failing = failing
         self.tell({"kind": "snapshot_failed", "on": failing}, None)
 
@@ -231,7 +232,7 @@ class Desk:
             for stream in self.service.tick(self.clock()):
                 self.tell({"kind": "expired", "on": True}, stream.name)
 
-    async def watch_for_trouble(self) -> None:
+    async def tell_troubles(self) -> None:
         """Tell the streams what the monitor sees in them, for ever."""
         while self.service.monitor is not None:
             await asyncio.sleep(EVENTS_EVERY)
@@ -243,8 +244,8 @@ class Desk:
         """Reload whenever the file is replaced, for ever."""
         while True:
             await asyncio.sleep(WATCH_EVERY)
-            now = mark_of(self.options.policy)
-            if now is not None and now != self._mark:
+            now = read_stamp(self.options.policy)
+            if now is not None and now != self._stamp:
                 await self.reload()
 
     async def keep_snapshots(self) -> None:
@@ -254,5 +255,5 @@ class Desk:
             await self.snapshot()
 
 
-def _unheard(event: dict[str, Any], name: str | None) -> None:
+def _tell_nobody(event: dict[str, Any], name: str | None) -> None:
     """Tell nobody."""

@@ -20,14 +20,14 @@ ASSUMED_RATE = 60.0  # frames a second that a hand-over is counted in where neit
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedPolicy:
     """A policy that is ready to act for all streams."""
 
     streams: Streams
     digest: str | None  # of the policy as it acts, whatever its card says; None for one that cannot be written down
 
 
-class Relay:
+class PolicySwitcher:
     """Hands streams on from policy to policy.
 
     Parameters
@@ -47,20 +47,20 @@ class Relay:
     ) -> None:
         self.gap, self.stages, self.seconds = gap, tuple(stages), seconds
         self._given_rate, self._n_streams = rate, n_streams
-        self.front = self._made(policy)  # whose past is that of the streams
-        self.acting: Acting = self.front.streams
+        self.current = self._build(policy)  # whose past is that of the streams
+        self.acting: Acting = self.current.streams
 
     @property
     def streams(self) -> Streams:
         """All streams, as the policy at work knows them."""
-        return self.front.streams
+        return self.current.streams
 
-    def prepare(self, policy: Policy) -> Prepared:
+    def prepare(self, policy: Policy) -> PreparedPolicy:
         """Build what will act, and check that it can take over; slow, and safe in another thread."""
         check_columns(self.streams.policy, policy)
-        return self._made(policy)
+        return self._build(policy)
 
-    def take_over(self, prepared: Prepared, live: IntArray) -> None:
+    def take_over(self, prepared: PreparedPolicy, live: IntArray) -> None:
         """Let a policy that was prepared take over the streams in these slots."""
         check_columns(self.streams.policy, prepared.streams.policy)
         if isinstance(self.acting, Handover) and self.acting.depth >= DEEPEST:
@@ -71,14 +71,14 @@ class Relay:
         new.adopt(self.streams)
         frames = round(self.seconds * (new.rate or ASSUMED_RATE))
         self.acting = Handover(self.acting, new, frames) if len(live) and frames else new
-        self.front = prepared
+        self.current = prepared
 
     def settle(self, live: IntArray) -> None:
         """Let policies go that no stream needs any more."""
         if isinstance(self.acting, Handover):
-            self.acting = self.acting.settled(live)
+            self.acting = self.acting.settle(live)
 
-    def _made(self, policy: Policy) -> Prepared:
+    def _build(self, policy: Policy) -> PreparedPolicy:
         streams = Streams(
             policy, self._n_streams, start=None, gap=self.gap, stages=self.stages, rate=self._given_rate, seed=0
         )
@@ -88,5 +88,5 @@ class Relay:
         try:
             tree = encoder.encode(policy, "policy")
         except StorageError:
-            return Prepared(streams, None)
-        return Prepared(streams, digest(Packed({"policy": tree}, encoder.tensors)))
+            return PreparedPolicy(streams, None)
+        return PreparedPolicy(streams, digest(Packed({"policy": tree}, encoder.tensors)))

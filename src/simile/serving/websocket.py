@@ -1,4 +1,4 @@
-"""The door of the streams: WebSocket connections, each with one stream or with many."""
+"""The port of the streams: WebSocket connections, each with one stream or with many."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from picows import (
 )
 
 from simile._common.web import UNAUTHORIZED, Guard
-from simile.serving.client_streams import Seat
+from simile.serving.client_streams import ClientStream
 from simile.serving.messages import (
     NAME,
     Answer,
@@ -33,15 +33,15 @@ from simile.serving.messages import (
     Notice,
     Reply,
     complete,
+    explain,
     from_json,
     from_msgpack,
     to_json,
     to_msgpack,
-    trouble_of,
 )
 
 if TYPE_CHECKING:
-    from simile.serving.state import Desk
+    from simile.serving.state import ServerState
 
 PATH = re.compile(rf"/streams(?:/({NAME.pattern})?)?")
 TEXT, BINARY, CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
@@ -55,49 +55,49 @@ quiet = logging.getLogger("simile.serving.picows")
 quiet.setLevel(logging.CRITICAL + 1)
 
 
-class Exchange:
+class ConnectionRegistry:
     """All connections, and who holds which stream.
 
     Parameters
     ----------
-    desk : Desk
-        What the doors share.
+    state : ServerState
+        What both ports share.
     guard : Guard
         Who may come in.
     """
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        self.desk = desk
+    def __init__(self, state: ServerState, guard: Guard) -> None:
+        self.state = state
         self.guard = guard
         self.connections: set[Connection] = set()
-        self.holders: dict[str, Seat] = {}
+        self.holders: dict[str, ClientStream] = {}
 
     def admit(self, request: WSUpgradeRequest) -> WSListener | WSUpgradeResponseWithListener:
         """Let a connection in, or say why not."""
         path, _, query = request.path.decode("latin-1").partition("?")
         found = PATH.fullmatch(unquote(path))
-        refused = self.guard.check(request.headers, query) or self._refusal(found)
+        refused = self.guard.check(request.headers, query) or self._find_refusal(found)
         if refused is None:
             return Connection(self, found[1] if found else None)
         status, sentence = refused
         headers = {"Content-Type": "application/json"}
         if status == UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"
-        self.desk.service.counts.refused += 1
+        self.state.service.counts.refused += 1
         body = to_json({"error": sentence})
         return WSUpgradeResponseWithListener(WSUpgradeResponse.create_error_response(status, body, headers), None)
 
-    def _refusal(self, found: re.Match[str] | None) -> tuple[int, str] | None:
+    def _find_refusal(self, found: re.Match[str] | None) -> tuple[int, str] | None:
         """Return the status and the sentence where there is no such place, or no place left."""
-        desk, most = self.desk, self.desk.options.max_connections
+        state, most = self.state, self.state.options.max_connections
         if found is None:
             return 404, "streams are at /streams/NAME, NAME being 1 to 64 of A-Z a-z 0-9 . _ -, and at /streams"
-        if desk.draining:
+        if state.draining:
             return 503, "the service is ending: try another, or wait for its next start"
         if len(self.connections) >= most:
             return 503, f"the service has {most} connections already: close one, or raise --max-connections"
-        if found[1] and found[1] not in desk.service.streams and desk.is_full:
-            return 503, f"all {desk.options.max_streams} streams are taken: close one, wait, or raise --max-streams"
+        if found[1] and found[1] not in state.service.streams and state.is_full:
+            return 503, f"all {state.options.max_streams} streams are taken: close one, wait, or raise --max-streams"
         return None
 
     def tell(self, event: dict[str, Any], name: str | None = None) -> None:
@@ -105,19 +105,19 @@ class Exchange:
         if name is None:
             for connection in list(self.connections):
                 connection.tell(event)
-        elif (seat := self.holders.get(name)) is not None:
-            seat.tell(event)
+        elif (stream := self.holders.get(name)) is not None:
+            stream.tell(event)
 
-    async def watch_readers(self) -> None:
+    async def cut_slow_readers(self) -> None:
         """Cut off who has read nothing for too long, for ever."""
-        patience = self.desk.options.patience
+        patience = self.state.options.patience
         while True:
             await asyncio.sleep(min(1.0, patience / 4.0))
-            now = self.desk.clock()
+            now = self.state.clock()
             for connection in [c for c in self.connections if now - c.paused_at > patience]:
                 connection.cut()
 
-    def say_goodbye(self) -> None:
+    def close_all(self) -> None:
         """Close every connection: the service ends."""
         for connection in list(self.connections):
             connection.end(WSCloseCode.GOING_AWAY, "the service is ending")
@@ -126,24 +126,24 @@ class Exchange:
 class Connection(WSListener):
     """One peer: decodes what comes and encodes what goes."""
 
-    def __init__(self, exchange: Exchange, name: str | None) -> None:
-        self.exchange = exchange
-        self.desk = exchange.desk
+    def __init__(self, registry: ConnectionRegistry, name: str | None) -> None:
+        self.registry = registry
+        self.state = registry.state
         self.transport: WSTransport | None = None
-        self.seats: dict[str, Seat] = {}
-        self.only = None if name is None else Seat(self, name, many=False)
+        self.streams: dict[str, ClientStream] = {}
+        self.only = None if name is None else ClientStream(self, name, many=False)
         self.reads = False  # whether what is sent goes out: the peer is there, and takes it
         self.ended = False
         self.paused_at = math.inf  # since when it does not take it
-        self.send_text: Callable[[bytes], None] = _gone
-        self.send_binary: Callable[[bytes], None] = _gone
+        self.send_text: Callable[[bytes], None] = _send_nothing
+        self.send_binary: Callable[[bytes], None] = _send_nothing
         self.spoken = False  # whether it has said anything: until then, nobody knows how to tell it an event
         self.binary = False  # of the latest message: events are told in the same way
         self._gathered: list[bytes] = []  # answers that go out together, each after its header
         self._parts: list[bytes] = []  # of a message in fragments
         self._size = 0
         if self.only is not None:
-            self.seats[self.only.name] = self.only
+            self.streams[self.only.name] = self.only
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """Note that the peer is there."""
@@ -151,25 +151,25 @@ class Connection(WSListener):
         self.send_text = partial(transport.send, TEXT)
         self.send_binary = partial(transport.send, BINARY)
         transport.underlying_transport.set_write_buffer_limits(high=SMALL_BUFFER)
-        self.exchange.connections.add(self)
+        self.registry.connections.add(self)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002
         """Leave the streams to whoever resumes them, until they expire."""
         self.transport, self.reads = None, False
-        self.send_text = self.send_binary = _gone  # which lets go of the transport
-        self.exchange.connections.discard(self)
-        for seat in list(self.seats.values()):
-            seat.leave()
+        self.send_text = self.send_binary = _send_nothing  # which lets go of the transport
+        self.registry.connections.discard(self)
+        for stream in list(self.streams.values()):
+            stream.leave()
 
     def pause_writing(self) -> None:
         """Keep only the newest answer of each stream from now on."""
-        self.reads, self.paused_at = False, self.desk.clock()
+        self.reads, self.paused_at = False, self.state.clock()
 
     def resume_writing(self) -> None:
         """Send what was kept."""
         self.reads, self.paused_at = self.transport is not None and not self.ended, math.inf
-        for seat in list(self.seats.values()):
-            seat.send_held()
+        for stream in list(self.streams.values()):
+            stream.send_held()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Take a message."""
@@ -190,40 +190,40 @@ class Connection(WSListener):
         try:
             message = from_msgpack(data) if self.binary else from_json(data)
         except UNREADABLE as error:
-            self.refuse(trouble_of(error), None)
+            self.refuse(explain(error), None)
             return
         trouble = complete(message)
         if trouble is not None:
             self.refuse(trouble, message)
             return
-        seat = self.only
-        if seat is None or message.stream is not None:
-            seat = self.seats.get(message.stream or "") or self._seat(message)
-        if seat is not None:
-            seat.take(message, self.binary)
+        stream = self.only
+        if stream is None or message.stream is not None:
+            stream = self.streams.get(message.stream or "") or self._add_stream(message)
+        if stream is not None:
+            stream.take(message, self.binary)
 
-    def _seat(self, message: Frame) -> Seat | None:
+    def _add_stream(self, message: Frame) -> ClientStream | None:
         """Make room for a stream of this connection that was not heard of before."""
-        name, most = message.stream, self.desk.options.max_streams
-        if len(self.seats) >= most:
-            self._clear_seats()
+        name, most = message.stream, self.state.options.max_streams
+        if len(self.streams) >= most:
+            self._clear_expired()
         if self.only is not None:
             self.refuse(
                 f"this connection is the stream {self.only.name!r}: leave stream out, or connect to /streams", None
             )
         elif name is None or not NAME.fullmatch(name):
             self.refuse("stream must name the stream, by 1 to 64 of A-Z a-z 0-9 . _ -", None)
-        elif len(self.seats) >= most:
-            self.refuse(f"this connection has {len(self.seats)} streams already: close one", message)
+        elif len(self.streams) >= most:
+            self.refuse(f"this connection has {len(self.streams)} streams already: close one", message)
         else:
-            seat = self.seats[name] = Seat(self, name, many=True)
-            return seat
+            stream = self.streams[name] = ClientStream(self, name, many=True)
+            return stream
         return None
 
-    def _clear_seats(self) -> None:
+    def _clear_expired(self) -> None:
         """Forget streams that have expired."""
-        for seat in [s for s in self.seats.values() if s.many and (s.stream is None or s.stream.closed)]:
-            seat.leave()
+        for stream in [s for s in self.streams.values() if s.many and (s.stream is None or s.stream.closed)]:
+            stream.leave()
 
     def _take_unusual(self, transport: WSTransport, frame: WSFrame) -> None:
         """Take a fragment, or a word about the connection itself."""
@@ -243,7 +243,7 @@ class Connection(WSListener):
             # A fragment may be empty, which `_parts` must not be while there is one.
             self._parts.append(frame.get_payload_as_bytes())
             self._size += frame.payload_size
-            if self._size > self.desk.options.max_message or len(self._parts) > self.desk.options.max_message:
+            if self._size > self.state.options.max_message or len(self._parts) > self.state.options.max_message:
                 self._parts = []
                 self.end(WSCloseCode.MESSAGE_TOO_BIG, "the message is too large")
             elif frame.fin:
@@ -253,8 +253,8 @@ class Connection(WSListener):
     def refuse(self, sentence: str, message: Frame | None) -> None:
         """Answer a message that cannot be used, and count it; no stream is touched by it."""
         if self.only is None or (self.only.stream is not None and self.only.stream.queue):
-            self.desk.run()  # so that it does not overtake the answers to what came before
-        counts = self.desk.service.counts
+            self.state.run()  # so that it does not overtake the answers to what came before
+        counts = self.state.service.counts
         counts.frames += 1
         counts.malformed += 1
         counts.answers += 1
@@ -264,15 +264,15 @@ class Connection(WSListener):
     def gather(self, data: bytes, binary: bool) -> None:
         """Let an answer go out with others of the same batch: many in one write take little longer than one."""
         if not self._gathered:
-            self.desk.gathering.append(self)
-            self.desk.wake()
+            self.state.gathering.append(self)
+            self.state.wake()
         self._gathered += (_header(len(data), binary), data)
 
     def send_gathered(self) -> None:
         """Send them."""
         gathered, self._gathered = self._gathered, []
         if self.transport is None or self.ended:
-            self.desk.service.counts.unsent += len(gathered) // 2
+            self.state.service.counts.unsent += len(gathered) // 2
         else:
             self.transport.underlying_transport.write(b"".join(gathered))
 
@@ -284,7 +284,7 @@ class Connection(WSListener):
     def send(self, reply: Reply, binary: bool) -> None:
         """Send a reply, or count it where the peer does not read, or has gone."""
         if not self.reads:
-            self.desk.service.counts.unsent += 1
+            self.state.service.counts.unsent += 1
         elif binary:
             self.send_binary(to_msgpack(reply))
         else:
@@ -295,7 +295,7 @@ class Connection(WSListener):
         if self.transport is not None and not self.ended:
             self.ended, self.reads = True, False
             self.transport.send_close(code, reason.encode())
-            self.desk.loop.call_later(LAST_WORDS, self.cut)
+            self.state.loop.call_later(LAST_WORDS, self.cut)
 
     def cut(self) -> None:
         """Hang up at once."""
@@ -311,5 +311,5 @@ def _header(size: int, binary: bool) -> bytes:
     return struct.pack(">BBH", kind, 126, size) if size < 1 << 16 else struct.pack(">BBQ", kind, 127, size)
 
 
-def _gone(data: bytes) -> None:
+def _send_nothing(data: bytes) -> None:
     """Send nothing to nobody."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.files import read_stamp
 from simile._common.text import plain
 from simile._common.typing import FloatArray
 from simile._common.web import RequestError
@@ -109,25 +110,16 @@ class Screen:
     def _both(self, run: RunFolder) -> Parts:
         """Return what a run learned from and what it held out; runs on the same data share them."""
         data = run.config["data"]
-        changed = [_changed(Path(p)) for p in ([data] if isinstance(data, str) else data)]
+        changed = [read_stamp(Path(p)) for p in ([data] if isinstance(data, str) else data)]
         alike = [data, changed, reading(run.config), run.config["test"], run.config["seed"]]
         return self._parts.get(json.dumps(alike), run.demonstrations)
 
-    def _key(self, run: RunFolder) -> tuple[str, int, int]:
+    def _key(self, run: RunFolder) -> tuple[str, int, int, int]:
         """Return what changes when a round has left a better policy."""
-        found = _changed(run.path / POLICY)
+        found = read_stamp(run.path / POLICY)
         if found is None:
             raise RequestError(409, "there is no policy to look at: the first round has not ended")
         return str(run.path), *found
-
-
-def _changed(file: Path) -> tuple[int, int] | None:
-    """Return when a file was written last, and its size; None where there is no such file."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
 
 
 def _end(game: Game, frames: int) -> Game:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as File
 from typing import Any
 
+from simile._common.files import read_stamp
 from simile._common.text import number
 from simile.errors import SimileError
 from simile.evaluation.report.contenders import OTHERS, Path, Step, points_of, table
@@ -22,7 +23,7 @@ WATCHED = (ROUNDS, POLICY, SUMMARY, COMPARISON, REPORT)
 
 def stamp(folder: File) -> tuple[Any, ...]:
     """Return what changes when a run has something new to show."""
-    return tuple((name, *_stat(folder / name)) for name in WATCHED)
+    return tuple(read_stamp(folder / name) for name in WATCHED)
 
 
 def blank(job: Job) -> dict[str, Any]:
@@ -114,14 +115,6 @@ def last_words(log: File) -> str:
     ours = [line for line in said if line.startswith(("simile: ", "Error: "))]
     last = (ours or said or [""])[-1]
     return last.removeprefix("simile: ").removeprefix("Error: ")[:2000]
-
-
-def _stat(file: File) -> tuple[int, int]:
-    try:
-        found = file.stat()
-    except OSError:
-        return (0, 0)
-    return found.st_mtime_ns, found.st_size
 
 
 def _smoothness(policy: File) -> float | None:

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from served import NAMES, Played, check_conservation, listed, unstable
 from simile import SimileError
 from simile.online import Extrapolate, HoldAction, Predictor, RateLimit
-from simile.serving.core import Service
 from simile.serving.messages import Frame
 from simile.serving.monitoring import Monitor
+from simile.serving.service import Service
 from simile.serving.sessions import Refusal
 from test_policies import affine
 from test_predictor import STAGES, contexts_of, make, trained
@@ -276,9 +276,9 @@ def test_a_stream_that_is_closed_while_others_are_answered_is_counted_as_unsent(
         served.put(second, [0.0, 0.0])
 
 
-def test_whatever_goes_wrong_in_a_wave_nobody_waits_in_vain(caplog):
+def test_whatever_goes_wrong_in_a_batch_nobody_waits_in_vain(caplog):
     class Broken(Monitor):
-        def see(self, *_) -> None:
+        def observe(self, *_) -> None:
             raise RuntimeError("a mistake")
 
     policy = make("forest")

@@ -14,15 +14,15 @@ from simile.online.gaps import Gap
 from simile.online.stages import Stage
 from simile.policies.policies import Policy
 from simile.serving import snapshots
-from simile.serving.batching import FAILED, Answered, Taken, Waves
+from simile.serving.batching import FAILED, Answered, Batcher, Item
 from simile.serving.counts import Counts, Latencies
 from simile.serving.handover import Handover
 from simile.serving.inputs import Reader
 from simile.serving.messages import Answer, Frame
 from simile.serving.monitoring import Monitor
-from simile.serving.registry import Reception
-from simile.serving.sessions import Sink, Stream, Turn
-from simile.serving.switcher import Prepared, Relay
+from simile.serving.registry import StreamRegistry
+from simile.serving.sessions import QueuedFrame, Sink, Stream
+from simile.serving.switcher import PolicySwitcher, PreparedPolicy
 
 SWEEP = 1.0  # seconds between two looks for streams that have gone
 CLOSED = "this stream was closed, was idle for too long, or was opened by somebody else: open it again"
@@ -78,10 +78,10 @@ class Service:
         )
         self.clock, self.monitor = clock, monitor
         self.counts, self.latencies = Counts(), Latencies()
-        self._relay = Relay(policy, self.max_streams, gap=gap, stages=stages, rate=rate, seconds=handover)
-        self._reader = Reader(self._relay.streams)
-        self._waves = Waves(self._relay, self.counts, monitor)
-        self._reception = Reception(self.max_streams, self._relay, self._waves.begin, self.counts, clock)
+        self._switcher = PolicySwitcher(policy, self.max_streams, gap=gap, stages=stages, rate=rate, seconds=handover)
+        self._reader = Reader(self._switcher.streams)
+        self._batcher = Batcher(self._switcher, self.counts, monitor)
+        self._registry = StreamRegistry(self.max_streams, self._switcher, self._batcher.begin, self.counts, clock)
         self._waiting: list[Stream] = []  # those with a queue
         self._next_sweep = -math.inf
 
@@ -90,32 +90,32 @@ class Service:
     @property
     def policy(self) -> Policy:
         """The policy at work; during a hand-over, the one that takes over."""
-        return self._relay.streams.policy
+        return self._switcher.streams.policy
 
     @property
     def rate(self) -> float | None:
         """Frames a second; None where neither the policy nor the user says."""
-        return self._relay.streams.rate
+        return self._switcher.streams.rate
 
     @property
     def streams(self) -> Mapping[str, Stream]:
         """The streams that live, by name."""
-        return self._reception.by_name
+        return self._registry.by_name
 
     @property
     def slots(self) -> Mapping[int, Stream]:
         """The streams that live, by slot, as a monitor's events name them."""
-        return self._reception.by_slot
+        return self._registry.by_slot
 
     @property
     def handing_over(self) -> bool:
         """Whether there are streams on their way from one policy to another."""
-        return isinstance(self._relay.acting, Handover)
+        return isinstance(self._switcher.acting, Handover)
 
     @property
     def has_deadlines(self) -> bool:
         """Whether some streams must not wait, so that `tick` is to be called every few milliseconds."""
-        return bool(self._reception.timed)
+        return bool(self._registry.timed)
 
     # --------------------------------------------------------------------------------------------- streams come and go
 
@@ -129,7 +129,7 @@ class Service:
         Parameters
         ----------
         name : str
-            The doors check its letters.
+            Whoever speaks to the client checks its letters.
         start : sequence of float, optional
             The last known action; None starts cold. Of no use to a stream that is resumed.
         deadline : float
@@ -142,17 +142,17 @@ class Service:
         Refusal
             When there is no room, or the stream cannot be as asked for.
         """
-        return self._reception.open(name, start=start, deadline=deadline, resume=resume)
+        return self._registry.open(name, start=start, deadline=deadline, resume=resume)
 
     def detach(self, stream: Stream) -> None:
         """Note that nobody is connected to a stream any more: it can be resumed until it has been idle too long."""
         if not stream.closed:
-            self._reception.leave_alone(stream)
+            self._registry.detach(stream)
 
     def close(self, stream: Stream) -> None:
         """End a stream; its slot is for another."""
         if not stream.closed:
-            self._reception.close(stream)
+            self._registry.close(stream)
 
     # --------------------------------------------------------------------------------------------------- frame by frame
 
@@ -172,7 +172,7 @@ class Service:
             When the stream is closed, or has been opened by somebody else.
         """
         if stream.slot < 0:
-            raise self._reception.refused("closed", CLOSED)
+            raise self._registry.refuse("closed", CLOSED)
         counts = self.counts
         if now is None:
             now = self.clock()
@@ -183,7 +183,7 @@ class Service:
             n = 0 if last is None else last + 1
         elif last is not None and n <= last:
             counts.answers += 1
-            self._send(stream, Answer(n, error=stream.turn_away(n, last, now, counts)))
+            self._send(stream, Answer(n, error=stream.refuse(n, last, now, counts)))
             return
         stream.n = stream.received = n
         if stream.deadline:
@@ -200,7 +200,7 @@ class Service:
             queue.popleft()
             stream.drop(1)
             counts.dropped += 1
-        queue.append(Turn(n, x, override, problem, now))
+        queue.append(QueuedFrame(n, x, override, problem, now))
 
     def drop(self, stream: Stream) -> None:
         """Count a frame that came too fast, and was not looked at; the next answer tells."""
@@ -212,26 +212,26 @@ class Service:
         """Answer all frames that wait: of each stream one, all together, then the next of each, until none waits."""
         while self._waiting:
             waiting, self._waiting = self._waiting, []
-            wave = []
+            batch = []
             for stream in waiting:
                 queue = stream.queue
                 if queue:  # else it was closed in the meantime
-                    wave.append((stream, queue.popleft()))
+                    batch.append((stream, queue.popleft()))
                     if queue:
                         self._waiting.append(stream)
-            if wave:
-                self.counts.answers += len(wave)
-                for stream, answer in self._taken(wave):
+            if batch:
+                self.counts.answers += len(batch)
+                for stream, answer in self._take(batch):
                     self._send(stream, answer)
                 now = self.clock()
-                self.latencies.add([now - turn.arrived for _, turn in wave])
+                self.latencies.add([now - queued.arrived for _, queued in batch])
 
     def tick(self, now: float) -> list[Stream]:
         """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""
-        late = [s for s in self._reception.timed if s.due <= now and s.begun and s.sink is not None and not s.queue]
+        late = [s for s in self._registry.timed if s.due <= now and s.begun and s.sink is not None and not s.queue]
         if late:
             self.counts.bridged_late += len(late)
-            for stream, answer in self._taken([(stream, stream.overdue(now)) for stream in late]):
+            for stream, answer in self._take([(stream, stream.make_overdue(now)) for stream in late]):
                 self._send(stream, answer)
         if now < self._next_sweep:
             return []
@@ -240,16 +240,16 @@ class Service:
         for stream in expired:
             self.close(stream)
         self.counts.expired += len(expired)
-        self._relay.settle(self._reception.slots)
+        self._switcher.settle(self._registry.slots)
         return expired
 
     # ----------------------------------------------------------------------------------------------- policies and state
 
-    def prepare(self, policy: Policy) -> Prepared:
+    def prepare(self, policy: Policy) -> PreparedPolicy:
         """Build what `reload` takes, and check that it can take over; slow, and safe in another thread than `run`."""
-        return self._relay.prepare(policy)
+        return self._switcher.prepare(policy)
 
-    def reload(self, policy: Policy | Prepared) -> None:
+    def reload(self, policy: Policy | PreparedPolicy) -> None:
         """Hand all streams over to another policy, or to what `prepare` made of it, without a jump.
 
         Raises
@@ -257,11 +257,11 @@ class Service:
         ArgumentError
             When the policy cannot take over: the old one goes on. Whoever asked for it counts the failure.
         """
-        prepared = policy if isinstance(policy, Prepared) else self._relay.prepare(policy)
-        self._relay.take_over(prepared, self._reception.slots)
+        prepared = policy if isinstance(policy, PreparedPolicy) else self._switcher.prepare(policy)
+        self._switcher.take_over(prepared, self._registry.slots)
         self._reader = Reader(prepared.streams)
         if self.monitor is not None:
-            self.monitor.adopt(prepared.streams.policy, self._relay.stages)
+            self.monitor.adopt(prepared.streams.policy, self._switcher.stages)
         self.counts.reloads += 1
 
     def snapshot(self) -> snapshots.Snapshot:
@@ -270,7 +270,7 @@ class Service:
         Frames that wait are not in it. During a hand-over it is the state of the policy that takes over. A policy
         that cannot be written down has none: StorageError.
         """
-        return snapshots.take(self._relay.front, self.streams.values())
+        return snapshots.take(self._switcher.current, self.streams.values())
 
     def restore(self, snapshot: snapshots.Snapshot) -> None:
         """Go on with the streams of a snapshot, of which nobody is connected yet; the service must be new.
@@ -282,17 +282,17 @@ class Service:
         """
         if self.streams:
             raise ArgumentError(f"snapshot: a new service is needed; this one has {len(self.streams)} streams")
-        self._reception.fill(snapshots.restore(self._relay.front, snapshot))
+        self._registry.restore(snapshots.restore(self._switcher.current, snapshot))
 
     # ---------------------------------------------------------------------------------------------------------- helpers
 
-    def _taken(self, wave: list[Taken]) -> list[Answered]:
+    def _take(self, batch: list[Item]) -> list[Answered]:
         try:
-            return self._waves.take(wave)
+            return self._batcher.take(batch)
         except Exception:  # nothing is known to come here, but nobody may wait for an answer in vain
-            log.exception("a wave of %d frames failed", len(wave))
-            self.counts.failed += len(wave)
-            return [(stream, Answer(turn.n, error=FAILED)) for stream, turn in wave]
+            log.exception("a batch of %d frames failed", len(batch))
+            self.counts.failed += len(batch)
+            return [(stream, Answer(queued.n, error=FAILED)) for stream, queued in batch]
 
     def _send(self, stream: Stream, answer: Answer) -> None:
         if stream.sink is None:  # its connection went while others were answered

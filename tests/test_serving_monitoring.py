@@ -60,7 +60,7 @@ def told(monitor: Monitor, X: np.ndarray, A: np.ndarray, slot: int = 0, every: i
     """Show a stream to a monitor; returns what it told, and at which frame."""
     found = []
     for t, (x, a) in enumerate(zip(X, A, strict=True)):
-        monitor.see(np.array([slot]), x[np.newaxis], a[np.newaxis])
+        monitor.observe(np.array([slot]), x[np.newaxis], a[np.newaxis])
         if t % every == every - 1 or t == len(X) - 1:
             found += [(t, event) for event in monitor.events()]
     return found
@@ -196,7 +196,7 @@ def test_a_slot_that_is_used_again_starts_fresh(policy):
     X, A = troubled("stuck", policy, 50)
     told(monitor, X, A)
     told(monitor, *troubled("drift", policy, 20 * SECOND))
-    monitor.see(np.array([0]), X[:1], A[:1])
+    monitor.observe(np.array([0]), X[:1], A[:1])
     monitor.reset(np.array([0]))
     assert monitor.events() == []
     assert monitor.troubles(np.arange(2)) == dict.fromkeys(KINDS, 0)
@@ -209,7 +209,7 @@ def test_what_was_to_be_told_of_a_stream_that_has_gone_is_not_told_of_its_succes
     monitor = Monitor.of(policy, RATE, 2)
     X, A = troubled("stuck", policy, 3 * SECOND)
     for x, a in zip(X, A, strict=True):
-        monitor.see(np.arange(2), np.array([x, x]), np.array([a, a]))
+        monitor.observe(np.arange(2), np.array([x, x]), np.array([a, a]))
     monitor.reset(np.array([0]))
     assert [event.slot for event in monitor.events()] == [1]
 
@@ -233,7 +233,7 @@ def test_what_was_to_be_told_of_a_stream_that_has_gone_is_not_told_of_its_succes
 def test_a_policy_that_tells_no_ranges_or_senseless_ones_has_unknown_drift(policy, ranges):
     other = replace(policy, card=replace(policy.card, training={} if ranges is None else {"ranges": ranges}))
     monitor = Monitor.of(other, RATE, 1)
-    assert not monitor.usual.drift_known
+    assert not monitor.baseline.drift_known
     assert told(monitor, *troubled("drift", policy, 20 * SECOND)) == []
     assert monitor.drift(np.array([0])) == {}
 
@@ -251,7 +251,7 @@ def test_a_feature_without_a_range_never_drifts_and_the_others_do(policy):
 def test_columns_without_names_of_their_own_are_numbered(policy):
     for names in ((), ("same", "same")):
         other = replace(policy, card=replace(policy.card, context_names=names))
-        assert Monitor.of(other, RATE, 1).usual.features == ("x0", "x1")
+        assert Monitor.of(other, RATE, 1).baseline.features == ("x0", "x1")
 
 
 def test_without_a_rate_nothing_oscillates_and_the_rest_counts_thirty_frames_as_a_second(policy):
@@ -374,7 +374,7 @@ def test_streams_in_any_order_are_judged_as_a_slow_twin_judges_each_of_them(poli
         X, A = x[slots].copy(), np.clip(a[slots], -WAY, WAY)
         X[rng.random(len(slots)) < 0.05] = np.nan
         X[rng.random(X.shape) < 0.02] = np.nan
-        monitor.see(slots, X, A[:, np.newaxis])
+        monitor.observe(slots, X, A[:, np.newaxis])
         found += [(event.slot, event.kind, event.on) for event in monitor.events()]
         for i in range(len(slots)):
             expected += [(int(slots[i]), *change) for change in twins[slots[i]].see(X[i].tolist(), float(A[i]))]
@@ -392,7 +392,7 @@ def watched(policy, demos: simile.Demonstrations) -> tuple[Monitor, dict[str, fl
     for t in range(max(map(len, demos))):
         slots = np.array([i for i, demo in enumerate(demos) if t < len(demo)])
         X = np.array([demos[i].contexts[t] for i in slots])
-        monitor.see(slots, X, np.array([rolled[i][t] for i in slots]))
+        monitor.observe(slots, X, np.array([rolled[i][t] for i in slots]))
         if t % 10 == 0:
             monitor.events()
             most = {name: max(most[name], now) for name, now in monitor.drift(np.arange(len(demos))).items()}
@@ -463,7 +463,7 @@ def test_ranges_cover_all_sequences_and_survive_in_the_file(policy, tmp_path: Pa
     policy.save(tmp_path / "policy.safetensors")
     again = simile.load(tmp_path / "policy.safetensors")
     assert again.card == policy.card
-    assert Monitor.of(again, RATE, 1).usual.ranges[0].tolist() == low.tolist()
+    assert Monitor.of(again, RATE, 1).baseline.ranges[0].tolist() == low.tolist()
 
 
 def test_inspect_shows_a_few_of_many_ranges_and_json_shows_all(tmp_path: Path):
