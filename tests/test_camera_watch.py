@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import subprocess
 import zlib
 from dataclasses import replace
@@ -16,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from browser import CHROMIUM
+from conftest import NO_BROWSER
 from simile import ArgumentError, DataError
 from simile._common.pages import MISSING, pack
 from simile.camera.courts import BASKETBALL, SOCCER, Court
@@ -25,8 +26,7 @@ from simile.camera.film.watch import watch_page, watch_video
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or google-chrome")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason=NO_BROWSER)
 
 RATE, FRAMES = 25.0, 100
 ORANGE, BLUE, VERMILION = (0xE6, 0x9F, 0x00), (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
