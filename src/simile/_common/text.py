@@ -19,6 +19,15 @@ def cell(value: float, width: int = 12, form: str = ".4g") -> str:
     return f"{'-':>{width}}" if math.isnan(value) else f"{value:{width}{form}}"
 
 
+def count(n: int, noun: str, form: str = "") -> str:
+    """Write how many there are.
+
+    >>> count(1, "frame"), count(2000, "frame", ",")
+    ('1 frame', '2,000 frames')
+    """
+    return f"{n:{form}} {noun}{'' if n == 1 else 's'}"
+
+
 def plain(value: Any) -> Any:
     """Return lists, dicts, texts and numbers; a number that is not finite becomes None, as JSON has none such.
 

@@ -14,13 +14,7 @@ from simile.cli import options
 @click.argument("data", nargs=-1)
 @options.column_options
 @options.reading_options
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=False,
-    help="Port; 8765, or a free one, by default.",
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="8765, or a free one", help="Port.")
 @click.option("--host", default="127.0.0.1", help="Name or address under which the page is opened.")
 @click.option(
     "--folder",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,12 @@ def _sequences(data: Any, sequence: str | None) -> dict[str, IntArray]:
             f"sequence: column {sequence!r} must label every row; got {int(missing.sum())} without a label: "
             "fill or drop those rows"
         )
+    return group_rows(labels.to_list())
+
+
+def group_rows(labels: Iterable[Any]) -> dict[str, IntArray]:
+    """Return the rows of every label, in order; labels in the order in which they first come."""
     rows: dict[Any, list[int]] = {}
-    for row, label in enumerate(labels.to_list()):
+    for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
     return {str(label): np.array(index) for label, index in rows.items()}

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from simile._common import checks
 from simile._common.sums import ExactSum
+from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data.dataframes import read_frame
 from simile.errors import ArgumentError, DataError
@@ -83,7 +84,7 @@ class Demonstration:
     def __repr__(self) -> str:
         m, k = self.contexts.shape[1], self.actions.shape[1]
         rate = "" if self.rate is None else f", {self.rate:g} Hz"
-        size = f"{_count(len(self), 'frame')}, {_count(m, 'context')}, {_count(k, 'action')}"
+        size = f"{count(len(self), 'frame')}, {count(m, 'context')}, {count(k, 'action')}"
         return f"Demonstration({self.name!r}, {size}{rate})"
 
     @cached_property
@@ -97,9 +98,7 @@ class Demonstration:
     def cut(self, start: int, stop: int | None = None) -> Demonstration:
         """Return frames `start` to `stop` as a demonstration of its own."""
         if len(self.actions[start:stop]) == 0:
-            raise DataError(
-                f"cut({start}, {stop}) leaves nothing of {self.name!r}: it has {_count(len(self), 'frame')}"
-            )
+            raise DataError(f"cut({start}, {stop}) leaves nothing of {self.name!r}: it has {count(len(self), 'frame')}")
         return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop])
 
 
@@ -210,7 +209,7 @@ class Demonstrations(Sequence[Demonstration]):
         return iter(self.items)
 
     def __repr__(self) -> str:
-        return f"Demonstrations({_count(len(self), 'sequence')}, {_count(self.n_frames, 'frame')})"
+        return f"Demonstrations({count(len(self), 'sequence')}, {count(self.n_frames, 'frame')})"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -270,7 +269,7 @@ class Demonstrations(Sequence[Demonstration]):
     def with_actions(self, actions: Trajectories) -> Demonstrations:
         """Return the same contexts with other actions."""
         if len(actions) != len(self):
-            raise DataError(f"actions must list {_count(len(self), 'sequence')}; got {len(actions)}")
+            raise DataError(f"actions must list {count(len(self), 'sequence')}; got {len(actions)}")
         return Demonstrations(tuple(replace(d, actions=a) for d, a in zip(self.items, actions, strict=True)))
 
     def head(self, frames: int) -> Demonstrations:
@@ -359,7 +358,7 @@ class Description:
         lengths = [len(d) for d in demos]
         rate = "unknown rate" if demos.rate is None else f"{demos.rate:g} Hz, {demos.n_frames / demos.rate:.1f} s"
         lines = [
-            f"{_count(len(demos), 'sequence')}, {_count(demos.n_frames, 'frame')} "
+            f"{count(len(demos), 'sequence')}, {count(demos.n_frames, 'frame')} "
             f"({min(lengths)} to {max(lengths)} each), {rate}",
             f"{'':10} {'column':20} {'min':>10} {'mean':>10} {'max':>10} {'std':>10} {'missing':>8}",
         ]
@@ -479,7 +478,3 @@ def _moments(actions: FloatArray) -> FloatArray:
     total = actions.sum(axis=0)
     squares = np.sum((actions - total / len(actions)) ** 2, axis=0)
     return np.array([total, squares, actions.min(axis=0), actions.max(axis=0)])
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

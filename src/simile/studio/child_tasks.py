@@ -34,7 +34,7 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         columns, understood, frames and error as the page has them.
     """
     from simile.data.reading import read
-    from simile.data.reading.columns import choose, shared_columns
+    from simile.data.reading.columns import choose, shared_columns, shared_roles
     from simile.data.reading.formats import open_tables
 
     found: dict[str, Any] = {"status": BROKEN, "columns": [], "understood": None, "frames": None, "error": None}
@@ -50,7 +50,7 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         with contextlib.redirect_stderr(said):
             demos = read(given, **options)
         names = {name: options.get(name) for name in ("actions", "contexts", "sequence", "time")}
-        choice = choose(columns, tables[0].roles, **names)
+        choice = choose(columns, shared_roles(tables), **names)
     except SimileError as error:
         return {**found, "error": str(error)}
     except ModuleNotFoundError as error:

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike
 from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.camera.heads.head import Head, HeadError, Pose
+from simile.camera.heads.links import Closing
 from simile.errors import ArgumentError
 from simile.online.stages import AccelerationLimit, Chain, Stage
 
@@ -37,7 +37,7 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-class Driver:
+class Driver(Closing):
     """Moves a head towards the actions that are sent, within limits, and stops it smoothly when they fail to come.
 
     The head is braked, within the acceleration limit, and then told to stop: when no action comes for `timeout`
@@ -226,11 +226,6 @@ class Driver:
         if self.threaded:
             self.start()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _run(self) -> None:
         while self.tick() is not Phase.CLOSED:

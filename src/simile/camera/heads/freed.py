@@ -6,11 +6,9 @@ After the manual of Vinten Radamec's free-d, Appendix A.3.2 and B.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from simile._common import checks
-from simile.camera.heads.links import UdpLink
+from simile.camera.heads.links import Closing, UdpLink
 from simile.errors import ArgumentError, DataError
 
 SIZE = 29
@@ -89,7 +87,7 @@ def checksum(body: bytes) -> int:
     return (0x40 - sum(body)) % 256
 
 
-class FreeDSender:
+class FreeDSender(Closing):
     """Sends packets to one address; never waits, and knows nothing of packets that get lost.
 
     Parameters
@@ -110,14 +108,6 @@ class FreeDSender:
     def close(self) -> None:
         """Free the socket."""
         self._link.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _encode_fixed(value: float, name: str, scale: float) -> bytes:

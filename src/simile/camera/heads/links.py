@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import Protocol
+from typing import Protocol, Self
 
 from simile.errors import ArgumentError
+
+
+class Closing:
+    """Something that a `with` block closes at its end."""
+
+    def close(self) -> None:
+        """Free what was taken."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class Link(Protocol):

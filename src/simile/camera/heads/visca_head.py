@@ -6,13 +6,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from simile._common import checks
 from simile.camera.heads import visca
 from simile.camera.heads.head import HeadError, Pose
-from simile.camera.heads.links import Link, UdpLink
+from simile.camera.heads.links import Closing, Link, UdpLink
 from simile.camera.heads.units import ViscaUnits, step_above
 from simile.errors import ArgumentError, DataError
 
@@ -50,7 +49,7 @@ class _Reckoning:
         return Pose(*(at + speed * (now - self.when) for at, speed in zip(self.pose, self.speed, strict=True)))
 
 
-class ViscaHead:
+class ViscaHead(Closing):
     """A pan-tilt-zoom head that speaks VISCA over IP.
 
     Commands are sent and not waited for. Of each kind (pan-tilt, zoom) only the latest counts: a newer command takes
@@ -214,14 +213,6 @@ class ViscaHead:
     def close(self) -> None:
         """Free the socket; does not stop the camera."""
         self._link.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _await(self, done: Callable[[], bool], timeout: float) -> bool:
         until = self._clock() + timeout

@@ -12,6 +12,7 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.camera.games import AXES
 from simile.camera.tracking.frames import MOST, Piece
+from simile.data.dataframes import group_rows
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import file_names
 from simile.data.reading.tables import STAMP, Place, Table, Times, Wanted, quote
@@ -92,7 +93,7 @@ class Rows:
                 raise Place(table.path).error(i, columns[role], f"{column[i]} is far too large: mend it")
         labels = [label for b in batches for label in b.labels or ()] if "game" in columns else [name] * len(when)
         present = tuple(c.name for c in table.columns)
-        return cls(table.path, present, columns, ticking, values, when, _rows_by_label(labels))
+        return cls(table.path, present, columns, ticking, values, when, group_rows(labels))
 
     @property
     def name(self) -> str | None:
@@ -191,11 +192,3 @@ class Timeline:
         i = max(0, int(np.searchsorted(self.ticks, frame, side="right")) - 1)
         since = self.times[i] + (frame - self.ticks[i]) / self.rate
         return f"frame {self.origin + since:.0f}" if self.numbered else f"the frame {since:.6g} s after the first row"
-
-
-def _rows_by_label(labels: Sequence[str]) -> dict[str, IntArray]:
-    """Return the rows of every label, in order; labels in the order in which they first come."""
-    unique, first, which = np.unique(np.array(labels, dtype=object), return_index=True, return_inverse=True)
-    order = np.argsort(which, kind="stable")
-    parts = np.split(order, np.searchsorted(which[order], np.arange(1, len(unique))))
-    return {str(unique[i]): parts[i] for i in np.argsort(first)}

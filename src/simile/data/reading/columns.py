@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from simile.data.reading.tables import EMPTY, NUMBER, NUMERIC, STAMP, TEXT, WHOLE, Column, Roles, Table, Wanted, quote
@@ -57,6 +57,15 @@ def _common_kind(kinds: set[str]) -> str:
     if len(present) == 1:
         return next(iter(present))
     return NUMBER if present <= NUMERIC else TEXT
+
+
+def shared_roles(tables: Sequence[Table]) -> Roles:
+    """Return what the files say of themselves if they agree; where only the rate differs, the times must tell."""
+    first = tables[0].roles
+    for roles in (first, replace(first, rate=None)):
+        if all(t.roles == roles or replace(t.roles, rate=None) == roles for t in tables):
+            return roles
+    return Roles()
 
 
 def choose(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,10 @@ from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading import clock
-from simile.data.reading.columns import Choice, Patterns, choose, counts_frames, shared_columns
+from simile.data.reading.columns import Choice, Patterns, choose, counts_frames, shared_columns, shared_roles
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import Pieces, file_names, gather, join_pieces
 from simile.data.reading.summary import Summary, irregular_note
-from simile.data.reading.tables import Roles, Table
 from simile.errors import ArgumentError, DataError
 
 
@@ -68,7 +67,7 @@ def read(
         for name, value in (("rate", rate), ("gap", gap), ("resample", resample))
     )
     tables = open_tables(path)
-    roles = _shared_roles(tables)
+    roles = shared_roles(tables)
     columns = shared_columns(tables)
     try:
         choice = choose(columns, roles, actions=actions, contexts=contexts, sequence=sequence, time=time)
@@ -101,15 +100,6 @@ class _Timing:
     notes: tuple[str, ...]
     times: list[FloatArray]  # only where they are needed, to resample
     parts: list[list[slice]]
-
-
-def _shared_roles(tables: Sequence[Table]) -> Roles:
-    """Return what the files say of themselves if they agree; where only the rate differs, the times must tell."""
-    first = tables[0].roles
-    for roles in (first, replace(first, rate=None)):
-        if all(t.roles == roles or replace(t.roles, rate=None) == roles for t in tables):
-            return roles
-    return Roles()
 
 
 def _timing(

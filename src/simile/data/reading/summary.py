@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simile._common.text import count
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading.clock import Irregularity
 from simile.data.reading.tables import quote
@@ -29,8 +30,8 @@ class Summary:
         each = f"{lengths[0]:,} each" if min(lengths) == max(lengths) else f"{min(lengths):,} to {max(lengths):,} each"
         rate = "rate unknown" if demos.rate is None else f"{demos.rate:g} Hz"
         lines = [
-            f"{self.source}: {_count(len(demos), 'sequence')}{self.sequences}, {_count(demos.n_frames, 'frame')}"
-            f"{f' ({each})' if len(demos) > 1 else ''}, {rate}{self.rate}",
+            f"{self.source}: {count(len(demos), 'sequence', ',')}{self.sequences}, "
+            f"{count(demos.n_frames, 'frame', ',')}{f' ({each})' if len(demos) > 1 else ''}, {rate}{self.rate}",
             f"  actions   {_names(demos.action_names)}",
             f"  contexts  {_names(demos.context_names)}",
             f"  missing   {_missing(demos)}",
@@ -66,7 +67,3 @@ def _percent(share: float) -> str:
 def _names(names: Sequence[str], most: int = 4) -> str:
     names = [n.replace("\n", " ") for n in names]
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 3])} ... {names[-1]} ({len(names)})"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
