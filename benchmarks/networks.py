@@ -199,29 +199,29 @@ def measure(case: Any, names: list[str]) -> dict[str, tuple[float, float]]:
     """Return RMSE and roughness of the default on one case, and ratios of RMSE to it with CPU seconds, by name."""
     import simile
     from simile.evaluation.comparison.result import Trial, stand
-    from simile.evaluation.comparison.scores import Ruler
+    from simile.evaluation.comparison.scores import HeldOut
     from simile.models.regularizers import CriticallyDamped
     from simile.policies.policies import collapse
     from simile.policies.rollouts import ExpertStart
 
     train, test = case.load()
     policy: Any = collapse(simile.learn(train).policy)
-    ruler = Ruler(test, policy.memory)
+    ruler = HeldOut(test, policy.units.scale, policy.memory)
     ours = ruler.measure(simile.rollout(policy, test))
     h = CriticallyDamped(3)
     values = [h.smoothness_for(h.lag(policy.smoothness) * by) for by in AROUND]
-    found = {"default": (ruler.error(ours.squares), ours.roughness)}
+    found = {"default": (ours.rmse, ours.roughness)}
     for name in names:
         begin = time.process_time()
         points = simile.path(train, model=contenders()[name], smoothness=values).points
         spent = time.process_time() - begin
         trials = []
         for point in points:
-            rolled = simile.rollout(point.policy, test, start=ExpertStart(ruler.frames))
+            rolled = simile.rollout(point.policy, test, start=ExpertStart(ruler.begin))
             trials.append(Trial(point.smoothness, point.policy, point.error, {}, ruler.measure(rolled)))
         standing = stand(trials, ours.roughness)
         assert standing is not None
-        found[name] = (ruler.error(standing.score.squares) / found["default"][0], spent)
+        found[name] = (standing.score.rmse / found["default"][0], spent)
     return found
 
 

@@ -15,7 +15,7 @@ import pytest
 import simile
 from simile._common import pages
 from simile.data.demonstrations import Demonstrations, Units
-from simile.evaluation.comparison.scores import Ruler
+from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report import Report, curves
 from simile.models import PiecewiseLinear
 from simile.models.forest import layout
@@ -55,7 +55,7 @@ def unpacked(packed: dict) -> np.ndarray:
 
 
 def drawn(demos: Demonstrations, rolled: list, frames: int = 2) -> curves.Curves:
-    return curves.Curves.of(Ruler(demos, frames), {"policy": rolled})
+    return curves.Curves.of(HeldOut(demos, Units.of(demos).scale, frames), {"policy": rolled})
 
 
 def fits(value: object, kind: str, types: dict[str, dict[str, str]]) -> bool:

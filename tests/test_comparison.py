@@ -15,7 +15,7 @@ from simile.cli.output import to_json
 from simile.evaluation import rivals
 from simile.evaluation.comparison import Trial, compare, judge
 from simile.evaluation.comparison.result import stand
-from simile.evaluation.comparison.scores import Score
+from simile.evaluation.comparison.scores import SequenceScore
 from simile.evaluation.rivals import ROSTER, Behind, ContextForest, HoldLast
 from simile.evaluation.rivals.filters import Follower
 from simile.learning import ALGORITHMS, measures
@@ -80,11 +80,10 @@ def test_ratios_have_paired_intervals_around_them_and_are_the_same_each_time(con
     for row in found.rows():
         if row["name"] not in ("learn", "broken"):
             assert row["low"] <= row["ratio"] <= row["high"]
-            squares = found[row["name"]].standing.score.squares
-            own = found["learn"].standing.score.squares
-            assert found.ruler.ratio(squares, own, 0) == (row["ratio"], row["low"], row["high"])
+            own = found["learn"].standing.score
+            assert found[row["name"]].standing.score.over(own, 0) == (row["ratio"], row["low"], row["high"])
             assert row["microseconds"] > 0.0
-    ratio, low, high = found.ruler.ratio(own, own, 3)
+    ratio, low, high = own.over(own, 3)
     assert (ratio, low, high) == (1.0, 1.0, 1.0)
 
 
@@ -97,9 +96,9 @@ def test_the_verdict_names_the_first_contender_the_baseline_the_best_rival_and_t
 
 def test_all_controllers_are_scored_on_the_same_frames_with_the_same_errors_as_evaluate(contest):
     found = contest[0]
-    assert found.ruler.frames == max(t.controller.memory for c in found.contenders for t in c.trials) == 10
+    assert found.ruler.begin == max(t.controller.memory for c in found.contenders for t in c.trials) == 10
     policy = found["learn"].chosen.controller
-    judged = simile.evaluate(policy, found.ruler.demos, start=simile.ExpertStart(found.ruler.frames))
+    judged = simile.evaluate(policy, found.ruler.demos, start=simile.ExpertStart(found.ruler.begin))
     row = next(row for row in found.rows() if row["name"] == "learn")
     assert row["rmse pan"] == pytest.approx(judged.mean("rmse", "pan"))
     assert row["lag"] == pytest.approx(judged.mean("lag"))
@@ -122,7 +121,7 @@ def test_the_frontier_is_drawn(contest, tmp_path):
 
 
 def trial(roughness: float, error: float, validation: float | None = None) -> Trial:
-    score = Score(np.array([[error], [2.0 * error]]), roughness, 0.0)
+    score = SequenceScore(1.5 * error, roughness, np.array([[error], [2.0 * error]]), np.ones(2), 0.0)
     return Trial(1.0, None, error if validation is None else validation, {}, score)
 
 

@@ -16,10 +16,9 @@ from conftest import demos_of
 from reports import assert_page_can_read, fits, linear, run_of, unpacked
 from simile._common.text import plain
 from simile.data import tasks
-from simile.evaluation.comparison import judge, judged_path, simple_filters
-from simile.evaluation.comparison.result import HELD
+from simile.evaluation.comparison import judge, judge_path, simple_entries
 from simile.evaluation.report import Report, curves
-from simile.evaluation.rivals import ROSTER
+from simile.evaluation.rivals import HELD, ROSTER
 from simile.learning.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
 
 learned = shared.learned
@@ -56,16 +55,15 @@ def test_a_report_of_a_run_has_every_part_that_the_page_shows(learned):
 def test_the_points_of_the_path_are_those_of_the_held_out_sequences(learned):
     run, test = learned
     points = Report.of(run, test).content["frontier"][-1]["points"]
-    for point, row in zip(points, judged_path(run.frontier, test), strict=True):
+    for point, row in zip(points, judge_path(run.frontier, test), strict=True):
         assert (point["error"], point["roughness"]) == pytest.approx((row["error"], row["roughness"]), rel=1e-2)
 
 
-def test_a_judgement_brings_its_rows_and_the_best_filter_and_no_roll_out_is_made_twice(learned, pursuit, monkeypatch):
+def test_a_judgement_brings_its_rows_and_the_best_filter_and_no_roll_out_is_made_twice(learned, monkeypatch):
     run, test = replace(learned[0], frontier=None), learned[1]
-    train, _ = pursuit
-    rivals = {n: (p, s) for n, p, s in simple_filters(*train.split(0.3), run.policy)}
+    rivals = simple_entries(run.rivals)
     found = judge({"policy": (run.policy, math.nan), **rivals}, test)
-    monkeypatch.setattr(curves, "_rolled", lambda *_: pytest.fail("rolled out again"))
+    monkeypatch.setattr(curves, "roll_out", lambda *_: pytest.fail("rolled out again"))
     report = Report.of(run, test, judgement=found)
     assert_page_can_read(report)
     assert report.content["verdict"] == found.verdict()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import simile
 from conftest import demos_of
-from simile import ActionSpace, ColdStart, Demonstrations, Horizon, SimileError, rollout
+from simile import ColdStart, Demonstrations, SimileError, rollout
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import second_opinion
@@ -168,8 +168,7 @@ def test_tiny_data_gives_a_policy_or_a_clear_message(seed: int, lengths, k: int)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_default_is_never_much_worse_than_holding_the_last_action_without_saying_so(kind: str):
     demos, run = learned(kind)
-    rival = second_opinion.best_rival(demos, Horizon.auto(demos.rate), budget=1.0, space=ActionSpace(), seed=0)
-    if rival is None or not math.isfinite(run.rounds[-1].validation_error):
+    if not run.rivals or not math.isfinite(run.rounds[-1].validation_error):
         return
     ours = math.sqrt(run.rounds[-1].validation_error)
     units = Units.of(demos)

@@ -111,7 +111,7 @@ def _train(
         click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
         ctx.exit(INTERRUPTED)
     try:
-        found = _judge(run, settings, fitted, validation, test)
+        found = _judge(run, settings, fitted, test)
     except DataError as error:
         raise DataError(
             f"{error}. The policy is kept in {policy}; to judge it, hold out others: --test FILE or SHARE, or --seed"
@@ -228,23 +228,19 @@ def _learn(
     return run
 
 
-def _judge(
-    run: Run,
-    settings: dict[str, Any],
-    demos: AnyDemonstrations,
-    validation: AnyDemonstrations | None,
-    test: Demonstrations,
-) -> Judgement:
-    from simile.evaluation.comparison import judge, simple_filters
-    from simile.learning.distributed import SpreadDemonstrations
+def _judge(run: Run, settings: dict[str, Any], demos: AnyDemonstrations, test: Demonstrations) -> Judgement:
+    from simile.data.demonstrations import ActionSpace, Demonstrations
+    from simile.data.states import Horizon
+    from simile.evaluation.comparison import judge, simple_entries
+    from simile.learning.second_opinion import simple_rivals
 
-    if isinstance(demos, SpreadDemonstrations) or isinstance(validation, SpreadDemonstrations):
-        return judge({"policy": (run.policy, math.nan)}, test)  # the filters would want the data here
-    if validation is None:  # the filters have knobs to tune
-        demos, validation = demos.hold_out(0.2, seed=settings["seed"])
-    rest = {name: settings[name] for name in ("horizon", "seed") if name in settings}
-    rivals = {n: (p, s) for n, p, s in simple_filters(demos, validation, run.policy, **rest)}
-    return judge({"policy": (run.policy, math.nan), **rivals}, test)
+    rivals = run.rivals
+    if not rivals and isinstance(demos, Demonstrations):  # in parts, they would want the data here
+        horizon = settings.get("horizon", Horizon()).without_actions()
+        chosen, space = run.chosen, settings.get("space", ActionSpace())
+        budget = chosen.roughness if math.isnan(chosen.validation_roughness) else chosen.validation_roughness
+        rivals = simple_rivals(demos, horizon, budget=budget, space=space, seed=settings["seed"])
+    return judge({"policy": (run.policy, math.nan), **simple_entries(rivals)}, test)
 
 
 @dataclass
@@ -276,7 +272,7 @@ class _Record:
 
 def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations) -> None:
     from simile._common.files import write_atomically
-    from simile.evaluation.comparison import judged_path
+    from simile.evaluation.comparison import judge_path
 
     summary = {
         "verdict": found.verdict(),
@@ -285,6 +281,6 @@ def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations)
         "rounds": [turn.measured() for turn in run.rounds],
         "digest": test.digest(),  # of the held-out data that what follows was measured on
         "held_out": found.rows(),
-        "path": [] if run.frontier is None else judged_path(run.frontier, test),
+        "path": [] if run.frontier is None else judge_path(run.frontier, test),
     }
     write_atomically(path, f"{to_json(summary)}\n".encode())

@@ -16,7 +16,7 @@ from simile.camera.film.watch import watch_page
 from simile.camera.games import Game
 from simile.camera.simulation import simulate
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.evaluation.comparison import judge, simple_filters
+from simile.evaluation.comparison import judge, simple_entries
 from simile.evaluation.report import Report
 from simile.learning.algorithms import Run, learn
 from simile.learning.frontier import Frontier, path
@@ -52,8 +52,7 @@ def main(out: Path) -> None:
     print(smooth)
     print("\nLearning without smoothness, simple filters, and a whole path of smoothness, for comparison ...")
     rough = learn(train, smoothness=0.0, model=SmoothForest())
-    fitted, validation = train.hold_out(0.25)
-    rivals = {name: (p, s) for name, p, s in simple_filters(fitted, validation, smooth.policy)}
+    rivals = simple_entries(smooth.rivals)
     frontier = path(train, smoothness=6)
     print(f"\n{frontier}")
     nothing = float("nan")

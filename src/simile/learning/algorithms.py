@@ -19,7 +19,7 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
 from simile.learning.frontier import Frontier, matched
 from simile.learning.reduction import Round, rounds
-from simile.learning.second_opinion import MARGIN, best_rival
+from simile.learning.second_opinion import MARGIN, Rival, most_accurate, simple_rivals
 from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.learning.training import JointRule, Memory, Rule, everything, latest
@@ -185,13 +185,15 @@ def _with_second_opinion(
     order: int,
     validation: Demonstrations | Demonstration | None,
 ) -> Run:
-    """Say so where something simple does better, and offer it."""
-    rival = best_rival(demos, choices.horizon, budget=budget, order=order, space=choices.space, seed=choices.seed)
-    if rival is None:
+    """Keep the simple rivals; say so where one of them does better, and offer it."""
+    found = simple_rivals(demos, choices.horizon, budget=budget, order=order, space=choices.space, seed=choices.seed)
+    run = replace(run, rivals=found)
+    if not found:
         return run
-    ours, theirs = math.sqrt(run.chosen.validation_error), rival.rmse
+    rival = most_accurate(found)
+    ours, theirs = math.sqrt(run.chosen.validation_error), rival.score.rmse
     if validation is not None:  # which judged the rounds, and so judges the rival
-        theirs = math.sqrt(measures.outcome(rival.policy, Demonstrations.of(validation)).error)
+        theirs = measures.outcome(rival.policy, Demonstrations.of(validation)).rmse
     if not MARGIN * theirs < ours:
         return run
     note = (
@@ -267,6 +269,7 @@ class Run:
     notes: tuple[str, ...] = ()  # what the user should know
     alternative: Policy | None = None  # something simpler that does better; the notes then say so
     frontier: Frontier | None = None  # light policies from rough to smooth, by which lambda was found
+    rivals: tuple[Rival, ...] = ()  # what an engineer would try first, tuned to be as smooth
 
     @classmethod
     def of(cls, turns: Iterable[Round], watch: Watch | None = None) -> Run:

@@ -1,25 +1,26 @@
 """What `learn` asks before it answers: whether something simpler does better.
 
-Rivals are judged as the policy is: by roll-outs of sequences that they have not seen, at no more roughness than the
-policy was allowed.
+Simple rivals, a predictor and a filter behind it, are judged as the policy is: by roll-outs of sequences that they have
+not seen, at no more roughness than the policy was allowed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.losses import hold_last_action
-from simile.data.states import Horizon
+from simile.data.states import Horizon, States
 from simile.learning.crossfit import rolled_out
 from simile.learning.folds import Folds, states_of
-from simile.learning.measures import Ruler
+from simile.learning.measures import Ruler, Score
 from simile.learning.reduction import card_of
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
@@ -31,28 +32,84 @@ from simile.policies.policies import Policy, SmoothPolicy
 MARGIN = 1.03  # ratio of RMSE from which a rival is worth telling of
 AHEAD = (0, 4, 16)  # frames that a forest looks ahead
 TREES = SmoothForest(n_trees=16, max_depth=None, min_leaf=10)
+AVERAGE, FOLLOWER = "an exponential average", "a critically damped follower"
 FILTERS: dict[str, PreviousAction | CriticallyDamped] = {
-    "an exponential average": PreviousAction(),
-    "a critically damped follower": CriticallyDamped(order=2),
+    AVERAGE: PreviousAction(),
+    FOLLOWER: CriticallyDamped(order=2),
 }
 STRENGTHS = (0.0, *np.geomspace(0.5, 5000.0, 11).tolist())
 FOREVER = 1e9  # a lambda at which h(a) = a holds its action
 
 
 @dataclass(frozen=True, eq=False)
+class Workshop:
+    """What rivals are made of."""
+
+    demos: Demonstrations  # in the user's units
+    horizon: Horizon
+    space: ActionSpace
+    seed: int
+
+    @cached_property
+    def units(self) -> Units:
+        """Of the policies."""
+        return Units.of(self.demos)
+
+    @cached_property
+    def standard(self) -> Demonstrations:
+        """The demonstrations in standard units."""
+        return self.demos.with_actions([self.units.standardize(a) for a in self.demos.actions])
+
+    def grow(self, demos: Demonstrations, frames: Sequence[int]) -> Forest:
+        """Fit a forest that looks ahead."""
+        return fit_ahead(TREES, states_of(demos, self.horizon), demos.actions, frames, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
 class Rival:
-    """A simple policy, and how it does: RMSE in standard units and roughness over the expert's."""
+    """A simple policy, and how it does.
 
-    name: str
-    rmse: float
-    roughness: float
-    policy: Policy
+    Attributes
+    ----------
+    predictor, filter : str
+        What it consists of; the action is held where there is no filter.
+    score : Score
+        Of roll-outs over sequences that were left out.
+    smooth_enough : bool
+        Whether it is within the budget of roughness.
+    seconds : float
+        CPU time that its predictor took, all filters included.
+    """
+
+    predictor: str
+    filter: str
+    score: Score
+    smooth_enough: bool
+    h: Autoregressor
+    smoothness: float
+    made_from: Workshop
+    model: Model | int  # fitted, or how many frames ahead a forest is to look
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.predictor} behind {self.filter}" if self.filter else self.predictor
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy itself, fitted to all demonstrations when it is first asked for."""
+        source = self.made_from
+        f = source.grow(source.standard, (self.model,)) if isinstance(self.model, int) else self.model
+        policy = SmoothPolicy(f, self.h, self.smoothness, source.horizon, None, source.demos.n_contexts)
+        said = {"rival": self.name, "smoothness": self.smoothness, "horizon": source.horizon, "seed": source.seed}
+        return policy.in_units(source.units, source.space, card_of(source.demos, said))
 
 
-def best_rival(
+def simple_rivals(
     demos: Demonstrations, horizon: Horizon, *, budget: float, order: int = 2, space: ActionSpace, seed: int
-) -> Rival | None:
-    """Return the most accurate of the simple policies within a budget of roughness; None where no frame can be spared.
+) -> tuple[Rival, ...]:
+    """Tune what an engineer would try first: hold the last action, or predict and filter; none for too few frames.
 
     Parameters
     ----------
@@ -64,53 +121,65 @@ def best_rival(
         Largest roughness allowed; where none is as smooth, the smoothest of each kind stands for it.
     order : int
         Of the differences that roughness is measured by.
+
+    Returns
+    -------
+    tuple of Rival
+        The one that holds the last action, then for every predictor one behind each kind of filter.
     """
-    units = Units.of(demos)
-    standard = demos.with_actions([units.standardize(a) for a in demos.actions])
-    folds = Folds.of(standard)
+    source = Workshop(demos, horizon, space, seed)
+    folds, actions = Folds.of(source.standard), source.standard.actions
     if len(folds) == 1:
-        return None
-    begin = max(f.fit(standard.actions, 1.0).order for f in FILTERS.values())
-    held = [hold_last_action(a, warm_up=begin) for a in folds.demos.actions]
+        return ()
+    begin = max(f.fit(actions, 1.0).order for f in FILTERS.values())
     ruler = Ruler(folds.demos, begin=begin, order=order)
-    name, error, rough = "holding the last action", ruler.measure(held).error, 0.0
-    fit: Callable[[], Model] = partial(_nothing, standard, horizon)
-    h, smoothness = PreviousAction().fit(standard.actions, FOREVER), FOREVER
-    for predictor, said, refit in _predictors(standard, folds, horizon, seed):
-        tried: list[tuple[float, float, str, Autoregressor, float]] = []
+    held = Score(ruler.measure([hold_last_action(a, warm_up=begin) for a in folds.demos.actions]).error, 0.0)
+    h = PreviousAction().fit(actions, FOREVER)
+    found = [Rival("holding the last action", "", held, True, h, FOREVER, source, _mean(demos, horizon))]
+    clock = time.process_time()
+    for predictor, said, model in _predictors(source, folds):
+        tried = []
         for kind, filters in FILTERS.items():
             for strength in STRENGTHS:
-                one = filters.fit(standard.actions, strength)
-                score = ruler.measure(rolled_out(ClosedLoop.of(one, strength), said, folds.demos))
-                tried.append((score.error, score.roughness, kind, one, strength))
-        best = min([t for t in tried if not t[1] > budget] or [min(tried, key=lambda t: t[1])], key=lambda t: t[0])
-        if best[0] < error:
-            error, rough, kind, h, smoothness = best
-            name, fit = f"{predictor} behind {kind}", refit
-    policy = SmoothPolicy(fit(), h, smoothness, horizon, None, demos.n_contexts)
-    card = card_of(demos, {"rival": name, "smoothness": smoothness, "horizon": horizon, "seed": seed})
-    return Rival(name, math.sqrt(error), rough, policy.in_units(units, space, card))
+                h = filters.fit(actions, strength)
+                score = ruler.measure(rolled_out(ClosedLoop.of(h, strength), said, folds.demos))
+                tried.append((kind, score, not score.roughness > budget, h, strength))
+        now = time.process_time()
+        rivals = [Rival(predictor, *one, source, model, now - clock) for one in tried]
+        found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
+        clock = now
+    return tuple(found)
 
 
-def _predictors(
-    demos: Demonstrations, folds: Folds, horizon: Horizon, seed: int
-) -> Iterator[tuple[str, FloatArray, Callable[[], Model]]]:
-    """Yield name, what fits say in the fold they have not seen, and how to fit to all demonstrations."""
-    k = demos.n_actions
+def best_of(rivals: Iterable[Rival]) -> Rival:
+    """Return the most accurate of those that are smooth enough; where none is, the smoothest."""
+    some = list(rivals)
+    smooth = [r for r in some if r.smooth_enough]
+    return min(smooth, key=lambda r: r.score.error) if smooth else min(some, key=lambda r: r.score.roughness)
+
+
+def most_accurate(rivals: Sequence[Rival]) -> Rival:
+    """Return the most accurate rival, every predictor behind the better of its filters."""
+    best = [best_of(some) for _, some in groupby(rivals, key=lambda r: r.predictor)]
+    return min(best, key=lambda r: r.score.error)
+
+
+def _predictors(source: Workshop, folds: Folds) -> Iterator[tuple[str, FloatArray, Model | int]]:
+    """Yield name, what fits say in the fold they have not seen, and the fit to all or how far a forest looks ahead."""
+    k = source.demos.n_actions
     still = ClosedLoop(np.ones((1, k)))  # no filter, so that the ridge is an ordinary one
-    states, ridge = states_of(folds.demos, horizon), RolloutRidge()
+    states, ridge = states_of(folds.demos, source.horizon), RolloutRidge()
     line, said = ridge.fit_rollout(states, folds.demos.actions, still, folds.fold)
-    yield "a ridge", said, lambda: line
-
-    def grown(some: Demonstrations, frames: tuple[int, ...]) -> Forest:
-        labels = np.concatenate([np.concatenate([ahead(a, d) for d in frames], axis=1) for a in some.actions])
-        rng = np.random.default_rng(seed)
-        return TREES.fit_smooth([states_of(some, horizon)], labels, labels, labels, 0.0, rng)
-
-    told = folds.unseen(lambda some: grown(some, AHEAD), horizon, k * len(AHEAD))
+    yield "a ridge", said, line
+    told = folds.unseen(lambda some: source.grow(some, AHEAD), source.horizon, k * len(AHEAD))
     for i, d in enumerate(AHEAD):
-        name = f"a forest that looks {d} frames ahead" if d else "a forest"
-        yield name, told[:, i * k : (i + 1) * k], partial(grown, demos, (d,))
+        yield f"a forest that looks {d} frames ahead" if d else "a forest", told[:, i * k : (i + 1) * k], d
+
+
+def fit_ahead(model: SmoothForest, states: States, actions: Trajectories, frames: Sequence[int], seed: int) -> Forest:
+    """Fit a forest to the actions (standard units) of so many frames later, all side by side in its leaves."""
+    labels = np.concatenate([np.concatenate([ahead(a, d) for d in frames], axis=1) for a in actions])
+    return model.fit_smooth([states], labels, labels, labels, 0.0, np.random.default_rng(seed))
 
 
 def ahead(actions: FloatArray, frames: int) -> FloatArray:
@@ -118,7 +187,7 @@ def ahead(actions: FloatArray, frames: int) -> FloatArray:
     return actions[np.minimum(np.arange(len(actions)) + frames, len(actions) - 1)]
 
 
-def _nothing(demos: Demonstrations, horizon: Horizon) -> PiecewiseLinear:
+def _mean(demos: Demonstrations, horizon: Horizon) -> PiecewiseLinear:
     """Return the f that always says the mean."""
     m, k = demos.n_contexts, demos.n_actions
     none = np.empty(0)

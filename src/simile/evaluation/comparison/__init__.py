@@ -1,7 +1,7 @@
 """Contenders side by side on held-out sequences: the same frames, the same measures, at equal smoothness."""
 
-from simile.evaluation.comparison.full import compare
-from simile.evaluation.comparison.quick import SIMPLE, Judgement, judge, judged_path, simple_filters
+from simile.evaluation.comparison.benchmark import compare
+from simile.evaluation.comparison.judgement import SIMPLE, Judgement, judge, judge_path, simple_entries
 from simile.evaluation.comparison.result import Comparison, Contender, Trial
 
 __all__ = [
@@ -12,6 +12,6 @@ __all__ = [
     "Trial",
     "compare",
     "judge",
-    "judged_path",
-    "simple_filters",
+    "judge_path",
+    "simple_entries",
 ]

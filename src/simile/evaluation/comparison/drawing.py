@@ -9,12 +9,12 @@ import numpy as np
 
 from simile._common.plots import BLACK, BLUE, ORANGE
 from simile._common.typing import FloatArray
+from simile.evaluation.rivals import HELD
 
 if TYPE_CHECKING:
     from simile.evaluation.comparison.result import Comparison, Contender
 
 DARK, GREY = "#555555", "#b0b0b0"
-HELD = "hold the last action"
 LOOKS: dict[str, dict[str, Any]] = {
     "learn": {"color": BLUE, "linewidth": 3.0, "zorder": 5},
     "paper": {"color": ORANGE, "linewidth": 2.2, "zorder": 4},
@@ -29,13 +29,13 @@ def draw(found: Comparison) -> Any:
     import matplotlib.pyplot as plt
 
     shown = [c for c in found.contenders if c.trials and c.name != HELD]
-    paths = {c.name: _path(found, c) for c in shown}
+    paths = {c.name: _path(c) for c in shown}
     figure, axes = plt.subplots(figsize=(9.0, 5.6), layout="constrained", dpi=130)
     axes.set(
         xscale="log",
         xlabel="roughness of the roll-outs: mean |second difference| over the expert's",
         ylabel="RMSE (standard deviations of the expert's actions)",
-        title=f"{len(found.ruler.weights)} held-out sequences: lower is more accurate, further left is smoother",
+        title=f"{len(found.ruler.scored)} held-out sequences: lower is more accurate, further left is smoother",
     )
     if not any(len(x) for x, _ in paths.values()):
         axes.text(0.5, 0.5, "no contender moved, or the expert never did", ha="center", transform=axes.transAxes)
@@ -47,15 +47,15 @@ def draw(found: Comparison) -> Any:
         axes.plot(x, y, marker="o" if len(x) == 1 else None, markersize=4, **look)
     own = found.contenders[0].standing
     if own is not None and own.score.roughness > 0.0:
-        axes.plot(own.score.roughness, found.ruler.error(own.score.squares), "D", color=BLUE, markersize=8, zorder=6)
+        axes.plot(own.score.roughness, own.score.rmse, "D", color=BLUE, markersize=8, zorder=6)
     _labels(axes, paths)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _path(found: Comparison, contender: Contender) -> tuple[FloatArray, FloatArray]:
+def _path(contender: Contender) -> tuple[FloatArray, FloatArray]:
     kept = [t for t in contender.trials if t.score.roughness > 0.0]
-    return np.array([t.score.roughness for t in kept]), np.array([found.ruler.error(t.score.squares) for t in kept])
+    return np.array([t.score.roughness for t in kept]), np.array([t.score.rmse for t in kept])
 
 
 def _frame(axes: Any, found: Comparison, paths: dict[str, tuple[FloatArray, FloatArray]]) -> None:

@@ -14,9 +14,9 @@ import numpy as np
 
 from simile._common.text import cell
 from simile.evaluation.comparison.phrases import against, lateness, smoothness_in_words
-from simile.evaluation.comparison.scores import Ruler, Score
+from simile.evaluation.comparison.scores import HeldOut, SequenceScore
+from simile.evaluation.rivals import HELD
 
-HELD = "hold the last action"
 EQUAL = 1.01  # roughness within one per cent is the same
 
 
@@ -34,7 +34,7 @@ class Trial:
         Mean squared error on which its knobs were chosen, in standard units.
     knobs : mapping
         What was chosen.
-    score : Score
+    score : SequenceScore
         What it did.
     """
 
@@ -42,14 +42,14 @@ class Trial:
     controller: Any
     validation: float
     knobs: Mapping[str, float]
-    score: Score
+    score: SequenceScore
 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
     """A contender at the smoothness of the one in question: between two trials, or one of them."""
 
-    score: Score
+    score: SequenceScore
     nearest: Trial
     too_rough: bool = False  # no trial is as smooth: it is judged at its smoothest
 
@@ -117,14 +117,14 @@ class Comparison:
     ----------
     contenders : tuple of Contender
         The first is the one in question: all are compared at its smoothness.
-    ruler : Ruler
+    ruler : HeldOut
         The held-out frames that all were scored on.
     seed : int
         Of the bootstrap.
     """
 
     contenders: tuple[Contender, ...]
-    ruler: Ruler
+    ruler: HeldOut
     seed: int = 0
 
     def __getitem__(self, name: str) -> Contender:
@@ -154,10 +154,10 @@ class Comparison:
                 "strength": t.strength,
                 "knobs": dict(t.knobs),
                 "validation": math.sqrt(t.validation),
-                "error": self.ruler.error(t.score.squares),
+                "error": t.score.rmse,
                 "roughness": t.score.roughness,
                 "lag": t.score.lag,
-                "sequences": np.sqrt((t.score.squares / self.ruler.scale**2).mean(axis=1)).tolist(),
+                "sequences": np.sqrt(t.score.squares.mean(axis=1)).tolist(),
             }
             for c in self.contenders
             for t in c.trials
@@ -211,7 +211,7 @@ class Comparison:
             lines.append(f"{row['name']:{width}}  {'  '.join(cells)}" + (f"  {row['note']}" if row["note"] else ""))
         level = f", at most {self.level:.3g} times as rough as the expert, like {names[0]}"
         lines += [
-            f"roll-outs of {len(self.ruler.weights)} held-out sequences{'' if math.isnan(self.level) else level};",
+            f"roll-outs of {len(self.ruler.scored)} held-out sequences{'' if math.isnan(self.level) else level};",
             "error: RMSE in standard deviations of the expert's actions; roughness: mean |second difference|, 1 is the",
             "expert's; lag in frames; fit, step: CPU time",
         ]
@@ -246,17 +246,17 @@ class Comparison:
             note = contender.trouble or "nothing to compare with"
             return {"name": contender.name, "kind": kind, **missing, **rmse, **fixed, "knobs": {}, "note": note}
         score = standing.score
-        ratio, low, high = self.ruler.ratio(score.squares, reference.score.squares, self.seed)
+        ratio, low, high = score.over(reference.score, self.seed)
         if contender is self.contenders[0]:
             low = high = math.nan
         return {
             "name": contender.name,
             "kind": kind,
-            "error": self.ruler.error(score.squares),
+            "error": score.rmse,
             "ratio": ratio,
             "low": low,
             "high": high,
-            **{f"rmse {a}": float(v) for a, v in zip(actions, self.ruler.rmse(score.squares), strict=True)},
+            **{f"rmse {action}": value for action, value in self.ruler.rmse_by_action(score).items()},
             "roughness": score.roughness,
             "lag": score.lag,
             **fixed,

@@ -1,4 +1,4 @@
-"""What every contender is measured by: errors sequence by sequence, roughness and lag on the same frames for all."""
+"""Scores sequence by sequence: for errors of single actions, for intervals, and for what lies between controllers."""
 
 from __future__ import annotations
 
@@ -10,118 +10,100 @@ import numpy as np
 
 from simile._common.typing import FloatArray, Trajectories
 from simile.data import losses
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
 from simile.errors import DataError
-from simile.learning import measures
+from simile.learning.measures import Ruler, Score
 
 RESAMPLES = 4000  # of the bootstrap
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
-    """How roll-outs did.
+class SequenceScore(Score):
+    """How roll-outs did in each of the held-out sequences.
 
     Attributes
     ----------
     squares : (sequences, k) array
-        Mean squared error of each held-out sequence and action, in the user's units.
-    roughness : float
-        Mean absolute second difference over the expert's; NaN where the expert never moves.
+        Mean squared error of each sequence and action, in standard units.
+    frames : (sequences,) array
+        How many frames of each count.
     lag : float
         Frames late, by cross-correlation; NaN where it cannot be told.
     """
 
     squares: FloatArray
-    roughness: float
+    frames: FloatArray
     lag: float
 
-    def towards(self, other: Score, share: float) -> Score:
+    def towards(self, other: SequenceScore, share: float) -> SequenceScore:
         """Interpolate: 0 is this score, 1 the other; errors and roughness on log scales, where paths bend least."""
-        return Score(
-            self.squares ** (1.0 - share) * other.squares**share,
+        squares = self.squares ** (1.0 - share) * other.squares**share
+        return SequenceScore(
+            float(np.average(squares.mean(axis=1), weights=self.frames)),
             math.exp((1.0 - share) * math.log(self.roughness) + share * math.log(other.roughness)),
+            squares,
+            self.frames,
             (1.0 - share) * self.lag + share * other.lag,
         )
 
+    def over(self, other: SequenceScore, seed: int) -> tuple[float, float, float]:
+        """Return the ratio of two RMSEs with a 95 % interval: sequences are drawn anew, the same for both sides."""
+        above, below = (self.frames * score.squares.mean(axis=1) for score in (self, other))
+        if below.sum() == 0.0:
+            return math.nan, math.nan, math.nan
+        ratio = math.sqrt(above.sum() / below.sum())
+        if len(above) < 2:
+            return ratio, math.nan, math.nan  # one sequence tells nothing of others
+        drawn = np.random.default_rng(seed).integers(len(above), size=(RESAMPLES, len(above)))
+        under = below[drawn].sum(axis=1)
+        found = np.sqrt(above[drawn].sum(axis=1)[under > 0.0] / under[under > 0.0])
+        low, high = np.quantile(found, (0.025, 0.975))
+        return ratio, float(low), float(high)
+
 
 @dataclass(frozen=True, eq=False)
-class Ruler:
-    """Held-out demonstrations and the frames of them that count: those after the first `frames`.
+class HeldOut(Ruler):
+    """Held-out demonstrations, of which the frames after the first `begin` count, for all contenders the same.
 
-    Parameters
-    ----------
-    demos : Demonstrations
-        Held-out sequences; those that are too short do not count.
-    frames : int
-        How many first frames are the expert's.
+    Sequences that are too short do not count. Errors are in standard deviations of the training data, which the
+    contenders share.
     """
 
-    demos: Demonstrations
-    frames: int
+    scale: FloatArray
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if not any(self.counts):
             longest = max(len(d) for d in self.demos)
             raise DataError(
-                f"test: no sequence is longer than the {self.frames} frames that start the roll-outs (the longest has "
+                f"test: no sequence is longer than the {self.begin} frames that start the roll-outs (the longest has "
                 f"{longest}): give longer sequences"
             )
 
     @cached_property
     def counts(self) -> list[bool]:
         """Which sequences are long enough."""
-        return [len(d) > self.frames for d in self.demos]
+        return [len(d) > self.begin for d in self.demos]
 
     @cached_property
     def scored(self) -> Demonstrations:
         """The frames that count."""
-        return Demonstrations(tuple(d.cut(self.frames) for d, ok in zip(self.demos, self.counts, strict=True) if ok))
+        return Demonstrations(tuple(d.cut(self.begin) for d, ok in zip(self.demos, self.counts, strict=True) if ok))
 
-    @cached_property
-    def weights(self) -> FloatArray:
-        """Frames of each sequence that counts, (sequences,)."""
-        return np.array([len(d) for d in self.scored], dtype=np.float64)
+    def rmse_by_action(self, score: SequenceScore) -> dict[str, float]:
+        """Return the RMSE of each action over all sequences, in the user's units."""
+        pooled = np.sqrt(np.average(score.squares, axis=0, weights=score.frames)) * self.scale
+        return dict(zip(self.demos.action_names, pooled.tolist(), strict=True))
 
-    @cached_property
-    def scale(self) -> FloatArray:
-        """Deviation of the expert's actions, (k,): errors are told in it."""
-        return Units.of(self.demos).scale
-
-    def measure(self, rolled: Trajectories) -> Score:
-        """Score roll-outs of all demonstrations."""
-        scored = self.scored
-        ours = [a[self.frames :] for a, ok in zip(rolled, self.counts, strict=True) if ok]
-        squares = np.array([((a - b) ** 2).mean(axis=0) for a, b in zip(ours, scored.actions, strict=True)])
-        lags = np.array([losses.lag(a, b) for a, b in zip(ours, scored.actions, strict=True)])
-        known = ~np.isnan(lags)
-        weights = np.broadcast_to(self.weights[:, np.newaxis], lags.shape)
+    def measure(self, rolled: Trajectories) -> SequenceScore:
+        """Measure roll-outs of all demonstrations; NaN where one diverged."""
+        score, scored = super().measure(rolled), self.scored
+        ours = [a[self.begin :] for a, ok in zip(rolled, self.counts, strict=True) if ok]
+        pairs = list(zip(ours, scored.actions, strict=True))
+        squares = np.array([(((a - b) / self.scale) ** 2).mean(axis=0) for a, b in pairs])
+        frames = np.array([len(d) for d in scored], dtype=np.float64)
+        lags = np.array([losses.lag(a, b) for a, b in pairs])
+        known = ~np.isnan(lags) & ~np.isnan(score.error)
+        weights = np.broadcast_to(frames[:, np.newaxis], lags.shape)
         lag = float(np.average(lags[known], weights=weights[known])) if known.any() else math.nan
-        return Score(squares, measures.roughness(ours, scored), lag)
-
-    def error(self, squares: FloatArray) -> float:
-        """Return the RMSE over all sequences and actions, in standard deviations of the expert's actions."""
-        return math.sqrt(float(self._sums(squares).sum() / self.weights.sum()))
-
-    def rmse(self, squares: FloatArray) -> FloatArray:
-        """Return the RMSE of each action in the user's units, (k,)."""
-        pooled: FloatArray = np.sqrt(np.average(squares, axis=0, weights=self.weights))
-        return pooled
-
-    def ratio(self, ours: FloatArray, theirs: FloatArray, seed: int) -> tuple[float, float, float]:
-        """Return the ratio of two RMSEs with a 95 % interval: sequences are drawn anew, the same for both sides."""
-        over, under = self._sums(ours), self._sums(theirs)
-        if under.sum() == 0.0:
-            return math.nan, math.nan, math.nan
-        ratio = math.sqrt(over.sum() / under.sum())
-        if len(over) < 2:
-            return ratio, math.nan, math.nan  # one sequence tells nothing of others
-        drawn = np.random.default_rng(seed).integers(len(over), size=(RESAMPLES, len(over)))
-        below = under[drawn].sum(axis=1)
-        found = np.sqrt(over[drawn].sum(axis=1)[below > 0.0] / below[below > 0.0])
-        low, high = np.quantile(found, (0.025, 0.975))
-        return ratio, float(low), float(high)
-
-    def _sums(self, squares: FloatArray) -> FloatArray:
-        """Return the summed squared error of each sequence in standard units, (sequences,)."""
-        sums: FloatArray = self.weights * (squares / self.scale**2).mean(axis=1)
-        return sums
+        return SequenceScore(score.error, score.roughness, squares, frames, lag)

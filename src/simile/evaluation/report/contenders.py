@@ -11,10 +11,9 @@ import numpy as np
 
 from simile._common.text import number
 from simile.evaluation.comparison import SIMPLE
-from simile.evaluation.comparison.result import HELD
-from simile.evaluation.comparison.scores import Ruler, Score
-from simile.evaluation.report.curves import measured, roll
-from simile.evaluation.rivals import Held
+from simile.evaluation.comparison.scores import HeldOut
+from simile.evaluation.report.curves import roll
+from simile.evaluation.rivals import HELD
 from simile.learning.frontier import Frontier
 
 OTHERS = "other smoothness"
@@ -37,12 +36,12 @@ class Path:
     steps: tuple[Step, ...]
 
     @classmethod
-    def rolled_out(cls, found: Frontier, ruler: Ruler) -> Path:
+    def rolled_out(cls, found: Frontier, ruler: HeldOut) -> Path:
         """Roll every policy of a frontier out; those that diverge are left out."""
         steps = []
         for point in found.points:
-            score = measured(roll(point.policy, ruler.demos, ruler.frames), ruler)
-            steps.append(Step(point.smoothness, point.lag, ruler.error(score.squares), score.roughness))
+            score = ruler.measure(roll(point.policy, ruler.demos, ruler.begin))
+            steps.append(Step(point.smoothness, point.lag, score.rmse, score.roughness))
         return cls.of(steps)
 
     @classmethod
@@ -74,24 +73,6 @@ class Path:
             for s in self.steps
         ]
         return {"name": name, "kind": kind, "points": points}
-
-
-def row(name: str, score: Score, ruler: Ruler) -> dict[str, Any]:
-    """Write a score as `Judgement.rows` does."""
-    rmse = zip(ruler.demos.action_names, ruler.rmse(score.squares).tolist(), strict=True)
-    return {
-        "name": name,
-        **{f"rmse {action}": value for action, value in rmse},
-        "error": ruler.error(score.squares),
-        "roughness": score.roughness,
-        "lag": score.lag,
-        "seconds": math.nan,
-    }
-
-
-def held_row(ruler: Ruler) -> dict[str, Any]:
-    """Measure what anything learned must beat."""
-    return row(HELD, measured(Held().rollout(ruler.demos, frames=ruler.frames), ruler), ruler)
 
 
 def best_simple(rows: Iterable[Mapping[str, Any]]) -> tuple[str, float] | None:

@@ -109,28 +109,22 @@ def facts_of(
     simpler: bool = False,
     others: str = "simple filter",
 ) -> Facts:
-    """Measure what the answers need; `expected` is the RMSE that the training foresaw, in its standard units."""
+    """Measure what the answers need; `expected` is the RMSE that the training foresaw."""
     ruler, score = curves.ruler, curves.score
-    surprise, loop = math.nan, None
-    if policy is not None:
-        standard = (score.squares / policy.units.scale**2).mean(axis=1)
-        surprise = (
-            math.sqrt(float(np.average(standard, weights=ruler.weights))) / expected if expected > 0.0 else math.nan
-        )
-        loop = radius(policy)
+    loop = None if policy is None else radius(policy)
     return Facts(
-        error=ruler.error(score.squares),
-        rmse=dict(zip(curves.demos.action_names, ruler.rmse(score.squares).tolist(), strict=True)),
+        error=score.rmse,
+        rmse=ruler.rmse_by_action(score),
         held=held,
         simple=simple,
         roughness=score.roughness,
         lag=score.lag,
         pace=time_scale(curves.demos),
         rate=curves.demos.rate,
-        sequences=len(ruler.weights),
+        sequences=len(ruler.scored),
         diverged=curves.diverged,
         radius=math.nan if loop is None else loop,
-        surprise=surprise,
+        surprise=score.rmse / expected if policy is not None and expected > 0.0 else math.nan,
         path=path,
         simpler=simpler,
         others=others,
@@ -163,16 +157,14 @@ def said_of(curves: Curves, policy: Policy | None) -> str:
 def measured_on(curves: Curves) -> str:
     """Say what the points of a frontier have in common."""
     ruler = curves.ruler
-    first = f", without the first {_count(ruler.frames, 'frame')} of each" if ruler.frames else ""
-    frames = _count(int(ruler.weights.sum()), "frame")
-    return (
-        f"Every point is a roll-out over the same {_count(len(ruler.weights), 'held-out sequence')}, {frames}{first}."
-    )
+    first = f", without the first {_count(ruler.begin, 'frame')} of each" if ruler.begin else ""
+    frames = _count(ruler.scored.n_frames, "frame")
+    return f"Every point is a roll-out over the same {_count(len(ruler.scored), 'held-out sequence')}, {frames}{first}."
 
 
 def _remarks(curves: Curves) -> list[str]:
     """Say what the page leaves out."""
-    found, frames = [], curves.ruler.frames
+    found, frames = [], curves.ruler.begin
     if short := sum(not ok for ok in curves.ruler.counts):
         found.append(f"{_count(short, 'sequence')} of at most {_count(frames, 'frame')} could not be judged")
     if curves.step > 1:

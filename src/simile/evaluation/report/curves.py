@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,11 @@ import numpy as np
 
 from simile._common import pages
 from simile._common.typing import FloatArray, Trajectories
-from simile.data import losses
 from simile.data.demonstrations import Demonstrations
 from simile.errors import DivergedError
-from simile.evaluation.comparison.scores import Ruler, Score
-from simile.evaluation.rivals import Filtered, Held
-from simile.learning import measures
-from simile.policies.rollouts import ExpertStart, rollout
+from simile.evaluation.comparison.judgement import score_row
+from simile.evaluation.comparison.scores import HeldOut, SequenceScore
+from simile.evaluation.rivals import roll_out
 
 EXPERT = "expert"
 MOST_VALUES = 6_000_000  # in one page; longer recordings are thinned
@@ -31,7 +29,7 @@ def roll(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray
     Where it diverges, that sequence is NaN after the start, and the others are what they are.
     """
     try:
-        return _rolled(controller, demos, frames)
+        return roll_out(controller, demos, frames)
     except DivergedError:
         if len(demos) > 1:
             return [roll(controller, Demonstrations((demo,)), frames)[0] for demo in demos]
@@ -40,26 +38,13 @@ def roll(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray
     return [lost]
 
 
-def _rolled(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray]:
-    if isinstance(controller, Filtered | Held):
-        return controller.rollout(demos, frames=frames)
-    return rollout(controller, demos, start=ExpertStart(frames))
-
-
-def measured(rolled: Trajectories, ruler: Ruler) -> Score:
-    """Score roll-outs; NaN where one diverged."""
-    if any(np.isnan(a).any() for a in rolled):
-        return Score(np.full((len(ruler.weights), ruler.demos.n_actions), math.nan), math.nan, math.nan)
-    return ruler.measure(rolled)
-
-
 @dataclass(frozen=True, eq=False)
 class Curves:
     """Trajectories over the same held-out sequences: the expert's first, then those of the policy in question.
 
     Parameters
     ----------
-    ruler : Ruler
+    ruler : HeldOut
         The sequences, and how many first frames of each are the expert's.
     names : tuple of str
         Of the trajectories.
@@ -67,12 +52,12 @@ class Curves:
         The trajectories, for each of the sequences; NaN where a roll-out diverged.
     """
 
-    ruler: Ruler
+    ruler: HeldOut
     names: tuple[str, ...]
     rolled: tuple[Trajectories, ...]
 
     @classmethod
-    def of(cls, ruler: Ruler, others: Mapping[str, Trajectories]) -> Curves:
+    def of(cls, ruler: HeldOut, others: Mapping[str, Trajectories]) -> Curves:
         """Put the expert in front of others."""
         return cls(ruler, (EXPERT, *others), (ruler.demos.actions, *others.values()))
 
@@ -93,13 +78,13 @@ class Curves:
 
     def scored(self) -> list[tuple[int, FloatArray, FloatArray]]:
         """Return number, policy and expert of every sequence, after the frames that are the expert's."""
-        begin, pairs = self.ruler.frames, zip(self.policy, self.demos.actions, strict=True)
+        begin, pairs = self.ruler.begin, zip(self.policy, self.demos.actions, strict=True)
         return [(i, a[begin:], e[begin:]) for i, (a, e) in enumerate(pairs) if len(e) > begin]
 
     @cached_property
-    def score(self) -> Score:
+    def score(self) -> SequenceScore:
         """How the policy did; NaN where it diverged."""
-        return measured(self.policy, self.ruler)
+        return self.ruler.measure(self.policy)
 
     @cached_property
     def step(self) -> int:
@@ -108,16 +93,10 @@ class Curves:
 
     def sequences(self) -> list[dict[str, Any]]:
         """Return what the page says of each sequence (`Sequence` of payload.ts)."""
-        begin, scale = self.ruler.frames, self.ruler.scale
-        found = []
+        begin, found = self.ruler.begin, []
         for i, (demo, actions) in enumerate(zip(self.demos, self.policy, strict=True)):
-            squares, lags, rough = np.full(self.demos.n_actions, math.nan), np.array([math.nan]), math.nan
-            if len(demo) > begin and not np.isnan(actions).any():
-                scored = Demonstrations((demo.cut(begin),))
-                squares = losses.mean_squared_error(actions[begin:], scored.actions[0])
-                lags = losses.lag(actions[begin:], scored.actions[0])
-                rough = measures.roughness([actions[begin:]], scored)
-            known = lags[~np.isnan(lags)]
+            alone = replace(self.ruler, demos=Demonstrations((demo,))) if len(demo) > begin else None
+            row = score_row(demo.name, None if alone is None else [actions], self.ruler if alone is None else alone)
             found.append(
                 {
                     "name": demo.name,
@@ -125,10 +104,10 @@ class Curves:
                     "begins": min(begin, len(demo)),
                     "step": self.step,
                     "series": f"series-{i}",
-                    "error": math.sqrt(float((squares / scale**2).mean())),
-                    "rmse": np.sqrt(squares),
-                    "roughness": rough,
-                    "lag": float(known.mean()) if len(known) else math.nan,
+                    "error": row["error"],
+                    "rmse": [row[f"rmse {action}"] for action in self.demos.action_names],
+                    "roughness": row["roughness"],
+                    "lag": row["lag"],
                 }
             )
         return found

@@ -8,12 +8,11 @@ from typing import Any
 
 from simile._common.text import number
 from simile.evaluation.comparison import Comparison
-from simile.evaluation.comparison.result import HELD
 from simile.evaluation.report.answers import Facts
 from simile.evaluation.report.contenders import Path, Step, table
 from simile.evaluation.report.content import Material, facts_of, measured_on, said_of
 from simile.evaluation.report.curves import Curves, roll
-from simile.evaluation.rivals import Filtered
+from simile.evaluation.rivals import HELD, Filtered
 from simile.policies.policies import Policy
 
 Rows = list[dict[str, Any]]
@@ -25,12 +24,12 @@ def of_comparison(comparison: Comparison, title: str, subtitle: str, repeat: Map
     first = comparison.contenders[0]
     names = [first.name, *_best_others(rows, first.name)]
     controllers = {n: s.nearest.controller for n in names if (s := comparison[n].standing) is not None}
-    curves = Curves.of(ruler, {n: roll(c, ruler.demos, ruler.frames) for n, c in controllers.items()})
+    curves = Curves.of(ruler, {n: roll(c, ruler.demos, ruler.begin) for n, c in controllers.items()})
     policy = controllers.get(first.name)
     policy = policy.policy if isinstance(policy, Filtered) else policy if isinstance(policy, Policy) else None
     frontier = _frontier(comparison.points(), rows, first.name)
     if first.standing is None:  # nothing could be rolled out
-        facts = _facts(rows, comparison.points(), first.name, len(ruler.weights), ruler.demos.rate)
+        facts = _facts(rows, comparison.points(), first.name, len(ruler.scored), ruler.demos.rate)
     else:
         path = _path(comparison.points(), first.name)
         facts = facts_of(

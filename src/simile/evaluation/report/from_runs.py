@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simile._common.text import number
-from simile._common.typing import FloatArray
+from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.evaluation.comparison import Judgement
-from simile.evaluation.comparison.result import HELD
-from simile.evaluation.comparison.scores import Ruler
+from simile.evaluation.comparison.judgement import held_row, rank, score_row
+from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report.answers import verdict
-from simile.evaluation.report.contenders import OTHERS, Path, Step, best_simple, held_row, points_of, row, table
+from simile.evaluation.report.contenders import OTHERS, Path, Step, best_simple, points_of, table
 from simile.evaluation.report.content import Material, facts_of, measured_on, rounds_of, said_of
-from simile.evaluation.report.curves import Curves, measured, roll
+from simile.evaluation.report.curves import Curves, roll
 from simile.evaluation.report.from_comparisons import of_data
+from simile.evaluation.rivals import HELD
 from simile.learning.algorithms import Run
 from simile.learning.runs import ALTERNATIVE, RunFolder
 from simile.policies.policies import Policy
@@ -38,19 +39,18 @@ def of_run(
     entries = () if judgement is None else judgement.entries
     policies = [policy, *(p for p in (alternative,) if p is not None), *(e.policy for e in entries)]
     policies += [] if frontier is None else [p.policy for p in frontier.points]
-    ruler = Ruler(test, max(p.memory for p in policies))
+    ruler = HeldOut(test, policy.units.scale, max(p.memory for p in policies))
     done = _rolled(judgement, ruler)
     name = entries[0].name if entries else POLICY
-    curves = {name: done[name] if name in done and entries[0].policy is policy else roll(policy, test, ruler.frames)}
+    curves = {name: done[name] if name in done and entries[0].policy is policy else roll(policy, test, ruler.begin)}
     rows = [] if judgement is None else judgement.rows()
     simple = best_simple(rows)
     if simple is not None and simple[0] in done:
         curves[simple[0]] = done[simple[0]]
     shown = Curves.of(ruler, curves)
-    rows = rows or _ranked([row(name, shown.score, ruler), held_row(ruler)])
+    rows = rows or rank([score_row(name, shown.policy, ruler), held_row(ruler)])
     if alternative is not None and all(e.policy is not alternative for e in entries):
-        score = measured(roll(alternative, test, ruler.frames), ruler)
-        rows = _ranked([*rows, row(SIMPLER, score, ruler)])
+        rows = rank([*rows, score_row(SIMPLER, roll(alternative, test, ruler.begin), ruler)])
     return _material(
         shown,
         policy,
@@ -79,17 +79,16 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
         return of_data(compared, folder.title, repeat)
     policy, summary = folder.policy(trusted), folder.summary()
     test = folder.demonstrations()[1] if demos is None else demos
-    ruler = Ruler(test, policy.memory)
-    shown = Curves.of(ruler, {POLICY: roll(policy, test, ruler.frames)})
+    ruler = HeldOut(test, policy.units.scale, policy.memory)
+    shown = Curves.of(ruler, {POLICY: roll(policy, test, ruler.begin)})
     known = {} if summary is None else summary
     if demos is not None and known.get("digest") != test.digest():
         known = {}
-    rows = _known_rows(known) or _ranked([row(POLICY, shown.score, ruler), held_row(ruler)])
+    rows = _known_rows(known) or rank([score_row(POLICY, shown.policy, ruler), held_row(ruler)])
     simpler = folder.path / ALTERNATIVE
     if simpler.exists():
         other = load(simpler, trusted=(*trusted, *folder.config.get("trust", ())))
-        score = measured(roll(other, test, ruler.frames), ruler)
-        rows = _ranked([*rows, row(SIMPLER, score, ruler)])
+        rows = rank([*rows, score_row(SIMPLER, roll(other, test, ruler.begin), ruler)])
     steps = [
         Step(*(number(one.get(n)) for n in ("smoothness", "lag", "error", "roughness")))
         for one in known.get("path", ())
@@ -151,13 +150,11 @@ def _material(
     )
 
 
-def _rolled(judgement: Judgement | None, ruler: Ruler) -> dict[str, list[FloatArray]]:
+def _rolled(judgement: Judgement | None, ruler: HeldOut) -> dict[str, Trajectories]:
     """Return the roll-outs that a judgement has made already, where they are those of the ruler."""
-    if judgement is None or judgement.demos.items != ruler.demos.items:
+    if judgement is None or judgement.ruler.demos.items != ruler.demos.items or judgement.ruler.begin != ruler.begin:
         return {}
-    if max(e.policy.memory for e in judgement.entries) != ruler.frames:
-        return {}
-    return {e.name: e.evaluation.rolled for e in judgement.entries if e.evaluation is not None}
+    return {e.name: e.rolled for e in judgement.entries if e.rolled is not None}
 
 
 def _known_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -166,7 +163,3 @@ def _known_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         {name: value if isinstance(value, str) else number(value) for name, value in one.items()}
         for one in summary.get("held_out", ())
     ]
-
-
-def _ranked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda r: (math.isnan(r["error"]), r["error"]))

@@ -3,7 +3,7 @@
 A rival is a frozen recipe; `fit` tunes it on a `Bench` and returns a `Family` of controllers, from rough to smooth.
 """
 
-from simile.evaluation.rivals.controllers import Filtered, Held, forecasts
+from simile.evaluation.rivals.controllers import HELD, Filtered, Held, forecasts, roll_out
 from simile.evaluation.rivals.predictors import ContextForest, ContextRidge, Demonstrator, NoisyHistory, Source
 from simile.evaluation.rivals.roster import ROSTER
 from simile.evaluation.rivals.simple import EXPONENTIAL_AVERAGE, FOLLOWER, STRENGTHS, filtered, predictor
@@ -12,6 +12,7 @@ from simile.evaluation.rivals.tuning import Behind, Bench, Family, HoldLast, Poi
 __all__ = [
     "EXPONENTIAL_AVERAGE",
     "FOLLOWER",
+    "HELD",
     "ROSTER",
     "STRENGTHS",
     "Behind",
@@ -30,4 +31,5 @@ __all__ = [
     "filtered",
     "forecasts",
     "predictor",
+    "roll_out",
 ]

@@ -15,7 +15,9 @@ from simile.data.states import Tape
 from simile.evaluation.rivals.filters import Filter, Follower
 from simile.online import Predictor
 from simile.policies.policies import SmoothPolicy
+from simile.policies.rollouts import ExpertStart, rollout
 
+HELD = "hold the last action"
 Step = Callable[[Any], FloatArray]  # context (m,) -> action (k,)
 
 
@@ -84,6 +86,13 @@ class Held:
         """Return a function that always gives the last of the known actions (any, k)."""
         last = np.atleast_2d(np.asarray(start, dtype=np.float64))[-1]
         return lambda _: last
+
+
+def roll_out(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray]:
+    """Roll a policy, or one of these controllers, out after `frames` frames of the expert."""
+    if isinstance(controller, Filtered | Held):
+        return controller.rollout(demos, frames=frames)
+    return rollout(controller, demos, start=ExpertStart(frames))
 
 
 def forecasts(policy: SmoothPolicy, demos: Demonstrations) -> list[FloatArray]:

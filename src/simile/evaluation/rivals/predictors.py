@@ -12,7 +12,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import Horizon, Tape
 from simile.learning.algorithms import clone, dagger
-from simile.learning.second_opinion import ahead as ahead_by
+from simile.learning.second_opinion import fit_ahead
 from simile.models import Model, PiecewiseLinear, SmoothForest
 from simile.models.forest import layout
 from simile.models.regularizers import PreviousAction
@@ -75,9 +75,8 @@ class ContextForest:
 
     def _fit(self, demos: Demonstrations, tape: Tape, ahead: int, seed: int) -> SmoothPolicy:
         units = Units.of(demos)
-        labels = np.concatenate([ahead_by(units.standardize(a), ahead) for a in demos.actions])
-        states = [tape.states(self.horizon)]
-        f = self.model.fit_smooth(states, labels, labels, labels, 0.0, np.random.default_rng(seed))
+        actions = [units.standardize(a) for a in demos.actions]
+        f = fit_ahead(self.model, tape.states(self.horizon), actions, (ahead,), seed)
         return _bare(f, self.horizon, demos, units)
 
 

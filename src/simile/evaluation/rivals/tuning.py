@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,10 +14,10 @@ import numpy as np
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.errors import ArgumentError, DataError, DivergedError
-from simile.evaluation.rivals.controllers import Filtered, Held, after_expert, behind, forecasts
+from simile.evaluation.rivals.controllers import HELD, Filtered, Held, after_expert, behind, forecasts
 from simile.evaluation.rivals.filters import Filter, Follower
 from simile.evaluation.rivals.predictors import Source
-from simile.learning import measures
+from simile.learning.measures import Ruler, Score
 from simile.policies.policies import SmoothPolicy
 from simile.policies.rollouts import ExpertStart, rollout
 
@@ -97,19 +97,19 @@ class Bench:
             self._made[key] = made, time.process_time() - begin
         return self._made[key]
 
-    def error(self, rolled: Trajectories) -> float:
-        """Return the mean squared error of roll-outs over the part that tunes, in standard units."""
-        scale = self.shared("units", lambda: Units.of(self.train))[0].scale
-        gaps = [
-            (a[SCORED_AFTER:] - b[SCORED_AFTER:]) / scale for a, b in zip(rolled, self.tuned_on.actions, strict=True)
-        ]
-        gap = np.concatenate(gaps)
-        if len(gap) == 0:
+    @cached_property
+    def _ruler(self) -> Ruler:
+        return Ruler(self.tuned_on, Units.of(self.train).scale, SCORED_AFTER)
+
+    def measure(self, rolled: Trajectories) -> Score:
+        """Measure roll-outs over the part that tunes."""
+        score = self._ruler.measure(rolled)
+        if math.isnan(score.error):
             raise DataError(
                 f"validation: no sequence has more than the {SCORED_AFTER} frames that start a roll-out: give longer "
                 "sequences"
             )
-        return float(np.mean(gap**2))
+        return score
 
 
 @runtime_checkable
@@ -128,14 +128,13 @@ class Rival(Protocol):
 class HoldLast:
     """Hold the last action: no knob, nothing to fit."""
 
-    name: str = "hold the last action"
+    name: str = HELD
 
     def fit(self, bench: Bench) -> Family:
         """Return the one controller there is."""
         held = Held()
-        return Family(
-            self.name, (Point(0.0, held, bench.error(held.rollout(bench.tuned_on, frames=SCORED_AFTER))),), 0.0
-        )
+        error = bench.measure(held.rollout(bench.tuned_on, frames=SCORED_AFTER)).error
+        return Family(self.name, (Point(0.0, held, error),), 0.0)
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,8 @@ class _Tried:
         else:
             assert self.raw is not None
             rolled = after_expert(kind, self.units, self.raw, demos, frames=SCORED_AFTER)
-        return _Choice(bench.error(rolled), measures.roughness(rolled, demos), self.value, kind)
+        score = bench.measure(rolled)
+        return _Choice(score.error, score.roughness, self.value, kind)
 
 
 def _tried(source: Source, bench: Bench) -> Iterator[_Tried]:

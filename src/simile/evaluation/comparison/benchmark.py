@@ -9,18 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from simile._common.typing import FloatArray
-from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations, Units
 from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
-from simile.evaluation.comparison.scores import Ruler
-from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival
+from simile.evaluation.comparison.scores import HeldOut
+from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival, roll_out
 from simile.learning import ALGORITHMS, algorithms
 from simile.learning.frontier import path
 from simile.models import SmoothForest
 from simile.online import Predictor
 from simile.policies.policies import Policy, collapse
-from simile.policies.rollouts import ExpertStart, rollout
 
 SMOOTHNESS = (8.0, 25.0, 80.0, 250.0, 800.0)  # lambda of the reductions that have no way of their own to choose it
 # Enough to rank them, and a comparison ends in minutes. Stochastic mixtures are slow to roll out, in as many steps as
@@ -102,7 +100,7 @@ def compare(
             watch(rival.name)
         families.append((_fitted(rival, bench), True))
     memories = [p.controller.memory for family, _ in families for p in family.points]
-    ruler = Ruler(test, max(memories, default=1))
+    ruler = HeldOut(test, Units.of(bench.everything).scale, max(memories, default=1))
     return Comparison(_ranked([_tried(family, rival, ruler) for family, rival in families], ruler), ruler, seed)
 
 
@@ -181,12 +179,12 @@ def _said(error: Exception) -> str:
     return f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
 
-def _tried(family: Family, rival: bool, ruler: Ruler) -> Contender:
+def _tried(family: Family, rival: bool, ruler: HeldOut) -> Contender:
     """Roll out all controllers of a family over the held-out sequences."""
     trials, chosen = [], None
     for point in family.points:
         try:
-            rolled = _rolled(point.controller, ruler)
+            rolled = roll_out(point.controller, ruler.demos, ruler.begin)
         except DivergedError:
             continue
         trials.append(Trial(point.strength, point.controller, point.validation, point.knobs, ruler.measure(rolled)))
@@ -195,13 +193,7 @@ def _tried(family: Family, rival: bool, ruler: Ruler) -> Contender:
     return Contender(family.name, rival, tuple(trials), family.seconds, trouble, chosen)
 
 
-def _rolled(controller: Any, ruler: Ruler) -> list[FloatArray]:
-    if isinstance(controller, Filtered | Held):
-        return controller.rollout(ruler.demos, frames=ruler.frames)
-    return rollout(controller, ruler.demos, start=ExpertStart(ruler.frames))
-
-
-def _ranked(contenders: list[Contender], ruler: Ruler) -> tuple[Contender, ...]:
+def _ranked(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...]:
     """Let every contender stand at the roughness of the first that has not failed, and time a step of each."""
     first = next((c for c in contenders if c.trials), contenders[0])
     if not first.trials:

@@ -1,0 +1,142 @@
+"""One policy judged on held-out sequences, beside simple rivals and the held action: for `simile train`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from simile._common.text import cell
+from simile._common.typing import Trajectories
+from simile.data.demonstrations import Demonstrations
+from simile.errors import DivergedError
+from simile.evaluation.comparison.phrases import against, lateness, smoothness_in_words
+from simile.evaluation.comparison.scores import HeldOut
+from simile.evaluation.rivals import HELD, Held, roll_out
+from simile.learning.frontier import Frontier
+from simile.learning.second_opinion import AVERAGE, FOLLOWER, Rival, best_of
+from simile.policies.policies import Policy
+
+ROWS = {AVERAGE: "predict, then average", FOLLOWER: "predict, then damp"}  # what a table calls the filters of rivals
+SIMPLE = tuple(ROWS.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One contender and its roll-outs; None where one diverged."""
+
+    name: str
+    policy: Policy
+    rolled: Trajectories | None
+    seconds: float = math.nan  # CPU time of the fit
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Contenders on the same held-out frames; prints as a table, the first entry being the one in question."""
+
+    entries: tuple[Entry, ...]
+    ruler: HeldOut
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return name, RMSE of each action, roughness (1: the expert's), lag and seconds, best first."""
+        return [dict(row) for row in self._rows]
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        found = [score_row(e.name, e.rolled, self.ruler, e.seconds) for e in self.entries]
+        return rank([*found, held_row(self.ruler)])
+
+    def verdict(self) -> str:
+        """Say in words how the first entry did."""
+        rows = {row["name"]: row for row in self.rows()}
+        ours = rows[self.entries[0].name]
+        if self.entries[0].rolled is None:
+            return f"{ours['name']}: its roll-out diverged; try a smaller smoothness or fewer action lags."
+        parts = [against(ours["error"], rows[HELD]["error"], "holding the last action")]
+        simple = [rows[e.name] for e in self.entries[1:] if e.name in SIMPLE and e.rolled is not None]
+        if simple:
+            best = min(simple, key=lambda row: row["error"])
+            parts.append(against(ours["error"], best["error"], f"the best simple filter ({best['name']})"))
+        smooth = "" if math.isnan(ours["roughness"]) else f"; {smoothness_in_words(ours['roughness'])}"
+        late = "" if math.isnan(ours["lag"]) else f", {lateness(ours['lag'])}"
+        return f"{ours['name']}: {', '.join(parts)}{smooth}{late}."
+
+    def __str__(self) -> str:
+        actions = self.ruler.demos.action_names
+        width = max(len(row["name"]) for row in self.rows())
+        head = [f"RMSE {a}" for a in actions] + ["roughness", "lag", "fit (s)"]
+        lines = [f"{'':{width}}  " + "  ".join(f"{h:>12}" for h in head)]
+        for row in self.rows():
+            cells = [*(row[f"rmse {a}"] for a in actions), row["roughness"], row["lag"], row["seconds"]]
+            lines.append(f"{row['name']:{width}}  " + "  ".join(cell(c) for c in cells))
+        lines.append(
+            f"roll-outs of {len(self.ruler.demos)} held-out sequences; roughness: mean |second difference|, 1 is the "
+            "expert's; lag in frames"
+        )
+        return "\n".join(lines)
+
+
+def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations) -> Judgement:
+    """Roll policies out over the same frames; `entries` maps names to policies and the CPU seconds of their fits.
+
+    Errors are in the units of the first.
+    """
+    first = next(policy for policy, _ in entries.values())
+    ruler = HeldOut(test, first.units.scale, max(policy.memory for policy, _ in entries.values()))
+    found = []
+    for name, (policy, seconds) in entries.items():
+        try:
+            rolled = roll_out(policy, test, ruler.begin)
+        except DivergedError:
+            rolled = None
+        found.append(Entry(name, policy, rolled, seconds))
+    return Judgement(tuple(found), ruler)
+
+
+def simple_entries(rivals: Sequence[Rival]) -> dict[str, tuple[Policy, float]]:
+    """Choose the best rival behind each kind of filter, as entries for `judge`."""
+    kinds = {name: [r for r in rivals if r.filter == kind] for kind, name in ROWS.items()}
+    return {name: (best_of(some).policy, best_of(some).seconds) for name, some in kinds.items() if some}
+
+
+def judge_path(frontier: Frontier, test: Demonstrations) -> list[dict[str, float]]:
+    """Roll the policies of a path out over held-out sequences: smoothness, lag, error (RMSE) and roughness of each."""
+    policies = [p.policy for p in frontier.points]
+    ruler = HeldOut(test, policies[0].units.scale, max(policy.memory for policy in policies))
+    rows = []
+    for point in frontier.points:
+        try:
+            score = ruler.measure(roll_out(point.policy, test, ruler.begin))
+        except DivergedError:
+            continue
+        found = {"error": score.rmse, "roughness": score.roughness}
+        rows.append({"smoothness": point.smoothness, "lag": point.lag, **found})
+    return rows
+
+
+def score_row(name: str, rolled: Trajectories | None, ruler: HeldOut, seconds: float = math.nan) -> dict[str, Any]:
+    """Return the row of a table: what the roll-outs of a contender score, NaN where there are none."""
+    score = None if rolled is None else ruler.measure(rolled)
+    rmse = dict.fromkeys(ruler.demos.action_names, math.nan) if score is None else ruler.rmse_by_action(score)
+    return {
+        "name": name,
+        **{f"rmse {action}": value for action, value in rmse.items()},
+        # Over all actions, each in its own standard deviations: what contenders are ranked by.
+        "error": math.nan if score is None else score.rmse,
+        "roughness": math.nan if score is None else score.roughness,
+        "lag": math.nan if score is None else score.lag,
+        "seconds": seconds,
+    }
+
+
+def held_row(ruler: HeldOut) -> dict[str, Any]:
+    """Return the row of what anything learned must beat."""
+    return score_row(HELD, Held().rollout(ruler.demos, frames=ruler.begin), ruler)
+
+
+def rank(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort rows by error, best first; those without one come last."""
+    return sorted(rows, key=lambda row: (math.isnan(row["error"]), row["error"]))
