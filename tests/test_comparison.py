@@ -12,15 +12,14 @@ import pytest
 import simile
 from conftest import demos_of
 from simile.cli.output import to_json
-from simile.evaluation import rivals
-from simile.evaluation.comparison import Trial, compare, judge
+from simile.evaluation.comparison import SIMPLE, Trial, compare, judge, simple_entries
 from simile.evaluation.comparison.result import stand
 from simile.evaluation.comparison.scores import SequenceScore
-from simile.evaluation.rivals import ROSTER, Behind, ContextForest, HoldLast
-from simile.evaluation.rivals.filters import Follower
+from simile.evaluation.rivals import HELD, ROSTER, Behind, Bench, ContextForest, HoldLast, roll_out
+from simile.evaluation.rivals.filters import EMA, Follower
+from simile.evaluation.rivals.tuning import STRENGTHS
 from simile.learning import ALGORITHMS, measures
 
-HELD = "hold the last action"
 QUICK = (HoldLast(), Behind("forest + follower", ContextForest(simile.SmoothForest(8)), lambda s: (Follower(s),)))
 
 
@@ -150,35 +149,56 @@ def test_a_path_that_gets_nowhere_so_smooth_is_marked_and_judged_at_its_smoothes
     assert stand([], 2.0) is None
 
 
-def test_a_filter_is_at_least_as_smooth_as_asked_for_where_one_is(pursuit):
-    train, validation = pursuit
-    bare = rivals.predictor(train, model=simile.SmoothForest(8))
-    rough = measures.outcome(bare, validation)
-    assert measures.roughness(rough.rolled, validation) > 3.0
-    for kind in (rivals.EXPONENTIAL_AVERAGE, rivals.FOLLOWER):
-        smooth = rivals.filtered(bare, kind, validation, roughness=1.0)
-        outcome = measures.outcome(smooth, validation)
-        assert measures.roughness(outcome.rolled, validation) <= 1.0
+@pytest.fixture(scope="module")
+def averages(pursuit):
+    source = ContextForest(simile.SmoothForest(8))
+    return Behind("forest + EMA", source, lambda s: (EMA(s),)).fit(Bench(*pursuit))
 
 
-def test_where_no_filter_is_smooth_enough_the_smoothest_is_taken(pursuit):
-    train, validation = pursuit
-    bare = rivals.predictor(train, model=simile.SmoothForest(4))
-    assert rivals.filtered(bare, rivals.EXPONENTIAL_AVERAGE, validation, roughness=0.0).smoothness == max(
-        rivals.STRENGTHS
+def test_a_filter_is_at_least_as_smooth_as_asked_for_where_one_is(averages, pursuit):
+    validation = pursuit[1]
+    assert averages.points[0].roughness > 3.0
+    point = averages.at(1.0)
+    assert point.roughness <= 1.0
+    smooth = [p for p in averages.points if p.roughness <= 1.0]
+    assert point.validation == min(p.validation for p in smooth)
+    rolled = Behind("again", ContextForest(simile.SmoothForest(8)), lambda s: (EMA(s),)).fit(Bench(pursuit[0]))
+    assert len(rolled.points) == len(averages.points)
+    assert measures.roughness(roll_out(point.controller, validation, 10), validation) < 1.5
+
+
+def test_where_no_filter_is_smooth_enough_the_smoothest_is_taken(averages):
+    assert averages.at(0.0).strength == max(STRENGTHS)
+
+
+def test_a_filter_behind_a_predictor_is_an_exponential_moving_average_of_it(averages, pursuit):
+    test, smooth = pursuit[1], averages.at(1.0).controller
+    weight = 1.0 / (1.0 + smooth.filter.strength)
+    raw, rolled = (
+        simile.rollout(p, test.contexts, start=np.array([0.0]))[0][:, 0] for p in (smooth.predictor, smooth.policy)
     )
-
-
-def test_a_filter_behind_a_predictor_is_an_exponential_moving_average_of_it(pursuit):
-    train, test = pursuit
-    bare = rivals.predictor(train, model=simile.SmoothForest(4))
-    smooth = rivals.filtered(bare, rivals.EXPONENTIAL_AVERAGE, test, roughness=1.0)
-    weight = 1.0 / (1.0 + smooth.smoothness)
-    raw, rolled = (simile.rollout(p, test.contexts, start=np.array([0.0]))[0][:, 0] for p in (bare, smooth))
     average = 0.0
     for value, got in zip(raw, rolled, strict=True):
         average = (1.0 - weight) * average + weight * value
         assert got == pytest.approx(average, abs=1e-9)
+
+
+def test_the_rivals_of_a_run_are_judged_beside_it_each_kind_by_its_best(pursuit):
+    train, test = pursuit
+    run = simile.learn(train, smoothness=30.0, model=simile.RolloutRidge())
+    assert [r.filter for r in run.rivals].count("") == 1
+    entries = simple_entries(run.rivals)
+    found = judge({"policy": (run.policy, math.nan), **entries}, test)
+    assert [e.name for e in found.entries] == ["policy", *SIMPLE]
+    assert {row["name"] for row in found.rows()} == {"policy", *SIMPLE, HELD}
+    for name, (policy, seconds) in entries.items():
+        row = next(row for row in found.rows() if row["name"] == name)
+        score = measures.Ruler(test, run.policy.units.scale, found.ruler.begin).measure(
+            simile.rollout(policy, test, start=simile.ExpertStart(found.ruler.begin))
+        )
+        assert row["error"] == pytest.approx(score.rmse)  # in standard deviations of the training data, as in the run
+        assert seconds > 0.0
+    assert all(r.policy is r.policy for r in run.rivals)  # fitted once
 
 
 def test_a_contender_that_diverges_is_listed_without_numbers(pursuit):

@@ -33,9 +33,9 @@ from simile.experiments import (
     reproduce,
     write,
 )
+from simile.experiments.claims.reductions import exponent
 from simile.experiments.drawing import relative
 from simile.experiments.lab import WARM_UP, score, score_of
-from simile.experiments.reductions import exponent
 from simile.experiments.results import TIME, brief
 from simile.experiments.statistics import conclude, headline, interval, per_seed, ratios
 
@@ -175,14 +175,14 @@ def test_an_effect_needs_numbers_and_one_bound_at_most():
 def test_the_expert_scores_zero_error_and_its_own_smoothness():
     demos = demos_of(60, 50, k=2)
     perfect = score_of(demos.actions, demos, np.ones(2))
-    assert (perfect.mse, perfect.difference_1, perfect.difference_2) == pytest.approx((0.0, 1.0, 1.0))
+    assert (perfect.error, perfect.difference_1, perfect.roughness) == pytest.approx((0.0, 1.0, 1.0))
 
 
 def test_frames_that_the_expert_gives_are_not_scored():
     demos = demos_of(60)
     wrong = [a.copy() for a in demos.actions]
     wrong[0][:WARM_UP] += 100.0
-    assert score_of(wrong, demos, np.ones(1)).mse == 0.0
+    assert score_of(wrong, demos, np.ones(1)).error == 0.0
 
 
 def test_sequences_too_short_to_score_are_refused_in_words():
@@ -195,7 +195,7 @@ def test_a_policy_that_diverges_has_an_infinite_error(pursuit):
     train, test = pursuit
     policy = simile.clone(train, model=simile.SmoothForest(3)).policy
     explosive = simile.models.regularizers.Autoregressor(np.array([[3.0]]))
-    assert math.isinf(score(replace(policy, h=explosive), test).mse)
+    assert math.isinf(score(replace(policy, h=explosive), test).error)
 
 
 def test_equal_runs_are_made_once():

@@ -9,7 +9,7 @@ from typing import Any
 
 from simile._common.needs import need
 from simile._common.plots import BLACK, BLUE, GREEN, ORANGE
-from simile.experiments import filters, mixing, progress, reductions, smoothness, steps, targets
+from simile.experiments.claims import filters, mixing, progress, reductions, smoothness, steps, targets
 from simile.experiments.results import Result
 from simile.experiments.statistics import Row, interval
 from simile.experiments.traces import EXPERT

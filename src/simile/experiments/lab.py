@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations, Units
 from simile.data.losses import hold_last_action
 from simile.data.states import Horizon, States
 from simile.errors import DataError, DivergedError
+from simile.evaluation.rivals import roll_out
 from simile.experiments.statistics import Row
 from simile.learning import algorithms
 from simile.learning.algorithms import Run
 from simile.learning.feedback import CompensatedFeedback
+from simile.learning.measures import Outcome, Ruler
 from simile.learning.reduction import Round
 from simile.models import Model, SmoothForest
 from simile.models.regularizers import CriticallyDamped
 from simile.policies.policies import Policy
-from simile.policies.rollouts import ExpertStart, rollout
 
 # The expert acts for so many frames in every roll-out, and they are not scored: more than any policy here remembers,
 # so that all are judged on the same frames.
@@ -114,71 +115,50 @@ class Lab:
         """Make the recipe of this lab's forest."""
         return SmoothForest(n_trees=self.effort.n_trees, **settings)
 
-    def score(self, policy: Policy, *, times: int = 1) -> Score:
-        """Roll a policy out over the held-out sequences."""
+    def score(self, policy: Any, *, times: int = 1) -> RolloutScore:
+        """Roll a policy, or a controller of the rivals, out over the held-out sequences."""
         return score(policy, self.test, times=times)
 
-    def hold_last(self) -> Score:
+    def hold_last(self) -> RolloutScore:
         """Score the baseline that holds the last action given."""
         held = [hold_last_action(a, warm_up=min(WARM_UP, len(a) - 1)) for a in self.test.actions]
-        return score_of(held, self.test, _scale(self.train))
+        return score_of(held, self.test, Units.of(self.train).scale)
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
-    """How roll-outs compare with the expert: infinite or NaN where one diverged."""
+class RolloutScore(Outcome):
+    """How roll-outs compare with the expert; differences of first order beside those of second, the roughness.
 
-    mse: float  # in squared standard deviations of the expert's training actions
-    difference_1: float  # mean |first difference|, the paper's smoothness loss; 1 is the expert's
-    difference_2: float  # mean |second difference|; 1 is the expert's
-    rolled: Trajectories = field(repr=False)
+    The mean |first difference| is the paper's smoothness loss; 1 is the expert's.
+    """
 
-    @property
-    def rmse(self) -> float:
-        """The root of the mean squared error, in standard deviations."""
-        return math.sqrt(self.mse)
+    difference_1: float
 
     def columns(self, prefix: str = "") -> Row:
         """Return the numbers as columns of a row."""
         return {
             f"{prefix}rmse": self.rmse,
             f"{prefix}difference_1": self.difference_1,
-            f"{prefix}difference_2": self.difference_2,
+            f"{prefix}difference_2": self.roughness,
         }
 
 
-def score(policy: Policy, demos: Demonstrations, *, times: int = 1) -> Score:
+def score(policy: Any, demos: Demonstrations, *, times: int = 1) -> RolloutScore:
     """Roll a policy out from the expert's start; a stochastic one several times at once, all roll-outs in step."""
     many = Demonstrations(demos.items * times)
     try:
-        rolled = rollout(policy, many, start=ExpertStart(frames=WARM_UP))
+        rolled = roll_out(policy, many, WARM_UP)
     except DivergedError:
-        return Score(math.inf, math.nan, math.nan, list(demos.actions))
+        return RolloutScore(math.inf, math.nan, list(demos.actions), math.nan)
     return score_of(rolled, many, policy.units.scale)
 
 
-def score_of(rolled: Trajectories, demos: Demonstrations, scale: FloatArray) -> Score:
+def score_of(rolled: Trajectories, demos: Demonstrations, scale: FloatArray) -> RolloutScore:
     """Compare trajectories with the expert's, after the frames that were given."""
-    pairs = [(a[WARM_UP:], e[WARM_UP:]) for a, e in zip(rolled, demos.actions, strict=True) if len(e) > WARM_UP + 2]
-    if not pairs:
+    if all(len(d) <= WARM_UP + 2 for d in demos):
         raise DataError(f"every held-out sequence has at most {WARM_UP + 2} frames: give longer ones")
-    gaps = np.concatenate([(a - e) / scale for a, e in pairs])
-    return Score(float(np.mean(gaps**2)), _relative(pairs, 1), _relative(pairs, 2), rolled)
-
-
-def _relative(pairs: Sequence[tuple[FloatArray, FloatArray]], order: int) -> float:
-    """Return the mean absolute difference over the expert's, the mean over the actions that the expert moves."""
-    ours, theirs = (
-        np.concatenate([np.abs(np.diff(pair[i], order, axis=0)) for pair in pairs]).mean(axis=0) for i in (0, 1)
-    )
-    moving = theirs > 0.0
-    return float(np.mean(ours[moving] / theirs[moving])) if moving.any() else math.nan
-
-
-def _scale(demos: Demonstrations) -> FloatArray:
-    from simile.data.demonstrations import Units
-
-    return Units.of(demos).scale
+    first, second = (Ruler(demos, scale, WARM_UP, whole=False, order=order).measure(rolled) for order in (1, 2))
+    return RolloutScore(second.error, second.roughness, list(rolled), first.roughness)
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,8 @@ def write(
     watch: Watch | None = None,
 ) -> None:
     """Write `NAME.csv`, `NAME.png`, `results.json` and the page; trajectories go to `NAME-trajectories.csv`."""
-    from simile.experiments import drawing, report
+    from simile.experiments import drawing
+    from simile.experiments.page import to_markdown
 
     folder = Path(out)
     target = folder / "results.md" if page is None else Path(page)
@@ -175,7 +176,7 @@ def write(
     summary = json.dumps(results.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / "results.json", f"{summary}\n".encode())
     pictures = os.path.relpath(folder, target.parent).replace(os.sep, "/")
-    write_atomically(target, report.page(results, pictures=pictures).encode())
+    write_atomically(target, to_markdown(results, pictures=pictures).encode())
 
 
 def table(rows: Sequence[Row]) -> bytes:

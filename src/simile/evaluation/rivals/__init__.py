@@ -6,15 +6,11 @@ A rival is a frozen recipe; `fit` tunes it on a `Bench` and returns a `Family` o
 from simile.evaluation.rivals.controllers import HELD, Filtered, Held, forecasts, roll_out
 from simile.evaluation.rivals.predictors import ContextForest, ContextRidge, Demonstrator, NoisyHistory, Source
 from simile.evaluation.rivals.roster import ROSTER
-from simile.evaluation.rivals.simple import EXPONENTIAL_AVERAGE, FOLLOWER, STRENGTHS, filtered, predictor
 from simile.evaluation.rivals.tuning import Behind, Bench, Family, HoldLast, Point, Rival
 
 __all__ = [
-    "EXPONENTIAL_AVERAGE",
-    "FOLLOWER",
     "HELD",
     "ROSTER",
-    "STRENGTHS",
     "Behind",
     "Bench",
     "ContextForest",
@@ -28,8 +24,6 @@ __all__ = [
     "Point",
     "Rival",
     "Source",
-    "filtered",
     "forecasts",
-    "predictor",
     "roll_out",
 ]

@@ -42,6 +42,11 @@ class Filtered:
         return self.filter.memory
 
     @property
+    def units(self) -> Units:
+        """Those of the predictor."""
+        return self.predictor.units
+
+    @property
     def policy(self) -> SmoothPolicy | None:
         """The same controller as a policy of Eq. 2, to save and to serve; None where the filter is no follower."""
         return behind(self.predictor, self.filter) if isinstance(self.filter, Follower) else None

@@ -38,8 +38,9 @@ class Point:
         How smooth, in the family's own measure.
     controller : Policy, Filtered or Held
         What acts; fitted on training and validation part together.
-    validation : float
-        Mean squared error of the roll-outs that chose the knobs, in standard units; NaN where there were none.
+    validation, roughness : float
+        Mean squared error, in standard units, and roughness of the roll-outs that chose the knobs; NaN where there
+        were none.
     knobs : mapping
         What was chosen for this strength.
     """
@@ -48,6 +49,7 @@ class Point:
     controller: Any
     validation: float = math.nan
     knobs: Mapping[str, float] = field(default_factory=dict)
+    roughness: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,11 @@ class Family:
     seconds: float  # CPU time to tune and fit them all
     trouble: str = ""
     chosen: Point | None = None  # the point it would ship, where it chooses by itself
+
+    def at(self, roughness: float) -> Point:
+        """Return the most accurate point that is at most so rough, as validation says, or else the smoothest."""
+        smooth = [p for p in self.points if p.roughness <= roughness]
+        return min(smooth, key=lambda p: p.validation) if smooth else min(self.points, key=lambda p: p.roughness)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +180,8 @@ class Behind:
             final[value], took = bench.shared(key, partial(self.source.chosen, bench.everything, value, bench.seed))
             seconds += took
         points = tuple(
-            Point(c.filter.strength, _controller(final[c.value], c.filter), c.error, self._knobs(c)) for c in chosen
+            Point(c.filter.strength, _controller(final[c.value], c.filter), c.error, self._knobs(c), c.roughness)
+            for c in chosen
         )
         return Family(self.name, points, seconds, "" if points else "diverged at every strength")
 

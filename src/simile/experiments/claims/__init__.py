@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simile.errors import ArgumentError
-from simile.experiments import choices, filters, mixing, progress, reductions, smoothness, steps, targets
+from simile.experiments.claims import choices, filters, mixing, progress, reductions, smoothness, steps, targets
 from simile.experiments.results import Claim
 
 CLAIMS: tuple[Claim, ...] = (

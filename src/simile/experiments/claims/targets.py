@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simile.experiments.lab import Lab, Score, score, score_of
+from simile.experiments.lab import Lab, RolloutScore, score, score_of
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
 from simile.experiments.traces import trace
@@ -133,8 +133,8 @@ def _one_round(lab: Lab, sigma: float) -> Round:
     return lab.run(n_rounds=1, step_size=Constant(1.0), feedback=SmoothFeedback(constant(sigma))).rounds[1]
 
 
-def _named(prefix: str, found: Score) -> Row:
-    return {f"{prefix}_mse": found.mse, **found.columns(f"{prefix}_")}
+def _named(prefix: str, found: RolloutScore) -> Row:
+    return {f"{prefix}_mse": found.error, **found.columns(f"{prefix}_")}
 
 
 TRADE_OFF = Claim(

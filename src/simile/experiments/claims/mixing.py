@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simile.experiments.lab import Lab, Score
+from simile.experiments.lab import Lab, RolloutScore
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
 from simile.learning.step_sizes import Constant
@@ -27,7 +27,7 @@ def measure(lab: Lab) -> list[Row]:
         certain = lab.score(Mixture(*parts))
         gap, noise = _gap(certain, sampled, lab)
         rows += [
-            {"seed": lab.seed, "round": turn.number, "mixing": name, "mse": s.mse, **s.columns(), **extra}
+            {"seed": lab.seed, "round": turn.number, "mixing": name, "mse": s.error, **s.columns(), **extra}
             for name, s, extra in (
                 (DETERMINISTIC, certain, {"gap": 0.0, "noise": 0.0}),
                 (STOCHASTIC, sampled, {"gap": gap, "noise": noise}),
@@ -51,7 +51,7 @@ def judge(rows: Sequence[Row]) -> list[Effect]:
     ]
 
 
-def _gap(certain: Score, sampled: Score, lab: Lab) -> tuple[float, float]:
+def _gap(certain: RolloutScore, sampled: RolloutScore, lab: Lab) -> tuple[float, float]:
     """Measure how far the mean stochastic roll-out is from the deterministic one, and how far chance would bring it.
 
     Lemma 5.2 says that in expectation they are the same.

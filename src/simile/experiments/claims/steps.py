@@ -29,7 +29,7 @@ def measure(lab: Lab) -> list[Row]:
             "round": r.number,
             "beta": r.beta,
             "train_mse": r.error,
-            "test_mse": lab.score(r.policy).mse,
+            "test_mse": lab.score(r.policy).error,
         }
         for name, rule in RULES.items()
         for r in lab.run(step_size=rule).rounds

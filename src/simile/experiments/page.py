@@ -14,7 +14,7 @@ effect of the size. Effects without a bound decide nothing. Errors are of roll-o
 expert's actions; smoothness is the mean absolute first or second difference, as a multiple of the expert's own."""
 
 
-def page(results: Results, *, pictures: str = ".") -> str:
+def to_markdown(results: Results, *, pictures: str = ".") -> str:
     """Write the page, in Markdown.
 
     Parameters
