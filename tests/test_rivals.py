@@ -89,7 +89,9 @@ def test_the_knob_is_the_one_with_the_smallest_roll_out_error_for_that_strength(
     for point in family.points:
         errors = {}
         for ahead, policy in source.candidates(bench.train, 0):
-            errors[ahead] = bench.error(Filtered(policy, Follower(point.strength)).rollout(bench.validation, frames=10))
+            errors[ahead] = bench.measure(
+                Filtered(policy, Follower(point.strength)).rollout(bench.validation, frames=10)
+            ).error
         assert point.knobs["ahead"] == min(errors, key=errors.get)
         assert point.validation == pytest.approx(min(errors.values()))
 
