@@ -400,14 +400,15 @@ def watched(policy, demos: simile.Demonstrations) -> tuple[Monitor, dict[str, fl
     return monitor, most
 
 
-def test_filming_ordinary_games_is_no_trouble(capsys):
+@pytest.mark.parametrize(("n_games", "minutes"), [(4, 0.3), pytest.param(6, 1.0, marks=pytest.mark.long)])
+def test_filming_ordinary_games_is_no_trouble(capsys, n_games, minutes):
     from simile.camera.features import demonstrations
     from simile.camera.simulation import simulate
 
-    games = demonstrations(simulate(6, minutes=1.0, seed=5))
-    policy = simile.learn(games[:5]).policy
+    games = demonstrations(simulate(n_games, minutes=minutes, seed=5))
+    policy = simile.learn(games[:-1]).policy
     with capsys.disabled():
-        for name, part in (("own games", games[:5]), ("another game", games[5:])):
+        for name, part in (("own games", games[:-1]), ("another game", games[-1:])):
             monitor, most = watched(policy, part)
             print(f"\n  {name}: largest drift share {max(most.values()):.3f}", end="")
             assert monitor.begun == dict.fromkeys(KINDS, 0)
@@ -416,7 +417,14 @@ def test_filming_ordinary_games_is_no_trouble(capsys):
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")
 @pytest.mark.parametrize(
     ("name", "actions", "sequences"),
-    [("car_following", "a_speed", 8), ("reservoir", "a_release", 29), ("head360", ["a_yaw", "a_pitch"], 40)],
+    [
+        ("car_following", "a_speed", 3),
+        ("reservoir", "a_release", 8),
+        ("head360", ["a_yaw", "a_pitch"], 10),
+        pytest.param("car_following", "a_speed", 8, marks=pytest.mark.long),
+        pytest.param("reservoir", "a_release", 29, marks=pytest.mark.long),
+        pytest.param("head360", ["a_yaw", "a_pitch"], 40, marks=pytest.mark.long),
+    ],
 )
 def test_a_policy_on_the_real_data_that_it_has_learned_from_is_no_trouble(name, actions, sequences, capsys):
     path = SHARED / name / f"{name}.csv"
