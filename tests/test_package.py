@@ -178,3 +178,9 @@ def test_the_map_of_the_code_is_true():
         for name in line.partition(": ")[2].split():
             path = ROOT / "src/simile" / room / name
             assert path.is_dir() if name.endswith("/") else path.with_suffix(".py").is_file(), path
+
+
+def test_files_that_the_docs_name_exist():
+    for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for name in re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8")):
+            assert any((place / name).is_file() for place in (ROOT, ROOT / "src/simile")), (page.name, name)
