@@ -63,7 +63,7 @@ class Clock:
             raise ArgumentError(f"t must increase; got {seconds} after {self.now}: drop late frames, or call reset()")
         return seconds
 
-    def paused(self, t: float) -> bool:
+    def is_paused(self, t: float) -> bool:
         """Whether there was nothing for too long before time t."""
         return self.running and t - self.now > LONGEST_PAUSE
 

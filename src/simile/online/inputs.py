@@ -11,7 +11,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 
 
-def numbers(given: Any, name: str, *, ndmin: int) -> FloatArray:
+def read_numbers(given: Any, name: str, *, ndmin: int) -> FloatArray:
     """Return `given` as a new float64 array that may be written to; masked values become NaN."""
     if isinstance(given, np.ma.MaskedArray):
         given = np.ma.filled(given.astype(np.float64), np.nan)
@@ -24,41 +24,41 @@ def numbers(given: Any, name: str, *, ndmin: int) -> FloatArray:
         raise ArgumentError(f"{name} must be numbers: {error}") from None
 
 
-def context(x: Any, n_contexts: int, names: Sequence[str]) -> FloatArray:
+def read_context(x: Any, n_contexts: int, names: Sequence[str]) -> FloatArray:
     """Return a context as (1, m): from m values in order, or from a mapping of their names; NaN is missing."""
     if isinstance(x, Mapping):
-        x = by_name(x, names)
-    row = numbers(x, "x", ndmin=1)
+        x = put_in_order(x, names)
+    row = read_numbers(x, "x", ndmin=1)
     if row.ndim != 1 or len(row) != (n_contexts or len(row) or 1):
-        raise ArgumentError(f"x must hold {_values(n_contexts)}; got shape {row.shape}")
+        raise ArgumentError(f"x must hold {_count_values(n_contexts)}; got shape {row.shape}")
     if np.isinf(row).any():
         column = int(np.argmax(np.isinf(row)))
-        raise ArgumentError(_no_inf("x", row[column], column, names))
+        raise ArgumentError(_tell_infinite("x", row[column], column, names))
     return row[np.newaxis]
 
 
-def contexts(X: Any, n_rows: int, n_contexts: int, names: Sequence[str], present: Any = None) -> FloatArray:
+def read_contexts(X: Any, n_rows: int, n_contexts: int, names: Sequence[str], present: Any = None) -> FloatArray:
     """Return contexts as (n, m), one row per stream; the rows that are not present may hold anything."""
-    rows = numbers(X, "X", ndmin=2)
+    rows = read_numbers(X, "X", ndmin=2)
     if rows.ndim != 2 or len(rows) != n_rows or rows.shape[1] != (n_contexts or rows.shape[1] or 1):
         raise ArgumentError(
-            f"X must have a row for each of {n_rows} streams with {_values(n_contexts)}; got shape {rows.shape}"
+            f"X must have a row for each of {n_rows} streams with {_count_values(n_contexts)}; got shape {rows.shape}"
         )
     wild = np.isinf(rows) if present is None else np.isinf(rows) & present[:, np.newaxis]
     if wild.any():
         row, column = (int(i) for i in np.argwhere(wild)[0])
-        raise ArgumentError(_no_inf(f"X, row {row},", rows[row, column], column, names))
+        raise ArgumentError(_tell_infinite(f"X, row {row},", rows[row, column], column, names))
     return rows
 
 
-def actions(A: Any, name: str, shape: tuple[int, int]) -> FloatArray:
+def read_actions(A: Any, name: str, shape: tuple[int, int]) -> FloatArray:
     """Return an operator's actions as (n, k), finite."""
-    rows = numbers(A, name, ndmin=1)
+    rows = read_numbers(A, name, ndmin=1)
     if rows.ndim == 1 and shape[0] == 1:
         rows = rows[np.newaxis]
     if rows.shape != shape:
         raise ArgumentError(
-            f"{name} must hold {_values(shape[1], 'action')}"
+            f"{name} must hold {_count_values(shape[1], 'action')}"
             + (f" for each of {shape[0]} streams" if shape[0] != 1 else "")
             + f"; got shape {np.shape(A)}"
         )
@@ -67,7 +67,7 @@ def actions(A: Any, name: str, shape: tuple[int, int]) -> FloatArray:
     return rows
 
 
-def present(given: Any, n_rows: int) -> Any:
+def read_present(given: Any, n_rows: int) -> Any:
     """Return a mask of the rows that brought a context, (n,)."""
     mask = np.asarray(given)
     if mask.dtype != np.bool_ or mask.shape != (n_rows,):
@@ -75,7 +75,7 @@ def present(given: Any, n_rows: int) -> Any:
     return mask
 
 
-def streams(given: Any, n_streams: int) -> IntArray:
+def read_streams(given: Any, n_streams: int) -> IntArray:
     """Return the numbers of different streams, (n,)."""
     ids = np.asarray(given)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
@@ -87,7 +87,7 @@ def streams(given: Any, n_streams: int) -> IntArray:
     return np.array(ids, dtype=np.intp)
 
 
-def by_name(x: Mapping[Any, Any], names: Sequence[str]) -> list[Any]:
+def put_in_order(x: Mapping[Any, Any], names: Sequence[str]) -> list[Any]:
     """Put named values in order."""
     if not names:
         raise ArgumentError(
@@ -101,10 +101,10 @@ def by_name(x: Mapping[Any, Any], names: Sequence[str]) -> list[Any]:
     return [x[name] for name in names]
 
 
-def _values(n: int, noun: str = "value") -> str:
+def _count_values(n: int, noun: str = "value") -> str:
     return f"{n} {noun}" + ("s" if n != 1 else "") if n else f"at least one {noun}"
 
 
-def _no_inf(place: str, value: float, column: int, names: Sequence[str]) -> str:
+def _tell_infinite(place: str, value: float, column: int, names: Sequence[str]) -> str:
     named = f" ({names[column]!r})" if names else ""
     return f"{place} must be finite or NaN (missing); got {value} at column {column}{named}"

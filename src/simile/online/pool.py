@@ -83,8 +83,8 @@ class PredictorPool:
             The actions in the user's units, in the order of X.
         """
         ids = self._ids(streams)
-        mask = None if present is None else inputs.present(present, len(ids))
-        contexts = inputs.contexts(X, len(ids), self._streams.n_contexts, self._streams.names, mask)
+        mask = None if present is None else inputs.read_present(present, len(ids))
+        contexts = inputs.read_contexts(X, len(ids), self._streams.n_contexts, self._streams.names, mask)
         if len(ids) == 0:
             return np.empty((0, self._streams.n_actions))
         if mask is None or mask.all():
@@ -97,9 +97,9 @@ class PredictorPool:
         X (n, m) are the contexts; without them the last ones are taken to have lasted.
         """
         ids = self._ids(streams)
-        actions = inputs.actions(A, "A", (len(ids), self._streams.n_actions))
+        actions = inputs.read_actions(A, "A", (len(ids), self._streams.n_actions))
         n_contexts, names = self._streams.n_contexts, self._streams.names
-        contexts = None if X is None else inputs.contexts(X, len(ids), n_contexts, names)
+        contexts = None if X is None else inputs.read_contexts(X, len(ids), n_contexts, names)
         return self._streams.override(ids, actions, contexts)
 
     def reset(self, streams: ArrayLike | None = None, start: Any = None) -> None:
@@ -136,4 +136,4 @@ class PredictorPool:
         ours.adopt(theirs)
 
     def _ids(self, streams: ArrayLike | None) -> IntArray:
-        return self._streams.everyone if streams is None else inputs.streams(streams, len(self))
+        return self._streams.everyone if streams is None else inputs.read_streams(streams, len(self))

@@ -97,7 +97,7 @@ class Predictor:
         DivergedError
             When the action leaves every reasonable range.
         """
-        X = None if x is None else inputs.context(x, self._streams.n_contexts, self._streams.names)
+        X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
         if t is None and not self._clock.running:
             return self._take(X).reshape(-1)
         self._run(t, X, self._take)
@@ -124,8 +124,8 @@ class Predictor:
         (k,) array
             The action, for the actuator.
         """
-        A = inputs.actions(action, "action", (1, self._streams.n_actions))
-        X = None if x is None else inputs.context(x, self._streams.n_contexts, self._streams.names)
+        A = inputs.read_actions(action, "action", (1, self._streams.n_actions))
+        X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
         if t is None and not self._clock.running:
             return self._streams.override(ONE, A, X).reshape(-1)
         if not self._run(t, X, lambda at: self._streams.override(ONE, A, at)):
@@ -160,9 +160,9 @@ class Predictor:
         """Run the ticks due by time t; returns how many there were."""
         clock = self._clock
         t = clock.check(t, counted=bool(self._streams.history.frame[0]))
-        if clock.paused(t):
+        if clock.is_paused(t):
             self._streams.restart(ONE, X)
-        if clock.paused(t) or not clock.running:
+        if clock.is_paused(t) or not clock.running:
             clock.begin(t)
         due = clock.due(t)
         for tick in due:

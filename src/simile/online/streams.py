@@ -68,7 +68,7 @@ class Streams:
 
         Without `actuators`, the stages know where these are: they go on from there.
         """
-        past = self._known(start, len(streams))
+        past = self._read_start(start, len(streams))
         self.history.forget(streams)
         if actuators:
             self.chain.reset(streams)
@@ -101,15 +101,15 @@ class Streams:
 
     def choose_blind(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what the gap wants, (n, k), which no stage has seen."""
-        return self._missed(streams, self._blind(streams))
+        return self._commit_blind(streams, self._act_blind(streams))
 
     def step_some(self, streams: IntArray, X: FloatArray, present: Any) -> FloatArray:
         """Take a frame that brought contexts to those of the streams that are `present`."""
         gone, here = streams[~present], streams[present]
         actions = np.empty((len(streams), self.n_actions))
-        blind = self._blind(gone)  # nothing has changed if this fails, nor if the next line does
+        blind = self._act_blind(gone)  # nothing has changed if this fails, nor if the next line does
         actions[present] = self.step(here, X[present]) if len(here) else actions[:0]
-        actions[~present] = self.chain(gone, self._missed(gone, blind))
+        actions[~present] = self.chain(gone, self._commit_blind(gone, blind))
         return actions
 
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
@@ -201,7 +201,7 @@ class Streams:
 
     # ---------------------------------------------------------------------------------------------------------- helpers
 
-    def _known(self, start: Any, n: int) -> list[FloatArray] | None:
+    def _read_start(self, start: Any, n: int) -> list[FloatArray] | None:
         """Return the known actions (any, k) of each stream, in the user's units; None for a cold start."""
         if start is None or isinstance(start, ColdStart):
             return None
@@ -231,7 +231,7 @@ class Streams:
         new = ~self.history.seen[streams]
         self.history.hold_contexts(streams[new], X[new])
 
-    def _blind(self, streams: IntArray) -> FloatArray:
+    def _act_blind(self, streams: IntArray) -> FloatArray:
         """Choose the actions (n, k), in standard units, of streams without a context in this frame."""
         if not self.history.begun[streams].all():
             first = int(streams[np.argmin(self.history.begun[streams])])
@@ -243,14 +243,14 @@ class Streams:
         actions = self.history.last(streams)
         seen = self.history.seen[streams]
         if seen.any():
-            actions[seen] = self.gap(self._view(streams[seen]))
+            actions[seen] = self.gap(self._look(streams[seen]))
         return self.engine.bounds.check(actions, streams, self.history.frame[streams])
 
-    def _missed(self, streams: IntArray, blind: FloatArray) -> FloatArray:
+    def _commit_blind(self, streams: IntArray, blind: FloatArray) -> FloatArray:
         self.history.commit(streams, blind, missed=True)
         return self.engine.bounds.restore(blind)
 
-    def _view(self, streams: IntArray) -> Blind:
+    def _look(self, streams: IntArray) -> Blind:
         def trend() -> FloatArray:
             if self._trend is None:
                 raise no_trend(self.policy)

@@ -98,6 +98,14 @@ class OpenPolicy:
         """Eq. 2 along a roll-out, as a filter over f; None where it is not one policy with a linear h."""
         return None
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy to one file, a safetensors file that `simile.load` reads; equal policies give equal bytes.
+
+        Models of other libraries are stored by skops (`pip install 'smooth-imitation[skops]'`), never by pickle.
+        A mixture is kept as it is, not collapsed, so that `simile.diagnose` still sees the last step of the training.
+        """
+        files.write(self, path)
+
 
 @dataclass(frozen=True, eq=False)
 class SmoothPolicy(OpenPolicy):
@@ -204,13 +212,6 @@ class SmoothPolicy(OpenPolicy):
         """Return the same policy for a user with these units and bounds, and with this card."""
         return replace(self, units=units, space=space, card=card)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to one file, a safetensors file that `simile.load` reads; equal policies give equal bytes.
-
-        Models of other libraries are stored by skops (`pip install 'smooth-imitation[skops]'`), never by pickle.
-        """
-        files.write(self, path)
-
 
 @dataclass(frozen=True, eq=False)
 class MixedPolicy(OpenPolicy):
@@ -283,13 +284,6 @@ class MixedPolicy(OpenPolicy):
     def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
         """Return the same mixture for a user with these units and bounds, and with this card."""
         return replace(self, components=tuple(c.in_units(units, space, card) for c in self.components))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mixture to one file, as `SmoothPolicy.save` does.
-
-        It is kept as it is, not collapsed, so that `simile.diagnose` still sees the last step of the training.
-        """
-        files.write(self, path)
 
 
 @dataclass(frozen=True, eq=False)

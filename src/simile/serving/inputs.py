@@ -28,7 +28,7 @@ class Reader:
 
     def _context(self, x: Any) -> list[float | None] | None:
         if isinstance(x, dict):
-            x = inputs.by_name(x, self.names)
+            x = inputs.put_in_order(x, self.names)
         if not isinstance(x, list):
             return None
         if len(x) != self.n_contexts:

@@ -120,22 +120,22 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         if weights.min() < 0.0 or not weights.any():
             raise DataError("sample_weight must hold no negative weights, and some that are not zero")
         smoothness = checks.number(self.smoothness, "smoothness", at_least=0.0)
-        held_to = self._held_to(labels, anchors)
+        held_to = self._choose_anchors(labels, anchors)
         counted = weights > 0.0
         if not counted.all():
             features, labels = features[counted], labels[counted]
             held_to, weights = held_to[counted], weights[counted]
-        weights, min_leaf = self._min_leaf(weights)
+        weights, min_leaf = self._weigh_leaves(weights)
         recipe = SmoothForest(
             n_trees=checks.whole_number(self.n_estimators, "n_estimators", at_least=1),
             max_depth=None if self.max_depth is None else checks.whole_number(self.max_depth, "max_depth", at_least=1),
             min_leaf=min_leaf,
-            max_features=self._tried(features.shape[1]),
-            criterion=self._criterion(),
+            max_features=self._count_tried(features.shape[1]),
+            criterion=self._read_criterion(),
             bagging=Bagging.ROWS if self.bootstrap else Bagging.NONE,
             n_jobs=effective_n_jobs(self.n_jobs),
         )
-        units = _units(labels, weights)
+        units = _measure_units(labels, weights)
         targets = units.standardize(labels)  # so that no dimension outweighs another, and offsets cost no precision
         # Without lags each row stands alone, whichever sequence it is in.
         states = Tape.of([np.asarray(features)], [np.empty((len(features), 0))]).states(Horizon(0, 0))
@@ -165,16 +165,16 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         tags.target_tags.multi_output = True
         return tags
 
-    def _criterion(self) -> Criterion:
+    def _read_criterion(self) -> Criterion:
         try:
             return Criterion(self.criterion)
         except ValueError:
             choices = ", ".join(repr(c.value) for c in Criterion)
             raise ArgumentError(f"criterion must be one of {choices}; got {self.criterion!r}") from None
 
-    def _held_to(self, labels: FloatArray, anchors: ArrayLike | None) -> FloatArray:
+    def _choose_anchors(self, labels: FloatArray, anchors: ArrayLike | None) -> FloatArray:
         """Return the anchors (n, k), or the labels where splits are held to nothing."""
-        if self.smoothness == 0.0 or self._criterion() is Criterion.LABELS:
+        if self.smoothness == 0.0 or self._read_criterion() is Criterion.LABELS:
             return labels
         if anchors is None:
             raise ArgumentError(
@@ -186,7 +186,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
             raise DataError(f"anchors must have the shape of y, {labels.shape}; got {held_to.shape}")
         return held_to
 
-    def _min_leaf(self, weights: FloatArray) -> tuple[FloatArray, int]:
+    def _weigh_leaves(self, weights: FloatArray) -> tuple[FloatArray, int]:
         """Return the weights, scaled, and the least weight of a leaf."""
         total = float(weights.sum())
         if isinstance(self.min_samples_leaf, Integral):
@@ -206,7 +206,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         scale = 2.0 ** max(0, math.ceil(30.0 - math.log2(share * total)))
         return weights * scale, math.ceil(share * total * scale)
 
-    def _tried(self, n_features: int) -> int | None:
+    def _count_tried(self, n_features: int) -> int | None:
         """Return how many features a node tries, rounded as in scikit-learn."""
         given = self.max_features
         if given is None:
@@ -222,7 +222,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         return max(1, int(checks.number(given, "max_features", above=0.0, at_most=1.0) * n_features))
 
 
-def _units(labels: FloatArray, weights: FloatArray) -> Units:
+def _measure_units(labels: FloatArray, weights: FloatArray) -> Units:
     """Measure mean and deviation of weighted labels (n, k); a constant dimension keeps its scale."""
     center = np.average(labels, axis=0, weights=weights)
     scale = np.sqrt(np.average((labels - center) ** 2, axis=0, weights=weights))

@@ -51,20 +51,20 @@ class Decoder:
     def decode(self) -> Policy:
         """Return the policy; every tensor must have found its place."""
         card = self._header["card"]
-        self._met["card"] = self.card({"kind": "Card", **card} if isinstance(card, dict) else card, "card")
-        policy = self.policy(self._header["policy"], "policy")
+        self._met["card"] = self.read_card({"kind": "Card", **card} if isinstance(card, dict) else card, "card")
+        policy = self.read_policy(self._header["policy"], "policy")
         if self._tensors:
             raise StorageError(f"it holds a tensor that nothing refers to: {min(self._tensors)[:100]!r}")
         return policy
 
-    def policy(self, tree: Any, path: str) -> Policy:
+    def read_policy(self, tree: Any, path: str) -> Policy:
         """Read a policy of any kind."""
-        fields = self._fields(tree, path, "SmoothPolicy", "Mixture", "StochasticMixture")
-        return self._smooth_policy(fields) if fields.kind == "SmoothPolicy" else self._mixture(fields)
+        fields = self._open(tree, path, "SmoothPolicy", "Mixture", "StochasticMixture")
+        return self._read_smooth_policy(fields) if fields.kind == "SmoothPolicy" else self._read_mixture(fields)
 
-    def _mixture(self, fields: Fields) -> Policy:
-        trees_of_components = fields.items("components", at_least=1, at_most=MOST_PARTS)
-        components = tuple(self.policy(t, f"{fields.path}.components.{i}") for i, t in enumerate(trees_of_components))
+    def _read_mixture(self, fields: Fields) -> Policy:
+        trees = fields.items("components", at_least=1, at_most=MOST_PARTS)
+        components = tuple(self.read_policy(t, f"{fields.path}.components.{i}") for i, t in enumerate(trees))
         weights = fields.weights("weights", parts=len(components))
         fields.close()
         if len({c.n_actions for c in components}) > 1:
@@ -76,24 +76,24 @@ class Decoder:
             raise StorageError(f"{fields.path}.components must share their units")
         return (Mixture if fields.kind == "Mixture" else StochasticMixture)(components, weights)
 
-    def _smooth_policy(self, fields: Fields) -> SmoothPolicy:
+    def _read_smooth_policy(self, fields: Fields) -> SmoothPolicy:
         policy = {  # in the order of the names, in which they were written
-            "card": self._shared(fields, "card", self.card),
-            "f": self.model(fields.take("f"), f"{fields.path}.f"),
-            "h": self.regularizer(fields.take("h"), f"{fields.path}.h"),
-            "horizon": self._shared(fields, "horizon", self.horizon),
+            "card": self._read_shared(fields, "card", self.read_card),
+            "f": self.read_model(fields.take("f"), f"{fields.path}.f"),
+            "h": self.read_regularizer(fields.take("h"), f"{fields.path}.h"),
+            "horizon": self._read_shared(fields, "horizon", self.read_horizon),
             "n_contexts": fields.optional("n_contexts", lambda n: fields.whole_number(n, at_most=MOST_CONTEXTS)),
-            "naive": fields.optional("naive", lambda n: self._shared(fields, n, self.model)),
+            "naive": fields.optional("naive", lambda n: self._read_shared(fields, n, self.read_model)),
             "smoothness": fields.number("smoothness", at_least=0.0),
-            "space": self._shared(fields, "space", self.space),
-            "units": self._shared(fields, "units", self.units),
+            "space": self._read_shared(fields, "space", self.read_space),
+            "units": self._read_shared(fields, "units", self.read_units),
         }
         fields.close()
         found = SmoothPolicy(**policy)
         _check_sizes(found, fields.path)
         return found
 
-    def _shared(self, fields: Fields, name: str, read: Callable[[Any, str], Any]) -> Any:
+    def _read_shared(self, fields: Fields, name: str, read: Callable[[Any, str], Any]) -> Any:
         """Read a field, or take the object of that field that an earlier component has."""
         tree, path = fields.take(name), f"{fields.path}.{name}"
         if isinstance(tree, dict) and "same" in tree:
@@ -105,25 +105,25 @@ class Decoder:
         self._met[path] = found = read(tree, path)
         return found
 
-    def model(self, tree: Any, path: str) -> Model:
+    def read_model(self, tree: Any, path: str) -> Model:
         """Read a model of any kind."""
         readers: dict[str, Callable[[Fields], Any]] = {
-            "Forest": self._forest,
-            "PiecewiseLinear": self._piecewise_linear,
-            "Network": self._network,
-            "WeightedModel": self._weighted_model,
-            "FittedRegressor": self._fitted_regressor,
-            "TreeMean": self._tree_mean,
-            "Foreign": self._foreign,
+            "Forest": self._read_forest,
+            "PiecewiseLinear": self._read_piecewise_linear,
+            "Network": self._read_network,
+            "WeightedModel": self._read_weighted_model,
+            "FittedRegressor": self._read_fitted_regressor,
+            "TreeMean": self._read_tree_mean,
+            "Foreign": self._read_foreign,
         }
-        fields = self._fields(tree, path, *readers)
-        read = readers[fields.kind]
-        model: Model = read(fields)
+        fields = self._open(tree, path, *readers)
+        model: Model = readers[fields.kind](fields)
+        fields.close()
         if not isinstance(model, Model | Unread):
             raise wrong(path, "an object that predicts", type(model))
         return model
 
-    def _forest(self, fields: Fields) -> Forest:
+    def _read_forest(self, fields: Fields) -> Forest:
         feature = fields.array("feature", np.int32, None)
         value = fields.array("value", np.float64, len(feature), None)
         roots = fields.array("roots", np.int32, None)
@@ -140,14 +140,13 @@ class Decoder:
             columns=columns.astype(np.intp, copy=False),
             lags=fields.array("lags", np.int64, len(columns)).astype(np.intp, copy=False),
             width=fields.whole_number("width", at_least=1 + value.shape[1], at_most=MOST_CONTEXTS + value.shape[1]),
-            bag=self._bag(self._fields(fields.take("bag"), f"{fields.path}.bag", "Bag")),
+            bag=self._read_bag(self._open(fields.take("bag"), f"{fields.path}.bag", "Bag")),
             number=fields.array("number", np.int64, len(roots)).astype(np.intp, copy=False),
         )
-        fields.close()
         soundness.check_forest(forest, fields.path)
         return forest
 
-    def _piecewise_linear(self, fields: Fields) -> PiecewiseLinear:
+    def _read_piecewise_linear(self, fields: Fields) -> PiecewiseLinear:
         feature = fields.array("feature", np.int64, None, may_be_empty=True)  # where there is an intercept alone
         intercept = fields.array("intercept", np.float64, None)
         columns = fields.array("columns", np.int64, None)
@@ -162,18 +161,17 @@ class Decoder:
             lags=fields.array("lags", np.int64, len(columns)).astype(np.intp, copy=False),
             width=fields.whole_number("width", at_least=1 + k, at_most=MOST_CONTEXTS + k),
         )
-        fields.close()
         soundness.check_lines(model, fields.path)
         return model
 
-    def _network(self, fields: Fields) -> Network:
+    def _read_network(self, fields: Fields) -> Network:
         path = fields.path
-        recipe = _read_recipe(self._fields(fields.take("recipe"), f"{path}.recipe", "GRU", "MLP", "TCN"))
-        shape = _read_shape(self._fields(fields.take("shape"), f"{path}.shape", "StateShape"))
+        recipe = _read_recipe(self._open(fields.take("recipe"), f"{path}.recipe", "GRU", "MLP", "TCN"))
+        shape = _read_shape(self._open(fields.take("shape"), f"{path}.shape", "StateShape"))
         sizes = recipe.sizes(shape)
         listed = fields.items("parameters", at_least=len(sizes), at_most=len(sizes))
         numbered = {"kind": "parameters", **{str(i): reference for i, reference in enumerate(listed)}}
-        weights = self._fields(numbered, f"{path}.parameters", "parameters")
+        weights = self._open(numbered, f"{path}.parameters", "parameters")
         m, k = shape.n_contexts, shape.n_actions
         network = Network(
             recipe=recipe,
@@ -184,11 +182,10 @@ class Decoder:
             center=fields.array("center", np.float32, k),
             spread=fields.array("spread", np.float32, k),
         )
-        fields.close()
         soundness.check_network(network, path)
         return network
 
-    def _bag(self, fields: Fields) -> Bag:
+    def _read_bag(self, fields: Fields) -> Bag:
         bagging = fields.text("bagging")
         if bagging not in Bagging.__members__:
             raise wrong(f"{fields.path}.bagging", f"one of {', '.join(Bagging.__members__)}", bagging)
@@ -198,25 +195,22 @@ class Decoder:
         soundness.check_bag(bag, fields.path)
         return bag
 
-    def _weighted_model(self, fields: Fields) -> WeightedModel:
+    def _read_weighted_model(self, fields: Fields) -> WeightedModel:
         parts = fields.items("models", at_least=1, at_most=MOST_PARTS)
-        models = tuple(self.model(tree, f"{fields.path}.models.{i}") for i, tree in enumerate(parts))
+        models = tuple(self.read_model(tree, f"{fields.path}.models.{i}") for i, tree in enumerate(parts))
         weights = fields.weights("weights", parts=len(models))
-        fields.close()
         return WeightedModel(models, weights)
 
-    def _fitted_regressor(self, fields: Fields) -> FittedRegressor:
+    def _read_fitted_regressor(self, fields: Fields) -> FittedRegressor:
         path = f"{fields.path}.estimator"
-        estimator = self._foreign(self._fields(fields.take("estimator"), path, "Foreign"))
-        fields.close()
+        estimator = self._read_foreign(self._open(fields.take("estimator"), path, "Foreign"))
         if not isinstance(estimator, Model | Unread):
             raise wrong(path, "an object that predicts", type(estimator))
         return FittedRegressor(estimator)
 
-    def _tree_mean(self, fields: Fields) -> TreeMean:
+    def _read_tree_mean(self, fields: Fields) -> TreeMean:
         path = f"{fields.path}.trees"
-        found = self._foreign(self._fields(fields.take("trees"), path, "Foreign"))
-        fields.close()
+        found = self._read_foreign(self._open(fields.take("trees"), path, "Foreign"))
         if isinstance(found, Unread):
             return TreeMean((found,))
         if not isinstance(found, list) or not found:
@@ -225,16 +219,16 @@ class Decoder:
             soundness.check_sklearn_tree(tree, f"{path}.{i}")
         return TreeMean(tuple(found))
 
-    def _foreign(self, fields: Fields) -> Any:
+    def _read_foreign(self, fields: Fields) -> Any:
         name, data = fields.text("class")[:200], fields.array("skops", np.uint8, None)
         fields.close()
         return Unread(name) if self._revive is None else self._revive(data.tobytes(), name)
 
-    def regularizer(self, tree: Any, path: str) -> Regularizer:
+    def read_regularizer(self, tree: Any, path: str) -> Regularizer:
         """Read h."""
-        fields = self._fields(tree, path, "Autoregressor", "Foreign")
+        fields = self._open(tree, path, "Autoregressor", "Foreign")
         if fields.kind == "Foreign":
-            h: Regularizer = self._foreign(fields)
+            h: Regularizer = self._read_foreign(fields)
             order = getattr(h, "order", None)
             if not isinstance(h, Unread) and not (callable(h) and isinstance(order, int) and 0 < order <= LONGEST_LAG):
                 raise wrong(path, "a regularizer with an order", type(h))
@@ -246,16 +240,16 @@ class Decoder:
             raise StorageError(f"{path}.coefficients must be finite, and {LONGEST_LAG} at most")
         return Autoregressor(coefficients, damping)
 
-    def horizon(self, tree: Any, path: str) -> Horizon:
+    def read_horizon(self, tree: Any, path: str) -> Horizon:
         """Read a horizon; the lags must be in order."""
-        fields = self._fields(tree, path, "Horizon")
+        fields = self._open(tree, path, "Horizon")
         lags = _read_lags(fields)
         fields.close()
         return Horizon(**lags)
 
-    def units(self, tree: Any, path: str) -> Units:
+    def read_units(self, tree: Any, path: str) -> Units:
         """Read units."""
-        fields = self._fields(tree, path, "Units")
+        fields = self._open(tree, path, "Units")
         center, scale = fields.numbers("center"), fields.numbers("scale")
         fields.close()
         if len(center) == 0 or len(center) != len(scale):
@@ -264,9 +258,9 @@ class Decoder:
             raise StorageError(f"{path} must have scales above zero, and no number beyond {LARGEST:g}")
         return Units(center, scale)
 
-    def space(self, tree: Any, path: str) -> ActionSpace:
+    def read_space(self, tree: Any, path: str) -> ActionSpace:
         """Read bounds; null is an open side."""
-        fields = self._fields(tree, path, "ActionSpace")
+        fields = self._open(tree, path, "ActionSpace")
         high, low = fields.numbers("high", otherwise=np.inf), fields.numbers("low", otherwise=-np.inf)
         fields.close()
         sizes = {len(low), len(high)}
@@ -274,18 +268,18 @@ class Decoder:
             raise StorageError(f"{path} must have bounds low < high, one for all actions or one for each")
         return ActionSpace(low, high)
 
-    def card(self, tree: Any, path: str) -> Card:
+    def read_card(self, tree: Any, path: str) -> Card:
         """Read a card; facts about the training may be any JSON values."""
-        fields = self._fields(tree, path, "Card")
+        fields = self._open(tree, path, "Card")
         action_names, context_names = fields.texts("action_names"), fields.texts("context_names")
         rate = fields.optional("rate", lambda name: fields.number(name, at_least=np.finfo(float).tiny))
         training = fields.take("training")
         fields.close()
-        if not isinstance(training, dict) or _deeper(training, DEEPEST):
+        if not isinstance(training, dict) or _is_deeper(training, DEEPEST):
             raise wrong(f"{path}.training", f"an object, nested {DEEPEST} deep at most", training)
         return Card(context_names, action_names, rate, training)
 
-    def _fields(self, tree: Any, path: str, *kinds: str) -> Fields:
+    def _open(self, tree: Any, path: str, *kinds: str) -> Fields:
         return Fields(tree, path, kinds, self._tensors)
 
 
@@ -327,10 +321,10 @@ def _read_lags(fields: Fields) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: Any, levels: int) -> bool:
     """Tell whether JSON values are nested deeper than this: whoever prints them walks down as far."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_deeper(item, levels - 1) for item in inside)
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inside)
 
 
 def _check_sizes(policy: SmoothPolicy, path: str) -> None:

@@ -107,7 +107,7 @@ def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = 
     encoder = Encoder()
     try:
         tree = encoder.encode(_tiny_fit(model, n_actions), "f")
-        Decoder(Packed({}, encoder.tensors), lambda data, name: foreign.revive(data, name, names)).model(tree, "f")
+        Decoder(Packed({}, encoder.tensors), lambda data, name: foreign.revive(data, name, names)).read_model(tree, "f")
     except StorageError as error:
         raise StorageError(
             f"model {type(model).__name__} could be trained but not saved and loaded: {error}"
