@@ -19,14 +19,14 @@ from simile.learning.runs import RunFolder
 from simile.policies.policies import SmoothPolicy, StochasticMixture
 from simile.studio import preview_service
 from simile.studio.cache import Cache
-from simile.studio.preview import Subject, outputs, roll
-from simile.studio.preview_service import Screen
+from simile.studio.preview import PreviewedPolicy, compute_outputs, roll
+from simile.studio.preview_service import PreviewService
 from studios import unpacked
 
 
-def previewed(subject: Subject, demo: simile.Demonstration, smoothness: float | None) -> np.ndarray:
-    said = outputs(subject.whole, demo) if subject.is_linear else None
-    return roll(subject, demo, smoothness, said).actions
+def previewed(subject: PreviewedPolicy, demo: simile.Demonstration, smoothness: float | None) -> np.ndarray:
+    outputs = compute_outputs(subject.whole, demo) if subject.is_linear else None
+    return roll(subject, demo, smoothness, outputs).actions
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ KINDS = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_preview_at_its_own_smoothness_is_the_policys_roll_out(kind: str, policies: Any, two_actions: Any):
     train, test = two_actions
-    for smoothness in (None, Subject(policies[kind], train).smoothness):
-        found = previewed(Subject(policies[kind], train), test[0], smoothness)
+    for smoothness in (None, PreviewedPolicy(policies[kind], train).smoothness):
+        found = previewed(PreviewedPolicy(policies[kind], train), test[0], smoothness)
         assert np.abs(found - simile.rollout(policies[kind], test[0])[0]).max() < 1e-9
 
 
@@ -85,7 +85,7 @@ def test_a_preview_at_another_smoothness_is_the_roll_out_with_h_and_lambda_repla
     kind: str, smoothness: float, policies: Any, two_actions: Any
 ):
     train, test = two_actions
-    subject = Subject(policies[kind], train)
+    subject = PreviewedPolicy(policies[kind], train)
     found = previewed(subject, test[0], smoothness)
 
     def changed(part: SmoothPolicy) -> SmoothPolicy:
@@ -113,7 +113,7 @@ def test_a_preview_whose_bounds_cut_in_is_rolled_out_whole(two_actions: Any):
     policy = simile.learn(train, model=simile.SmoothForest(n_trees=4), smoothness=20.0).policy
     cut = replace(test[0], contexts=test[0].contexts * 4.0)
     policy = policy.in_units(policy.units, tight, policy.card)
-    found = previewed(Subject(policy, train), cut, None)
+    found = previewed(PreviewedPolicy(policy, train), cut, None)
     assert np.abs(found - simile.rollout(policy, cut)[0]).max() < 1e-9
     assert (found <= high).all()
 
@@ -124,18 +124,18 @@ def test_a_preview_takes_missing_contexts(policies: Any, two_actions: Any):
     holes[10:40, 1] = np.nan
     demo = replace(test[0], contexts=holes)
     policy = policies["one forest"]
-    assert np.abs(previewed(Subject(policy, train), demo, None) - simile.rollout(policy, demo)[0]).max() < 1e-9
+    assert np.abs(previewed(PreviewedPolicy(policy, train), demo, None) - simile.rollout(policy, demo)[0]).max() < 1e-9
 
 
 def test_a_smoothness_without_end_is_refused_in_words(policies: Any, two_actions: Any):
-    subject = Subject(policies["as by default"], two_actions[0])
+    subject = PreviewedPolicy(policies["as by default"], two_actions[0])
     with pytest.raises(simile.SimileError, match="slide back"):
         subject.at(1e60)
 
 
 def test_the_slider_holds_the_policys_own_smoothness(policies: Any, two_actions: Any):
     for policy in policies.values():
-        found = Subject(policy, two_actions[0]).range()
+        found = PreviewedPolicy(policy, two_actions[0]).describe_range()
         assert found["low"] < found["now"] < found["high"]
 
 
@@ -152,11 +152,11 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def test_curves_hold_the_expert_and_the_policy_for_each_action(run_folder: RunFolder):
-    screen = Screen()
-    about = screen.about(run_folder)
+    previews = PreviewService()
+    about = previews.describe(run_folder)
     for i, sequence in enumerate(about["sequences"]):
-        header, values = unpacked(screen.curves(run_folder, i, None))
-        demo = screen._held_out(run_folder)[i]
+        header, values = unpacked(previews.curves(run_folder, i, None))
+        demo = previews._read_parts(run_folder)[1][i]
         assert (header["frames"], header["step"], header["preview"]) == (sequence["frames"], 1, False)
         assert np.allclose(values[0], demo.actions.T, rtol=1e-6)
         rolled = simile.rollout(run_folder.policy(), demo)[0]
@@ -164,15 +164,15 @@ def test_curves_hold_the_expert_and_the_policy_for_each_action(run_folder: RunFo
         judged = simile.evaluate(run_folder.policy(), demo)
         assert header["lag"] == pytest.approx(judged.mean("lag"))
     with pytest.raises(RequestError, match="sequence must be from 0 to"):
-        screen.curves(run_folder, 99, None)
+        previews.curves(run_folder, 99, None)
 
 
 def test_long_curves_are_thinned_to_their_extremes(run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch):
-    screen = Screen()
-    longest = max(range(2), key=lambda i: screen.about(run_folder)["sequences"][i]["frames"])
-    whole = unpacked(screen.curves(run_folder, longest, None))
+    previews = PreviewService()
+    longest = max(range(2), key=lambda i: previews.describe(run_folder)["sequences"][i]["frames"])
+    whole = unpacked(previews.curves(run_folder, longest, None))
     monkeypatch.setattr(preview_service, "MOST_SAMPLES", 300)
-    header, values = unpacked(screen.curves(run_folder, longest, None))
+    header, values = unpacked(previews.curves(run_folder, longest, None))
     assert header["frames"] == whole[0]["frames"]
     assert values.shape[2] <= 302
     assert values.shape[2] * header["step"] >= header["frames"]
@@ -187,12 +187,12 @@ def test_the_slider_is_timed_on_ten_thousand_frames(tmp_path: Path):
     run = RunFolder(tmp_path)
     run.write_config({"data": [str(tmp_path / "data.parquet")], "test": "0.4", "seed": 0, "algorithm": "learn"})
     simile.learn(tasks.pursuit(n_sequences=4, length=300)).policy.save(tmp_path / "policy.safetensors")
-    screen = Screen()
-    screen.about(run)
+    previews = PreviewService()
+    previews.describe(run)
     times = []
     for smoothness in (None, *np.geomspace(0.1, 1e5, 12)):
         begin = time.perf_counter()
-        header, _ = unpacked(screen.curves(run, 0, smoothness))
+        header, _ = unpacked(previews.curves(run, 0, smoothness))
         times.append(1e3 * (time.perf_counter() - begin))
         assert header["frames"] == 10_000
     print(f"first roll-out {times[0]:.1f} ms, slider {np.median(times[1:]):.2f} ms, at most {max(times[1:]):.2f} ms")

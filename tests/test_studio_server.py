@@ -108,7 +108,7 @@ def test_two_studios_stand_side_by_side_but_not_in_one_folder(server: Server, tm
 
 
 def test_a_lock_lives_as_long_as_the_child_that_inherits_it(tmp_path: Path):
-    lock = locks.take(tmp_path / "lock")
+    lock = locks.acquire(tmp_path / "lock")
     assert lock is not None
     child = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
     os.close(lock)

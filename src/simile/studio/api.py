@@ -18,10 +18,10 @@ from simile._common.web import RequestError, answer_json, answer_refusal, read_b
 from simile.errors import SimileError
 from simile.learning.runs import DEFAULTS, POLICY, REPORT, settings
 from simile.studio import requests, uploads
-from simile.studio.core import Studio
-from simile.studio.run_view import config_text, written
+from simile.studio.run_view import write_commands, write_config
 from simile.studio.security import PAGE_POLICY, SANDBOX_POLICY
-from simile.studio.workspace import Data, clean_name, new_id
+from simile.studio.studio import Studio
+from simile.studio.workspace import Data, clean_name, make_id
 
 LONGEST = 1 << 16  # bytes of a JSON body
 STATIC = {"studio.js": "text/javascript", "studio.css": "text/css"}
@@ -60,13 +60,13 @@ def build_handlers(studio: Studio) -> dict[Any, Any]:
             status = error.status
         elif isinstance(error, OSError):
             status, sentence = 500, f"a file of the studio cannot be used: {error.strerror or 'unknown trouble'}"
-        refusal = answer_refusal(status, studio.scrubbed(sentence, None))
-        return uploads.Draining(status, bytes(refusal.body)) if request.method == "PUT" else refusal
+        refusal = answer_refusal(status, studio.scrub(sentence, None))
+        return uploads.DrainingResponse(status, bytes(refusal.body)) if request.method == "PUT" else refusal
 
     return dict.fromkeys((RequestError, SimileError, OSError), answer)
 
 
-async def body_of(request: Request) -> Any:
+async def read_json(request: Request) -> Any:
     """Return the JSON of a request; an empty object where there is none."""
     data = await read_body(request, LONGEST, f"a request must be shorter than {LONGEST} bytes")
     try:
@@ -107,10 +107,10 @@ class Api:
     async def upload(self, request: Request) -> Response:
         """Take a data file."""
         studio, name = self.studio, clean_name(request.path_params["name"])
-        ending = uploads.ending_of(name)
+        ending = uploads.read_ending(name)
         uploads.check_size(request, studio.upload)
-        data = Data(new_id(), name, "table", [], 0, uploaded=True)
-        folder = studio.workspace.place(data)
+        data = Data(make_id(), name, "table", [], 0, uploaded=True)
+        folder = studio.workspace.folder_of(data)
         target = folder / f"data{ending}"
         try:
             size = await uploads.receive_file(request, target, studio.upload)
@@ -119,24 +119,24 @@ class Api:
             if data.id not in studio.data:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-        return answer_json(found.shown(), 201)
+        return answer_json(found.describe(), 201)
 
     async def choose(self, request: Request) -> Response:
         """Read data again, with other options."""
-        data = self.studio.datum(request.path_params["id"])
-        given = await body_of(request)
+        data = self.studio.find_data(request.path_params["id"])
+        given = await read_json(request)
         given = given["options"] if isinstance(given, dict) and isinstance(given.get("options"), dict) else given
         options = {n: v for n, v in requests.read_request(given, requests.Reading).items() if v not in ("", [])}
-        return answer_json((await self.studio.look(replace(data, options=options))).shown())
+        return answer_json((await self.studio.look(replace(data, options=options))).describe())
 
     async def drop(self, request: Request) -> Response:
         """Forget data."""
-        self.studio.drop(self.studio.datum(request.path_params["id"]))
+        self.studio.drop(self.studio.find_data(request.path_params["id"]))
         return Response(status_code=204)
 
     async def games(self, request: Request) -> Response:
         """Simulate games."""
-        wanted = requests.read_request(await body_of(request), requests.Games)
+        wanted = requests.read_request(await read_json(request), requests.Games)
         n, length = wanted["n_games"], wanted["minutes"]
         options = f"--axes {wanted['axes']} --sport {wanted['sport']} --seed {wanted['seed']}"
         origin = [
@@ -144,72 +144,72 @@ class Api:
             "simile camera features games/*.npz --out games.parquet",
         ]
         name = f"{n} simulated {'game' if n == 1 else 'games'} of {wanted['sport']}"
-        made = await self.studio.simulate(Data(new_id(), name, "games", [], 0, origin=origin), **wanted)
-        return answer_json(made.shown(), 201)
+        made = await self.studio.simulate(Data(make_id(), name, "games", [], 0, origin=origin), **wanted)
+        return answer_json(made.describe(), 201)
 
     async def start(self, request: Request) -> Response:
         """Begin a training or a comparison."""
-        given = await body_of(request)
+        given = await read_json(request)
         kind = given.get("kind", "train") if isinstance(given, dict) else "train"
         # An unknown kind is refused as a field like any other.
         fields = requests.RUNS.get(str(kind), requests.Training)
         options = await self.studio.in_thread(requests.read_request, given, fields)
         about = {name: options.pop(name) for name in ("name", "parent") if name in options}
         if "parent" in about:
-            options.setdefault("data", self.studio.job(about["parent"]).data)
+            options.setdefault("data", self.studio.find_job(about["parent"]).data)
         if "data" not in options:
             raise RequestError(400, "data must be the id of data that were uploaded")
         options.pop("kind", None)
         if kind == "train":  # what the algorithm has no use for is refused here, not by a run that fails
             await self.studio.in_thread(settings, {**DEFAULTS, **options})
-        job = await self.studio.start(kind, self.studio.datum(options.pop("data")), options, **about)
+        job = await self.studio.start(kind, self.studio.find_data(options.pop("data")), options, **about)
         return answer_json(self.studio.view(job.id), 201)
 
     async def stop(self, request: Request) -> Response:
         """Stop a run; the best policy so far is kept."""
-        job = self.studio.job(request.path_params["id"])
+        job = self.studio.find_job(request.path_params["id"])
         await self.studio.jobs.stop(job)
         return answer_json(self.studio.view(job.id))
 
     async def resume(self, request: Request) -> Response:
         """Go on with a run."""
-        job = self.studio.job(request.path_params["id"])
+        job = self.studio.find_job(request.path_params["id"])
         await self.studio.jobs.resume(job)
         return answer_json(self.studio.view(job.id))
 
     async def remove(self, request: Request) -> Response:
         """Remove a run."""
-        await self.studio.remove(self.studio.job(request.path_params["id"]))
+        await self.studio.remove(self.studio.find_job(request.path_params["id"]))
         return Response(status_code=204)
 
     async def sequences(self, request: Request) -> Response:
         """Tell the held-out sequences of a run and the range of its slider."""
-        job = self.studio.job(request.path_params["id"])
-        about = await self.studio.in_thread(self.studio.screen.about, self.studio.folder(job))
+        job = self.studio.find_job(request.path_params["id"])
+        about = await self.studio.in_thread(self.studio.previews.describe, self.studio.folder(job))
         self.studio.warm(job)
         return answer_json(about)
 
     async def roll(self, request: Request) -> Response:
         """Roll a policy out, at its own smoothness or at another."""
-        job = self.studio.job(request.path_params["id"])
-        wanted = requests.read_request(await body_of(request), requests.Roll)
+        job = self.studio.find_job(request.path_params["id"])
+        wanted = requests.read_request(await read_json(request), requests.Roll)
         curves = await self.studio.in_thread(
-            self.studio.screen.curves, self.studio.folder(job), wanted["sequence"], wanted["smoothness"]
+            self.studio.previews.curves, self.studio.folder(job), wanted["sequence"], wanted["smoothness"]
         )
         return Response(curves, media_type="application/octet-stream")
 
     async def court(self, request: Request) -> Response:
         """Play a held-out game."""
-        job = self.studio.job(request.path_params["id"])
-        data = self.studio.datum(job.data)
+        job = self.studio.find_job(request.path_params["id"])
+        data = self.studio.find_data(job.data)
         if data.kind != "games":
             raise RequestError(404, "there is no court to show: these data are no games")
         asked = {name: request.query_params.get(name) for name in ("sequence", "smoothness")}
         wanted = requests.read_request(asked, requests.Roll, strict=False)
         page = await self.studio.in_thread(
-            self.studio.screen.court,
+            self.studio.previews.court,
             self.studio.folder(job),
-            self.studio.workspace.place(data),
+            self.studio.workspace.folder_of(data),
             wanted["sequence"],
             wanted["smoothness"],
         )
@@ -217,7 +217,7 @@ class Api:
 
     async def download(self, request: Request) -> Response:
         """Hand out a file of a run."""
-        job = self.studio.job(request.path_params["id"])
+        job = self.studio.find_job(request.path_params["id"])
         run, data, what = self.studio.folder(job), self.studio.data.get(job.data), request.path_params["what"]
         name = re.sub(r"[^\w.-]+", "-", job.name, flags=re.ASCII).strip("-.") or "run"
         if what in ("policy", "report"):
@@ -227,8 +227,8 @@ class Api:
             content = await self.studio.in_thread(file.read_bytes)
             inline = what == "report" and request.query_params.get("inline") == "1"
         elif what in ("command", "python", "config"):
-            command, script = written(run, data)
-            content = {"command": f"{command}\n", "python": script, "config": config_text(run, data)}[what].encode()
+            command, script = write_commands(run, data)
+            content = {"command": f"{command}\n", "python": script, "config": write_config(run, data)}[what].encode()
             inline = False
         else:
             raise RequestError(404, f"there is no {clean_name(what)!r} of a run")

@@ -88,7 +88,7 @@ def game_file(folder: Path, number: int) -> Path:
     return folder / f"game-{number:03d}.npz"
 
 
-async def in_child(task: str, **arguments: Any) -> dict[str, Any]:
+async def run_in_child(task: str, **arguments: Any) -> dict[str, Any]:
     """Do one of the above in a child process."""
     from simile._common.web import RequestError  # here, for the child has no use for a server
 

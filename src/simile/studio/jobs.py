@@ -13,7 +13,7 @@ from simile.errors import StorageError
 from simile.learning.runs import COMPARISON, SUMMARY
 from simile.studio import processes
 from simile.studio.processes import LOG, UNKNOWN, Child
-from simile.studio.run_view import last_words, stamp
+from simile.studio.run_view import read_last_line, read_stamps
 from simile.studio.workspace import DONE, FAILED, RUNNING, STOPPED, UNFINISHED, WAITING, Job, Workspace
 
 INTERRUPTED = 130  # exit status of a command that was stopped and has kept its work
@@ -48,17 +48,17 @@ class Jobs:
     async def begin(self) -> None:
         """Take up what was under way when the last server ended."""
         for job in [job for job in self.all.values() if job.status in UNFINISHED]:
-            child = processes.left_over(self.workspace.place(job))
+            child = processes.find_left_over(self.workspace.folder_of(job))
             if child is None:
                 await self._keep(replace(job, status=WAITING))
             else:
-                self._tend(job, child)
-        await self._next()
+                self._start_following(job, child)
+        await self._start_waiting()
 
     async def add(self, job: Job) -> None:
         """Queue a run whose folder holds its config."""
         await self._keep(job)
-        await self._next()
+        await self._start_waiting()
 
     async def resume(self, job: Job) -> None:
         """Queue a run again that was stopped or has failed."""
@@ -86,7 +86,7 @@ class Jobs:
         self._closing = True
         await asyncio.gather(*(_end(task, self._children[i], PATIENCE) for i, task in list(self._tasks.items())))
 
-    async def _next(self) -> None:
+    async def _start_waiting(self) -> None:
         """Start what waits, as far as there is room."""
         for key in list(self.all):
             if self._closing or len(self._tasks) >= self._most:
@@ -94,21 +94,23 @@ class Jobs:
             job = self.all.get(key)
             if job is not None and job.status == WAITING and key not in self._tasks:
                 try:
-                    self._tend(replace(job, status=RUNNING), processes.start(job, self.workspace.place(job)))
+                    self._start_following(
+                        replace(job, status=RUNNING), processes.start(job, self.workspace.folder_of(job))
+                    )
                 except OSError as error:
                     reason = error.strerror or error
                     await self._keep(replace(job, status=FAILED, error=f"it cannot be started: {reason}"))
 
-    def _tend(self, job: Job, child: Child) -> None:
+    def _start_following(self, job: Job, child: Child) -> None:
         self._children[job.id] = child
-        self._tasks[job.id] = asyncio.create_task(self._tended(job, child))
+        self._tasks[job.id] = asyncio.create_task(self._follow(job, child))
 
-    async def _tended(self, job: Job, child: Child) -> None:
+    async def _follow(self, job: Job, child: Child) -> None:
         """Watch a child until it ends, and tell what it writes."""
-        folder, begun, seen = self.workspace.place(job), time.monotonic(), None
+        folder, begun, seen = self.workspace.folder_of(job), time.monotonic(), None
         await self._keep(job)
         while (code := child.poll()) is None:
-            if (now := stamp(folder)) != seen:
+            if (now := read_stamps(folder)) != seen:
                 seen = now
                 self.all[job.id] = replace(self.all[job.id], seconds=job.seconds + time.monotonic() - begun)
                 await self._changed(job.id)
@@ -117,7 +119,7 @@ class Jobs:
         del self._tasks[job.id], self._children[job.id]
         self._stopping.discard(job.id)
         await self._keep(ended)
-        await self._next()
+        await self._start_waiting()
 
     def _outcome(self, job: Job, code: int, folder: Path) -> Job:
         """Tell from its exit status and its folder how a run ended."""
@@ -128,7 +130,7 @@ class Jobs:
             return replace(job, status=STOPPED)
         if self._closing or code == UNKNOWN:
             return replace(job, status=WAITING)
-        said = last_words(folder / LOG) if code > 0 else f"it was ended by signal {-code}: is there enough memory?"
+        said = read_last_line(folder / LOG) if code > 0 else f"it was ended by signal {-code}: is there enough memory?"
         return replace(job, status=FAILED, error=said or f"it ended with status {code}")
 
     async def _keep(self, job: Job) -> None:

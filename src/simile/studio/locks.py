@@ -11,7 +11,7 @@ except ImportError:  # on Windows a lock is never seen as held
     fcntl = None  # type: ignore[assignment]
 
 
-def take(file: Path) -> int | None:
+def acquire(file: Path) -> int | None:
     """Lock a file and return its open descriptor; None where somebody else holds it.
 
     A child process that inherits the descriptor holds the lock too.
@@ -30,7 +30,7 @@ def is_held(file: Path) -> bool:
     """Return whether somebody holds the lock on a file."""
     if not file.exists():
         return False
-    held = take(file)
+    held = acquire(file)
     if held is None:
         return True
     os.close(held)

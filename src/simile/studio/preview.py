@@ -17,7 +17,7 @@ from simile.data import losses
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
-from simile.learning import measures
+from simile.learning.measures import Ruler, Score
 from simile.learning.recipes import parse
 from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
 from simile.policies.fused import FusedPolicy
@@ -29,7 +29,7 @@ _ROWS = 20_000  # states at a time for models that want a matrix of them
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class PreviewedPolicy:
     """A policy that is looked at, with what is needed to give it another smoothness.
 
     Parameters
@@ -60,19 +60,19 @@ class Subject:
         one = self.whole
         return isinstance(one, SmoothPolicy) and one.closed_loop is not None and one.horizon.memory == 0
 
-    def range(self) -> dict[str, float]:
+    def describe_range(self) -> dict[str, float]:
         """Return the slider's range: lambda now, and the lowest and highest."""
         now = self.smoothness
         low, high = LAMBDAS
         return {"now": now, "low": min(low, now / 10.0) if now > 0.0 else low, "high": max(high, 10.0 * now)}
 
-    def at(self, smoothness: float | None) -> Policy:
+    def at(self, smoothness: float) -> Policy:
         """Return the policy with another lambda: the same f behind the filter of that lambda."""
-        if smoothness is None or smoothness == self.smoothness:
+        if smoothness == self.smoothness:
             return self.whole
         return collapse(self._change(self.whole, smoothness))
 
-    def h_at(self, smoothness: float, kept: Regularizer) -> Regularizer:
+    def choose_h(self, smoothness: float, kept: Regularizer) -> Regularizer:
         """Choose h (line 7 of Algorithm 1) for a lambda; an h that is not linear is kept."""
         if not isinstance(kept, Autoregressor):
             return kept
@@ -88,14 +88,14 @@ class Subject:
             return replace(policy, components=tuple(self._change(part, smoothness) for part in policy.components))
         if not isinstance(policy, SmoothPolicy):
             return policy
-        return replace(policy, h=self.h_at(smoothness, policy.h), smoothness=smoothness)
+        return replace(policy, h=self.choose_h(smoothness, policy.h), smoothness=smoothness)
 
     @cached_property
     def _regularizer(self) -> RegularizerClass:
         """H, as the policy's card says it."""
-        said = self.policy.card.training.get("settings", {})
+        settings = self.policy.card.training.get("settings", {})
         try:
-            found = parse(str(said.get("regularizer")), "regularizer")
+            found = parse(str(settings.get("regularizer")), "regularizer")
         except SimileError:  # one of the user's own; the default is as good as any other
             found = None
         return found if isinstance(found, RegularizerClass) else CriticallyDamped(order=3)
@@ -107,33 +107,27 @@ class Subject:
 
 
 @dataclass(frozen=True, eq=False)
-class Rolled:
-    """A roll-out over one sequence and how good it is."""
+class Preview:
+    """A roll-out over one sequence and how good it is, over the frames that the policy chose itself."""
 
     actions: FloatArray  # (T, k), in the user's units
     smoothness: float
-    preview: bool  # whether lambda is another than the policy's own
+    is_own: bool  # whether lambda is the policy's own
     begins: int
-    rmse: float  # in standard deviations of the expert's actions
-    roughness: float
+    score: Score
     lag: float
 
-    @classmethod
-    def of(
-        cls, policy: Policy, actions: FloatArray, demo: Demonstration, smoothness: float, *, preview: bool
-    ) -> Rolled:
-        """Measure a roll-out over the frames that the policy chose itself."""
-        begins = min(policy.memory, len(demo))
-        ours, theirs = actions[begins:], demo.actions[begins:]
-        error = float(np.sqrt(np.mean(((ours - theirs) / policy.units.scale) ** 2))) if len(ours) else math.nan
-        late = losses.lag(ours, theirs) if len(ours) else np.full(1, math.nan)
-        known = late[~np.isnan(late)]
-        rough = measures.roughness([ours], Demonstrations((demo.cut(begins),))) if len(ours) > 2 else math.nan
-        lag = float(known.mean()) if len(known) else math.nan
-        return cls(actions, smoothness, preview, begins, error, rough, lag)
+
+def measure(policy: Policy, actions: FloatArray, demo: Demonstration, smoothness: float, *, is_own: bool) -> Preview:
+    """Measure a roll-out."""
+    begins = min(policy.memory, len(demo))
+    score = Ruler(Demonstrations((demo,)), policy.units.scale, begins, whole=False).measure([actions])
+    lags = losses.lag(actions[begins:], demo.actions[begins:]) if begins < len(demo) else np.empty(0)
+    known = lags[~np.isnan(lags)]
+    return Preview(actions, smoothness, is_own, begins, score, float(known.mean()) if len(known) else math.nan)
 
 
-def outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
+def compute_outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
     """Return f's outputs (T, k) along the contexts of a sequence, in standard units."""
     bare = replace(policy, smoothness=0.0, units=Units.identity(policy.n_actions), space=ActionSpace())
     if FusedPolicy.of(bare) is not None:
@@ -147,31 +141,33 @@ def outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
     return np.concatenate(parts)
 
 
-def roll(subject: Subject, demo: Demonstration, smoothness: float | None, said: FloatArray | None) -> Rolled:
+def roll(
+    previewed: PreviewedPolicy, demo: Demonstration, smoothness: float | None, outputs: FloatArray | None
+) -> Preview:
     """Roll a policy out over a sequence, from the expert's first frames.
 
     Parameters
     ----------
     smoothness : float, optional
         Another lambda than the policy's own.
-    said : (T, k) array, optional
-        `outputs` of the policy, where it is linear.
+    outputs : (T, k) array, optional
+        `compute_outputs` of the policy, where it is linear.
     """
-    own = smoothness is None or smoothness == subject.smoothness
-    policy = subject.at(None if own else smoothness)
-    value = subject.smoothness if own or smoothness is None else smoothness
-    actions = None if said is None else _filtered(policy, said, demo)
+    own = previewed.smoothness
+    value = own if smoothness is None else smoothness
+    policy = previewed.at(value)
+    actions = None if outputs is None else _filter(policy, outputs, demo)
     if actions is None:
         actions = rollout(policy, demo)[0]
-    return Rolled.of(policy, actions, demo, value, preview=not own)
+    return measure(policy, actions, demo, value, is_own=value == own)
 
 
-def _filtered(policy: Policy, said: FloatArray, demo: Demonstration) -> FloatArray | None:
+def _filter(policy: Policy, outputs: FloatArray, demo: Demonstration) -> FloatArray | None:
     """Filter f's outputs; None where bounds cut in, which no filter knows of."""
     loop = closed_loop(policy)
     if loop is None:
         return None
-    actions = policy.units.restore(loop.roll(said, policy.units.standardize(demo.actions)))
+    actions = policy.units.restore(loop.roll(outputs, policy.units.standardize(demo.actions)))
     actions[: policy.memory] = demo.actions[: policy.memory]
     later = actions[policy.memory :]
     if not np.isfinite(later).all() or (later < policy.space.low).any() or (later > policy.space.high).any():

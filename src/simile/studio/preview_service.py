@@ -26,49 +26,49 @@ from simile.learning.runs import POLICY, RunFolder, reading
 from simile.policies.policies import SmoothPolicy
 from simile.studio.cache import Cache
 from simile.studio.child_tasks import game_file
-from simile.studio.preview import Rolled, Subject, outputs, roll
+from simile.studio.preview import Preview, PreviewedPolicy, compute_outputs, roll
 
 MOST_SAMPLES = 400_000  # of a curve; longer ones are thinned to their extremes
 
 Parts = tuple[Demonstrations, Demonstrations]
 
 
-def get_ready() -> None:
+def import_early() -> None:
     """Load what the first roll-out needs; it takes a second, and nobody should wait for it."""
     import scipy.signal  # noqa: F401
 
     from simile.models.kernels import rolling  # noqa: F401
 
 
-class Screen:
+class PreviewService:
     """Previews of all runs, with small caches of what they share."""
 
     def __init__(self) -> None:
         self._parts: Cache[Parts] = Cache(3)
-        self._subjects: Cache[Subject] = Cache(8)
+        self._policies: Cache[PreviewedPolicy] = Cache(8)
         self._outputs: Cache[FloatArray] = Cache(32)
 
-    def about(self, run: RunFolder) -> dict[str, Any]:
+    def describe(self, run: RunFolder) -> dict[str, Any]:
         """Return the held-out sequences of a run and the range of its slider."""
-        subject, held_out = self._subject(run), self._held_out(run)
+        policy, held_out = self._load_policy(run), self._read_parts(run)[1]
         return {
             "actions": list(held_out.action_names),
             "rate": held_out.rate,
             "sequences": [{"name": d.name, "frames": len(d)} for d in held_out],
-            "smoothness": subject.range(),
-            "begins": subject.whole.memory,
+            "smoothness": policy.describe_range(),
+            "begins": policy.whole.memory,
         }
 
-    def roll(self, run: RunFolder, sequence: int, smoothness: float | None) -> tuple[Demonstration, Rolled]:
+    def roll(self, run: RunFolder, sequence: int, smoothness: float | None) -> tuple[Demonstration, Preview]:
         """Roll a run's policy out over one of its held-out sequences, at its own lambda or at another."""
-        held_out = self._held_out(run)
+        held_out = self._read_parts(run)[1]
         if not 0 <= sequence < len(held_out):
             raise RequestError(404, f"sequence must be from 0 to {len(held_out) - 1}; got {sequence}")
-        subject, demo = self._subject(run), held_out[sequence]
-        said = None
-        if subject.is_linear and isinstance(policy := subject.whole, SmoothPolicy):
-            said = self._outputs.get((self._key(run), sequence), lambda: outputs(policy, demo))
-        return demo, roll(subject, demo, smoothness, said)
+        previewed, demo = self._load_policy(run), held_out[sequence]
+        outputs = None
+        if previewed.is_linear and isinstance(policy := previewed.whole, SmoothPolicy):
+            outputs = self._outputs.get((self._make_key(run), sequence), lambda: compute_outputs(policy, demo))
+        return demo, roll(previewed, demo, smoothness, outputs)
 
     def curves(self, run: RunFolder, sequence: int, smoothness: float | None) -> bytes:
         """Return the expert's and the policy's curves as the page unpacks them: a JSON header, then float32."""
@@ -84,37 +84,34 @@ class Screen:
             "begins": rolled.begins,
             "rate": demo.rate,
             "smoothness": rolled.smoothness,
-            "rmse": rolled.rmse,
-            "roughness": rolled.roughness,
+            "rmse": rolled.score.rmse,
+            "roughness": rolled.score.roughness,
             "lag": rolled.lag,
-            "preview": rolled.preview,
+            "preview": not rolled.is_own,
             "milliseconds": round(1000.0 * (time.perf_counter() - begin), 3),
         }
-        return _packed(header, columns)
+        return _pack(header, columns)
 
     def court(self, run: RunFolder, games: Path, sequence: int, smoothness: float | None) -> bytes:
         """Return a page that plays a held-out game, with the operator's camera and the policy's."""
         demo, rolled = self.roll(run, sequence, smoothness)
-        game = _end(load_game(game_file(games, int(demo.name.rpartition(" ")[2]))), len(demo))
+        game = _cut(load_game(game_file(games, int(demo.name.rpartition(" ")[2]))), len(demo))
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "court.html"
             watch_page(game, {"operator": demo.actions, "simile": rolled.actions}, page)
             return page.read_bytes()
 
-    def _subject(self, run: RunFolder) -> Subject:
-        return self._subjects.get(self._key(run), lambda: Subject(run.policy(), self._both(run)[0]))
+    def _load_policy(self, run: RunFolder) -> PreviewedPolicy:
+        return self._policies.get(self._make_key(run), lambda: PreviewedPolicy(run.policy(), self._read_parts(run)[0]))
 
-    def _held_out(self, run: RunFolder) -> Demonstrations:
-        return self._both(run)[1]
-
-    def _both(self, run: RunFolder) -> Parts:
+    def _read_parts(self, run: RunFolder) -> Parts:
         """Return what a run learned from and what it held out; runs on the same data share them."""
         data = run.config["data"]
-        changed = [read_stamp(Path(p)) for p in ([data] if isinstance(data, str) else data)]
-        alike = [data, changed, reading(run.config), run.config["test"], run.config["seed"]]
+        stamps = [read_stamp(Path(p)) for p in ([data] if isinstance(data, str) else data)]
+        alike = [data, stamps, reading(run.config), run.config["test"], run.config["seed"]]
         return self._parts.get(json.dumps(alike), run.demonstrations)
 
-    def _key(self, run: RunFolder) -> tuple[str, int, int, int]:
+    def _make_key(self, run: RunFolder) -> tuple[str, int, int, int]:
         """Return what changes when a round has left a better policy."""
         found = read_stamp(run.path / POLICY)
         if found is None:
@@ -122,14 +119,14 @@ class Screen:
         return str(run.path), *found
 
 
-def _end(game: Game, frames: int) -> Game:
+def _cut(game: Game, frames: int) -> Game:
     """Return the last frames of a game: of a single one, the end is held out."""
     begin = len(game) - frames
     arrays = {name: array for name in ARRAYS if (array := getattr(game, name)) is not None}
     return replace(game, **{name: array[begin:] for name, array in arrays.items()})
 
 
-def _packed(header: dict[str, Any], columns: FloatArray) -> bytes:
+def _pack(header: dict[str, Any], columns: FloatArray) -> bytes:
     text = json.dumps(plain(header)).encode()
     padding = b"\0" * (-(4 + len(text)) % 4)
     return struct.pack("<I", len(text)) + text + padding + np.ascontiguousarray(columns.T, dtype="<f4").tobytes()

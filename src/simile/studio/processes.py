@@ -17,7 +17,7 @@ from simile.studio.workspace import Job
 
 LOCK, LOG = "lock", "train.log"
 UNKNOWN = -1000  # exit status of a child that was not ours
-KINDNESS = 5  # by which children stand back behind the server, so that the page stays quick
+NICENESS = 5  # by which children stand back behind the server, so that the page stays quick
 
 
 class Child(Protocol):
@@ -38,7 +38,7 @@ def start(job: Job, folder: Path) -> Child:
     verb = ["train", "--resume", str(folder)]
     if job.kind == "compare":
         verb = ["compare", "--config", str(folder / CONFIG), "--out", str(folder)]
-    lock = locks.take(folder / LOCK)
+    lock = locks.acquire(folder / LOCK)
     if lock is None:
         raise OSError("another process is at work in the folder of this run")
     try:
@@ -57,11 +57,11 @@ def start(job: Job, folder: Path) -> Child:
         os.close(lock)  # now the child alone holds it
     if hasattr(os, "setpriority"):
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, child.pid, KINDNESS)
+            os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
     return _Own(child)
 
 
-def left_over(folder: Path) -> Child | None:
+def find_left_over(folder: Path) -> Child | None:
     """Return the child of a server that died, if it is still at work."""
     if not locks.is_held(folder / LOCK):
         return None

@@ -21,12 +21,12 @@ HIDDEN = ("data", "out", "report", "json", "trust")  # options that the page has
 WATCHED = (ROUNDS, POLICY, SUMMARY, COMPARISON, REPORT)
 
 
-def stamp(folder: File) -> tuple[Any, ...]:
+def read_stamps(folder: File) -> tuple[Any, ...]:
     """Return what changes when a run has something new to show."""
     return tuple(read_stamp(folder / name) for name in WATCHED)
 
 
-def blank(job: Job) -> dict[str, Any]:
+def describe_record(job: Job) -> dict[str, Any]:
     """Describe a run of which nothing but its record is known."""
     kept = ("id", "name", "kind", "data", "parent", "status", "error", "started")
     nothing: dict[str, Any] = {"options": {}, "smoothness": None, "chosen": None, "verdict": None, "table": None}
@@ -42,26 +42,26 @@ def blank(job: Job) -> dict[str, Any]:
     }
 
 
-def show(job: Job, folder: File, data: Data | None) -> dict[str, Any]:
+def describe_run(job: Job, folder: File, data: Data | None) -> dict[str, Any]:
     """Describe a run from its folder, as the page has it."""
     run = RunFolder(folder)
     lines = run.rounds()
     summary = run.summary() or {}
     comparison = run.comparison() or {}
     found = summary or comparison
-    command, script = written(run, data)
+    command, script = write_commands(run, data)
     compared = job.kind == "compare"
     policy = folder / POLICY
-    rows, frontier = _compared(comparison) if compared else _trained(summary)
+    rows, frontier = _read_comparison(comparison) if compared else _read_training(summary)
     return {
-        **blank(job),
+        **describe_record(job),
         "options": {n: v for n, v in run.config.items() if n not in HIDDEN},
-        "smoothness": _smoothness(policy),
-        "rounds": [] if compared else [_rooted(line) for line in lines],
+        "smoothness": _read_smoothness(policy),
+        "rounds": [] if compared else [_take_roots(line) for line in lines],
         "chosen": summary.get("chosen_round"),
         "verdict": found.get("verdict"),
         "notes": list(summary.get("notes", [])),
-        "contenders_done": _done(lines, comparison) if compared else [],
+        "contenders_done": _list_done(lines, comparison) if compared else [],
         "contenders_total": next((line["total"] for line in lines if "total" in line), 0) if compared else 0,
         "table": rows,
         "frontier": frontier,
@@ -75,18 +75,18 @@ def show(job: Job, folder: File, data: Data | None) -> dict[str, Any]:
     }
 
 
-def written(run: RunFolder, data: Data | None) -> tuple[str, str]:
+def write_commands(run: RunFolder, data: Data | None) -> tuple[str, str]:
     """Return the command and the script that do it again, with the data under the name that the user knows."""
     if data is None:
         return run.command, run.python
-    config = {**run.config, "data": known_as(data)}
+    config = {**run.config, "data": name_files(data)}
     config.pop("out", None)
     before = "".join(f"{line}\n" for line in data.origin)
     comment = "".join(f"# {line}\n" for line in data.origin)
     return before + as_command(run.verb, config), comment + as_script(run.verb, config)
 
 
-def known_as(data: Data) -> list[str]:
+def name_files(data: Data) -> list[str]:
     """Return the files of data as the user has them: an upload by its name, others by their paths."""
     if data.origin:
         return ["games.parquet"]
@@ -95,15 +95,15 @@ def known_as(data: Data) -> list[str]:
     return data.paths
 
 
-def config_text(run: RunFolder, data: Data | None) -> str:
+def write_config(run: RunFolder, data: Data | None) -> str:
     """Return config.toml with the data under the name that the user knows."""
     import tomli_w
 
     config = {n: v for n, v in run.config.items() if n != "out"}
-    return tomli_w.dumps(config if data is None else {**config, "data": known_as(data)})
+    return tomli_w.dumps(config if data is None else {**config, "data": name_files(data)})
 
 
-def last_words(log: File) -> str:
+def read_last_line(log: File) -> str:
     """Return the last line that a run has said, without the name of the program."""
     try:
         with log.open("rb") as file:
@@ -117,7 +117,7 @@ def last_words(log: File) -> str:
     return last.removeprefix("simile: ").removeprefix("Error: ")[:2000]
 
 
-def _smoothness(policy: File) -> float | None:
+def _read_smoothness(policy: File) -> float | None:
     """Return lambda of a policy, as its file says."""
     if not policy.is_file():
         return None
@@ -129,18 +129,18 @@ def _smoothness(policy: File) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _rooted(line: Mapping[str, Any]) -> dict[str, Any]:
+def _take_roots(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return a round with the roots of its squared errors."""
     return {n: math.sqrt(v) if n in SQUARED and v is not None else v for n, v in line.items()}
 
 
-def _done(lines: Sequence[Mapping[str, Any]], comparison: Mapping[str, Any]) -> list[str]:
+def _list_done(lines: Sequence[Mapping[str, Any]], comparison: Mapping[str, Any]) -> list[str]:
     """Return the contenders that have had their turn; a line is written when a turn begins."""
     names = [str(line["contender"]) for line in lines if "contender" in line]
     return names if comparison else names[:-1]
 
 
-def _trained(summary: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+def _read_training(summary: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """Return the table of a training, and its frontier: the policy, other smoothness as a path, and its rivals."""
     rows = summary.get("held_out", [])
     if not rows:
@@ -153,7 +153,7 @@ def _trained(summary: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[di
     return table(rows, actions), [*points[:1], *path, *points[1:]]
 
 
-def _compared(comparison: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+def _read_comparison(comparison: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """Return the table and the frontiers of a comparison."""
     if not comparison:
         return None, []

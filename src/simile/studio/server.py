@@ -20,9 +20,9 @@ from starlette.middleware import Middleware
 from simile._common import web
 from simile.errors import ArgumentError
 from simile.studio import api, locks
-from simile.studio.core import Studio
 from simile.studio.security import GuardedStudio, build_guard, list_hosts
-from simile.studio.workspace import Data, Workspace, new_id
+from simile.studio.studio import Studio
+from simile.studio.workspace import Data, Workspace, make_id
 
 PORT = 8765  # where the studio is, unless something else is there
 LONGEST_WORD = 1 << 16  # bytes of a message over a WebSocket; the page has nothing to say
@@ -61,7 +61,7 @@ def build_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await studio.begin()
-        looks = [asyncio.create_task(studio.look(_known(studio, data))) for data in given]
+        looks = [asyncio.create_task(studio.look(_find_known(studio, data))) for data in given]
         try:
             yield
         finally:
@@ -106,7 +106,7 @@ def serve(
         Whether to open a browser.
     """
     workspace = Workspace.at(folder)
-    lock = locks.take(workspace.folder / "lock")
+    lock = locks.acquire(workspace.folder / "lock")
     if lock is None:
         raise ArgumentError(
             f"--folder: another studio is at work in {workspace.folder}: end it, or name another folder"
@@ -114,7 +114,7 @@ def serve(
     listening = listen(host, port)
     port = listening.getsockname()[1]
     token = workspace.token()
-    given = [_given(data, options or {})] if data else []
+    given = [_describe_files(data, options or {})] if data else []
     app = build_app(
         workspace,
         token,
@@ -142,15 +142,15 @@ def listen(host: str, port: int) -> socket.socket:
     return web.listen(host, *ports, option="--port", way_out="leave --port out, or name another")
 
 
-def _given(paths: Sequence[str], options: dict[str, Any]) -> Data:
+def _describe_files(paths: Sequence[str], options: dict[str, Any]) -> Data:
     """Describe data that were named on the command line."""
     found = [str(Path(p).absolute()) for p in paths]
     size = sum(Path(p).stat().st_size for p in found if Path(p).is_file())
     name = Path(paths[0]).name if len(paths) == 1 else f"{Path(paths[0]).name} and {len(paths) - 1} more"
-    return Data(new_id(), name, "table", found, size, options)
+    return Data(make_id(), name, "table", found, size, options)
 
 
-def _known(studio: Studio, data: Data) -> Data:
+def _find_known(studio: Studio, data: Data) -> Data:
     """Return data as an earlier start knew them, so that a file is listed once."""
     same = [d for d in studio.data.values() if d.paths == data.paths and not d.uploaded]
     return replace(data, id=same[0].id, added=same[0].added) if same else data

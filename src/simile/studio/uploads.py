@@ -16,7 +16,7 @@ REST = "simile.rest"  # in the scope of a request: whether more of its body is t
 PATIENCE, MOST = 20.0, 8 << 30  # seconds and bytes of a refused upload that are read and thrown away
 
 
-def ending_of(name: str) -> str:
+def read_ending(name: str) -> str:
     """Return the ending that tells the format; one that `simile.read` does not know is refused."""
     from simile.data.reading.formats import suffix_of
 
@@ -31,10 +31,10 @@ def check_size(request: Request, limit: int) -> None:
     """Refuse a file that is said to be too large before any of it is read."""
     said = request.headers.get("content-length", "0")
     if said.isdecimal() and int(said) > limit:
-        raise too_large(limit)
+        raise refuse_size(limit)
 
 
-def too_large(limit: int) -> RequestError:
+def refuse_size(limit: int) -> RequestError:
     """Return the refusal of a file that is larger than `limit` bytes."""
     return RequestError(
         413, f"the file is larger than {limit / 1e6:g} MB: start with `simile studio FILE`, or raise --max-upload"
@@ -56,14 +56,14 @@ async def receive_file(request: Request, target: Path, limit: int) -> int:
                 chunk = message.get("body", b"")
                 size += len(chunk)
                 if size > limit:
-                    raise too_large(limit)
+                    raise refuse_size(limit)
                 file.write(chunk)
     except StorageError:
         raise RequestError(507, "the file cannot be kept: make room on the disk of the studio's folder") from None
     return size
 
 
-class Draining:
+class DrainingResponse:
     """An answer to an upload that is sent before the upload has ended; what still comes is read and thrown away.
 
     A browser that is answered and cut off in the middle of a file shows a broken connection instead of the answer.

@@ -5,16 +5,17 @@ Everything that must survive the server is in here, in files that are written wh
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from simile._common.files import write_atomically
 from simile.errors import StorageError
@@ -31,12 +32,6 @@ class Record:
 
     id: str
     name: str
-
-    @classmethod
-    def told(cls, said: Mapping[str, Any]) -> Self:
-        """Take what was written down, and leave out what an older or newer studio has added."""
-        known = {f.name for f in fields(cls)}
-        return cls(**{name: value for name, value in said.items() if name in known})
 
 
 @dataclass(frozen=True)
@@ -67,9 +62,9 @@ class Data(Record):
     found: dict[str, Any] = field(default_factory=dict)
     origin: list[str] = field(default_factory=list)
     uploaded: bool = False
-    added: str = field(default_factory=lambda: now())
+    added: str = field(default_factory=lambda: read_clock())
 
-    def shown(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return what the page is told."""
         blank: dict[str, Any] = {"status": "broken", "columns": [], "understood": None, "frames": None, "error": None}
         kept = {name: getattr(self, name) for name in ("id", "name", "kind", "options", "bytes")}
@@ -146,42 +141,42 @@ class Workspace:
                 opened.write(kept)
         return kept
 
-    def place(self, record: Data | Job) -> Path:
+    def folder_of(self, record: Data | Job) -> Path:
         """Return the folder of data or of a run."""
         return self.folder / ("data" if isinstance(record, Data) else "runs") / record.id
 
     def keep(self, record: Data | Job) -> None:
         """Write a record down."""
-        write_atomically(self.place(record) / ABOUT, json.dumps(asdict(record), indent=1).encode())
+        write_atomically(self.folder_of(record) / ABOUT, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
     def forget(self, record: Data | Job) -> None:
         """Remove data or a run, with all of its files."""
-        shutil.rmtree(self.place(record), ignore_errors=True)
+        shutil.rmtree(self.folder_of(record), ignore_errors=True)
 
     def data(self) -> list[Data]:
         """Return all data, in the order they came."""
-        return sorted(self._kept("data", Data), key=lambda data: data.added)
+        return sorted(self._read("data", Data), key=lambda data: data.added)
 
     def jobs(self) -> list[Job]:
         """Return all runs, in the order they were asked for."""
-        return sorted(self._kept("runs", Job), key=lambda job: job.started)
+        return sorted(self._read("runs", Job), key=lambda job: job.started)
 
-    def _kept(self, part: str, kind: type[Kind]) -> Iterator[Kind]:
+    def _read(self, part: str, kind: type[Kind]) -> Iterator[Kind]:
         for file in [p / ABOUT for p in (self.folder / part).iterdir() if ID.fullmatch(p.name)]:
             try:
-                record = kind.told(json.loads(file.read_text("utf-8")))
-            except (OSError, ValueError, TypeError):  # not ours, or an upload that was cut off
+                record = msgspec.json.decode(file.read_bytes(), type=kind)  # without what another studio has added
+            except (OSError, ValueError, msgspec.MsgspecError):  # not ours, or an upload that was cut off
                 continue
             if record.id == file.parent.name:
                 yield record
 
 
-def now() -> str:
+def read_clock() -> str:
     """Return the time, so that texts sort as times do."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def new_id() -> str:
+def make_id() -> str:
     """Return an id that nobody has yet."""
     return secrets.token_hex(4)
 

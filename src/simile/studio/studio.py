@@ -21,9 +21,9 @@ from simile.learning.runs import DEFAULTS, RunFolder
 from simile.studio import child_tasks
 from simile.studio.events import Events
 from simile.studio.jobs import Jobs
-from simile.studio.preview_service import Screen, get_ready
-from simile.studio.run_view import blank, show
-from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, new_id, now
+from simile.studio.preview_service import PreviewService, import_early
+from simile.studio.run_view import describe_record, describe_run
+from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, make_id, read_clock
 
 Result = TypeVar("Result")
 WORKERS = 4  # threads for what takes longer than a request may hold the others up
@@ -46,9 +46,9 @@ class Studio:
         self.workspace = workspace
         self.upload = upload
         self.events = Events()
-        self.screen = Screen()
+        self.previews = PreviewService()
         self.data: dict[str, Data] = {data.id: data for data in workspace.data()}
-        self.jobs = Jobs(workspace, jobs, self._changed)
+        self.jobs = Jobs(workspace, jobs, self._refresh)
         self._views: dict[str, dict[str, Any]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
         self._looks = asyncio.Semaphore(2)
@@ -56,9 +56,9 @@ class Studio:
 
     async def begin(self) -> None:
         """Show what is there, and go on with what was under way."""
-        threading.Thread(target=get_ready, daemon=True).start()
+        threading.Thread(target=import_early, daemon=True).start()
         for key in list(self.jobs.all):
-            await self._changed(key)
+            await self._refresh(key)
         await self.jobs.begin()
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class Studio:
             "version": __version__,
             "limits": {"upload": self.upload},
             "algorithms": list(ALGORITHMS),
-            "data": [data.shown() for data in self.data.values()],
+            "data": [data.describe() for data in self.data.values()],
             "runs": [self._views[key] for key in self.jobs.all if key in self._views],
         }
 
@@ -79,13 +79,13 @@ class Studio:
         """Do work that would hold the server up."""
         return await anyio.to_thread.run_sync(partial(work, *arguments), limiter=self._limiter)
 
-    def datum(self, key: str) -> Data:
+    def find_data(self, key: str) -> Data:
         """Return data by their id."""
         if key not in self.data:
             raise RequestError(404, f"there are no data {clean_name(key)!r}: they may have been removed")
         return self.data[key]
 
-    def job(self, key: str) -> Job:
+    def find_job(self, key: str) -> Job:
         """Return a run by its id."""
         if key not in self.jobs.all:
             raise RequestError(404, f"there is no run {clean_name(key)!r}: it may have been removed")
@@ -93,44 +93,44 @@ class Studio:
 
     def folder(self, job: Job) -> RunFolder:
         """Return the folder of a run."""
-        return RunFolder(self.workspace.place(job))
+        return RunFolder(self.workspace.folder_of(job))
 
     def view(self, key: str) -> dict[str, Any]:
         """Return what the page shows of a run."""
-        self.job(key)
+        self.find_job(key)
         return self._views[key]
 
     async def look(self, data: Data) -> Data:
         """Look into data, anew where there are other options, and tell the pages."""
         is_new = data.id not in self.data
         async with self._looks:
-            found = await child_tasks.in_child("look", paths=data.paths, options=data.options)
+            found = await child_tasks.run_in_child("look", paths=data.paths, options=data.options)
         if not is_new:
-            self.datum(data.id)  # somebody may have removed them meanwhile
-        return self.take(replace(data, found=self.scrubbed(found, data)))
+            self.find_data(data.id)  # somebody may have removed them meanwhile
+        return self.keep(replace(data, found=self.scrub(found, data)))
 
-    def take(self, data: Data) -> Data:
+    def keep(self, data: Data) -> Data:
         """Keep data, and tell the pages."""
         self.data[data.id] = data
         self.workspace.keep(data)
-        self.events.tell({"type": "data", "data": data.shown()})
+        self.events.tell({"type": "data", "data": data.describe()})
         return data
 
     async def simulate(self, data: Data, **wanted: Any) -> Data:
         """Simulate games into the folder of new data."""
-        folder = self.workspace.place(data)
+        folder = self.workspace.folder_of(data)
         folder.mkdir(parents=True)
         async with self._looks:
-            found = await child_tasks.in_child("simulate", folder=str(folder), **wanted)
+            found = await child_tasks.run_in_child("simulate", folder=str(folder), **wanted)
         table = folder / "games.parquet"
         size = table.stat().st_size if table.exists() else 0
-        return self.take(replace(data, paths=[str(table)], bytes=size, found=self.scrubbed(found, data)))
+        return self.keep(replace(data, paths=[str(table)], bytes=size, found=self.scrub(found, data)))
 
     def drop(self, data: Data) -> None:
         """Forget data that no run uses."""
         users = [job.name for job in self.jobs.all.values() if job.data == data.id]
         if users:
-            raise RequestError(409, f"{data.name} is used by {_listed(users)}: remove that first")
+            raise RequestError(409, f"{data.name} is used by {_list_names(users)}: remove that first")
         del self.data[data.id]
         self.workspace.forget(data)
         self.events.tell({"type": "gone", "data": data.id})
@@ -140,15 +140,15 @@ class Studio:
         if data.found.get("status") != child_tasks.READY:
             raise RequestError(409, f"{data.name} cannot be read yet: choose its columns first")
         parent = about.get("parent")
-        inherited = {} if parent is None else self._options(self.job(parent), kind)
+        inherited = {} if parent is None else self._options(self.find_job(parent), kind)
         for older in [j for j in self.jobs.all.values() if parent and j.parent == parent and j.status in UNFINISHED]:
             await self.remove(older)
         defaults = {n: DEFAULTS[n] for n in ("seed", "test", "report")}
         if kind == "train":
             defaults["algorithm"] = DEFAULTS["algorithm"]
-        name = about.pop("name", None) or _name(kind, data, options, parent)
-        job = Job(new_id(), clean_name(name), kind, data.id, now(), **about)
-        self.workspace.place(job).mkdir(parents=True)
+        name = about.pop("name", None) or _make_name(kind, data, options, parent)
+        job = Job(make_id(), clean_name(name), kind, data.id, read_clock(), **about)
+        self.workspace.folder_of(job).mkdir(parents=True)
         self.folder(job).write_config(
             {**defaults, **data.options, **inherited, **options, "data": data.paths, "title": job.name}
         )
@@ -168,22 +168,22 @@ class Studio:
         self._turns.pop(job.id, None)
         self.events.tell({"type": "gone", "run": job.id})
 
-    def scrubbed(self, said: Any, data: Data | None) -> Any:
+    def scrub(self, found: Any, data: Data | None) -> Any:
         """Return texts without the server's paths: data go by the name that the user knows."""
-        if isinstance(said, dict):
-            return {name: self.scrubbed(value, data) for name, value in said.items()}
-        if isinstance(said, list):
-            return [self.scrubbed(value, data) for value in said]
-        if not isinstance(said, str):
-            return said
+        if isinstance(found, dict):
+            return {name: self.scrub(value, data) for name, value in found.items()}
+        if isinstance(found, list):
+            return [self.scrub(value, data) for value in found]
+        if not isinstance(found, str):
+            return found
         for path in data.paths if data is not None else ():
             name = data.name if data is not None and data.uploaded else Path(path).name
-            said = said.replace(path, name)
-            if said.startswith(f"{Path(path).name}: "):
-                said = name + said.removeprefix(Path(path).name)
-        return said.replace(f"{self.workspace.folder}/", "").replace(str(self.workspace.folder), "the studio's folder")
+            found = found.replace(path, name)
+            if found.startswith(f"{Path(path).name}: "):
+                found = name + found.removeprefix(Path(path).name)
+        return found.replace(f"{self.workspace.folder}/", "").replace(str(self.workspace.folder), "the studio's folder")
 
-    async def _changed(self, key: str) -> None:
+    async def _refresh(self, key: str) -> None:
         """Look at a run's folder again, and tell the pages."""
         # One at a time for each run, so that nobody is told the older news last.
         async with self._turns.setdefault(key, asyncio.Lock()):
@@ -192,12 +192,12 @@ class Studio:
                 return
             data = self.data.get(job.data)
             try:
-                view = await self.in_thread(show, job, self.workspace.place(job), data)
+                view = await self.in_thread(describe_run, job, self.workspace.folder_of(job), data)
             except Exception as error:  # a folder that somebody has tampered with must not stop the others
-                view = {**blank(job), "error": f"its folder cannot be read: {error}"}
+                view = {**describe_record(job), "error": f"its folder cannot be read: {error}"}
             if key not in self.jobs.all:
                 return
-            view["error"] = self.scrubbed(view["error"], data)
+            view["error"] = self.scrub(view["error"], data)
             before, self._views[key] = self._views.get(key), plain(view)
             self.events.tell({"type": "run", "run": self._views[key]})
         if job.status == DONE and before is not None and before["status"] != DONE:
@@ -209,25 +209,25 @@ class Studio:
 
         def prepare() -> None:
             with suppress(Exception):
-                self.screen.roll(folder, 0, None)
+                self.previews.roll(folder, 0, None)
 
         threading.Thread(target=prepare, daemon=True).start()
 
 
-def _name(kind: str, data: Data, options: Mapping[str, Any], parent: str | None) -> str:
+def _make_name(kind: str, data: Data, options: Mapping[str, Any], parent: str | None) -> str:
     if parent is not None:
-        return f"smoothness {_short(options.get('smoothness', 'as before'))}"
+        return f"smoothness {_shorten(options.get('smoothness', 'as before'))}"
     what = "compare all" if kind == "compare" else options.get("algorithm", "learn")
-    smooth = f", {_short(options['smoothness'])}" if "smoothness" in options else ""
+    smooth = f", {_shorten(options['smoothness'])}" if "smoothness" in options else ""
     return f"{what} on {data.name}{smooth}"
 
 
-def _short(smoothness: str) -> str:
+def _shorten(smoothness: str) -> str:
     try:
         return f"{float(smoothness):.3g}"
     except ValueError:
         return smoothness
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"
