@@ -13,12 +13,7 @@ from simile.errors import ArgumentError, DataError
 
 
 def number(
-    value: Any,
-    name: str,
-    *,
-    at_least: float = -math.inf,
-    at_most: float = math.inf,
-    above: float = -math.inf,
+    value: Any, name: str, *, at_least: float = -math.inf, at_most: float = math.inf, above: float = -math.inf
 ) -> float:
     """Return `value` as a finite float inside the given range."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):

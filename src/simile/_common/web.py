@@ -247,10 +247,5 @@ def write_address(scheme: str, host: str, port: int) -> str:
 def configure_uvicorn(app: ASGIApp, **options: Any) -> uvicorn.Config:
     """Return uvicorn's options for a server to which nobody stands between, and whose log must not show tokens."""
     return uvicorn.Config(
-        app,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=FAREWELL,
-        **options,
+        app, access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=FAREWELL, **options
     )

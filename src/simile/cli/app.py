@@ -34,21 +34,7 @@ def app() -> None:
 
 
 for command in (
-    demo,
-    studio,
-    train,
-    tune,
-    report,
-    evaluate,
-    rollout,
-    compare,
-    diagnose,
-    inspect,
-    export,
-    bench,
-    run,
-    serve,
-    camera,
-    reproduce,
+    *(demo, studio, train, tune, report, evaluate, rollout, compare),
+    *(diagnose, inspect, export, bench, run, serve, camera, reproduce),
 ):
     app.add_command(command)

@@ -144,17 +144,7 @@ def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], ou
 @click.option("--stage", multiple=True, help="Limit of the virtual camera, e.g. 'RateLimit(30.0)'. May be repeated.")
 @options.trust_option
 @click.option("--out", type=click.Path(path_type=Path), default="broadcast.mp4", help="Video to write.")
-def crop(
-    video: Path,
-    policy: Path,
-    game: str,
-    sport: str,
-    fov: float,
-    size: tuple[int, int],
-    stage: tuple[str, ...],
-    trust: tuple[str, ...],
-    out: Path,
-) -> None:
+def crop(video: Path, policy: Path, game: str, sport: str, trust: tuple[str, ...], out: Path, **given: Any) -> None:
     """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept."""
     from simile.camera.film.crop import crop as film
     from simile.camera.film.panorama import Panorama
@@ -162,16 +152,13 @@ def crop(
     from simile.learning.recipes import parse
 
     loaded, found = options.load_policy(policy, trust), _open((game,), sport)[0]
-    stages = tuple(parse(text, "stage") for text in stage)
+    stages = tuple(parse(text, "stage") for text in given["stage"])
     with Frames("filming") as progress:
         done = film(
-            video,
-            out,
-            loaded,
-            found,
-            panorama=Panorama.of(found, fov),
+            *(video, out, loaded, found),
+            panorama=Panorama.of(found, given["fov"]),
             features=_features(loaded, found.court, found.camera),
-            size=size,
+            size=given["size"],
             stages=stages,
             watch=progress,
         )

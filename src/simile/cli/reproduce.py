@@ -23,17 +23,7 @@ from simile.cli import options
 @click.option(
     "--page", type=click.Path(path_type=Path), help="Where to write the page; results.md in --out by default."
 )
-def reproduce(
-    out: Path,
-    claims: tuple[str, ...],
-    seeds: int,
-    first_seed: int,
-    data: str | None,
-    quick: bool,
-    jobs: int,
-    page: Path | None,
-    **given: Any,
-) -> None:
+def reproduce(out: Path, seeds: int, first_seed: int, data: str | None, page: Path | None, **given: Any) -> None:
     """Measure each figure and claim of Section 6 over several seeds.
 
     Writes a table (CSV) and a picture (PNG) per claim, results.json, and a page with the verdicts: holds, does not
@@ -46,11 +36,11 @@ def reproduce(
 
     found = measure(
         out,
-        claims=claims or None,
+        claims=given["claims"] or None,
         seeds=range(first_seed, first_seed + seeds),
         source=None if data is None else FileSource(read(data, **reading(given))),
-        effort=SMALL if quick else FULL,
-        n_jobs=jobs,
+        effort=SMALL if given["quick"] else FULL,
+        n_jobs=given["jobs"],
         page=page,
         watch=lambda line: click.echo(line, err=True),
     )

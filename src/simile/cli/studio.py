@@ -26,14 +26,7 @@ from simile.cli import options
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Trainings at a time.")
 @click.option("--open/--no-open", "show", default=True, help="Open a browser.")
 def studio(
-    data: tuple[str, ...],
-    port: int,
-    host: str,
-    folder: Path,
-    max_upload: float,
-    jobs: int,
-    show: bool,
-    **given: Any,
+    data: tuple[str, ...], port: int, host: str, folder: Path, max_upload: float, jobs: int, show: bool, **given: Any
 ) -> None:
     """Open a page to work on, and print its address: read data, train, look, slide the smoothness, compare.
 

@@ -68,10 +68,7 @@ def file_names(paths: Sequence[Path]) -> list[str]:
         common = ""
     inside = [path.relative_to(common) if common else path for path in paths]
     names = [_stem(path) for path in paths]
-    for longer in (
-        [path.with_name(_stem(path)).as_posix() for path in inside],
-        [path.as_posix() for path in inside],
-    ):
+    for longer in ([path.with_name(_stem(path)).as_posix() for path in inside], [path.as_posix() for path in inside]):
         counts = Counter(names)
         names = [short if counts[short] == 1 else long for short, long in zip(names, longer, strict=True)]
     return names

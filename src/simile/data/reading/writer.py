@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,7 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.reading.arrays import ROLES_KEY
 from simile.data.reading.arrow import METADATA_KEY
 from simile.data.reading.formats import suffix_of
+from simile.data.reading.tables import Roles
 from simile.errors import ArgumentError
 
 _ROWS = 1 << 16
@@ -69,14 +71,8 @@ def _header(demos: Demonstrations) -> list[str]:
 
 
 def _roles(demos: Demonstrations) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "sequence": "sequence",
-        "time": None if demos.rate is None else "t",
-        "contexts": demos.context_names,
-        "actions": demos.action_names,
-        "rate": demos.rate,
-    }
+    time = None if demos.rate is None else "t"
+    return {"version": 1, **asdict(Roles("sequence", time, demos.context_names, demos.action_names, demos.rate))}
 
 
 def _tables(demos: Demonstrations) -> Iterator[Any]:
