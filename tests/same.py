@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from simile.models.adapters import settle
+
 
 def differences(a: Any, b: Any, path: str = "") -> list[str]:
     """Return the paths at which two objects differ in a bit, a type or a length."""
+    a, b = settle(a), settle(b)
     if type(a) is not type(b):
         return [f"{path}: {type(a).__name__} and {type(b).__name__}"]
     if isinstance(a, np.ndarray):

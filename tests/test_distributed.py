@@ -20,7 +20,7 @@ from commands import simile_
 from conftest import demos_of
 from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
-from simile.learning.distributed import SpreadDemonstrations
+from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.dask import DaskBackend, Traffic, connected
 
@@ -39,7 +39,7 @@ def client():
 
 @pytest.fixture
 def no_digest(monkeypatch):
-    for kind in (Demonstrations, SpreadDemonstrations):
+    for kind in (Demonstrations, DistributedDemonstrations):
         monkeypatch.setattr(kind, "digest", lambda _: "")
 
 
@@ -88,7 +88,7 @@ def test_a_forest_is_sent_once_however_many_mixtures_hold_it(client):
     demos = demos_of(60, 45)
     *_, last = rounds(demos, **{**QUICK, "n_rounds": 2, "step_size": 0.5})
     backend = DaskBackend(client)
-    spread = SpreadDemonstrations.of(demos, backend)
+    spread = DistributedDemonstrations.of(demos, backend)
     placed = backend.traffic
     spread.outcome(last.policy)
     first = backend.traffic
@@ -117,7 +117,7 @@ def test_workers_read_what_one_machine_reads(client, files, no_digest):
     assert len(spread.handles) == 3
     assert (spread.names, spread.rate, spread.n_frames) == (local.names, local.rate, local.n_frames)
     assert (spread.context_names, spread.action_names) == (local.context_names, local.action_names)
-    assert differences(list(spread.gathered()), list(local)) == []
+    assert differences(list(spread.gather()), list(local)) == []
     check_same_rounds(simile.paper(local, **QUICK).rounds, simile.paper(spread, **QUICK, backend=backend).rounds)
 
 
@@ -200,7 +200,7 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     options += ["--horizon", "Horizon(2, 2)", "--test", "0.34"]
     data = str(files / "*.parquet")
     done = simile_("train", data, *options, cwd=tmp_path, process=True)
-    assert "SpreadDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
+    assert "DistributedDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
     policy = simile.load(out / "policy.safetensors")
     train, _ = simile.read(data, quiet=True).hold_out(0.34)
     local = simile.paper(train, **QUICK).policy

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import simile
 from conftest import demos_of
 from simile.cli.inspect import inspect
-from simile.learning.reduction import card_of
+from simile.learning.rounds import card_of
 from simile.online import Bounds
 from simile.policies.cards import Card
 from simile.serving.monitoring import KINDS, UNKNOWN_RATE, Event, Monitor, Thresholds

@@ -28,6 +28,7 @@ from simile.learning.algorithms import paper as paper
 from simile.learning.algorithms import searn as searn
 from simile.learning.algorithms import smile as smile
 from simile.learning.checkpoints import Checkpointed as Checkpointed
+from simile.learning.distributed import DistributedDemonstrations as DistributedDemonstrations
 from simile.learning.distributed import SpreadDemonstrations as SpreadDemonstrations
 from simile.learning.distributed.backend import LocalBackend as LocalBackend
 from simile.learning.distributed.dask import DaskBackend as DaskBackend
@@ -41,8 +42,8 @@ from simile.learning.feedback import exponential as exponential
 from simile.learning.feedback import geometric as geometric
 from simile.learning.frontier import Frontier as Frontier
 from simile.learning.frontier import path as path
-from simile.learning.reduction import Round as Round
 from simile.learning.reduction import rounds as rounds
+from simile.learning.rounds import Round as Round
 from simile.learning.smoothness import MatchExpert as MatchExpert
 from simile.learning.smoothness import SmoothTime as SmoothTime
 from simile.learning.step_sizes import BoundMinimizer as BoundMinimizer

@@ -11,7 +11,7 @@ from rich import progress
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from simile.learning.reduction import Round
+    from simile.learning.rounds import Round
 
 
 class Bar:

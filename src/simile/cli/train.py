@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
     from simile.evaluation.comparison import Judgement
     from simile.learning.algorithms import Run, Watch
-    from simile.learning.distributed import AnyDemonstrations, SpreadDemonstrations
+    from simile.learning.distributed import DistributedDemonstrations
     from simile.learning.distributed.dask import DaskBackend
-    from simile.learning.reduction import Round
+    from simile.learning.problem import Recorded
+    from simile.learning.rounds import Round
 
 
 def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
@@ -127,7 +128,7 @@ def _train(
         click.echo(f"Look at it: {folder / runs.REPORT}")
 
 
-def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[SpreadDemonstrations, Demonstrations]:
+def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[DistributedDemonstrations, Demonstrations]:
     """Let the workers read the data, and bring the held-out part here: another data file, or a share of them."""
     from simile.data.reading import read
     from simile.learning import runs
@@ -143,7 +144,7 @@ def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[SpreadDemo
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {given['test']}")
     rest, test = demos.split(share, seed=given["seed"])
-    return rest, test.gathered()
+    return rest, test.gather()
 
 
 def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -164,7 +165,7 @@ def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _check_model(model: Any, demos: AnyDemonstrations, trust: tuple[str, ...]) -> None:
+def _check_model(model: Any, demos: Recorded, trust: tuple[str, ...]) -> None:
     """Say before the training, not after, that its policy could not be saved."""
     from simile.models.ridge import RolloutRegressor
     from simile.policies.storage.loading import check_savable
@@ -178,8 +179,8 @@ def _learn(
     folder: Path,
     given: dict[str, Any],
     settings: dict[str, Any],
-    demos: AnyDemonstrations,
-    validation: AnyDemonstrations | None,
+    demos: Recorded,
+    validation: Recorded | None,
     backend: DaskBackend | None,
     *,
     by_validation: bool,
@@ -228,7 +229,7 @@ def _learn(
     return run
 
 
-def _judge(run: Run, settings: dict[str, Any], demos: AnyDemonstrations, test: Demonstrations) -> Judgement:
+def _judge(run: Run, settings: dict[str, Any], demos: Recorded, test: Demonstrations) -> Judgement:
     from simile.data.demonstrations import ActionSpace, Demonstrations
     from simile.data.states import Horizon
     from simile.evaluation.comparison import judge, simple_entries

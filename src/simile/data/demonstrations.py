@@ -272,6 +272,19 @@ class Demonstrations(Sequence[Demonstration]):
             raise DataError(f"actions must list {count(len(self), 'sequence')}; got {len(actions)}")
         return Demonstrations(tuple(replace(d, actions=a) for d, a in zip(self.items, actions, strict=True)))
 
+    def standardize(self, units: Units) -> Demonstrations:
+        """Bring the actions to standard units."""
+        return self.with_actions([units.standardize(a) for a in self.actions])
+
+    def extremes(self) -> tuple[FloatArray, FloatArray]:
+        """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""
+        low, high = ([extreme.reduce(x, axis=0) for x in self.contexts] for extreme in (np.fmin, np.fmax))
+        return np.fmin.reduce(low), np.fmax.reduce(high)
+
+    def check(self, space: ActionSpace) -> None:
+        """Refuse actions outside the bounds."""
+        space.check(self)
+
     def head(self, frames: int) -> Demonstrations:
         """Return the first frames of every sequence (`demos[:n]` gives the first sequences)."""
         frames = checks.whole_number(frames, "frames", at_least=1)

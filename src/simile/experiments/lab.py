@@ -22,7 +22,7 @@ from simile.learning import algorithms
 from simile.learning.algorithms import Run
 from simile.learning.feedback import CompensatedFeedback
 from simile.learning.measures import Outcome, Ruler
-from simile.learning.reduction import Round
+from simile.learning.rounds import Round
 from simile.models import Model, SmoothForest
 from simile.models.regularizers import CriticallyDamped
 from simile.policies.policies import Policy

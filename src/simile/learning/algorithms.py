@@ -12,13 +12,15 @@ from simile._common.text import cell, spell
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning import distributed, measures
+from simile.learning import measures
 from simile.learning.crossfit import Choices, mixtures
-from simile.learning.distributed import AnyDemonstrations, SpreadDemonstrations
+from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
 from simile.learning.frontier import Frontier, matched
-from simile.learning.reduction import Round, rounds
+from simile.learning.problem import Recorded, judge
+from simile.learning.reduction import rounds
+from simile.learning.rounds import Round
 from simile.learning.second_opinion import MARGIN, Rival, most_accurate, simple_rivals
 from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
@@ -26,7 +28,7 @@ from simile.learning.training import JointRule, Memory, Rule, everything, latest
 from simile.models.regularizers import RegularizerClass, VelocityAutoregression
 from simile.policies.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
 
-Data = Demonstrations | Demonstration | SpreadDemonstrations
+Data = Demonstrations | Demonstration | DistributedDemonstrations
 Validation = Data | float | None
 Watch = Callable[[Round], object]
 
@@ -147,7 +149,7 @@ def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
         given["horizon"] = horizon
     if not isinstance(feedback, CompensatedFeedback | type | None):
         given["feedback"] = feedback
-    if isinstance(demos, SpreadDemonstrations):
+    if hasattr(demos, "backend"):
         given.setdefault("backend", demos.backend)
     if given:
         call = ", ".join(["demos", *(f"{name}={spell(value)}" for name, value in given.items())])
@@ -333,7 +335,7 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
     """Hold out the validation part, then collect the rounds."""
     choices = {"memory": memory, "combine": combine, **settings}
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
-    demos = distributed.placed(demos, backend)
+    demos = place(demos, backend)
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=choices.get("seed", 0)) if validation else (demos, None)
 
@@ -341,13 +343,13 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
         return rounds(demos, validation=validation, backend=backend, **{**choices, **changed})
 
     if isinstance(choices.get("smoothness"), MatchExpert):
-        judges = demos if validation is None else distributed.placed(validation, backend)
+        judges = demos if validation is None else place(validation, backend)
         found = _searched(run, choices["smoothness"], judges)
         return replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
     return Run.of(run(), watch)
 
 
-def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: AnyDemonstrations) -> Run:
+def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:
     """Halve the range of lambda until the chosen policy is just smooth enough; returns the roughest run that is."""
     low, high = LAMBDAS
     best = None
@@ -356,7 +358,7 @@ def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: A
         tried = Run.of(run(smoothness=middle))
         if tried.interrupted:
             return tried
-        score = distributed.outcome(tried.policy, judges, order=match.order)
+        score = judge(judges, tried.policy, order=match.order)
         if score.diverged or score.roughness > match.ratio:
             low = middle
         else:

@@ -25,7 +25,7 @@ from simile.learning import measures
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler
-from simile.learning.reduction import Round, card_of, check_alike, finished
+from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
 from simile.models import Criterion, Forest, Model, SmoothForest, SmoothRegressor
 from simile.models.closed_loop import ClosedLoop
@@ -141,7 +141,7 @@ def mixtures(
             "seed": choices.seed,
         },
     )
-    return (finished(r, units, space, card, held_out) for r in found)
+    return (finish(r, units, space, card, held_out) for r in found)
 
 
 def crossfit(

@@ -20,7 +20,7 @@ from simile.learning.crossfit import Choices, fits, line_search, mixed, rolled_o
 from simile.learning.feedback import Feedback
 from simile.learning.folds import Folds
 from simile.learning.measures import Ruler
-from simile.learning.reduction import card_of
+from simile.learning.rounds import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
 from simile.models import SmoothForest
 from simile.models.neural import TorchRegressor

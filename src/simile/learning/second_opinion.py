@@ -21,7 +21,7 @@ from simile.data.states import Horizon, States
 from simile.learning.crossfit import rolled_out
 from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler, Score
-from simile.learning.reduction import card_of
+from simile.learning.rounds import card_of
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.forest import layout

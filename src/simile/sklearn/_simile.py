@@ -33,8 +33,8 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    algorithm : {"learn", "paper", "searn", "smile", "dagger", "coach", "clone"}
-        What learns.
+    algorithm : str
+        What learns: "learn", "paper", or another of `simile.learning.ALGORITHMS`.
     model, regularizer, smoothness, horizon, feedback, validation, space
         As for `simile.learn`.
     rule, step_size, n_rounds

@@ -22,7 +22,7 @@ from simile.evaluation.report.lag import lag_curve
 from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
 from simile.learning.frontier import time_scale
-from simile.learning.reduction import MEASURED, Round
+from simile.learning.rounds import MEASURED, Round
 from simile.policies.policies import Policy, radius
 
 REPEATED = ("command", "python", "config")

@@ -9,7 +9,7 @@ from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
 from simile.experiments.traces import trace
 from simile.learning.feedback import ExpertFeedback, Feedback, SmoothFeedback, by_distance, constant, exponential
-from simile.learning.reduction import Round
+from simile.learning.rounds import Round
 from simile.learning.step_sizes import Constant
 
 SIGMAS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)

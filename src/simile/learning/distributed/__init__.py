@@ -1,29 +1,21 @@
-"""Where Algorithm 1 finds its data: at hand, or in parts that lie elsewhere."""
+"""Learning from demonstrations in parts that lie elsewhere: each line of Algorithm 1 runs where a part is."""
 
-from simile.learning.distributed.access import Site
-from simile.learning.distributed.choosing import (
-    AnyDemonstrations,
-    check_space,
-    extremes,
-    outcome,
-    placed,
-    resolved,
-    site_of,
-    standardized,
-)
-from simile.learning.distributed.demonstrations import SpreadDemonstrations
-from simile.learning.distributed.remote import check_spreadable
+from __future__ import annotations
 
-__all__ = [
-    "AnyDemonstrations",
-    "Site",
-    "SpreadDemonstrations",
-    "check_space",
-    "check_spreadable",
-    "extremes",
-    "outcome",
-    "placed",
-    "resolved",
-    "site_of",
-    "standardized",
-]
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.learning.distributed.backend import Backend
+from simile.learning.distributed.demonstrations import DistributedDemonstrations
+from simile.learning.distributed.problem import DistributedProblem  # which registers how a problem is posed there
+
+__all__ = ["DistributedDemonstrations", "DistributedProblem", "SpreadDemonstrations", "place"]
+
+SpreadDemonstrations = DistributedDemonstrations  # as they were called before
+
+
+def place(
+    demos: Demonstrations | Demonstration | DistributedDemonstrations, backend: Backend | None
+) -> Demonstrations | DistributedDemonstrations:
+    """Take demonstrations as they come, and cut them into parts where there is a backend."""
+    if isinstance(demos, DistributedDemonstrations):
+        return demos
+    return Demonstrations.of(demos) if backend is None else DistributedDemonstrations.of(demos, backend)

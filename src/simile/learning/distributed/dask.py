@@ -28,7 +28,7 @@ from simile.data.reading import read
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import file_names
 from simile.errors import ArgumentError, SimileError
-from simile.learning.distributed import SpreadDemonstrations
+from simile.learning.distributed import DistributedDemonstrations
 from simile.models import Forest
 
 cloudpickle: Any = need("cloudpickle", "a Dask cluster")
@@ -87,7 +87,7 @@ class DaskBackend:
         """Into how many parts data are cut."""
         return self._parts or PARTS_PER_THREAD * max(1, sum(self.client.nthreads().values()))
 
-    def read(self, path: str | Path | Sequence[str | Path], **how: Any) -> SpreadDemonstrations:
+    def read(self, path: str | Path | Sequence[str | Path], **how: Any) -> DistributedDemonstrations:
         """Let the workers read demonstrations from files, which must have the same paths there.
 
         Parameters
@@ -100,16 +100,16 @@ class DaskBackend:
 
         Returns
         -------
-        SpreadDemonstrations
+        DistributedDemonstrations
             Small facts about the data; the frames stay on the workers.
         """
         paths = [table.path.resolve() for table in open_tables(path)]
         files = list(zip(map(str, paths), file_names(paths), strict=True))
         cuts = np.linspace(0, len(files), min(self.parts, len(files)) + 1).round().astype(int)
         groups = [files[begin:end] for begin, end in pairwise(cuts)]
-        found = SpreadDemonstrations.found(self.map(_read, groups, shared=(how, False)), self)
+        found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
         if len(set(found.names)) < len(found):  # files that each count from 0
-            found = SpreadDemonstrations.found(self.map(_read, groups, shared=(how, True)), self)
+            found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, True)), self)
         return found
 
     def place(self, parts: Sequence[Any]) -> list[Handle]:

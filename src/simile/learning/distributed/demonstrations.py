@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from operator import add, itemgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from simile.policies.policies import Policy
 
 
 @dataclass(frozen=True, eq=False)
-class SpreadDemonstrations:
+class DistributedDemonstrations:
     """Several demonstrations of one task, in parts that lie with a backend; their frames are never gathered.
 
     Parameters
@@ -39,9 +39,9 @@ class SpreadDemonstrations:
     --------
     >>> from simile import tasks
     >>> from simile.learning.distributed.backend import LocalBackend
-    >>> spread = SpreadDemonstrations.of(tasks.pursuit(n_sequences=5, length=100), LocalBackend(parts=2))
+    >>> spread = DistributedDemonstrations.of(tasks.pursuit(n_sequences=5, length=100), LocalBackend(parts=2))
     >>> spread
-    SpreadDemonstrations(5 sequences, 500 frames, 2 parts)
+    DistributedDemonstrations(5 sequences, 500 frames, 2 parts)
     """
 
     backend: Backend
@@ -49,9 +49,11 @@ class SpreadDemonstrations:
     facts: tuple[Facts, ...]
 
     @classmethod
-    def of(cls, demos: SpreadDemonstrations | Demonstrations | Demonstration, backend: Backend) -> SpreadDemonstrations:
-        """Cut demonstrations into parts of about as many frames, and place them; what is spread stays as it is."""
-        if isinstance(demos, SpreadDemonstrations):
+    def of(
+        cls, demos: DistributedDemonstrations | Demonstrations | Demonstration, backend: Backend
+    ) -> DistributedDemonstrations:
+        """Cut demonstrations into parts of about as many frames, and place them; what is in parts stays as it is."""
+        if isinstance(demos, DistributedDemonstrations):
             return demos
         demos = Demonstrations.of(demos)
         ends = np.cumsum([len(d) for d in demos])
@@ -61,7 +63,7 @@ class SpreadDemonstrations:
         return cls(backend, tuple(backend.place(parts)), tuple(map(Facts.of, parts)))
 
     @classmethod
-    def found(cls, handles: Sequence[Any], backend: Backend) -> SpreadDemonstrations:
+    def take(cls, handles: Sequence[Any], backend: Backend) -> Self:
         """Take demonstrations that a backend has already, one handle for each part."""
         return cls(backend, tuple(handles), tuple(backend.collect(backend.map(Facts.of, handles))))
 
@@ -69,7 +71,7 @@ class SpreadDemonstrations:
         return len(self.all.names)
 
     def __repr__(self) -> str:
-        return f"SpreadDemonstrations({len(self)} sequences, {self.n_frames} frames, {len(self.handles)} parts)"
+        return f"DistributedDemonstrations({len(self)} sequences, {self.n_frames} frames, {len(self.handles)} parts)"
 
     @cached_property
     def all(self) -> Facts:
@@ -125,19 +127,23 @@ class SpreadDemonstrations:
         """Return the digest of all names, the rate and every value."""
         return self.all.digest()
 
+    def extremes(self) -> tuple[FloatArray, FloatArray]:
+        """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""
+        return np.fmin.reduce(self.all.low), np.fmax.reduce(self.all.high)
+
     def check(self, space: ActionSpace) -> None:
         """Refuse actions outside the bounds."""
-        self.backend.collect(self.map(_checked, shared=(space,)))
+        self.backend.collect(self.map(_check, shared=(space,)))
 
     def map(self, function: Callable[..., Any], *handles: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
         """Call function(demonstrations of a part, *one of each handles, *shared) for each part, where it is."""
         return self.backend.map(function, self.handles, *handles, shared=shared)
 
-    def standardized(self, units: Units) -> SpreadDemonstrations:
+    def standardize(self, units: Units) -> Self:
         """Bring the actions to standard units; the facts remain those of the user's."""
-        return SpreadDemonstrations(self.backend, tuple(self.map(_standardized, shared=(units,))), self.facts)
+        return type(self)(self.backend, tuple(self.map(_standardize, shared=(units,))), self.facts)
 
-    def where(self, numbers: IntArray) -> SpreadDemonstrations:
+    def where(self, numbers: IntArray) -> Self:
         """Return some of the sequences, by number, in their order; they stay where they are."""
         begins = np.cumsum([0, *(len(f.names) for f in self.facts)])
         handles, facts = [], []
@@ -148,9 +154,9 @@ class SpreadDemonstrations:
                     self.backend.map(_some, [handle], shared=(here,)) if len(here) < len(known.names) else [handle]
                 )
                 facts.append(known.where(here))
-        return SpreadDemonstrations(self.backend, tuple(handles), tuple(facts))
+        return type(self)(self.backend, tuple(handles), tuple(facts))
 
-    def split(self, test: float = 0.25, *, seed: int = 0) -> tuple[SpreadDemonstrations, SpreadDemonstrations]:
+    def split(self, test: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
         """Split whole sequences at random, as `Demonstrations.split` does: the same ones, for the same seed."""
         test, n = checks.number(test, "test", above=0.0, at_most=1.0), len(self)
         if n < 2:
@@ -162,11 +168,11 @@ class SpreadDemonstrations:
         n_test = min(max(1, round(test * n)), n - 1)
         return self.where(order[n_test:]), self.where(order[:n_test])
 
-    def hold_out(self, validation: float, *, seed: int = 0) -> tuple[SpreadDemonstrations, SpreadDemonstrations]:
+    def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off a share of the sequences for validation, as `Demonstrations.hold_out`."""
         return self.split(checks.number(validation, "validation", above=0.0, at_most=1.0), seed=seed)
 
-    def gathered(self) -> Demonstrations:
+    def gather(self) -> Demonstrations:
         """Bring all frames here, for a few sequences that are wanted at hand: to judge a policy, or to draw."""
         return Demonstrations(tuple(d for part in self.backend.collect(self.handles) for d in part))
 
@@ -187,12 +193,12 @@ class SpreadDemonstrations:
 # What runs where a part is stands at the top level, so that it can be sent there.
 
 
-def _checked(demos: Demonstrations, space: ActionSpace) -> None:
-    space.check(demos)
+def _check(demos: Demonstrations, space: ActionSpace) -> None:
+    demos.check(space)
 
 
-def _standardized(demos: Demonstrations, units: Units) -> Demonstrations:
-    return demos.with_actions([units.standardize(a) for a in demos.actions])
+def _standardize(demos: Demonstrations, units: Units) -> Demonstrations:
+    return demos.standardize(units)
 
 
 def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:

@@ -35,12 +35,12 @@ from simile.models.forest import (
     layout,
 )
 
-__all__ = ["Part", "choose_context_edges", "grow_spread"]
+__all__ = ["Part", "choose_context_edges", "grow_distributed"]
 
 ROOM = 2**28  # bytes
 
 
-def grow_spread(
+def grow_distributed(
     backend: Backend,
     model: SmoothForest,
     parts: Sequence[Any],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from simile._common import checks
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError
-from simile.learning.reduction import check_alike
+from simile.learning.rounds import check_alike
 from simile.learning.tuning.executors import alone, by_backend, by_processes
 from simile.learning.tuning.result import Tried, Tuned
 from simile.learning.tuning.spaces import CrossFitting, Known, Rounds, Space, label

@@ -13,7 +13,7 @@ from simile.data.demonstrations import Demonstrations
 from simile.errors import SimileError
 from simile.learning import algorithms, crossfit
 from simile.learning.algorithms import Run
-from simile.learning.reduction import Round
+from simile.learning.rounds import Round
 
 APART = 1_000_000  # kinds of mixtures that are told apart
 

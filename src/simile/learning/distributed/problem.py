@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.text import spell
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
-from simile.learning.distributed.access import Asked
-from simile.learning.distributed.demonstrations import SpreadDemonstrations
-from simile.learning.distributed.forest import Part, choose_context_edges, grow_spread
+from simile.learning.distributed.demonstrations import DistributedDemonstrations
+from simile.learning.distributed.forest import Part, choose_context_edges, grow_distributed
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback, constant
 from simile.learning.measures import Outcome
-from simile.learning.step_sizes import BoundMinimizer, Evidence, Monotonic
+from simile.learning.problem import Setup, judge, pose, resolve
+from simile.learning.smoothness import SmoothTime
+from simile.learning.step_sizes import BoundMinimizer, Evidence, Monotonic, StepSize
 from simile.learning.training import Dataset, Rule, anchors_of
 from simile.models import Model, SmoothForest
 from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums
@@ -30,10 +32,31 @@ Handles = Sequence[Any]  # one for each part
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SpreadSite(Asked):
+class DistributedProblem(Setup):
     """Demonstrations in parts, in standard units; trajectories, states and data are handles, one for each part."""
 
-    demos: SpreadDemonstrations
+    demos: DistributedDemonstrations
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, SmoothForest):
+            raise ArgumentError(
+                f"model: {self.model!r} cannot be trained on data in parts: use SmoothForest() with a backend, or no "
+                "backend"
+            )
+        _solvable(self.regularizer)
+
+    def check(self, step_size: StepSize, combine: Combine) -> None:
+        """Refuse choices that need all data in one place."""
+        if isinstance(step_size, Monotonic | BoundMinimizer):
+            raise ArgumentError(
+                f"step_size: {step_size!r} needs more than errors of roll-outs, which is all that comes back with a "
+                "backend: use ErrorRatio(), LineSearch(), OneOverHorizon() or a number"
+            )
+        if combine in (sample, sample_geometric):
+            raise ArgumentError(
+                f"combine: {spell(combine)} tosses coins by the number of a sequence, which a part does not know: use "
+                "interpolate or replace_policy with a backend (paper, dagger, coach, clone), or no backend"
+            )
 
     @cached_property
     def expert(self) -> Handles:
@@ -48,7 +71,7 @@ class SpreadSite(Asked):
         parts = self.demos.map(_naive_part, self.expert, shared=(self.horizon.without_actions(),))
         return self._grown(parts, 1, 0.0)
 
-    def outcome(self, policy: Policy, seed: int = 0) -> Outcome:
+    def roll_out(self, policy: Policy, seed: int = 0) -> Outcome:
         """Roll a policy out and measure its error: line 4."""
         return self.demos.outcome(policy, seed=seed)
 
@@ -66,7 +89,7 @@ class SpreadSite(Asked):
         shared = (n, self.n_rounds, self.horizon, policy, self.units, feedback)
         return self.demos.map(_targets, rolled, shared=shared), sigma
 
-    def fit(self, targets: Handles) -> Regularizer:
+    def regularize(self, targets: Handles) -> Regularizer:
         """Choose h by sums over all sequences: line 7."""
         return _solvable(self.regularizer).solve(self._sums(targets), self.smoothness)
 
@@ -75,7 +98,7 @@ class SpreadSite(Asked):
         found: Sums = backend.total(add, backend.map(_sums, targets, shared=(self.regularizer,)))
         return found
 
-    def data(self, states: Handles, targets: Handles) -> tuple[Handles, Handles]:
+    def dataset(self, states: Handles, targets: Handles) -> tuple[Handles, Handles]:
         """Keep states and targets for training."""
         return states, targets
 
@@ -91,7 +114,7 @@ class SpreadSite(Asked):
     def _grown(self, parts: Handles, n_rounds: int, smoothness: float) -> Model:
         starts = np.append(0, np.cumsum(np.tile(self.demos.lengths, n_rounds)))
         backend = self.demos.backend
-        return grow_spread(
+        return grow_distributed(
             backend,
             replace(self.model, n_jobs=1),  # whoever has the parts has work for its other cores
             parts,
@@ -118,18 +141,18 @@ class SpreadSite(Asked):
     ) -> Evidence:
         """Gather what a step size may go by: errors of roll-outs (line 9)."""
         away: Any = Elsewhere("step_size", "this rule", "ErrorRatio(), LineSearch(), OneOverHorizon() or a number")
-        return SpreadEvidence(away, policy, trained, outcome, away, combine, self.demos)
+        return DistributedEvidence(away, policy, trained, outcome, away, combine, self.demos)
 
-    def shown(self, trajectories: Handles) -> list[FloatArray]:  # noqa: ARG002
+    def show(self, trajectories: Handles) -> list[FloatArray]:  # noqa: ARG002
         """Return nothing: trajectories stay where they are."""
         return []
 
 
 @dataclass(frozen=True, eq=False)
-class SpreadEvidence(Evidence):
+class DistributedEvidence(Evidence):
     """What a step size may go by where the data are in parts: errors of roll-outs."""
 
-    spread: SpreadDemonstrations
+    spread: DistributedDemonstrations
 
     @property
     def longest(self) -> int:
@@ -149,7 +172,7 @@ class SolvedRegularizer:
     sums: Sums
 
     @classmethod
-    def of(cls, regularizer: RegularizerClass, demos: SpreadDemonstrations) -> RegularizerClass:
+    def of(cls, regularizer: RegularizerClass, demos: DistributedDemonstrations) -> RegularizerClass:
         """Sum over the expert's trajectories."""
         sums: Sums = demos.backend.total(add, demos.backend.map(_sums, demos.actions(), shared=(regularizer,)))
         solved = cls(_solvable(regularizer), sums)
@@ -179,25 +202,6 @@ class Elsewhere:
         raise ArgumentError(self._said)
 
 
-def check_spreadable(*, model: Any, regularizer: Any, step_size: Any, combine: Any) -> None:
-    """Refuse choices that need all data in one place."""
-    if not isinstance(model, SmoothForest):
-        raise ArgumentError(
-            f"model: {model!r} cannot be trained on data in parts: use SmoothForest() with a backend, or no backend"
-        )
-    _solvable(regularizer)
-    if isinstance(step_size, Monotonic | BoundMinimizer):
-        raise ArgumentError(
-            f"step_size: {step_size!r} needs more than errors of roll-outs, which is all that comes back with a "
-            "backend: use ErrorRatio(), LineSearch(), OneOverHorizon() or a number"
-        )
-    if combine in (sample, sample_geometric):
-        raise ArgumentError(
-            f"combine: {combine.__name__} tosses coins by the number of a sequence, which a part does not know: use "
-            "interpolate or replace_policy with a backend (paper, dagger, coach, clone), or no backend"
-        )
-
-
 def _solvable(regularizer: Any) -> SummedRegularizerClass:
     if not isinstance(regularizer, SummedRegularizerClass):
         raise ArgumentError(
@@ -205,6 +209,21 @@ def _solvable(regularizer: Any) -> SummedRegularizerClass:
             "VelocityAutoregression(), LinearAutoregression(), CriticallyDamped() or PreviousAction() with a backend"
         )
     return regularizer
+
+
+@pose.register
+def _(demos: DistributedDemonstrations, **setup: Any) -> DistributedProblem:
+    return DistributedProblem(demos=demos, **setup)
+
+
+@judge.register
+def _(demos: DistributedDemonstrations, policy: Policy, *, order: int = 2) -> Outcome:
+    return demos.outcome(policy, order=order)
+
+
+@resolve.register
+def _(demos: DistributedDemonstrations, smoothness: SmoothTime, regularizer: RegularizerClass) -> float:
+    return smoothness.resolve(SolvedRegularizer.of(regularizer, demos), [], demos.rate)
 
 
 # What runs where a part is stands at the top level, so that it can be sent there.

@@ -14,7 +14,7 @@ from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import measures
-from simile.learning.distributed import SpreadDemonstrations
+from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.training import everything, latest
 from simile.models import Bagging, Criterion
@@ -26,7 +26,7 @@ QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 2}
 @pytest.fixture(autouse=True)
 def one_digest(monkeypatch):
     """Leave the digest of the data out: `test_the_digest_of_parts_is_the_digest_of_all` has it."""
-    for kind in (Demonstrations, SpreadDemonstrations):
+    for kind in (Demonstrations, DistributedDemonstrations):
         monkeypatch.setattr(kind, "digest", lambda _: "")
 
 
@@ -56,7 +56,7 @@ def test_every_choice_that_can_be_spread_gives_the_same_bits(choices):
     check_same_rounds(*runs)
 
 
-@pytest.mark.parametrize("algorithm", ["learn", "paper", "dagger", "coach", "clone"])
+@pytest.mark.parametrize("algorithm", ["paper", "dagger", "coach", "clone"])
 def test_the_algorithms_take_a_backend_and_hold_out_the_same_sequences(algorithm):
     demos = demos_of(60, 45, 80, 30, 50)
     settings_ = {**QUICK, "validation": 0.4}
@@ -72,7 +72,7 @@ def test_demonstrations_in_parts_bring_their_backend_and_learn_refuses_it():
     demos = demos_of(60, 45, 80, 30, 50)
     run = simile.paper(demos, model=FOREST, backend=LocalBackend(parts=2))
     assert len(run.rounds) == 11
-    spread = SpreadDemonstrations.of(demos, LocalBackend(parts=2))
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=2))
     again = simile.paper(spread, model=FOREST)
     assert [r.error for r in run.rounds] == [r.error for r in again.rounds]
     for refused in (lambda: simile.learn(spread), lambda: simile.learn(demos, backend=LocalBackend(parts=2))):
@@ -109,7 +109,7 @@ def test_trees_that_see_one_part_each_cost_a_little_and_make_better_forests_than
 
 
 def split_in(demos, backend):
-    return SpreadDemonstrations.of(demos, backend).handles
+    return DistributedDemonstrations.of(demos, backend).handles
 
 
 def test_missing_contexts_and_a_policy_that_diverges_give_the_same_bits():
@@ -125,7 +125,7 @@ def test_missing_contexts_and_a_policy_that_diverges_give_the_same_bits():
 @settings(max_examples=25)
 def test_parts_are_contiguous_none_is_empty_and_all_facts_are_kept(lengths, parts):
     demos = demos_of(*lengths, k=2)
-    spread = SpreadDemonstrations.of(demos, LocalBackend(parts=parts))
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=parts))
     assert len(spread.handles) <= parts
     assert [d.name for part in spread.handles for d in part] == list(demos.names) == list(spread.names)
     assert spread.lengths.tolist() == lengths
@@ -153,12 +153,12 @@ def test_a_constant_action_keeps_its_scale():
 
 def test_a_split_in_parts_is_that_of_the_whole():
     demos = demos_of(*range(5, 25))
-    spread = SpreadDemonstrations.of(demos, LocalBackend(parts=4))
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=4))
     for local, parted in zip(demos.split(0.3, seed=7), spread.split(0.3, seed=7), strict=True):
         assert parted.names == local.names
-        assert differences(list(parted.gathered()), list(local)) == []
+        assert differences(list(parted.gather()), list(local)) == []
     with pytest.raises(SimileError, match="split needs at least two sequences; got 1"):
-        SpreadDemonstrations.of(demos[:1], LocalBackend()).split()
+        DistributedDemonstrations.of(demos[:1], LocalBackend()).split()
 
 
 class Median:
@@ -204,4 +204,4 @@ def test_reductions_that_toss_coins_are_refused(algorithm):
 def test_parts_with_other_columns_or_rates_are_refused():
     parts = [demos_of(9, rate=30.0), demos_of(9, rate=25.0)]
     with pytest.raises(SimileError, match=r"must share their rate; 'sequence 0' has 30\.0 and 'sequence 0' has 25\.0"):
-        len(SpreadDemonstrations.found(parts, LocalBackend()))
+        len(DistributedDemonstrations.take(parts, LocalBackend()))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import demos_of
 from simile import Bagging, Criterion, Demonstrations, Horizon, SimileError, SmoothForest
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.distributed.forest import Part, choose_context_edges, grow_spread
+from simile.learning.distributed.forest import Part, choose_context_edges, grow_distributed
 from simile.learning.distributed.growing import Histograms
 from simile.models.kernels import binning
 from test_forest import ARRAYS, RNG, SMALL, assert_same_forest, pytestmark, with_holes
@@ -61,7 +61,7 @@ class Data:
     def spread(self, model, cuts, *, exact=True, backend=None, **how):
         backend = backend or LocalBackend()
         how = {"exact": exact, **how}
-        return grow_spread(backend, model, self.parts(cuts), self.starts, self.smoothness, RNG(self.seed), **how)
+        return grow_distributed(backend, model, self.parts(cuts), self.starts, self.smoothness, RNG(self.seed), **how)
 
 
 def assert_equal_bits(first, second):
@@ -155,7 +155,7 @@ def test_several_sets_of_states_are_spread_set_after_set_with_the_edges_of_the_f
     parts = [*first.parts([2, 5]), *second.parts([2, 5])]
     starts = np.append(first.starts, first.starts[-1] + second.starts[1:])
     edges = choose_context_edges(LocalBackend(), parts[:3])
-    both = grow_spread(LocalBackend(), SMALL, parts, starts, 0.5, RNG(0), exact=True, context_edges=edges)
+    both = grow_distributed(LocalBackend(), SMALL, parts, starts, 0.5, RNG(0), exact=True, context_edges=edges)
     assert_equal_bits(both, alone)
 
 
@@ -171,7 +171,7 @@ def test_states_that_are_some_of_the_rows_of_a_tape_are_spread_too():
         mask = np.concatenate(rows)
         parts.append(Part(part.states.where(mask), *(part.labels[mask],) * 3))
     starts = np.cumsum([0, *(rows.sum() for rows in keep)])
-    assert_equal_bits(grow_spread(LocalBackend(), SMALL, parts, starts, 0.5, RNG(0), exact=True), alone)
+    assert_equal_bits(grow_distributed(LocalBackend(), SMALL, parts, starts, 0.5, RNG(0), exact=True), alone)
 
 
 @pytest.mark.parametrize("criterion", Criterion)
@@ -227,7 +227,7 @@ class Distant(LocalBackend):
 def test_parts_may_be_far_away_and_be_added_up_in_any_order(exact: bool):
     data, backend = Data(uneven()), Distant()
     parts = backend.place(data.parts([1, 4, 5]))
-    far = grow_spread(backend, SMALL, parts, data.starts, 0.5, RNG(0), exact=exact)
+    far = grow_distributed(backend, SMALL, parts, data.starts, 0.5, RNG(0), exact=exact)
     assert_equal_bits(far, data.spread(SMALL, [1, 4, 5], exact=exact))
     if exact:
         assert_equal_bits(far, data.here(SMALL))
@@ -237,7 +237,7 @@ def test_growing_takes_one_trip_a_level_however_many_trees_and_nodes():
     data, backend = Data(demos_of(200, 300)), Distant()
     model = SmoothForest(6, 4, 3, 2)
     parts = backend.place(data.parts([1]))
-    forest = grow_spread(backend, model, parts, data.starts, 0.5, RNG(0), exact=True)
+    forest = grow_distributed(backend, model, parts, data.starts, 0.5, RNG(0), exact=True)
     assert forest.depths.max() == 4
     assert len(backend.trips) == 2 + 4  # two for the roots
 
@@ -249,7 +249,7 @@ def test_constant_features_cost_a_few_more_trips():
     backend = Distant()
     parts = backend.place(data.parts([1]))
     model = SmoothForest(1, 1, 1, 1)
-    forest = grow_spread(backend, model, parts, data.starts, 0.5, RNG(0), exact=True)
+    forest = grow_distributed(backend, model, parts, data.starts, 0.5, RNG(0), exact=True)
     assert forest.feature[0] == 17
     assert len(backend.trips) <= 2 + 8  # 1, 2, 4, ..., 128 of 100 features
     assert_equal_bits(forest, data.here(model))
@@ -294,7 +294,7 @@ def test_parts_have_trees_by_their_rows_and_fewer_trees_than_parts_fall_on_all_o
     model = replace(SMALL, n_trees=1, max_depth=0, bagging=Bagging.NONE)
     met = set()
     for seed in range(30):
-        forest = grow_spread(LocalBackend(), model, parts, data.starts, 0.5, RNG(seed), exact=False)
+        forest = grow_distributed(LocalBackend(), model, parts, data.starts, 0.5, RNG(seed), exact=False)
         met.add(int(np.argmin(np.abs(np.array(means) - forest.value[0, 0]))))
     assert met == {0, 1, 2, 3}
 
@@ -307,7 +307,7 @@ def test_a_forest_of_whole_trees_predicts_about_as_well():
     parts = [replace(p, labels=p.states.tape.actions) for p in data.parts([1, 2, 3])]
     model = SmoothForest(20, 8, 4, None)
     errors = [
-        np.mean((grow_spread(LocalBackend(), model, parts, data.starts, 0.0, RNG(0), exact=e).predict(S) - y) ** 2)
+        np.mean((grow_distributed(LocalBackend(), model, parts, data.starts, 0.0, RNG(0), exact=e).predict(S) - y) ** 2)
         for e in (True, False)
     ]
     assert errors[0] < errors[1] < 0.05 * y.var()  # fewer rows to each tree
@@ -323,7 +323,7 @@ def test_the_bins_of_contexts_are_kept_on_the_tape_from_round_to_round(monkeypat
     edges = choose_context_edges(LocalBackend(), parts)
     for _ in range(3):
         how = {"exact": True, "context_edges": edges}
-        grow_spread(LocalBackend(), SMALL, parts, data.starts, 0.5, RNG(0), **how)
+        grow_distributed(LocalBackend(), SMALL, parts, data.starts, 0.5, RNG(0), **how)
     assert sorted(binned) == [30] * (2 + 3) + [40] * (2 + 3)  # two contexts once, one action three times
 
 
@@ -332,7 +332,7 @@ def test_bins_by_the_edges_of_others_leave_those_of_a_tape_alone():
     parts = data.parts([1])
     fresh = SMALL.fit_smooth([parts[0].states], *(parts[0].labels,) * 3, 0.5, RNG(0))
     again = data.parts([1])
-    grow_spread(LocalBackend(), SMALL, again, data.starts, 0.5, RNG(0), exact=True)
+    grow_distributed(LocalBackend(), SMALL, again, data.starts, 0.5, RNG(0), exact=True)
     assert_equal_bits(SMALL.fit_smooth([again[0].states], *(again[0].labels,) * 3, 0.5, RNG(0)), fresh)
 
 
@@ -340,7 +340,7 @@ def test_bad_calls_are_refused():
     data = Data(demos_of(20, 10))
     parts = data.parts([1])
     with pytest.raises(SimileError, match="starts must end with the number of rows of all parts, 30; got 20"):
-        grow_spread(LocalBackend(), SMALL, parts, data.starts[:-1], 0.5, RNG(0), exact=True)
+        grow_distributed(LocalBackend(), SMALL, parts, data.starts[:-1], 0.5, RNG(0), exact=True)
     other = replace(parts[1], states=parts[1].states.view_through(Horizon(1, 1)))
     with pytest.raises(SimileError, match="parts must have the same contexts, actions and horizon"):
-        grow_spread(LocalBackend(), SMALL, [parts[0], other], data.starts, 0.5, RNG(0), exact=True)
+        grow_distributed(LocalBackend(), SMALL, [parts[0], other], data.starts, 0.5, RNG(0), exact=True)

@@ -1,0 +1,210 @@
+"""What the lines of Algorithm 1 do: the problem of Section 2, with the choices that were made for it.
+
+`algorithm_1` calls a method for each of its lines. Here the demonstrations are at hand; `simile.learning.distributed`
+does the same where they are not, and says so by registering its own way to `pose` a problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile.data.demonstrations import ActionSpace, Demonstrations, Units
+from simile.data.states import Horizon, States, Tape
+from simile.learning import measures
+from simile.learning.feedback import Feedback, Seen, SmoothFeedback
+from simile.learning.measures import Outcome
+from simile.learning.smoothness import SmoothTime
+from simile.learning.step_sizes import Evidence, StepSize
+from simile.learning.training import Dataset, Rule, Train, fit_naive
+from simile.models import Model
+from simile.models.regularizers import Regularizer, RegularizerClass
+from simile.policies.policies import Combine, Policy, SmoothPolicy
+
+
+class Recorded(Protocol):
+    """Demonstrations, wherever they are: what a run asks of them as a whole."""
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """Names of the m context columns."""
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the k action columns."""
+
+    @property
+    def rate(self) -> float | None:
+        """Frames per second."""
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+
+    @property
+    def n_frames(self) -> int:
+        """Frames of all sequences together."""
+
+    @property
+    def lengths(self) -> IntArray:
+        """Frames of each sequence."""
+
+    @property
+    def moments(self) -> FloatArray:
+        """Of the actions of each sequence."""
+
+    def __len__(self) -> int: ...
+
+    def digest(self) -> str:
+        """Return the digest of all names, the rate and every value."""
+
+    def extremes(self) -> tuple[FloatArray, FloatArray]:
+        """Return the lowest and the highest value of each context."""
+
+    def check(self, space: ActionSpace) -> None:
+        """Refuse actions outside the bounds."""
+
+    def standardize(self, units: Units) -> Self:
+        """Bring the actions to standard units."""
+
+    def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
+        """Split off a share of the sequences."""
+
+
+class Problem(Protocol):
+    """A method for each line of Algorithm 1. Trajectories, states and data are the problem's own affair."""
+
+    @property
+    def expert(self) -> Any:
+        """The expert's trajectories A*."""
+
+    def roll_out(self, policy: Policy, seed: int = 0) -> Outcome:
+        """Roll a policy out and measure it: line 4."""
+
+    def states(self, rolled: Any) -> Any:
+        """Form the states met along trajectories: line 5."""
+
+    def targets(self, n: int, policy: Policy, rolled: Any, states: Any) -> tuple[Any, float]:
+        """Take feedback on the roll-out of a policy: line 6; returns the targets and sigma, NaN where there is none."""
+
+    def regularize(self, targets: Any) -> Regularizer:
+        """Choose h: line 7."""
+
+    def dataset(self, states: Any, targets: Any) -> Any:
+        """Keep states and targets for training, D_n."""
+
+    def train(self, data: Sequence[Any], h: Regularizer) -> SmoothPolicy:
+        """Train on the data of some rounds: line 8."""
+
+    def evidence(self, policy: Policy, trained: Policy, outcome: Outcome, states: Any, combine: Combine) -> Evidence:
+        """Gather what a step size may go by: line 9."""
+
+    def check(self, step_size: StepSize, combine: Combine) -> None:
+        """Refuse choices for lines 9 and 10 that this problem cannot take."""
+
+    def show(self, trajectories: Any) -> list[FloatArray]:
+        """Return trajectories for a `Round`, where they are at hand."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Setup:
+    """What was chosen for the lines of Algorithm 1 that look at data; actions are in standard units."""
+
+    model: Any
+    regularizer: RegularizerClass
+    smoothness: float
+    horizon: Horizon
+    feedback: Feedback
+    rule: Rule
+    n_rounds: int
+    rng: np.random.Generator
+    units: Units  # what standard units mean to the user
+    space: ActionSpace
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProblemAtHand(Setup):
+    """The problem with demonstrations in memory."""
+
+    demos: Demonstrations
+
+    @cached_property
+    def _tape(self) -> Tape:
+        return Tape.of(self.demos.contexts, self.demos.actions)
+
+    @cached_property
+    def _naive(self) -> Model | None:
+        """f_0, before the first f."""
+        if not self.horizon.memory:
+            return None
+        return fit_naive(self.model, self.states(self.expert), np.concatenate(self.expert), self.rng)
+
+    @property
+    def expert(self) -> Trajectories:
+        """The expert's trajectories A*."""
+        return self.demos.actions
+
+    def roll_out(self, policy: Policy, seed: int = 0) -> Outcome:
+        """Roll a policy out and measure it: line 4."""
+        return measures.outcome(policy, self.demos, seed=seed)
+
+    def states(self, rolled: Trajectories) -> States:
+        """Form the states met along trajectories: line 5."""
+        return self._tape.along(rolled).states(self.horizon)
+
+    def targets(self, n: int, policy: Policy, rolled: Trajectories, states: States) -> tuple[Trajectories, float]:
+        """Take feedback on the roll-out of a policy: line 6."""
+        seen = Seen(n, self.n_rounds, self.demos, rolled, states, policy, self.units)
+        sigma = self.feedback.sigma(seen) if isinstance(self.feedback, SmoothFeedback) else math.nan
+        return list(self.feedback(seen)), sigma
+
+    def regularize(self, targets: Trajectories) -> Regularizer:
+        """Choose h: line 7."""
+        return self.regularizer.fit(targets, self.smoothness)
+
+    def dataset(self, states: States, targets: Trajectories) -> Dataset:
+        """Keep states and targets for training, D_n."""
+        return Dataset(states, np.concatenate(targets))
+
+    def train(self, data: Sequence[Dataset], h: Regularizer) -> SmoothPolicy:
+        """Train on the data of some rounds: line 8."""
+        train = Train(self.model, self.smoothness, self.horizon, self.rule, self._naive, self.space)
+        return train(data, h, self.rng)
+
+    def evidence(self, policy: Policy, trained: Policy, outcome: Outcome, states: States, combine: Combine) -> Evidence:
+        """Gather what a step size may go by: line 9."""
+        return Evidence(self.demos, policy, trained, outcome, states, combine)
+
+    def check(self, step_size: StepSize, combine: Combine) -> None:
+        """Take any."""
+
+    def show(self, trajectories: Trajectories) -> list[FloatArray]:
+        """Return trajectories for a `Round`."""
+        return list(trajectories)
+
+
+# What differs by where the demonstrations are; `simile.learning.distributed` registers its own.
+
+
+@singledispatch
+def pose(demos: Any, **setup: Any) -> Problem:
+    """Pose the problem for demonstrations in standard units."""
+    return ProblemAtHand(demos=demos, **setup)
+
+
+@singledispatch
+def judge(demos: Any, policy: Policy, *, order: int = 2) -> Outcome:
+    """Roll a policy out over demonstrations and measure it."""
+    return measures.outcome(policy, demos, order=order)
+
+
+@singledispatch
+def resolve(demos: Any, smoothness: SmoothTime, regularizer: RegularizerClass) -> float:
+    """Return the lambda that lags by so much, for demonstrations in standard units."""
+    return smoothness.resolve(regularizer, demos.actions, demos.rate)

@@ -1,0 +1,119 @@
+"""What a round of learning leaves behind: its policies, what was measured of them, and the card they carry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
+
+from simile._common.text import spell
+from simile._common.typing import FloatArray
+from simile.data.demonstrations import ActionSpace, Units
+from simile.errors import ArgumentError
+from simile.learning.problem import Recorded, judge
+from simile.models.regularizers import Regularizer
+from simile.policies.cards import Card
+from simile.policies.policies import Policy
+
+# What a round measured, as numbers that can be written down.
+MEASURED = (
+    "number",
+    "beta",
+    "sigma",
+    "error",
+    "roughness",
+    "radius",
+    "validation_error",
+    "validation_roughness",
+    "diverged",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One turn of Algorithm 1. Errors are in standard units (standard deviations of the expert's actions)."""
+
+    number: int
+    policy: Policy  # pi_n
+    trained: Policy  # pi^_n
+    h: Regularizer  # h_n
+    targets: list[FloatArray]  # A^_n, what `trained` learned from; empty where they stay with a backend
+    rolled: list[FloatArray]  # the roll-out of `policy`, that is A_{n+1}; empty where it stays with a backend
+    beta: float
+    sigma: float  # NaN where the feedback has none
+    error: float  # mean squared error of the roll-out of `policy`
+    roughness: float  # mean |second difference| of that roll-out over the expert's
+    radius: float  # of the closed loop; NaN where h is not linear
+    diverged: bool  # whether the step was refused because its roll-out diverged or its closed loop was unstable
+    validation_error: float = math.nan
+    validation_roughness: float = math.nan
+
+    def measured(self) -> dict[str, Any]:
+        """Return what was measured, by name; errors are mean squared ones."""
+        return {name: getattr(self, name) for name in MEASURED}
+
+    def in_units(self, units: Units, space: ActionSpace, card: Card) -> Round:
+        """Return the round with policies and trajectories in the user's units, and with the run's card."""
+        return replace(
+            self,
+            policy=self.policy.in_units(units, space, card),
+            trained=self.trained.in_units(units, space, card),
+            targets=[units.restore(a) for a in self.targets],
+            rolled=[units.restore(a) for a in self.rolled],
+        )
+
+
+def card_of(demos: Recorded, choices: Mapping[str, Any]) -> Card:
+    """Write down what the policies of a run learn from, and how."""
+    training = {
+        "sequences": len(demos),
+        "frames": demos.n_frames,
+        "data": demos.digest(),
+        "ranges": _ranges(demos),
+        "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},
+    }
+    return Card(demos.context_names, demos.action_names, demos.rate, training)
+
+
+def _ranges(demos: Recorded) -> dict[str, list[float | None]]:
+    """Return the lowest and the highest value of each context in six digits; None where all are missing."""
+    sides = {}
+    low, high = demos.extremes()
+    for name, extreme, rounding in (("low", low, ROUND_FLOOR), ("high", high, ROUND_CEILING)):
+        outwards = Context(prec=6, rounding=rounding)  # so that no value of the training falls outside
+        values = extreme.tolist()
+        rounded = [float(outwards.create_decimal(repr(value))) for value in values]
+        sides[name] = [
+            None if math.isnan(value) else short if math.isfinite(short) else value
+            for value, short in zip(values, rounded, strict=True)
+        ]
+    return sides
+
+
+def finish(found: Round, units: Units, space: ActionSpace, card: Card, held_out: Recorded | None) -> Round:
+    """Bring a round to the user's units, judge it on the validation part, and note both on the policy's card."""
+    turn = found.in_units(units, space, card)
+    if held_out is not None:
+        score = judge(held_out, turn.policy)
+        turn = replace(turn, validation_error=score.error, validation_roughness=score.roughness)
+    measured = {
+        name: value if math.isfinite(value) else None
+        for name in ("error", "validation_error", "roughness", "validation_roughness", "radius")
+        if isinstance(value := getattr(turn, name), float)
+    }
+    noted = replace(card, training={**card.training, "round": turn.number, **measured})
+    return replace(turn, policy=turn.policy.in_units(units, space, noted))
+
+
+def check_alike(demos: Recorded, held_out: Recorded | None) -> None:
+    """Refuse a validation part with other columns."""
+    if held_out is not None and (held_out.context_names, held_out.action_names) != (
+        demos.context_names,
+        demos.action_names,
+    ):
+        raise ArgumentError(
+            f"validation must have the columns of the demonstrations; got {held_out.context_names} -> "
+            f"{held_out.action_names} instead of {demos.context_names} -> {demos.action_names}"
+        )
