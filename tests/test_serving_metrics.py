@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import simile
 from conftest import demos_of
-from simile.serving.counts import Counts, Latencies
+from simile.serving.counts import HELP, Counts, Latencies
 from simile.serving.messages import Frame
-from simile.serving.metrics import HELP, build_registry, write_metrics
+from simile.serving.metrics import build_registry, write_metrics
 from simile.serving.monitoring import KINDS, Monitor
 from simile.serving.service import Service
 

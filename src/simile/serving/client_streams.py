@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from picows import WSCloseCode
@@ -21,7 +22,7 @@ from simile.serving.messages import (
     to_json,
     to_msgpack,
 )
-from simile.serving.sessions import Stream
+from simile.serving.sessions import Sink, Stream
 
 if TYPE_CHECKING:
     from simile.serving.websocket import Connection
@@ -54,7 +55,7 @@ class ClientStream:
         self.held: tuple[Reply, bool] | None = None  # the newest reply, while the peer does not read
         self.due, self.pace = 0.0, 1.0 / self.state.max_rate
         self.put = self.state.service.put
-        self.sinks = (self.answer_text, self.answer_binary)
+        self.sinks = (self._build_sink(to_json, binary=False), self._build_sink(to_msgpack, binary=True))
 
     def take(self, message: Frame, binary: bool) -> None:
         """Take a message for this stream."""
@@ -86,29 +87,21 @@ class ClientStream:
         self.put(stream, message, self.sinks[binary], now)
         self.state.wake()
 
-    def answer_text(self, stream: Stream, answer: Answer) -> None:  # noqa: ARG002
-        """Send an answer as JSON."""
-        connection = self.connection
-        if self.many:
-            answer.stream = self.name
-        if not connection.reads:
-            self._reply(answer, binary=False)
-        elif self.many:
-            connection.gather(to_json(answer), binary=False)
-        else:
-            connection.send_text(to_json(answer))
+    def _build_sink(self, encode: Callable[[Answer], bytes], *, binary: bool) -> Sink:
+        """Return what sends an answer as JSON, or as msgpack."""
 
-    def answer_binary(self, stream: Stream, answer: Answer) -> None:  # noqa: ARG002
-        """Send an answer as msgpack."""
-        connection = self.connection
-        if self.many:
-            answer.stream = self.name
-        if not connection.reads:
-            self._reply(answer, binary=True)
-        elif self.many:
-            connection.gather(to_msgpack(answer), binary=True)
-        else:
-            connection.send_binary(to_msgpack(answer))
+        def send(stream: Stream, answer: Answer) -> None:  # noqa: ARG001
+            connection = self.connection
+            if self.many:
+                answer.stream = self.name
+            if not connection.reads:
+                self._reply(answer, binary)
+            elif self.many:
+                connection.gather(encode(answer), binary)
+            else:
+                connection.senders[binary](encode(answer))
+
+        return send
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell an event of this stream, unless the peer does not read."""
@@ -153,7 +146,9 @@ class ClientStream:
         if present is not None and present.queue:
             self.state.run()  # what came before is answered before
         try:
-            stream = self.state.open(self.name, wanted)
+            stream = self.state.service.open(
+                self.name, start=wanted.start, deadline=wanted.deadline, resume=wanted.resume
+            )
         except SimileError as refusal:
             self._refuse(str(refusal), binary, n)
             return None

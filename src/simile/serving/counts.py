@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 # Seconds; from what loopback takes to what no actuator would wait for.
 EDGES = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+def _count(meaning: str) -> Any:
+    return field(default=0, metadata={"help": meaning})
 
 
 @dataclass
@@ -17,30 +22,35 @@ class Counts:
     Every frame is answered or counted: `frames` is `answers` + `dropped` + `limited` + those that still wait.
     """
 
-    frames: int = 0  # that came, whatever became of them
-    answers: int = 0  # to these frames; those with an error too
-    dropped: int = 0  # the oldest of a full queue, and those left in the queue of a stream that was closed
-    limited: int = 0  # came faster than a stream may send
-    duplicates: int = 0  # answered with an error, as are the next three
-    out_of_order: int = 0
-    late: int = 0  # came after their deadline, when their action had been made without them
-    malformed: int = 0  # cannot be read, or not be used as contexts or actions
-    diverged: int = 0  # streams that left every reasonable range, and began anew
-    failed: int = 0  # frames that the policy could not act on
-    overrides: int = 0
-    missing: int = 0  # numbers that were left out
-    bridged_missing: int = 0  # actions made for these
-    bridged_late: int = 0  # actions made and sent at a deadline
-    unsent: int = 0  # answers that a slow reader did not get
-    opened: int = 0
-    resumed: int = 0
-    closed: int = 0
-    expired: int = 0
-    refused: int = 0
-    reloads: int = 0
-    reload_failures: int = 0
-    snapshots: int = 0
-    snapshot_failures: int = 0
+    frames: int = _count("Frames that came, whatever became of them.")
+    answers: int = _count("Answers to these frames, those with an error too.")
+    dropped: int = _count(
+        "Frames dropped: the oldest of a full queue, or left in the queue of a stream that was closed."
+    )
+    limited: int = _count("Frames not taken because a stream sent more than --max-rate.")
+    duplicates: int = _count("Frames whose number had come before.")
+    out_of_order: int = _count("Frames whose number was below the last one's.")
+    late: int = _count("Frames that came after their deadline, when their action had been made without them.")
+    malformed: int = _count("Messages that could not be read, or not be used as contexts or actions.")
+    diverged: int = _count("Streams that left every reasonable range and began anew.")
+    failed: int = _count("Frames that the policy could not act on.")
+    overrides: int = _count("Frames in which an operator acted.")
+    missing: int = _count("Frames that never came, by their numbers.")
+    bridged_missing: int = _count("Actions made for missing frames.")
+    bridged_late: int = _count("Actions made and sent at a deadline.")
+    unsent: int = _count("Answers that a slow reader did not get.")
+    opened: int = _count("Streams that began.")
+    resumed: int = _count("Streams that were continued.")
+    closed: int = _count("Streams that were closed.")
+    expired: int = _count("Streams that were idle for too long.")
+    refused: int = _count("Streams and connections that were refused.")
+    reloads: int = _count("Policies that were taken over while serving.")
+    reload_failures: int = _count("Policy files that were refused while serving; the old policy went on.")
+    snapshots: int = _count("Snapshots written.")
+    snapshot_failures: int = _count("Snapshots that could not be written.")
+
+
+HELP = {one.name: str(one.metadata["help"]) for one in fields(Counts)}  # what the counters mean, for Prometheus
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ Stages come after the mixing: a limit of the actuator holds throughout.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,34 +16,6 @@ from simile._common.typing import FloatArray, IntArray
 from simile.online.streams import Streams
 
 DEEPEST = 8  # hand-overs within each other
-
-
-class Acting(Protocol):
-    """What serves frames: `Streams` of one policy, or a hand-over between two."""
-
-    def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
-        """Take a frame with contexts X (n, m); returns what to send, (n, k)."""
-
-    def miss(self, streams: IntArray) -> FloatArray:
-        """Take a frame that brought no contexts; returns what to send, (n, k)."""
-
-    def choose(self, streams: IntArray, X: FloatArray) -> FloatArray:
-        """Do as `step` does, but for the stages."""
-
-    def choose_blind(self, streams: IntArray) -> FloatArray:
-        """Do as `miss` does, but for the stages."""
-
-    def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
-        """Take a frame in which operators act."""
-
-    def reset(self, streams: IntArray, start: Any, *, actuators: bool = True) -> None:
-        """Forget all about some streams."""
-
-    def mark(self, streams: IntArray) -> Any:
-        """Return what `withdraw` needs."""
-
-    def withdraw(self, streams: IntArray, mark: Any) -> None:
-        """Take back the frame since `mark`."""
 
 
 class Handover:
@@ -131,6 +103,9 @@ class Handover:
         self.new.rewrite(handed, mixed)
         actions[both] = mixed
         return actions
+
+
+Acting = Streams | Handover  # what serves frames: one policy, or a hand-over between two
 
 
 def _select_rows(mark: Any, rows: Any) -> Any:

@@ -6,59 +6,20 @@ trouble are labels; streams are not, for anybody could name a million of them. `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simile._common.typing import IntArray
-from simile.serving.counts import Counts, Latencies
+from simile.serving.counts import HELP, Latencies
 from simile.serving.monitoring import Monitor
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-# What the counters of `Counts` mean, in the order in which one reads them.
-HELP = {
-    "frames": "Frames that came, whatever became of them.",
-    "answers": "Answers to these frames, those with an error too.",
-    "dropped": "Frames dropped: the oldest of a full queue, or left in the queue of a stream that was closed.",
-    "limited": "Frames not taken because a stream sent more than --max-rate.",
-    "duplicates": "Frames whose number had come before.",
-    "out_of_order": "Frames whose number was below the last one's.",
-    "late": "Frames that came after their deadline, when their action had been made without them.",
-    "malformed": "Messages that could not be read, or not be used as contexts or actions.",
-    "diverged": "Streams that left every reasonable range and began anew.",
-    "failed": "Frames that the policy could not act on.",
-    "overrides": "Frames in which an operator acted.",
-    "missing": "Frames that never came, by their numbers.",
-    "bridged_missing": "Actions made for missing frames.",
-    "bridged_late": "Actions made and sent at a deadline.",
-    "unsent": "Answers that a slow reader did not get.",
-    "opened": "Streams that began.",
-    "resumed": "Streams that were continued.",
-    "closed": "Streams that were closed.",
-    "expired": "Streams that were idle for too long.",
-    "refused": "Streams and connections that were refused.",
-    "reloads": "Policies that were taken over while serving.",
-    "reload_failures": "Policy files that were refused while serving; the old policy went on.",
-    "snapshots": "Snapshots written.",
-    "snapshot_failures": "Snapshots that could not be written.",
-}
-
-
-class Served(Protocol):
-    """What is looked at of a `Service`."""
-
-    counts: Counts
-    latencies: Latencies
-    max_streams: int
-    monitor: Monitor | None
-
-    @property
-    def streams(self) -> Mapping[str, Any]:
-        """The streams by name."""
+    from simile.serving.service import Service
 
 
 class ServiceCollector:
@@ -66,11 +27,11 @@ class ServiceCollector:
 
     Parameters
     ----------
-    service : Served
+    service : Service
         Whose numbers.
     """
 
-    def __init__(self, service: Served) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
 
     def collect(self) -> Iterator[Metric]:
@@ -79,8 +40,8 @@ class ServiceCollector:
         from prometheus_client.core import GaugeMetricFamily as Gauge
 
         service = self.service
-        for name, said in HELP.items():
-            yield Counter(f"simile_{name}", said, value=getattr(service.counts, name))
+        for name, meaning in HELP.items():
+            yield Counter(f"simile_{name}", meaning, value=getattr(service.counts, name))
         yield Gauge("simile_streams", "Streams that are open.", value=len(service.streams))
         yield Gauge("simile_streams_limit", "Streams that there can be.", value=service.max_streams)
         yield _describe_latencies(service.latencies)
@@ -89,7 +50,7 @@ class ServiceCollector:
             yield from _describe_troubles(service.monitor, live)
 
 
-def build_registry(service: Served) -> CollectorRegistry:
+def build_registry(service: Service) -> CollectorRegistry:
     """Return a registry with the service's metrics and those of its process: memory, CPU time, open files."""
     from prometheus_client import CollectorRegistry, ProcessCollector
 

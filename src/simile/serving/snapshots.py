@@ -12,14 +12,16 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
 from simile._common.files import write_atomically
 from simile.errors import ArgumentError, StorageError
 from simile.online.snapshots import MEASURES
-from simile.serving.messages import LARGEST_N, NAME
+from simile.serving.messages import LARGEST_N, NAME, By
 from simile.serving.sessions import Stream
 from simile.serving.switcher import PreparedPolicy
 
@@ -27,10 +29,25 @@ FORMAT, VERSION = "simile-streams", 1
 PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")  # a row for each stream
 LARGEST_FILE = 2**30  # bytes
 
-_NUMBERS = ("slot", "frames", "dropped", "late", "unsent", "lost")
-_FACTS = ("name", "taken", "by", *_NUMBERS)  # a list with a value for each stream
-
 Snapshot = dict[str, Any]  # arrays by name, and `about`, a dict of JSON values
+Number = Annotated[int, Meta(ge=0, le=LARGEST_N)]
+
+
+class Columns(Struct, forbid_unknown_fields=True):
+    """What is known of the streams: of each fact, a list with a value for each stream."""
+
+    name: list[Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]]
+    taken: list[Number | None]
+    by: list[By | None]
+    slot: list[Number]
+    frames: list[Number]
+    dropped: list[Number]
+    late: list[Number]
+    unsent: list[Number]
+    lost: list[Number]
+
+
+FACTS = Columns.__struct_fields__
 
 
 def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
@@ -45,7 +62,7 @@ def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
         "version": VERSION,
         "digest": acting.digest,
         "measures": _read_measures(state),
-        "streams": {fact: [getattr(stream, fact) for stream in sessions] for fact in _FACTS},
+        "streams": {fact: [getattr(stream, fact) for stream in sessions] for fact in FACTS},
     }
     return {"about": about, **{name: state[name][slots] for name in PAST}}
 
@@ -139,23 +156,19 @@ def _read_measures(state: dict[str, Any]) -> dict[str, Any]:
 
 def _read_streams(facts: dict[str, Any]) -> list[Stream]:
     """Build the sessions that `take` has described; the file may have been anybody's."""
-    columns = [facts.get(fact) for fact in _FACTS]
-    if set(facts) != set(_FACTS) or not all(isinstance(column, list) for column in columns):
-        raise _say_damaged("streams are not described as they should be")
-    if len({len(facts[fact]) for fact in _FACTS}) > 1:
+    try:
+        found = msgspec.convert(facts, Columns)
+    except msgspec.ValidationError as error:
+        raise _say_damaged(f"streams are not described as they should be ({error})") from None
+    columns = [getattr(found, fact) for fact in FACTS]
+    if len(set(map(len, columns))) > 1:
         raise _say_damaged("some streams lack a value")
     sessions = []
-    for values in zip(*(facts[fact] for fact in _FACTS), strict=True):
-        name, taken, by, *numbers = values
-        if not isinstance(name, str) or not NAME.fullmatch(name) or by not in (None, "policy", "gap", "operator"):
-            raise _say_damaged(f"{str(name)[:64]!r} cannot be a stream's name, or {str(by)[:64]!r} not act")
-        counted = (*numbers, 0 if taken is None else taken)
-        if not all(type(number) is int and 0 <= number <= LARGEST_N for number in counted):
-            raise _say_damaged(f"stream {name} has counted what nobody counts")
-        stream = Stream(name, numbers[0])
-        for fact, value in zip(_FACTS, values, strict=True):
+    for name, slot, *values in zip(found.name, found.slot, *columns, strict=True):
+        stream = Stream(name, slot)
+        for fact, value in zip(FACTS, values, strict=True):
             setattr(stream, fact, value)
-        stream.n = stream.received = taken
+        stream.n = stream.received = stream.taken
         sessions.append(stream)
     return sessions
 

@@ -21,12 +21,11 @@ from simile.online.gaps import Extrapolate, Gap
 from simile.online.stages import Stage
 from simile.policies.policies import Policy
 from simile.serving import snapshots
-from simile.serving.messages import Closed, Open
+from simile.serving.messages import Closed
 from simile.serving.metrics import build_registry, write_metrics
 from simile.serving.openapi import PolicyFacts, StreamFacts, StreamList
 from simile.serving.policy_file import LoadedPolicy, hide_path, load_policy
 from simile.serving.service import Service
-from simile.serving.sessions import Stream
 
 if TYPE_CHECKING:
     from simile.serving.websocket import Connection
@@ -153,10 +152,6 @@ class ServerState:
         for connection in gathering:
             connection.send_gathered()
         self._due = False
-
-    def open(self, name: str, wanted: Open) -> Stream:
-        """Open a stream."""
-        return self.service.open(name, start=wanted.start, deadline=wanted.deadline, resume=wanted.resume)
 
     def close(self, name: str) -> Closed | None:
         """End a stream; None where there is none."""

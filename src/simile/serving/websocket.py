@@ -49,6 +49,14 @@ UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 SMALL_BUFFER = 16 << 10  # bytes of answers that wait in this process for a slow reader: older ones are of no use
 LAST_WORDS = 1.0  # seconds for a peer to hear why it is cut off
 
+
+def _send_nothing(data: bytes) -> None:
+    """Send nothing to nobody."""
+
+
+Sender = Callable[[bytes], None]
+NOBODY: tuple[Sender, Sender] = (_send_nothing, _send_nothing)
+
 log = logging.getLogger(__name__)
 # What picows has to say of every peer that misbehaves would fill a disk; the counts tell it.
 quiet = logging.getLogger("simile.serving.picows")
@@ -135,8 +143,7 @@ class Connection(WSListener):
         self.reads = False  # whether what is sent goes out: the peer is there, and takes it
         self.ended = False
         self.paused_at = math.inf  # since when it does not take it
-        self.send_text: Callable[[bytes], None] = _send_nothing
-        self.send_binary: Callable[[bytes], None] = _send_nothing
+        self.senders = NOBODY  # of text, and of binary messages
         self.spoken = False  # whether it has said anything: until then, nobody knows how to tell it an event
         self.binary = False  # of the latest message: events are told in the same way
         self._gathered: list[bytes] = []  # answers that go out together, each after its header
@@ -148,15 +155,14 @@ class Connection(WSListener):
     def on_ws_connected(self, transport: WSTransport) -> None:
         """Note that the peer is there."""
         self.transport, self.reads = transport, True
-        self.send_text = partial(transport.send, TEXT)
-        self.send_binary = partial(transport.send, BINARY)
+        self.senders = (partial(transport.send, TEXT), partial(transport.send, BINARY))
         transport.underlying_transport.set_write_buffer_limits(high=SMALL_BUFFER)
         self.registry.connections.add(self)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002
         """Leave the streams to whoever resumes them, until they expire."""
         self.transport, self.reads = None, False
-        self.send_text = self.send_binary = _send_nothing  # which lets go of the transport
+        self.senders = NOBODY  # which lets go of the transport
         self.registry.connections.discard(self)
         for stream in list(self.streams.values()):
             stream.leave()
@@ -285,10 +291,8 @@ class Connection(WSListener):
         """Send a reply, or count it where the peer does not read, or has gone."""
         if not self.reads:
             self.state.service.counts.unsent += 1
-        elif binary:
-            self.send_binary(to_msgpack(reply))
         else:
-            self.send_text(to_json(reply))
+            self.senders[binary](to_msgpack(reply) if binary else to_json(reply))
 
     def end(self, code: WSCloseCode, reason: str) -> None:
         """Say why, and hang up."""
@@ -309,7 +313,3 @@ def _header(size: int, binary: bool) -> bytes:
     if size < 126:
         return bytes((kind, size))
     return struct.pack(">BBH", kind, 126, size) if size < 1 << 16 else struct.pack(">BBQ", kind, 127, size)
-
-
-def _send_nothing(data: bytes) -> None:
-    """Send nothing to nobody."""

@@ -52,7 +52,7 @@ class Jobs:
             if child is None:
                 await self._keep(replace(job, status=WAITING))
             else:
-                self._start_following(job, child)
+                self._follow_in_task(job, child)
         await self._start_waiting()
 
     async def add(self, job: Job) -> None:
@@ -94,14 +94,14 @@ class Jobs:
             job = self.all.get(key)
             if job is not None and job.status == WAITING and key not in self._tasks:
                 try:
-                    self._start_following(
+                    self._follow_in_task(
                         replace(job, status=RUNNING), processes.start(job, self.workspace.folder_of(job))
                     )
                 except OSError as error:
                     reason = error.strerror or error
                     await self._keep(replace(job, status=FAILED, error=f"it cannot be started: {reason}"))
 
-    def _start_following(self, job: Job, child: Child) -> None:
+    def _follow_in_task(self, job: Job, child: Child) -> None:
         self._children[job.id] = child
         self._tasks[job.id] = asyncio.create_task(self._follow(job, child))
 
@@ -143,7 +143,7 @@ class Jobs:
 async def _end(task: asyncio.Task[None], child: Child, patience: float) -> None:
     """Ask a child to stop, insist when patience is at its end, and wait for its task."""
     if patience > 0.0:
-        child.interrupt()
+        child.terminate()
         await asyncio.wait([task], timeout=patience)
     if not task.done():
         child.kill()

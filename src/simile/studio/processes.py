@@ -26,8 +26,11 @@ class Child(Protocol):
     def poll(self) -> int | None:
         """Return its exit status; None while it is at work."""
 
-    def interrupt(self) -> None:
-        """Ask it to stop and to keep what it has; `simile` takes this as Ctrl-C."""
+    def terminate(self) -> None:
+        """Ask it to stop and to keep what it has; `simile` takes SIGTERM as Ctrl-C.
+
+        Not SIGINT: a server in the background of a shell ignores that, and so do its children.
+        """
 
     def kill(self) -> None:
         """End it at once."""
@@ -58,7 +61,7 @@ def start(job: Job, folder: Path) -> Child:
     if hasattr(os, "setpriority"):
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
-    return _Own(child)
+    return child
 
 
 def find_left_over(folder: Path) -> Child | None:
@@ -70,21 +73,6 @@ def find_left_over(folder: Path) -> Child | None:
 
 
 @dataclass(frozen=True)
-class _Own:
-    process: subprocess.Popen[bytes]
-
-    def poll(self) -> int | None:
-        return self.process.poll()
-
-    def interrupt(self) -> None:
-        # SIGTERM, not SIGINT: a server in the background of a shell ignores SIGINT, and so do its children.
-        self.process.terminate()
-
-    def kill(self) -> None:
-        self.process.kill()
-
-
-@dataclass(frozen=True)
 class _LeftOver:
     pid: int
     lock: Path
@@ -92,7 +80,7 @@ class _LeftOver:
     def poll(self) -> int | None:
         return None if locks.is_held(self.lock) else UNKNOWN
 
-    def interrupt(self) -> None:
+    def terminate(self) -> None:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
