@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,29 @@ def count(n: int, noun: str, form: str = "") -> str:
     ('1 frame', '2,000 frames')
     """
     return f"{n:{form}} {noun}{'' if n == 1 else 's'}"
+
+
+def table(columns: Sequence[tuple[str, int, str]], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Write the lines of a table: a column is its heading, least width and form of numbers, or "<" for texts.
+
+    What a row holds beyond the columns is added to its end.
+
+    >>> table([("who", 4, "<"), ("error", 6, ".2f")], [("a", 1.0), ("b", float("nan"), "  <- lost")])
+    ['who    error', 'a       1.00', 'b          -  <- lost']
+    """
+    found = [list(row) for row in rows]
+    widths = [max(width, len(head)) for head, width, _ in columns]
+    for i, (_, _, form) in enumerate(columns):
+        if form == "<":
+            widths[i] = max([widths[i], *(len(row[i]) for row in found)])
+
+    def write(values: Sequence[Any], forms: Sequence[str]) -> str:
+        cells = zip(values, widths, forms, strict=False)
+        return "  ".join(cell(v, w, f) if f not in "<>" else f"{v:{f}{w}}" for v, w, f in cells)
+
+    heads, forms = [head for head, _, _ in columns], [form for _, _, form in columns]
+    lines = [write(heads, ["<" if form == "<" else ">" for form in forms])]
+    return lines + [write(row, forms) + "".join(row[len(columns) :]) for row in found]
 
 
 def plain(value: Any) -> Any:

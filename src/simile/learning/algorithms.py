@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from simile._common import plots
-from simile._common.text import cell, spell
+from simile._common.text import spell, table
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -32,6 +32,10 @@ Data = Demonstrations | Demonstration | DistributedDemonstrations
 Validation = Data | float | None
 Watch = Callable[[Round], object]
 
+COLUMNS = (  # of the table of a run
+    *(("round", 5, "d"), ("beta", 5, ".3f"), ("sigma", 5, ".3f"), ("error", 6, ".4f")),
+    *(("roughness", 9, ".3f"), ("radius", 6, ".4f"), ("validation", 10, ".4f")),
+)
 LENIENT = 1.1  # share of a budget of roughness from which it counts as missed
 
 LAMBDAS, N_TRIALS = (0.1, 1e5), 8  # range, and number of runs, in which the rounds look for a smoothness
@@ -309,18 +313,18 @@ class Run:
         return f"Run({len(self.rounds)} rounds, round {self.chosen.number} chosen)"
 
     def __str__(self) -> str:
-        lines = ["round   beta  sigma   error  roughness  radius  validation"]
-        for r in self.rounds:
-            cells = (
-                cell(r.beta, 5, ".3f"),
-                cell(r.sigma, 5, ".3f"),
-                cell(math.sqrt(r.error), 6, ".4f"),
-                cell(r.roughness, 9, ".3f"),
-                cell(r.radius, 6, ".4f"),
-                cell(math.sqrt(r.validation_error), 10, ".4f"),
-            )
-            notes = ("  <- chosen" if r is self.chosen else "") + ("  refused: unstable" if r.diverged else "")
-            lines.append(f"{r.number:5d}  {'  '.join(cells)}{notes}")
+        lines = table(
+            COLUMNS,
+            (
+                (
+                    *(r.number, r.beta, r.sigma, math.sqrt(r.error), r.roughness, r.radius),
+                    math.sqrt(r.validation_error),
+                    "  <- chosen" if r is self.chosen else "",
+                    "  refused: unstable" if r.diverged else "",
+                )
+                for r in self.rounds
+            ),
+        )
         lines.append(
             "error, validation: RMSE of roll-outs in standard deviations of the expert's actions; "
             "roughness: 1 is as smooth as the expert"

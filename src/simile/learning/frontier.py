@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from simile._common import checks, plots
-from simile._common.text import cell
-from simile._common.typing import Trajectories
+from simile._common.text import table
+from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -81,11 +81,9 @@ class Frontier:
 
     def knee(self) -> Point:
         """Return the policy after which more smoothness begins to cost: the one farthest below the line of the ends."""
-        x, y = (np.log([max(getattr(p, name), 1e-12) for p in self.points]) for name in ("roughness", "error"))
-        if len(x) < 3 or not np.isfinite(x).all() or x[0] == x[-1]:
-            return min(self.points, key=lambda p: p.error)
-        line = y[0] + (y[-1] - y[0]) * (x - x[0]) / (x[-1] - x[0])
-        return self.points[int(np.argmax(line - y))]
+        rough, error = ([max(getattr(p, name), 1e-12) for p in self.points] for name in ("roughness", "error"))
+        depth = depths(rough, error)
+        return min(self.points, key=lambda p: p.error) if depth is None else self.points[int(np.argmax(depth))]
 
     def rows(self) -> list[dict[str, float]]:
         """Return smoothness, lag (frames), RMSE in standard deviations and roughness of every point."""
@@ -95,18 +93,14 @@ class Frontier:
         ]
 
     def __str__(self) -> str:
-        seconds = self.rate is not None
-        lines = [f"  smoothness  lag ({'s' if seconds else 'frames'})        RMSE   roughness"]
-        knee = self.knee()
-        for p in self.points:
-            lag = p.lag / self.rate if self.rate is not None else p.lag
-            cells = (
-                cell(p.smoothness),
-                cell(lag, 9, ".3g"),
-                cell(math.sqrt(p.error), 10, ".4f"),
-                cell(p.roughness, 10, ".3f"),
-            )
-            lines.append("  ".join(cells) + ("  <- knee" if p is knee else ""))
+        lag, knee = "lag (frames)" if self.rate is None else "lag (s)", self.knee()
+        lines = table(
+            (("smoothness", 12, ".4g"), (lag, 9, ".3g"), ("RMSE", 10, ".4f"), ("roughness", 10, ".3f")),
+            (
+                (p.smoothness, p.lag / (self.rate or 1.0), math.sqrt(p.error), p.roughness, "  <- knee" * (p is knee))
+                for p in self.points
+            ),
+        )
         lines.append(
             f"RMSE in standard deviations of the expert's actions, roughness ({self.metric}) as a multiple of the "
             "expert's; roll-outs of sequences that were left out"
@@ -116,6 +110,15 @@ class Frontier:
     def plot(self) -> Any:
         """Draw error over roughness; returns a matplotlib figure."""
         return plots.frontier(self.points, self.knee())
+
+
+def depths(roughness: Sequence[float], error: Sequence[float]) -> FloatArray | None:
+    """Return how far each point lies below the line of the ends, on log scales; None where there is no such line."""
+    x, y = np.log(roughness), np.log(error)
+    if len(x) < 3 or not np.isfinite(x).all() or x[0] == x[-1]:
+        return None
+    below: FloatArray = y[0] + (y[-1] - y[0]) * (x - x[0]) / (x[-1] - x[0]) - y
+    return below
 
 
 def path(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from simile._common.text import cell
+from simile._common.text import table
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.errors import DivergedError
@@ -66,12 +66,10 @@ class Judgement:
 
     def __str__(self) -> str:
         actions = self.ruler.demos.action_names
-        width = max(len(row["name"]) for row in self.rows())
-        head = [f"RMSE {a}" for a in actions] + ["roughness", "lag", "fit (s)"]
-        lines = [f"{'':{width}}  " + "  ".join(f"{h:>12}" for h in head)]
-        for row in self.rows():
-            cells = [*(row[f"rmse {a}"] for a in actions), row["roughness"], row["lag"], row["seconds"]]
-            lines.append(f"{row['name']:{width}}  " + "  ".join(cell(c) for c in cells))
+        head = [*(f"RMSE {a}" for a in actions), "roughness", "lag", "fit (s)"]
+        keys = ["name", *(f"rmse {a}" for a in actions), "roughness", "lag", "seconds"]
+        columns = [("", 0, "<"), *((h, 12, ".4g") for h in head)]
+        lines = table(columns, ([row[key] for key in keys] for row in self.rows()))
         lines.append(
             f"roll-outs of {len(self.ruler.demos)} held-out sequences; roughness: mean |second difference|, 1 is the "
             "expert's; lag in frames"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.text import cell
+from simile._common.text import table
 from simile.evaluation.comparison.phrases import against, lateness, smoothness_in_words
 from simile.evaluation.comparison.scores import HeldOut, SequenceScore
 from simile.evaluation.rivals import HELD
@@ -197,18 +197,16 @@ class Comparison:
     def __str__(self) -> str:
         rows, names = self.rows(), [c.name for c in self.contenders]
         units = list(self.ruler.demos.action_names) if self.ruler.demos.n_actions <= 2 else []
-        width = max(len(row["name"]) for row in rows)
-        head = ["error", f"over {names[0]}", "95 % interval", *(f"RMSE {u}" for u in units)]
-        head += ["roughness", "lag", "fit (s)", "step (us)"]
-        wide = [max(9, len(h)) for h in head]
-        lines = [f"{'':{width}}  " + "  ".join(f"{h:>{w}}" for h, w in zip(head, wide, strict=True))]
+        columns = [("", 0, "<"), ("error", 9, ".4f"), (f"over {names[0]}", 9, ".3f"), ("95 % interval", 9, ">")]
+        columns += [(f"RMSE {u}", 9, ".4g") for u in units]
+        columns += [(head, 9, ".3g") for head in ("roughness", "lag", "fit (s)", "step (us)")]
+        rest = [*(f"rmse {u}" for u in units), "roughness", "lag", "seconds", "microseconds"]
+        cells = []
         for row in rows:
             interval = "-" if math.isnan(row["low"]) else f"{row['low']:.3f}-{row['high']:.3f}"
-            cells = [cell(row["error"], wide[0], ".4f"), cell(row["ratio"], wide[1], ".3f"), f"{interval:>{wide[2]}}"]
-            cells += [cell(row[f"rmse {u}"], w) for u, w in zip(units, wide[3:], strict=False)]
-            rest = zip((row["roughness"], row["lag"], row["seconds"], row["microseconds"]), wide[-4:], strict=True)
-            cells += [cell(value, w, ".3g") for value, w in rest]
-            lines.append(f"{row['name']:{width}}  {'  '.join(cells)}" + (f"  {row['note']}" if row["note"] else ""))
+            note = f"  {row['note']}" if row["note"] else ""
+            cells.append([row["name"], row["error"], row["ratio"], interval, *(row[key] for key in rest), note])
+        lines = table(columns, cells)
         level = f", at most {self.level:.3g} times as rough as the expert, like {names[0]}"
         lines += [
             f"roll-outs of {len(self.ruler.scored)} held-out sequences{'' if math.isnan(self.level) else level};",

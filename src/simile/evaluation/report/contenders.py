@@ -14,7 +14,7 @@ from simile.evaluation.comparison import SIMPLE
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report.curves import roll
 from simile.evaluation.rivals import HELD
-from simile.learning.frontier import Frontier
+from simile.learning.frontier import Frontier, depths
 
 OTHERS = "other smoothness"
 
@@ -59,12 +59,8 @@ class Path:
 
     def knee(self) -> Step | None:
         """Return the step farthest below the line between the ends, as `Frontier.knee`; None where none is."""
-        x, y = (np.log([getattr(s, name) for s in self.steps]) for name in ("roughness", "error"))
-        if len(x) < 3 or x[0] == x[-1]:
-            return None
-        below = y[0] + (y[-1] - y[0]) * (x - x[0]) / (x[-1] - x[0]) - y
-        best = int(np.argmax(below))
-        return self.steps[best] if below[best] > 0.0 else None
+        depth = depths([s.roughness for s in self.steps], [s.error for s in self.steps])
+        return self.steps[int(np.argmax(depth))] if depth is not None and depth.max() > 0.0 else None
 
     def contender(self, name: str, kind: str, rate: float | None) -> dict[str, Any]:
         """Return the path as the page takes it."""

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from simile._common import checks
-from simile._common.text import cell
+from simile._common.text import table
 from simile.data.demonstrations import ActionSpace, Demonstrations
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import Run
@@ -184,11 +184,10 @@ class Tuned:
         shown: Sequence[Tried] = self.frontier
         if self.budget is not None:
             shown = sorted(complete, key=lambda t: (t not in within, t.rmse))[:ROWS]
-        lines = ["trial        RMSE  roughness  seconds"]
-        for t in shown:
-            cells = (cell(t.rmse, 10, ".4f"), cell(t.roughness, 9, ".3f"), cell(t.seconds, 7, ".1f"))
-            mark = "  <- best" * (t is chosen) + "  too rough" * (t not in within)
-            lines.append(f"{t.number:5d}  {'  '.join(cells)}{mark}  {t.words()}")
+        columns = (("trial", 5, "d"), ("RMSE", 10, ".4f"), ("roughness", 9, ".3f"), ("seconds", 7, ".1f"))
+        marks = ("  <- best" * (t is chosen) + "  too rough" * (t not in within) for t in shown)
+        cells = zip(shown, marks, strict=True)
+        lines = table(columns, ((t.number, t.rmse, t.roughness, t.seconds, f"{m}  {t.words()}") for t, m in cells))
         pruned, failed = sum(t.pruned for t in self.trials), [t for t in self.trials if t.trouble]
         rough = len(complete) - len(within)
         lines.append(
