@@ -36,7 +36,7 @@ from simile.experiments import (
 from simile.experiments.claims.reductions import exponent
 from simile.experiments.drawing import relative
 from simile.experiments.lab import WARM_UP, score, score_of
-from simile.experiments.results import TIME, brief
+from simile.experiments.results import TIME, format_number
 from simile.experiments.statistics import conclude, headline, interval, per_seed, ratios
 
 TINY = Effort(n_trees=3, n_rounds=3, n_rollouts=3)
@@ -398,7 +398,7 @@ def test_the_small_camera_study_runs(tmp_path):
 
 
 def test_numbers_are_written_briefly():
-    assert [brief(v) for v in (0.0, 0.0123, 0.123, 1.0, 1.004, 1.5, 12.34, 1234.5, math.nan, math.inf)] == [
+    assert [format_number(v) for v in (0.0, 0.0123, 0.123, 1.0, 1.004, 1.5, 12.34, 1234.5, math.nan, math.inf)] == [
         "0.00",
         "0.0123",
         "0.12",

@@ -15,7 +15,7 @@ from conftest import demos_of
 from reports import assert_page_can_read, drawn, linear, run_of, unpacked
 from simile.data import losses
 from simile.evaluation.report import Report, curves, worst_moments
-from simile.evaluation.report.importances import attention
+from simile.evaluation.report.importances import measure_importances
 from simile.evaluation.report.lag import lag_curve
 from simile.evaluation.report.spectrum import log_bins, spectrum
 from simile.models import PiecewiseLinear
@@ -115,7 +115,7 @@ def test_packed_curves_come_back_within_half_a_unit(seed, center, size):
 def test_thinning_keeps_the_extremes_in_their_order(n, step, seed):
     values = np.random.default_rng(seed).normal(size=(n, 2))
     values[seed % n, 1] = np.nan
-    thin = curves.thinned(values, step)
+    thin = curves.thin(values, step)
     assert len(thin) == 2 * math.ceil(n / (2 * step))
     for j in range(2):
         for i, begin in enumerate(range(0, n, 2 * step)):
@@ -172,21 +172,21 @@ def test_lines_are_shared_out_by_how_far_they_move_the_prediction():
         width=4,
     )
     policy = replace(linear(3), f=f, horizon=simile.Horizon(1, 0))
-    found = attention(policy, demos)
+    found = measure_importances(policy, demos)
     spread = [3.0 * np.nan_to_num(contexts[:, 0]).std(), 1.0, 2.0]
     assert found.contexts == pytest.approx(
         {"x0": spread[0] / sum(spread), "x1": 3.0 / sum(spread), "x2": 0.0}, rel=0.1, abs=1e-9
     )
     assert found.lags == pytest.approx({0: (spread[0] + 1.0) / sum(spread), 1: 2.0 / sum(spread)}, rel=0.1)
-    none = attention(replace(policy, f=replace(f, coefficient=np.zeros((5, 1)))), demos)
+    none = measure_importances(replace(policy, f=replace(f, coefficient=np.zeros((5, 1)))), demos)
     assert none is None
     half = Mixture((policy, replace(linear(3), n_contexts=3)), (0.5, 0.5))
-    assert attention(half, demos).contexts["x0"] == pytest.approx(0.5 + 0.5 * found.contexts["x0"])
+    assert measure_importances(half, demos).contexts["x0"] == pytest.approx(0.5 + 0.5 * found.contexts["x0"])
 
 
 def test_the_past_of_the_policy_itself_is_named_as_its_own(pursuit):
     run = simile.paper(pursuit[0], n_rounds=0, model=simile.SmoothForest(n_trees=2))
-    found = attention(run.policy, pursuit[1])
+    found = measure_importances(run.policy, pursuit[1])
     assert "own pan" in found.contexts
     assert sum(found.contexts.values()) == pytest.approx(1.0)
     assert sum(found.lags.values()) == pytest.approx(1.0)

@@ -21,7 +21,7 @@ from simile.evaluation.rivals import (
     NoisyHistory,
     Rival,
     Source,
-    forecasts,
+    forecast,
 )
 from simile.evaluation.rivals.filters import EMA, Follower, Kalman, OneEuro
 
@@ -126,7 +126,7 @@ def test_online_a_rival_does_what_its_roll_out_does(kind, source, bench):
     rolled = found.rollout(simile.Demonstrations.of(demo), frames=0)[0]
     step = found.online(demo.actions[: found.memory])
     # From frame 0, as if the first actions lay before it: the same contexts must be seen.
-    raw = forecasts(predictor, simile.Demonstrations.of(demo))[0]
+    raw = forecast(predictor, simile.Demonstrations.of(demo))[0]
     expected = predictor.units.restore(kind.run(raw, predictor.units.standardize(demo.actions[: found.memory])))
     np.testing.assert_allclose([step(x) for x in demo.contexts], expected, rtol=1e-6, atol=1e-6)
     assert np.isfinite(rolled).all()
@@ -156,7 +156,7 @@ def test_a_ridge_is_the_textbook_one():
     policy = ContextRidge(simile.Horizon(0, 0)).chosen(demos, 0.5, 0)
     z, y = (x - x.mean(axis=0)) / x.std(axis=0), policy.units.standardize(a)
     expected = Ridge(alpha=0.5 * len(x), fit_intercept=False).fit(z, y).predict(z)
-    np.testing.assert_allclose(np.concatenate(forecasts(policy, demos)), expected.reshape(-1, 1), atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(forecast(policy, demos)), expected.reshape(-1, 1), atol=1e-5)
 
 
 @pytest.mark.parametrize("k", [1, 2])

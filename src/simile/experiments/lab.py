@@ -104,7 +104,7 @@ class Lab:
         }
         key = repr((reduction, sorted(choices.items())))
         if key not in self.made:
-            self.made[key] = _timed(reduction, self.train, choices)
+            self.made[key] = _run_timed(reduction, self.train, choices)
         return self.made[key]
 
     def contexts_alone(self, **settings: Any) -> Training:
@@ -186,7 +186,7 @@ class _Timed:
         return repr(self.forest)
 
 
-def _timed(reduction: str, train: Demonstrations, choices: dict[str, Any]) -> Training:
+def _run_timed(reduction: str, train: Demonstrations, choices: dict[str, Any]) -> Training:
     """Run an algorithm and note what every round took."""
     model = _Timed(choices["model"], [])
     clock = [time.process_time()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simile.experiments.results import Result, Results, brief, number, said
+from simile.experiments.results import Result, Results, describe_bound, format_effect, format_number
 
 RULES = """\
 Every comparison is paired: both sides have the same data and the same seed. An effect is the mean over seeds, of ratios
@@ -41,10 +41,10 @@ def to_markdown(results: Results, *, pictures: str = ".") -> str:
 def _verdicts(results: Results) -> str:
     lines = ["| claim | verdict | what made it | effect | 95 % interval | bound |", "|---|---|---|---|---|---|"]
     for r in results:
-        low, high = (brief(v) for v in r.interval)
+        low, high = (format_number(v) for v in r.interval)
         lines.append(
-            f"| [{r.claim.title}](#{r.name}) | {_strong(r)} | {_cell(r.headline.text)} | {brief(r.effect)} "
-            f"| {low} to {high} | {said(r.headline)} |"
+            f"| [{r.claim.title}](#{r.name}) | {_strong(r)} | {_escape(r.headline.text)} | {format_number(r.effect)} "
+            f"| {low} to {high} | {describe_bound(r.headline)} |"
         )
     return "\n".join(lines)
 
@@ -52,10 +52,10 @@ def _verdicts(results: Results) -> str:
 def _section(result: Result, folder: str) -> str:
     claim = result.claim
     rows = ["| effect | mean [95 % interval] | bound | verdict | seed by seed |", "|---|---|---|---|---|"]
-    rows += [
-        f"| {_cell(e.text)} | {number(e)} | {said(e)} | {e.verdict or ''} | {', '.join(brief(v) for v in e.values)} |"
-        for e in result.effects
-    ]
+    for e in result.effects:
+        by_seed = ", ".join(format_number(v) for v in e.values)
+        verdict = e.verdict or ""
+        rows.append(f"| {_escape(e.text)} | {format_effect(e)} | {describe_bound(e)} | {verdict} | {by_seed} |")
     files = [f"[{result.name}.csv]({folder}{result.name}.csv)"]
     if result.traces:
         files.append(f"[{result.name}-trajectories.csv]({folder}{result.name}-trajectories.csv)")
@@ -75,6 +75,6 @@ def _strong(result: Result) -> str:
     return f"**{str(result.verdict).capitalize()}**"
 
 
-def _cell(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape bars, which would end the cell of a table."""
     return text.replace("|", "\\|")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from simile._common.text import plain
 from simile.experiments.lab import Effort, Lab
 from simile.experiments.statistics import Effect, Row, Verdict, conclude, headline
 
@@ -129,7 +130,7 @@ class Result:
                 {
                     "text": e.text,
                     "scale": e.scale,
-                    "said": said(e),
+                    "said": describe_bound(e),
                     "mean": plain(e.mean),
                     "interval": [plain(v) for v in e.interval],
                     "verdict": None if e.verdict is None else str(e.verdict),
@@ -180,36 +181,33 @@ class Results:
 
     def __str__(self) -> str:
         width = max(len(r.name) for r in self.items)
-        lines = [f"{r.name:{width}}  {r.verdict:18}  {number(r.headline)}  {r.headline.text}" for r in self.items]
+        lines = [
+            f"{r.name:{width}}  {r.verdict:18}  {format_effect(r.headline)}  {r.headline.text}" for r in self.items
+        ]
         lines.append(f"{self.source}, seeds {', '.join(map(str, self.seeds))}; mean and 95 % interval over seeds")
         return "\n".join(lines)
 
 
-def number(effect: Effect) -> str:
+def format_effect(effect: Effect) -> str:
     """Write mean and interval."""
     low, high = effect.interval
-    return f"{brief(effect.mean)} [{brief(low)}, {brief(high)}]"
+    return f"{format_number(effect.mean)} [{format_number(low)}, {format_number(high)}]"
 
 
-def said(effect: Effect) -> str:
+def describe_bound(effect: Effect) -> str:
     """Write what the paper says of an effect, and so what decides; nothing where it says nothing."""
     if effect.above is not None:
         return f"above {effect.above:g}"
     return f"below {effect.below:g}" if effect.below is not None else ""
 
 
-def brief(value: float) -> str:
+def format_number(value: float) -> str:
     """Write a number with three digits, with more where it is close to 1; a dash for none."""
     if math.isnan(value):
         return "-"
     if 0.0 < abs(value - 1.0) < 0.05:
         return f"{value:.3f}"  # on which side of 1 it is must be seen
     return f"{value:.2f}" if 0.095 <= abs(value) < 9.995 or value == 0.0 else f"{value:.3g}"
-
-
-def plain(value: float) -> float | None:
-    """Return a number that JSON can hold."""
-    return value if math.isfinite(value) else None
 
 
 def _without_times(row: Row) -> Row:

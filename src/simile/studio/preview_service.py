@@ -21,7 +21,7 @@ from simile.camera.film.watch import watch_page
 from simile.camera.games import Game
 from simile.camera.tracking.recordings import ARRAYS, load_game
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.evaluation.report.curves import thinned
+from simile.evaluation.report.curves import thin
 from simile.learning.runs import POLICY, RunFolder, reading
 from simile.policies.policies import SmoothPolicy
 from simile.studio.cache import Cache
@@ -75,7 +75,7 @@ class PreviewService:
         begin = time.perf_counter()
         demo, rolled = self.roll(run, sequence, smoothness)
         step = math.ceil(len(demo) / MOST_SAMPLES)
-        columns = thinned(np.hstack([demo.actions, rolled.actions]), step)
+        columns = thin(np.hstack([demo.actions, rolled.actions]), step)
         header = {
             "curves": ["expert", "policy"],
             "actions": list(demo.action_names),

@@ -10,7 +10,7 @@ from typing import Any
 from simile._common.files import read_stamp
 from simile._common.text import number
 from simile.errors import SimileError
-from simile.evaluation.report.contenders import OTHERS, Path, Step, points_of, table
+from simile.evaluation.report.contenders import OTHERS, Path, Step, list_points, table
 from simile.evaluation.report.from_comparisons import of_data
 from simile.learning.runs import COMPARISON, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder, as_command, as_script
 from simile.policies.storage.loading import read_header
@@ -149,7 +149,7 @@ def _read_training(summary: Mapping[str, Any]) -> tuple[dict[str, Any] | None, l
     tried = summary.get("path", [])
     steps = [Step(*(number(p.get(n)) for n in ("smoothness", "lag", "error", "roughness"))) for p in tried]
     path = [Path.of(steps).contender(OTHERS, "path", None)] if steps else []
-    points = points_of(rows, "policy")
+    points = list_points(rows, "policy")
     return table(rows, actions), [*points[:1], *path, *points[1:]]
 
 

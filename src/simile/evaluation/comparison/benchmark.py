@@ -94,14 +94,14 @@ def compare(
     for name in sorted(reductions, key=lambda r: r != "learn"):
         if watch is not None:
             watch(name)
-        families.append((_reduced(name, bench, smoothness, settings), False))
+        families.append((_run_reduction(name, bench, smoothness, settings), False))
     for rival in rivals:
         if watch is not None:
             watch(rival.name)
-        families.append((_fitted(rival, bench), True))
+        families.append((_fit_rival(rival, bench), True))
     memories = [p.controller.memory for family, _ in families for p in family.points]
     ruler = HeldOut(test, Units.of(bench.everything).scale, max(memories, default=1))
-    return Comparison(_ranked([_tried(family, rival, ruler) for family, rival in families], ruler), ruler, seed)
+    return Comparison(_place([_try_family(family, rival, ruler) for family, rival in families], ruler), ruler, seed)
 
 
 def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | float | None, seed: int) -> Bench:
@@ -113,21 +113,21 @@ def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | f
     return Bench(train, Demonstrations.of(validation), seed)
 
 
-def _reduced(name: str, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:
+def _run_reduction(name: str, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:
     """Run one reduction for a path of smoothness values; what fails but for a wrong argument becomes `trouble`."""
     begin = time.process_time()
     try:
         if name == "learn":
-            return _learned(bench, smoothness)
-        points = _path(name, bench, {**FEW, **STOCHASTIC.get(name, {}), **settings})
+            return _run_learn(bench, smoothness)
+        points = _run_path(name, bench, {**FEW, **STOCHASTIC.get(name, {}), **settings})
     except ArgumentError:
         raise
     except SimileError as error:
-        return Family(name, (), time.process_time() - begin, _said(error))
+        return Family(name, (), time.process_time() - begin, _describe_failure(error))
     return Family(name, points, time.process_time() - begin, "" if points else "diverged at every smoothness")
 
 
-def _learned(bench: Bench, smoothness: Any) -> Family:
+def _run_learn(bench: Bench, smoothness: Any) -> Family:
     """Fit `learn` and its path on everything: it cross-fits, and needs no validation part."""
     begin = time.process_time()
     chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed).chosen
@@ -138,12 +138,12 @@ def _learned(bench: Bench, smoothness: Any) -> Family:
     return Family("learn", points, time.process_time() - begin, chosen=own)
 
 
-def _path(name: str, bench: Bench, choices: dict[str, Any]) -> tuple[Point, ...]:
+def _run_path(name: str, bench: Bench, choices: dict[str, Any]) -> tuple[Point, ...]:
     """Run a reduction for several lambda; the round is chosen on the validation part, then all data are used."""
     algorithm, points = getattr(algorithms, name), []
     if name in STOCHASTIC:
-        held_out = None if bench.validation is None else _in_pieces(bench.validation)
-        bench = Bench(_in_pieces(bench.train), held_out, bench.seed)
+        held_out = None if bench.validation is None else _cut(bench.validation)
+        bench = Bench(_cut(bench.train), held_out, bench.seed)
     for smoothness in SMOOTHNESS:
         settings = {**choices, "smoothness": smoothness, "seed": bench.seed}
         run = algorithm(bench.train, validation=bench.validation, **settings)
@@ -157,7 +157,7 @@ def _path(name: str, bench: Bench, choices: dict[str, Any]) -> tuple[Point, ...]
     return tuple(points)
 
 
-def _in_pieces(demos: Demonstrations) -> Demonstrations:
+def _cut(demos: Demonstrations) -> Demonstrations:
     """Cut long sequences into equal pieces."""
     pieces = []
     for demo in demos:
@@ -166,20 +166,20 @@ def _in_pieces(demos: Demonstrations) -> Demonstrations:
     return Demonstrations(tuple(pieces))
 
 
-def _fitted(rival: Rival, bench: Bench) -> Family:
+def _fit_rival(rival: Rival, bench: Bench) -> Family:
     """Fit a rival; whatever goes wrong with it must not end the comparison."""
     begin = time.process_time()
     try:
         return rival.fit(bench)
     except Exception as error:
-        return Family(rival.name, (), time.process_time() - begin, _said(error))
+        return Family(rival.name, (), time.process_time() - begin, _describe_failure(error))
 
 
-def _said(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     return f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
 
-def _tried(family: Family, rival: bool, ruler: HeldOut) -> Contender:
+def _try_family(family: Family, rival: bool, ruler: HeldOut) -> Contender:
     """Roll out all controllers of a family over the held-out sequences."""
     trials, chosen = [], None
     for point in family.points:
@@ -193,7 +193,7 @@ def _tried(family: Family, rival: bool, ruler: HeldOut) -> Contender:
     return Contender(family.name, rival, tuple(trials), family.seconds, trouble, chosen)
 
 
-def _ranked(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...]:
+def _place(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...]:
     """Let every contender stand at the roughness of the first that has not failed, and time a step of each."""
     first = next((c for c in contenders if c.trials), contenders[0])
     if not first.trials:
@@ -205,13 +205,13 @@ def _ranked(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...
             standing: Standing | None = Standing(chosen.score, chosen)
         else:
             standing = stand(contender.trials, chosen.score.roughness)
-        step = math.nan if standing is None else _microseconds(standing.nearest.controller, ruler.demos)
+        step = math.nan if standing is None else _time_step(standing.nearest.controller, ruler.demos)
         placed.append(replace(contender, standing=standing, microseconds=step))
     head = contenders.index(first)
     return (placed[head], *placed[:head], *placed[head + 1 :])
 
 
-def _microseconds(controller: Any, demos: Demonstrations) -> float:
+def _time_step(controller: Any, demos: Demonstrations) -> float:
     """Measure one step online: the median CPU time of a few hundred."""
     longest = max(demos, key=len)
     start = longest.actions[: max(1, controller.memory)]

@@ -12,7 +12,7 @@ from simile._common.text import table
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.errors import DivergedError
-from simile.evaluation.comparison.phrases import against, lateness, smoothness_in_words
+from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phrase_roughness
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.rivals import HELD, Held, roll_out
 from simile.learning.frontier import Frontier
@@ -55,13 +55,13 @@ class Judgement:
         ours = rows[self.entries[0].name]
         if self.entries[0].rolled is None:
             return f"{ours['name']}: its roll-out diverged; try a smaller smoothness or fewer action lags."
-        parts = [against(ours["error"], rows[HELD]["error"], "holding the last action")]
+        parts = [phrase_error(ours["error"], rows[HELD]["error"], "holding the last action")]
         simple = [rows[e.name] for e in self.entries[1:] if e.name in SIMPLE and e.rolled is not None]
         if simple:
             best = min(simple, key=lambda row: row["error"])
-            parts.append(against(ours["error"], best["error"], f"the best simple filter ({best['name']})"))
-        smooth = "" if math.isnan(ours["roughness"]) else f"; {smoothness_in_words(ours['roughness'])}"
-        late = "" if math.isnan(ours["lag"]) else f", {lateness(ours['lag'])}"
+            parts.append(phrase_error(ours["error"], best["error"], f"the best simple filter ({best['name']})"))
+        smooth = "" if math.isnan(ours["roughness"]) else f"; {phrase_roughness(ours['roughness'])}"
+        late = "" if math.isnan(ours["lag"]) else f", {phrase_lag(ours['lag'])}"
         return f"{ours['name']}: {', '.join(parts)}{smooth}{late}."
 
     def __str__(self) -> str:

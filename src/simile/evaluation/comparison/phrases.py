@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def against(ours: float, theirs: float, whom: str) -> str:
+def phrase_error(ours: float, theirs: float, whom: str) -> str:
     """Say how an error compares with somebody's.
 
-    >>> against(0.5, 2.0, "holding still")
+    >>> phrase_error(0.5, 2.0, "holding still")
     '0.25 times the error of holding still'
     """
     if theirs == 0.0:
@@ -14,10 +14,10 @@ def against(ours: float, theirs: float, whom: str) -> str:
     return f"{ours / theirs:.2f} times the error of {whom}"
 
 
-def smoothness_in_words(ratio: float) -> str:
+def phrase_roughness(ratio: float) -> str:
     """Say how rough something is, 1 being the expert.
 
-    >>> smoothness_in_words(0.5)
+    >>> phrase_roughness(0.5)
     '2.0 times smoother than the expert'
     """
     if ratio == 0.0:
@@ -31,10 +31,10 @@ def smoothness_in_words(ratio: float) -> str:
     )
 
 
-def lateness(frames: float) -> str:
+def phrase_lag(frames: float) -> str:
     """Say how late something is.
 
-    >>> lateness(-3.0)
+    >>> phrase_lag(-3.0)
     '3.0 frames early'
     """
     if abs(frames) < 0.5:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.text import table
-from simile.evaluation.comparison.phrases import against, lateness, smoothness_in_words
+from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phrase_roughness
 from simile.evaluation.comparison.scores import HeldOut, SequenceScore
 from simile.evaluation.rivals import HELD
 
@@ -181,17 +181,17 @@ class Comparison:
             return f"{ours['name']}: {ours['note']}."
         parts = []
         if HELD in rows and ours["name"] != HELD and not math.isnan(rows[HELD]["error"]):
-            parts.append(against(ours["error"], rows[HELD]["error"], "holding the last action"))
+            parts.append(phrase_error(ours["error"], rows[HELD]["error"], "holding the last action"))
         if not math.isnan(ours["roughness"]):
-            parts.append(smoothness_in_words(ours["roughness"]))
+            parts.append(phrase_roughness(ours["roughness"]))
         if not math.isnan(ours["lag"]):
-            parts.append(lateness(ours["lag"]))
+            parts.append(phrase_lag(ours["lag"]))
         lines = [f"{ours['name']}: {', '.join(parts)}."]
         others = [row for row in self.rows() if row["name"] not in (ours["name"], HELD) and not row["note"]]
         for kind in ("rival", "reduction"):
             best = next((row for row in others if row["kind"] == kind), None)
             if best is not None and not math.isnan(best["ratio"]):
-                lines.append(_duel(ours["name"], best, f"best {kind}"))
+                lines.append(_phrase_duel(ours["name"], best, f"best {kind}"))
         return " ".join(lines)
 
     def __str__(self) -> str:
@@ -269,7 +269,7 @@ def _rank(row: dict[str, Any]) -> tuple[bool, bool, float]:
     return math.isnan(row["error"]), bool(row["note"]), row["error"]
 
 
-def _duel(name: str, other: dict[str, Any], what: str) -> str:
+def _phrase_duel(name: str, other: dict[str, Any], what: str) -> str:
     """Say whether another contender is better, worse, or cannot be told apart."""
     sure = not math.isnan(other["low"])
     interval = f" (95 % interval {other['low']:.2f} to {other['high']:.2f})" if sure else ""

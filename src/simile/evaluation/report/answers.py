@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from simile.evaluation.comparison.phrases import against, lateness, smoothness_in_words
+from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phrase_roughness
 from simile.evaluation.report.contenders import Path
 
 Answer = dict[str, str]
@@ -49,7 +49,13 @@ class Facts:
 
 def answers(facts: Facts) -> list[Answer]:
     """Answer all five."""
-    return [_accurate(facts), _smooth(facts), _late(facts), _trusted(facts), _how_smooth(facts)]
+    return [
+        _judge_accuracy(facts),
+        _judge_smoothness(facts),
+        _judge_lag(facts),
+        _judge_trust(facts),
+        _judge_choice(facts),
+    ]
 
 
 WORDS = (
@@ -66,7 +72,7 @@ def headline(said: list[Answer]) -> str:
     'Accurate and somewhat rough.'
     """
     words = [kinds[one["mood"]] for kinds, one in zip(WORDS, said, strict=False) if one["mood"] in kinds]
-    text = _listed(words) if words else "nothing could be measured"
+    text = _join(words) if words else "nothing could be measured"
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -76,14 +82,14 @@ def _answer(question: str, mood: str, said: str, lead: str | None = None) -> Ans
     return {"question": question, "answer": text, "mood": mood}
 
 
-def _lost(facts: Facts) -> str:
+def _tell_divergence(facts: Facts) -> str:
     return f"its roll-out left every reasonable range in {facts.diverged} of {_count(facts.sequences)}."
 
 
-def _accurate(facts: Facts) -> Answer:
+def _judge_accuracy(facts: Facts) -> Answer:
     question = "Is it accurate?"
     if facts.diverged:
-        return _answer(question, "poor", _lost(facts))
+        return _answer(question, "poor", _tell_divergence(facts))
     if math.isnan(facts.error) or math.isnan(facts.held):
         return _answer(question, "unknown", "there was nothing to measure it on.")
     if facts.held == 0.0:
@@ -94,29 +100,29 @@ def _accurate(facts: Facts) -> Answer:
     if share >= 1.0 or over > FAR_WORSE:
         mood = "poor"
     off = [f"{value:.3g} in {name}" for name, value in facts.rmse.items() if not math.isnan(value)]
-    said = f"typically off by {_listed(off)}, " if 0 < len(off) <= 3 else ""
-    said += f"{_share(share)} the error of holding the last action"
+    said = f"typically off by {_join(off)}, " if 0 < len(off) <= 3 else ""
+    said += f"{_format_share(share)} the error of holding the last action"
     if facts.simple is not None and over > 0.0:
-        said += f" and {_share(over)} that of the best {facts.others} ({facts.simple[0]})"
+        said += f" and {_format_share(over)} that of the best {facts.others} ({facts.simple[0]})"
     if over > ABOUT_EQUAL:
         said += f". The {facts.others} does better"
     return _answer(question, mood, f"{said}.")
 
 
-def _smooth(facts: Facts) -> Answer:
+def _judge_smoothness(facts: Facts) -> Answer:
     question = "Is it smooth?"
     if facts.diverged:
-        return _answer(question, "poor", _lost(facts))
+        return _answer(question, "poor", _tell_divergence(facts))
     if math.isnan(facts.roughness):
         return _answer(question, "unknown", "the expert never turns here, so there is nothing to compare with.")
     mood = "good" if facts.roughness <= SMOOTH else "fair" if facts.roughness <= ROUGH else "poor"
-    said = smoothness_in_words(facts.roughness)
+    said = phrase_roughness(facts.roughness)
     if 1.0 / SMOOTH <= facts.roughness <= SMOOTH:
         said = f"about as smooth as the expert ({facts.roughness:.2f} times as rough)"
     return _answer(question, mood, f"{said}.")
 
 
-def _late(facts: Facts) -> Answer:
+def _judge_lag(facts: Facts) -> Answer:
     question = "Is it late?"
     if math.isnan(facts.lag):
         why = "its roll-out diverged" if facts.diverged else "where nothing moves, nothing can be late"
@@ -131,26 +137,28 @@ def _late(facts: Facts) -> Answer:
         lead, word = "No", "early"
     else:
         lead, word = {"good": "Hardly", "fair": "A little", "poor": "Yes"}[mood], "late"
-    said = lateness(facts.lag) if facts.rate is None else f"{late:.1f} frames ({late / facts.rate * 1e3:.0f} ms) {word}"
+    said = (
+        phrase_lag(facts.lag) if facts.rate is None else f"{late:.1f} frames ({late / facts.rate * 1e3:.0f} ms) {word}"
+    )
     if pace > 0.0:
-        said += f"; the expert takes {in_time(pace, facts.rate)} to move by one standard deviation"
+        said += f"; the expert takes {format_time(pace, facts.rate)} to move by one standard deviation"
     return _answer(question, mood, f"{said}.", lead)
 
 
-def _trusted(facts: Facts) -> Answer:
+def _judge_trust(facts: Facts) -> Answer:
     question = "Can I trust it?"
     if facts.diverged:
-        return _answer(question, "poor", _lost(facts))
-    reasons, doubts = grounds(facts)
+        return _answer(question, "poor", _tell_divergence(facts))
+    reasons, doubts = list_grounds(facts)
     mood = "poor" if facts.radius >= 1.0 else "fair" if doubts else "good"
     lead = {"good": "So far, yes", "fair": "With care", "poor": "No"}[mood]
-    return _answer(question, mood, f"{'; but '.join(_listed(p) for p in (reasons, doubts) if p)}.", lead)
+    return _answer(question, mood, f"{'; but '.join(_join(p) for p in (reasons, doubts) if p)}.", lead)
 
 
-def grounds(facts: Facts) -> tuple[list[str], list[str]]:
+def list_grounds(facts: Facts) -> tuple[list[str], list[str]]:
     """Return what speaks for trust in a policy, and what against it."""
     if facts.diverged:
-        return [], [_lost(facts).removesuffix(".")]
+        return [], [_tell_divergence(facts).removesuffix(".")]
     reasons, doubts = [], []
     if facts.radius >= 1.0:
         doubts.append(f"its smoother does not settle by itself (radius {facts.radius:.4f})")
@@ -172,7 +180,7 @@ def grounds(facts: Facts) -> tuple[list[str], list[str]]:
     return reasons, doubts
 
 
-def _how_smooth(facts: Facts) -> Answer:
+def _judge_choice(facts: Facts) -> Answer:
     question = "How smooth should I choose?"
     if facts.path is None or math.isnan(facts.roughness):
         return _answer(question, "unknown", "not measured: no other smoothness was tried on these sequences.")
@@ -184,7 +192,7 @@ def _how_smooth(facts: Facts) -> Answer:
         said.append(
             "half as rough costs next to nothing: ask for more smoothness"
             if cheap
-            else f"half as rough has {_share(smoother / here)} the error"
+            else f"half as rough has {_format_share(smoother / here)} the error"
         )
         mood = "fair" if cheap else mood
     if not math.isnan(rougher / here):
@@ -198,16 +206,16 @@ def _how_smooth(facts: Facts) -> Answer:
         said, mood = ["the policies that were tried do not reach half or twice this roughness"], "unknown"
     knee = facts.path.knee()
     if knee is not None:
-        where = f"smoothness {knee.smoothness:.3g}, {in_time(knee.lag, facts.rate)} of lag"
+        where = f"smoothness {knee.smoothness:.3g}, {format_time(knee.lag, facts.rate)} of lag"
         said.append(f"the curve bends at roughness {knee.roughness:.2g} ({where})")
     lead = {"good": "As it is", "fair": "Think again", "unknown": ""}[mood]
     return _answer(question, mood, f"{'; '.join(said)}.", lead)
 
 
-def in_time(frames: float, rate: float | None) -> str:
+def format_time(frames: float, rate: float | None) -> str:
     """Say how long something takes.
 
-    >>> in_time(3.0, None), in_time(3.0, 25.0), in_time(60.0, 25.0)
+    >>> format_time(3.0, None), format_time(3.0, 25.0), format_time(60.0, 25.0)
     ('3.0 frames', '120 ms', '2.4 s')
     """
     if rate is None:
@@ -216,7 +224,7 @@ def in_time(frames: float, rate: float | None) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds < 1.0 else f"{seconds:.1f} s"
 
 
-def _share(ratio: float) -> str:
+def _format_share(ratio: float) -> str:
     """Write a ratio so that it is read at a glance."""
     return f"{ratio:.0%} of" if ratio < 1.995 else f"{ratio:.1f} times"
 
@@ -225,7 +233,7 @@ def _count(n: int) -> str:
     return f"{n} held-out sequence{'' if n == 1 else 's'}"
 
 
-def _listed(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
 
 
@@ -233,11 +241,11 @@ def verdict(name: str, facts: Facts) -> str:
     """Say in a line how the policy did, as `simile train` says it."""
     if facts.diverged:
         return f"{name}: its roll-out diverged; try a smaller smoothness or fewer action lags."
-    parts = [against(facts.error, facts.held, "holding the last action")] if not math.isnan(facts.held) else []
+    parts = [phrase_error(facts.error, facts.held, "holding the last action")] if not math.isnan(facts.held) else []
     if facts.simple is not None:
-        parts.append(against(facts.error, facts.simple[1], f"the best simple filter ({facts.simple[0]})"))
+        parts.append(phrase_error(facts.error, facts.simple[1], f"the best simple filter ({facts.simple[0]})"))
     if not math.isnan(facts.roughness):
-        parts.append(smoothness_in_words(facts.roughness))
+        parts.append(phrase_roughness(facts.roughness))
     if not math.isnan(facts.lag):
-        parts.append(lateness(facts.lag))
+        parts.append(phrase_lag(facts.lag))
     return f"{name}: {', '.join(parts) or 'there was nothing to measure it on'}."

@@ -77,7 +77,7 @@ def best_simple(rows: Iterable[Mapping[str, Any]]) -> tuple[str, float] | None:
     return min((f for f in found if not math.isnan(f[1])), key=lambda f: f[1], default=None)
 
 
-def points_of(rows: Iterable[Mapping[str, Any]], ours: str) -> list[dict[str, Any]]:
+def list_points(rows: Iterable[Mapping[str, Any]], ours: str) -> list[dict[str, Any]]:
     """Return each row as a contender with a single point, the policy in question first."""
     found = []
     for r in sorted(rows, key=lambda r: r["name"] != ours):

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 import simile
-from simile._common.text import number, plain
+from simile._common.text import count, number, plain
 from simile.data.demonstrations import Demonstrations
-from simile.evaluation.report.answers import Facts, answers, grounds, headline
+from simile.evaluation.report.answers import Facts, answers, headline, list_grounds
 from simile.evaluation.report.contenders import Path
 from simile.evaluation.report.curves import Curves
 from simile.evaluation.report.diagnosis import diagnosis
-from simile.evaluation.report.importances import attention, told
+from simile.evaluation.report.importances import describe_importances, measure_importances
 from simile.evaluation.report.lag import lag_curve
 from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
@@ -78,27 +78,27 @@ class Material:
 
     def _drawn(self, curves: Curves) -> dict[str, Any]:
         """Return what needs roll-outs."""
-        seen = None if self.policy is None else attention(self.policy, curves.demos)
+        seen = None if self.policy is None else measure_importances(self.policy, curves.demos)
         return {
             "curves": list(curves.names),
             "sequences": curves.sequences(),
             "moments": worst_moments(curves),
             "lag": _lag(curves),
             "spectrum": _spectrum(curves),
-            "importances": None if seen is None else told(seen, curves.demos.rate),
+            "importances": None if seen is None else describe_importances(seen, curves.demos.rate),
             "diagnosis": self._diagnosis(curves.demos),
         }
 
     def _diagnosis(self, demos: Demonstrations) -> dict[str, Any]:
         """Say what speaks for and against trust; then, where the policy can be looked into, what theory says."""
-        plainly = [f"{said[0].upper()}{said[1:]}." for part in grounds(self.facts) for said in part]
+        plainly = [f"{said[0].upper()}{said[1:]}." for part in list_grounds(self.facts) for said in part]
         theory = None if self.policy is None or self.facts.diverged else diagnosis(self.policy, demos)
         if theory is None:
             return {"findings": plainly, "values": []}
         return {**theory, "findings": [*plainly, *theory["findings"]]}
 
 
-def facts_of(
+def gather_facts(
     curves: Curves,
     policy: Policy | None,
     *,
@@ -131,7 +131,7 @@ def facts_of(
     )
 
 
-def rounds_of(rounds: Sequence[Round | Mapping[str, Any]]) -> list[dict[str, Any]]:
+def list_rounds(rounds: Sequence[Round | Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what a page tells of rounds; their mean squared errors become RMSE."""
     found = []
     for one in rounds:
@@ -142,31 +142,32 @@ def rounds_of(rounds: Sequence[Round | Mapping[str, Any]]) -> list[dict[str, Any
     return found
 
 
-def said_of(curves: Curves, policy: Policy | None) -> str:
+def describe_data(curves: Curves, policy: Policy | None) -> str:
     """Say in a line where the data came from."""
     demos = curves.demos
-    held_out = f"{_count(len(demos), 'held-out sequence')}, {_count(demos.n_frames, 'frame')}"
+    held_out = f"{count(len(demos), 'held-out sequence', ',')}, {count(demos.n_frames, 'frame', ',')}"
     rate = "" if demos.rate is None else f" at {demos.rate:g} Hz"
     training = {} if policy is None else policy.card.training
     if not {"sequences", "frames"} <= set(training):
         return held_out + rate
-    learned = f"{_count(training['sequences'], 'sequence')}, {_count(training['frames'], 'frame')}"
+    learned = f"{count(training['sequences'], 'sequence', ',')}, {count(training['frames'], 'frame', ',')}"
     return f"{held_out}{rate}; learned from {learned}"
 
 
-def measured_on(curves: Curves) -> str:
+def describe_frontier(curves: Curves) -> str:
     """Say what the points of a frontier have in common."""
     ruler = curves.ruler
-    first = f", without the first {_count(ruler.begin, 'frame')} of each" if ruler.begin else ""
-    frames = _count(ruler.scored.n_frames, "frame")
-    return f"Every point is a roll-out over the same {_count(len(ruler.scored), 'held-out sequence')}, {frames}{first}."
+    first = f", without the first {count(ruler.begin, 'frame', ',')} of each" if ruler.begin else ""
+    frames = count(ruler.scored.n_frames, "frame", ",")
+    sequences = count(len(ruler.scored), "held-out sequence", ",")
+    return f"Every point is a roll-out over the same {sequences}, {frames}{first}."
 
 
 def _remarks(curves: Curves) -> list[str]:
     """Say what the page leaves out."""
     found, frames = [], curves.ruler.begin
     if short := sum(not ok for ok in curves.ruler.counts):
-        found.append(f"{_count(short, 'sequence')} of at most {_count(frames, 'frame')} could not be judged")
+        found.append(f"{count(short, 'sequence', ',')} of at most {count(frames, 'frame', ',')} could not be judged")
     if curves.step > 1:
         found.append(f"the curves are thinned: of every {2 * curves.step} frames they show the lowest and the highest")
     return found
@@ -187,7 +188,3 @@ def _spectrum(curves: Curves) -> dict[str, Any] | None:
     expert, policy = (np.where(power > 0.0, power, np.nan) for power in (found.expert, found.policy))
     unit = "cycles per frame" if curves.demos.rate is None else "Hz"
     return {"hertz": found.frequency, "expert": expert, "policy": policy, "unit": unit}
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -119,15 +119,15 @@ class Curves:
 
 def _packed(values: FloatArray, step: int) -> dict[str, Any]:
     """Pack columns (T, any), each in 2^14 levels between its own extremes."""
-    thin = thinned(values, step)
-    there = np.where(np.isnan(thin), thin[0], thin)  # a curve breaks off, or is not there at all
+    kept = thin(values, step)
+    there = np.where(np.isnan(kept), kept[0], kept)  # a curve breaks off, or is not there at all
     low, high = np.nan_to_num(there.min(axis=0)), np.nan_to_num(there.max(axis=0))
     reach = high / 2.0 - low / 2.0  # halves, for the largest numbers do not add
     unit = np.where(reach > 0.0, np.maximum(reach / (LEVELS / 2.0), np.finfo(np.float64).tiny), 1.0)
-    return pages.pack(thin, unit, low / 2.0 + high / 2.0)
+    return pages.pack(kept, unit, low / 2.0 + high / 2.0)
 
 
-def thinned(values: FloatArray, step: int) -> FloatArray:
+def thin(values: FloatArray, step: int) -> FloatArray:
     """Keep one sample in `step` of columns (T, any): of each 2 * step frames the extremes, in order of occurrence.
 
     No peak is lost, and none moves by more than 2 * step frames.

@@ -10,7 +10,7 @@ from simile._common.text import number
 from simile.evaluation.comparison import Comparison
 from simile.evaluation.report.answers import Facts
 from simile.evaluation.report.contenders import Path, Step, table
-from simile.evaluation.report.content import Material, facts_of, measured_on, said_of
+from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts
 from simile.evaluation.report.curves import Curves, roll
 from simile.evaluation.rivals import HELD, Filtered
 from simile.policies.policies import Policy
@@ -32,7 +32,7 @@ def of_comparison(comparison: Comparison, title: str, subtitle: str, repeat: Map
         facts = _facts(rows, comparison.points(), first.name, len(ruler.scored), ruler.demos.rate)
     else:
         path = _path(comparison.points(), first.name)
-        facts = facts_of(
+        facts = gather_facts(
             curves,
             policy,
             held=_error(rows, HELD),
@@ -43,7 +43,7 @@ def of_comparison(comparison: Comparison, title: str, subtitle: str, repeat: Map
         )
     return Material(
         title=title,
-        subtitle=subtitle or said_of(curves, policy),
+        subtitle=subtitle or describe_data(curves, policy),
         verdict=comparison.verdict(),
         facts=facts,
         actions=ruler.demos.action_names,
@@ -51,7 +51,7 @@ def of_comparison(comparison: Comparison, title: str, subtitle: str, repeat: Map
         policy=policy,
         table=table(rows, ruler.demos.action_names),
         frontier=frontier,
-        frontier_note=measured_on(curves),
+        frontier_note=describe_frontier(curves),
         repeat=repeat,
     )
 

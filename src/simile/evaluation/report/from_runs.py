@@ -13,8 +13,8 @@ from simile.evaluation.comparison import Judgement
 from simile.evaluation.comparison.judgement import held_row, rank, score_row
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report.answers import verdict
-from simile.evaluation.report.contenders import OTHERS, Path, Step, best_simple, points_of, table
-from simile.evaluation.report.content import Material, facts_of, measured_on, rounds_of, said_of
+from simile.evaluation.report.contenders import OTHERS, Path, Step, best_simple, list_points, table
+from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts, list_rounds
 from simile.evaluation.report.curves import Curves, roll
 from simile.evaluation.report.from_comparisons import of_data
 from simile.evaluation.rivals import HELD
@@ -58,7 +58,7 @@ def of_run(
         name=name,
         path=None if frontier is None else Path.rolled_out(frontier, ruler),
         said="" if judgement is None else judgement.verdict(),
-        rounds=rounds_of(run.rounds),
+        rounds=list_rounds(run.rounds),
         chosen=run.chosen.number,
         notes=[*run.notes, *([f"interrupted after round {run.rounds[-1].number}"] if run.interrupted else [])],
         simpler=alternative is not None,
@@ -101,7 +101,7 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
         name=POLICY,
         path=Path.of(steps) if steps else None,
         said=known.get("verdict", ""),
-        rounds=rounds_of([r for r in told if "number" in r]),
+        rounds=list_rounds([r for r in told if "number" in r]),
         chosen=policy.card.training.get("round") if summary is None else summary.get("chosen_round"),
         notes=["the run has not ended" if summary is None else "", *(summary or {}).get("notes", ())],
         simpler=simpler.exists(),
@@ -130,19 +130,21 @@ def _material(
     rate, actions = curves.demos.rate, curves.demos.action_names
     held = next((number(r["error"]) for r in rows if r["name"] == HELD), math.nan)
     expected = next((r["validation_error"] for r in rounds if r["number"] == chosen), math.nan)
-    facts = facts_of(curves, policy, held=held, simple=best_simple(rows), path=path, expected=expected, simpler=simpler)
+    facts = gather_facts(
+        curves, policy, held=held, simple=best_simple(rows), path=path, expected=expected, simpler=simpler
+    )
     paths = [] if path is None or not path.steps else [path.contender(OTHERS, "path", rate)]
     return Material(
         title=title,
-        subtitle=subtitle or said_of(curves, policy),
+        subtitle=subtitle or describe_data(curves, policy),
         verdict=said or verdict(name, facts),
         facts=facts,
         actions=actions,
         curves=curves,
         policy=policy,
         table=table(rows, actions),
-        frontier=[*points_of(rows, name), *paths],
-        frontier_note=measured_on(curves),
+        frontier=[*list_points(rows, name), *paths],
+        frontier_note=describe_frontier(curves),
         notes=[note for note in notes if note],
         rounds=rounds,
         chosen=chosen,

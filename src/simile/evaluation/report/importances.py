@@ -31,14 +31,14 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Attention:
+class Importances:
     """Shares that sum to one, by name; contexts largest first, lags in the order of time."""
 
     contexts: dict[str, float]
     lags: dict[int, float]
 
 
-def attention(policy: Policy, demos: Demonstrations) -> Attention | None:
+def measure_importances(policy: Policy, demos: Demonstrations) -> Importances | None:
     """Return the share of each context and lag; None where a model is one that we cannot look into."""
     total: dict[tuple[int, int], float] = {}
     for weight, part in parts(policy):
@@ -58,22 +58,22 @@ def attention(policy: Policy, demos: Demonstrations) -> Attention | None:
         contexts[names[column]] = contexts.get(names[column], 0.0) + share / whole
         by_lag[lag] = by_lag.get(lag, 0.0) + share / whole
     ranked = sorted(contexts.items(), key=lambda item: -item[1])
-    return Attention(dict(ranked), dict(sorted(by_lag.items())))
+    return Importances(dict(ranked), dict(sorted(by_lag.items())))
 
 
-def told(found: Attention, rate: float | None) -> dict[str, Any]:
+def describe_importances(found: Importances, rate: float | None) -> dict[str, Any]:
     """Write shares as the page takes them."""
     return {
         "contexts": [{"name": name, "share": share} for name, share in found.contexts.items()],
-        "lags": [{"name": ago(lag, rate), "share": share} for lag, share in found.lags.items()],
+        "lags": [{"name": name_lag(lag, rate), "share": share} for lag, share in found.lags.items()],
         "note": NOTE,
     }
 
 
-def ago(lag: int, rate: float | None) -> str:
+def name_lag(lag: int, rate: float | None) -> str:
     """Name a lag.
 
-    >>> ago(0, 30.0), ago(8, 30.0), ago(45, 30.0), ago(1, None)
+    >>> name_lag(0, 30.0), name_lag(8, 30.0), name_lag(45, 30.0), name_lag(1, None)
     ('now', '267 ms ago', '1.50 s ago', '1 frame ago')
     """
     if lag == 0:

@@ -3,7 +3,7 @@
 A rival is a frozen recipe; `fit` tunes it on a `Bench` and returns a `Family` of controllers, from rough to smooth.
 """
 
-from simile.evaluation.rivals.controllers import HELD, Filtered, Held, forecasts, roll_out
+from simile.evaluation.rivals.controllers import HELD, Filtered, Held, forecast, roll_out
 from simile.evaluation.rivals.predictors import ContextForest, ContextRidge, Demonstrator, NoisyHistory, Source
 from simile.evaluation.rivals.roster import ROSTER
 from simile.evaluation.rivals.tuning import Behind, Bench, Family, HoldLast, Point, Rival
@@ -24,6 +24,6 @@ __all__ = [
     "Point",
     "Rival",
     "Source",
-    "forecasts",
+    "forecast",
     "roll_out",
 ]

@@ -49,12 +49,12 @@ class Filtered:
     @property
     def policy(self) -> SmoothPolicy | None:
         """The same controller as a policy of Eq. 2, to save and to serve; None where the filter is no follower."""
-        return behind(self.predictor, self.filter) if isinstance(self.filter, Follower) else None
+        return put_behind(self.predictor, self.filter) if isinstance(self.filter, Follower) else None
 
     def rollout(self, demos: Demonstrations, *, frames: int = 0) -> list[FloatArray]:
         """Control every sequence from the expert's first frames: at least `frames`, and as many as it needs."""
-        raw = forecasts(self.predictor, demos)
-        rolled = after_expert(self.filter, self.predictor.units, raw, demos, frames=max(frames, self.memory))
+        raw = forecast(self.predictor, demos)
+        rolled = filter_after_expert(self.filter, self.predictor.units, raw, demos, frames=max(frames, self.memory))
         return [self.predictor.space.clip(a) for a in rolled]
 
     def online(self, start: ArrayLike) -> Step:
@@ -100,7 +100,7 @@ def roll_out(controller: Any, demos: Demonstrations, frames: int) -> list[FloatA
     return rollout(controller, demos, start=ExpertStart(frames))
 
 
-def forecasts(policy: SmoothPolicy, demos: Demonstrations) -> list[FloatArray]:
+def forecast(policy: SmoothPolicy, demos: Demonstrations) -> list[FloatArray]:
     """Return what f says in every frame, (T, k) for each sequence in standard units; f must read contexts alone."""
     return [
         policy.f.predict(Tape.of([x], [np.zeros((len(x), policy.n_actions))]).states(policy.horizon).matrix())
@@ -108,7 +108,7 @@ def forecasts(policy: SmoothPolicy, demos: Demonstrations) -> list[FloatArray]:
     ]
 
 
-def after_expert(
+def filter_after_expert(
     kind: Filter, units: Units, raw: Trajectories, demos: Demonstrations, *, frames: int
 ) -> list[FloatArray]:
     """Filter forecasts (standard units) from the expert's first frames on; returns actions in the user's units."""
@@ -121,7 +121,7 @@ def after_expert(
     return rolled
 
 
-def behind(policy: SmoothPolicy, follower: Follower) -> SmoothPolicy:
+def put_behind(policy: SmoothPolicy, follower: Follower) -> SmoothPolicy:
     """Put a follower behind a predictor, as a policy of Eq. 2; the past that f may read is what was done."""
     h = follower.regularizer.fit([np.zeros((1, policy.n_actions))], follower.smoothness)
     return replace(policy, h=h, smoothness=follower.smoothness)

@@ -14,7 +14,7 @@ import numpy as np
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.errors import ArgumentError, DataError, DivergedError
-from simile.evaluation.rivals.controllers import HELD, Filtered, Held, after_expert, behind, forecasts
+from simile.evaluation.rivals.controllers import HELD, Filtered, Held, filter_after_expert, forecast, put_behind
 from simile.evaluation.rivals.filters import Filter, Follower
 from simile.evaluation.rivals.predictors import Source
 from simile.learning.measures import Ruler, Score
@@ -170,7 +170,7 @@ class Behind:
 
     def fit(self, bench: Bench) -> Family:
         """Choose the knobs for each strength, and fit the chosen predictors again on all there is."""
-        tried, fitting = bench.shared(("tried", self.source), lambda: list(_tried(self.source, bench)))
+        tried, fitting = bench.shared(("tried", self.source), lambda: list(_try_candidates(self.source, bench)))
         begin = time.process_time()
         chosen = self._chosen(tried, bench)
         seconds = fitting + time.process_time() - begin
@@ -180,7 +180,7 @@ class Behind:
             final[value], took = bench.shared(key, partial(self.source.chosen, bench.everything, value, bench.seed))
             seconds += took
         points = tuple(
-            Point(c.filter.strength, _controller(final[c.value], c.filter), c.error, self._knobs(c), c.roughness)
+            Point(c.filter.strength, _combine(final[c.value], c.filter), c.error, self._knobs(c), c.roughness)
             for c in chosen
         )
         return Family(self.name, points, seconds, "" if points else "diverged at every strength")
@@ -235,29 +235,29 @@ class _Tried:
         demos = bench.tuned_on
         if self.policy is not None:
             try:
-                rolled = rollout(_controller(self.policy, kind), demos, start=ExpertStart(SCORED_AFTER))
+                rolled = rollout(_combine(self.policy, kind), demos, start=ExpertStart(SCORED_AFTER))
             except DivergedError:
                 return None
         else:
             assert self.raw is not None
-            rolled = after_expert(kind, self.units, self.raw, demos, frames=SCORED_AFTER)
+            rolled = filter_after_expert(kind, self.units, self.raw, demos, frames=SCORED_AFTER)
         score = bench.measure(rolled)
         return _Choice(score.error, score.roughness, self.value, kind)
 
 
-def _tried(source: Source, bench: Bench) -> Iterator[_Tried]:
+def _try_candidates(source: Source, bench: Bench) -> Iterator[_Tried]:
     """Fit the candidates; of those on contexts alone keep the forecasts, not the models, which may be large."""
     for value, policy in source.candidates(bench.train, bench.seed):
         if policy.horizon.memory:
             yield _Tried(value, policy.units, None, policy)
         else:
-            yield _Tried(value, policy.units, forecasts(policy, bench.tuned_on), None)
+            yield _Tried(value, policy.units, forecast(policy, bench.tuned_on), None)
 
 
-def _controller(policy: SmoothPolicy, kind: Filter) -> Any:
+def _combine(policy: SmoothPolicy, kind: Filter) -> Any:
     """Put a filter behind a predictor; what reads its own past is a policy of Eq. 2, for the loop must be closed."""
     if policy.horizon.memory == 0:
         return Filtered(policy, kind)
     if not isinstance(kind, Follower):
         raise ArgumentError(f"filters must be followers behind a predictor that reads past actions; got {kind!r}")
-    return behind(policy, kind)
+    return put_behind(policy, kind)
