@@ -18,13 +18,22 @@ import simile
 from commands import command, simile_
 from simile.data import tasks
 
-QUICK = ("--algorithm", "paper", "--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
+SMALL = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
+QUICK = ("--algorithm", "paper", *SMALL)
 
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "games.csv"
     simile.write(tasks.pursuit(n_sequences=10, length=150, seed=11), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Less of it: a comparison learns a dozen times, and tunes its rivals."""
+    path = tmp_path_factory.mktemp("data") / "few.csv"
+    simile.write(tasks.pursuit(n_sequences=6, length=80, seed=11), path)
     return path
 
 
@@ -125,8 +134,8 @@ def test_rollout_writes_the_data_with_the_policys_actions(games: Path, trained: 
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_compare_runs_reductions_and_baselines(games: Path, tmp_path: Path):
-    done = simile_("compare", games, "--actions", "pan", *QUICK, cwd=tmp_path)
+def test_compare_runs_reductions_and_baselines(few: Path, tmp_path: Path):
+    done = simile_("compare", few, "--actions", "pan", *SMALL, cwd=tmp_path)
     names = (
         "learn",
         "paper",
@@ -144,9 +153,9 @@ def test_compare_runs_reductions_and_baselines(games: Path, tmp_path: Path):
     assert sorted(p.name for p in (tmp_path / "comparison").iterdir()) == written
 
 
-def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(games: Path, tmp_path: Path):
+def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(few: Path, tmp_path: Path):
     some = ("--reductions", "learn", "--reductions", "clone", "--no-rivals")
-    done = simile_("compare", games, "--actions", "pan", *some, "--json", "--out", "found", cwd=tmp_path, process=True)
+    done = simile_("compare", few, "--actions", "pan", *some, "--json", "--out", "found", cwd=tmp_path, process=True)
     found = json.loads(done.stdout)
     assert len(found["held_out"]) == 2
     assert found == json.loads((tmp_path / "found" / "comparison.json").read_text())
@@ -328,9 +337,9 @@ def test_held_out_sequences_that_are_too_short_are_told_and_the_policy_is_kept(g
     assert simile.load(tmp_path / "run" / "policy.safetensors").n_actions == 1
 
 
-def test_compare_can_do_without_a_validation_part(games: Path, tmp_path: Path):
-    options = ("--reductions", "clone", "--validation", "0", *QUICK)
-    assert "clone" in simile_("compare", games, "--actions", "pan", *options, cwd=tmp_path).stdout
+def test_compare_can_do_without_a_validation_part(few: Path, tmp_path: Path):
+    options = ("--reductions", "clone", "--validation", "0", *SMALL)
+    assert "clone" in simile_("compare", few, "--actions", "pan", *options, cwd=tmp_path).stdout
 
 
 @pytest.fixture

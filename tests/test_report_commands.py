@@ -24,7 +24,7 @@ BLUE, PLOT = "#0072b2", ".timechart .plot canvas"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs")
-    simile.write(tasks.pursuit(n_sequences=8, length=200, seed=5), path / "games.csv")
+    simile.write(tasks.pursuit(n_sequences=6, length=120, seed=5), path / "games.csv")
     simile_("train", "games.csv", "--actions", "pan", "--model", "(SmoothForest(n_trees=6), RolloutRidge)", cwd=path)
     return path
 
@@ -98,7 +98,7 @@ def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "small":
-            few = simulate(6, minutes=0.3, seed=100)
+            few = simulate(5, minutes=0.2, seed=100)
             patch.setattr("simile.experiments.demo.simulate", lambda *_, **__: few)
         return simile_("demo", "--out", "sub", cwd=folder, process=request.param == "whole").stdout, folder / "sub"
 

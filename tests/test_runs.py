@@ -25,7 +25,7 @@ SMALL = {"model": "SmoothForest(n_trees=3)", "n_rounds": 2}
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "my games.csv"
-    simile.write(tasks.pursuit(n_sequences=5, length=120), path)
+    simile.write(tasks.pursuit(n_sequences=5, length=80), path)
     return path
 
 
