@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -16,10 +18,12 @@ from naive import naive_leaf, naive_predict, naive_roll
 from simile import Bagging, ColdStart, Criterion, Demonstrations, DivergedError, Horizon, SimileError, SmoothForest
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import States
+from simile.models import WeightedModel
 from simile.models.kernels import binning, rolling
 from simile.models.regularizers import Autoregressor, PreviousAction
+from simile.policies import fused
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import Mixture, SmoothPolicy
+from simile.policies.policies import Mixture, SmoothPolicy, whole
 from simile.policies.rollouts import open_rollout, rollout, rollout_out_of_bag
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
@@ -488,3 +492,29 @@ def test_the_rounds_of_a_run_roll_out_fused_as_in_general():
 def test_bad_calls_are_refused(make, message: str):
     with pytest.raises(SimileError, match=message):
         make()
+
+
+def test_an_f_is_fused_once_whatever_filter_is_behind_it(monkeypatch):
+    demos, merged = demos_of(20, 30), []
+    policy = policy_of(demos, Horizon(2, 0), n_parts=3)
+    first, merge = rollout(policy, demos), fused._merge
+    monkeypatch.setattr(fused, "_merge", lambda *given: merged.append(given) or merge(*given))
+    np.testing.assert_array_equal(np.concatenate(rollout(policy, demos)), np.concatenate(first))
+    one = whole(policy)
+    for smoothness in (0.0, 1.0, 5.0):
+        rollout(replace(one, smoothness=smoothness, h=PreviousAction().fit(demos.actions, smoothness)), demos)
+    assert not merged
+    rollout(replace(one, f=WeightedModel(one.f.models, one.f.weights)), demos)
+    assert len(merged) == 1
+
+
+def test_of_the_arrays_of_fused_models_few_are_kept_and_none_longer_than_its_model():
+    demos = demos_of(20)
+    policies = [policy_of(demos, Horizon(1, 0), seed=seed) for seed in range(fused.MOST_KEPT + 3)]
+    for policy in policies:
+        assert FusedPolicy.of(policy) is not None
+    assert len(fused._kept) == fused.MOST_KEPT
+    models = [weakref.ref(policy.f) for policy in policies]
+    del policy, policies
+    gc.collect()
+    assert not any(model() for model in models)

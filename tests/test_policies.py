@@ -14,7 +14,7 @@ from conftest import demos_of
 from simile import Horizon, Mixture, SimileError, SmoothPolicy, StochasticMixture, collapse, interpolate, rollout
 from simile.data.demonstrations import Units
 from simile.models.regularizers import Autoregressor
-from simile.policies.policies import sample, sample_geometric
+from simile.policies.policies import acting, is_stochastic, parts, sample, sample_geometric, trend, whole
 
 WEIGHTS = st.floats(0.0, 1.0)
 
@@ -175,3 +175,34 @@ def test_pruning_leaves_other_policies_alone():
     assert np.isnan(simile.prune(Mixture((affine(0), affine(1)), (1e-4, 1.0 - 1e-4)), 1e-3).bound)
     with pytest.raises(SimileError, match=r"tolerance must be >= 0 and <= 0\.1; got 0\.5"):
         simile.prune(mixture, 0.5)
+
+
+@pytest.mark.parametrize("kind", [Mixture, StochasticMixture])
+def test_policies_tell_what_they_are_made_of(kind):
+    a, b, c = affine(0), affine(1), affine(2)
+    nested = kind((Mixture((a, b), (0.25, 0.75)), c), (0.5, 0.5))
+    assert parts(nested) == ((0.125, a), (0.375, b), (0.5, c))
+    assert is_stochastic(nested) == (kind is StochasticMixture)
+    assert trend(a) is a.h
+    history = np.random.default_rng(0).normal(size=(3, 2, 1))
+    expected = sum(w * p.h(history) for w, p in parts(nested))
+    np.testing.assert_allclose(trend(nested)(history), expected, rtol=1e-12)
+
+
+def test_of_a_policy_of_the_user_s_own_nothing_is_supposed():
+    class Own:
+        """Nothing is known of it, whatever it is called."""
+
+        parts, trend, whole, is_stochastic = 1, 2, 3, False
+
+    own = Own()
+    assert (parts(own), trend(own), whole(own), is_stochastic(own)) == ((), None, None, True)
+    assert acting(own) is collapse(own) is own
+
+
+def test_a_mixture_is_pruned_and_collapsed_once():
+    policy = Mixture((affine(0), affine(1), affine(2)), (0.5, 0.5 - 1e-9, 1e-9))
+    assert acting(policy) is acting(policy)
+    assert len(acting(policy).f.models) == 2
+    assert collapse(policy) is collapse(policy) is whole(policy)
+    assert len(whole(policy).f.models) == 3

@@ -25,7 +25,7 @@ from studios import unpacked
 
 
 def previewed(subject: PreviewedPolicy, demo: simile.Demonstration, smoothness: float | None) -> np.ndarray:
-    outputs = compute_outputs(subject.whole, demo) if subject.is_linear else None
+    outputs = compute_outputs(subject.linear, demo) if subject.linear else None
     return roll(subject, demo, smoothness, outputs).actions
 
 

@@ -12,7 +12,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures, theory
-from simile.policies.policies import MixedPolicy, Mixture, Policy, SmoothPolicy, StochasticMixture, collapse, radius
+from simile.policies.policies import MixedPolicy, Mixture, Policy, StochasticMixture, radius, whole
 from simile.policies.rollouts import rollout
 
 
@@ -125,7 +125,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
         epsilon = measures.epsilon(before, trained, states)
         advantage = measures.advantage(before, trained, states, flat)
         drift = theory.drift(gamma, epsilon, lipschitz) if gamma < 1.0 else math.inf
-    closed_loop, whole = radius(policy), collapse(policy)
+    closed_loop, one = radius(policy), whole(policy)
     return Diagnosis(
         gamma=gamma,
         radius=math.nan if closed_loop is None else closed_loop,
@@ -136,7 +136,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
         fit_error=_fit_error(policy, states, flat),
         expert_gap=_mean_step([e[1:] - a[:-1] for e, a in zip(expert, rolled, strict=True)]),
         roughness_budget=_mean_step([np.diff(e, axis=0) for e in expert]),
-        smoothness=whole.smoothness if isinstance(whole, SmoothPolicy) else math.nan,
+        smoothness=math.nan if one is None else one.smoothness,
         beta=beta,
         length=max(len(d) for d in demos),
     )

@@ -13,7 +13,7 @@ from simile.models import parts_of
 from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import _torch
 from simile.models.neural.network import Network
-from simile.policies.policies import Policy, SmoothPolicy, collapse
+from simile.policies.policies import Policy, SmoothPolicy, whole
 
 BLOCK = 1 << 16  # states that f is asked for at a time: as many as any library for GPUs takes
 
@@ -82,12 +82,12 @@ def rollouts(
 
 def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], ClosedLoop]:
     """Return the policy as one, its networks with their weights, and the filter behind them."""
-    whole = collapse(policy)
-    if isinstance(whole, SmoothPolicy) and (loop := whole.closed_loop) is not None and not whole.horizon.memory:
-        parts = parts_of(whole.f)
+    one = whole(policy)
+    if one is not None and (loop := one.closed_loop) is not None and not one.horizon.memory:
+        parts = parts_of(one.f)
         networks = [(f, weight) for f, weight in parts if isinstance(f, Network)]
         if len(networks) == len(parts):
-            return whole, networks, loop
+            return one, networks, loop
     raise ArgumentError(
         "policy must have a linear h and networks on contexts alone to be rolled out in blocks on a device: use "
         "simile.rollout for others"

@@ -94,8 +94,8 @@ class OpenPolicy:
         return None
 
     @property
-    def closed_loop(self) -> ClosedLoop | None:
-        """Eq. 2 along a roll-out, as a filter over f; None where it is not one policy with a linear h."""
+    def whole(self) -> SmoothPolicy | None:
+        """The policy as one (f, h); None where that cannot be."""
         return None
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -181,6 +181,11 @@ class SmoothPolicy(OpenPolicy):
     def trend(self) -> Regularizer:
         """Its h."""
         return self.h
+
+    @property
+    def whole(self) -> SmoothPolicy:
+        """Itself."""
+        return self
 
     @property
     def closed_loop(self) -> ClosedLoop | None:
@@ -303,12 +308,12 @@ class Mixture(MixedPolicy):
         return any(map(is_stochastic, self.components))
 
     @cached_property
-    def collapsed(self) -> Policy:
-        """The mixture as one policy, where that can be (`collapse`)."""
+    def whole(self) -> SmoothPolicy | None:
+        """The mixture as one policy; None where lambda or horizon differ, or an h is not linear (`collapse`)."""
         parts = [c for c in self.components if isinstance(c, SmoothPolicy)]
         hs = [p.h for p in parts if isinstance(p.h, Autoregressor)]
         if len(hs) < len(self.components) or len({(p.smoothness, p.horizon) for p in parts}) > 1:
-            return self
+            return None
         coefficients = np.zeros((max(h.order for h in hs), hs[0].coefficients.shape[1]))
         for weight, h in zip(self.weights, hs, strict=True):
             coefficients[: h.order] += weight * h.coefficients
@@ -327,14 +332,9 @@ class Mixture(MixedPolicy):
         """What acts in the mixture's place: without its lightest components (`prune`), and collapsed."""
         return collapse(prune(self).policy)
 
-    @property
-    def closed_loop(self) -> ClosedLoop | None:
-        """That of the collapsed mixture; None where it does not collapse."""
-        return None if self.collapsed is self else closed_loop(self.collapsed)
-
     def radius(self) -> float | None:
         """Return the closed-loop radius of the collapsed mixture; None where it does not collapse."""
-        return None if self.collapsed is self else radius(self.collapsed)
+        return None if self.whole is None else self.whole.radius()
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,9 +373,15 @@ def trend(policy: Policy) -> Regularizer | None:
     return policy.trend if isinstance(policy, OpenPolicy) else None
 
 
+def whole(policy: Policy) -> SmoothPolicy | None:
+    """Return a policy as one (f, h); None where that cannot be."""
+    return policy.whole if isinstance(policy, OpenPolicy) else None
+
+
 def closed_loop(policy: Policy) -> ClosedLoop | None:
     """Return a policy's roll-outs as a filter over f; None where it is not one policy with a linear h."""
-    return policy.closed_loop if isinstance(policy, OpenPolicy) else None
+    one = whole(policy)
+    return None if one is None else one.closed_loop
 
 
 def acting(policy: Policy) -> Policy:
@@ -416,7 +422,8 @@ def collapse(policy: Policy) -> Policy:
     sum_i w_i (f_i + lambda h_i) / (1 + lambda) = (sum_i w_i f_i + lambda sum_i w_i h_i) / (1 + lambda), and a
     sum of linear h_i is linear.
     """
-    return policy.collapsed if isinstance(policy, Mixture) else policy
+    one = whole(policy)
+    return policy if one is None else one
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,17 +457,17 @@ def prune(policy: Policy, tolerance: float = 1e-6) -> Pruned:
         tuple(c for c, keep in zip(policy.components, kept, strict=True) if keep),
         tuple(w / (1.0 - weight) for w, keep in zip(policy.weights, kept, strict=True) if keep),
     )
-    whole = collapse(policy)
+    one = whole(policy)
     parts = [c for c in policy.components if isinstance(c, SmoothPolicy)]
     values = [c.f.value for c in parts if isinstance(c.f, Forest)]
-    if not isinstance(whole, SmoothPolicy) or len(values) < len(policy.components):
+    if one is None or len(values) < len(policy.components):
         return Pruned(smaller, kept.count(False), weight, math.nan)
     low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
     order = max(c.h.order for c in parts)
     rows = [np.pad(c.h.coefficients, ((0, order - c.h.order), (0, 0))) for c in parts if isinstance(c.h, Autoregressor)]
     apart = max(float(np.abs(a - b).sum(axis=0).max()) for a in rows for b in rows)
-    change = (high - low) + whole.smoothness * apart * max(abs(low), abs(high))
-    return Pruned(smaller, kept.count(False), weight, weight * change / (1.0 + whole.smoothness))
+    change = (high - low) + one.smoothness * apart * max(abs(low), abs(high))
+    return Pruned(smaller, kept.count(False), weight, weight * change / (1.0 + one.smoothness))
 
 
 def _mix(kind: type[Mixture | StochasticMixture], trained: Policy, policy: Policy, beta: float) -> Policy:

@@ -17,7 +17,7 @@ from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
 from simile.models.regularizers import Autoregressor
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import Policy, SmoothPolicy, acting, collapse
+from simile.policies.policies import Policy, SmoothPolicy, acting, whole
 
 # Actions this many standard units out are no actions any more.
 DIVERGED = 1e6
@@ -154,15 +154,15 @@ def rollout_out_of_bag(policy: Policy, demos: Demonstrations | Demonstration) ->
     Needs forests grown with `Bagging.SEQUENCES` on these very demonstrations; the errors are then those of unseen
     sequences, without holding any out.
     """
-    demos, whole = Demonstrations.of(demos), collapse(policy)
-    models = parts_of(whole.f) if isinstance(whole, SmoothPolicy) else ()
+    demos, one = Demonstrations.of(demos), whole(policy)
+    models = () if one is None else parts_of(one.f)
     forests = [(f, weight) for f, weight in models if isinstance(f, Forest)]
-    if not isinstance(whole, SmoothPolicy) or len(forests) < len(models):
+    if one is None or len(forests) < len(models):
         raise ArgumentError("policy must be made of forests with one smoothness and a linear h to be rolled out of bag")
     rolled = []
     for i in range(len(demos)):
         unseen = tuple(f.out_of_bag(i, len(demos)) for f, _ in forests)
-        rolled += rollout(replace(whole, f=WeightedModel(unseen, tuple(weight for _, weight in forests))), demos[i])
+        rolled += rollout(replace(one, f=WeightedModel(unseen, tuple(weight for _, weight in forests))), demos[i])
     return rolled
 
 

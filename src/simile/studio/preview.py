@@ -21,7 +21,7 @@ from simile.learning.measures import Ruler, Score
 from simile.learning.recipes import parse
 from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import MixedPolicy, Policy, SmoothPolicy, acting, closed_loop, collapse, parts
+from simile.policies.policies import MixedPolicy, Policy, SmoothPolicy, acting, closed_loop, collapse, parts, whole
 from simile.policies.rollouts import rollout
 
 LAMBDAS = (0.1, 1e5)  # the slider's range, wider where the policy's own lambda asks for it
@@ -55,10 +55,10 @@ class PreviewedPolicy:
         return float(np.mean(own)) if own else 0.0
 
     @property
-    def is_linear(self) -> bool:
-        """Whether a roll-out is a linear filter over f's outputs."""
-        one = self.whole
-        return isinstance(one, SmoothPolicy) and one.closed_loop is not None and one.horizon.memory == 0
+    def linear(self) -> SmoothPolicy | None:
+        """The policy where a roll-out is a linear filter over f's outputs; None for any other."""
+        one = whole(self.whole)
+        return None if one is None or one.closed_loop is None or one.horizon.memory else one
 
     def describe_range(self) -> dict[str, float]:
         """Return the slider's range: lambda now, and the lowest and highest."""

@@ -23,7 +23,6 @@ from simile.camera.tracking.recordings import ARRAYS, load_game
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.evaluation.report.curves import thin
 from simile.learning.runs import POLICY, RunFolder, reading
-from simile.policies.policies import SmoothPolicy
 from simile.studio.cache import Cache
 from simile.studio.child_tasks import game_file
 from simile.studio.preview import Preview, PreviewedPolicy, compute_outputs, roll
@@ -66,7 +65,7 @@ class PreviewService:
             raise RequestError(404, f"sequence must be from 0 to {len(held_out) - 1}; got {sequence}")
         previewed, demo = self._load_policy(run), held_out[sequence]
         outputs = None
-        if previewed.is_linear and isinstance(policy := previewed.whole, SmoothPolicy):
+        if (policy := previewed.linear) is not None:
             outputs = self._outputs.get((self._make_key(run), sequence), lambda: compute_outputs(policy, demo))
         return demo, roll(previewed, demo, smoothness, outputs)
 

@@ -18,7 +18,7 @@ from simile.learning import ALGORITHMS, algorithms
 from simile.learning.frontier import path
 from simile.models import SmoothForest
 from simile.online import Predictor
-from simile.policies.policies import Policy, collapse
+from simile.policies.policies import Policy, whole
 
 SMOOTHNESS = (8.0, 25.0, 80.0, 250.0, 800.0)  # lambda of the reductions that have no way of their own to choose it
 # Enough to rank them, and a comparison ends in minutes. Stochastic mixtures are slow to roll out, in as many steps as
@@ -132,7 +132,8 @@ def _run_learn(bench: Bench, smoothness: Any) -> Family:
     begin = time.process_time()
     chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed).chosen
     error = chosen.error if math.isnan(chosen.validation_error) else chosen.validation_error
-    own = Point(getattr(collapse(chosen.policy), "smoothness", math.nan), chosen.policy, error)
+    one = whole(chosen.policy)
+    own = Point(math.nan if one is None else one.smoothness, chosen.policy, error)
     others = [Point(p.smoothness, p.policy, p.error) for p in path(bench.everything, seed=bench.seed).points]
     points = tuple(sorted((own, *others), key=lambda p: p.strength))
     return Family("learn", points, time.process_time() - begin, chosen=own)

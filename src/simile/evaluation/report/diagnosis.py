@@ -7,7 +7,7 @@ from typing import Any
 from simile.data.demonstrations import Demonstrations
 from simile.errors import DivergedError
 from simile.evaluation.diagnostics import diagnose
-from simile.policies.policies import Policy, SmoothPolicy, collapse
+from simile.policies.policies import Policy, whole
 
 MOST_FRAMES, FEWEST_FRAMES = 20_000, 500
 MOST_ENTRIES = 20_000_000  # of the states that are looked at, all features together
@@ -56,6 +56,6 @@ def sample(demos: Demonstrations, frames: int) -> Demonstrations:
 
 def _affordable(policy: Policy, demos: Demonstrations) -> int:
     """Return how many frames can be looked at within seconds: fewer where the states are wide."""
-    whole = collapse(policy)
-    wide = whole.horizon.n_features(demos.n_contexts, demos.n_actions) if isinstance(whole, SmoothPolicy) else 1000
+    one = whole(policy)
+    wide = 1000 if one is None else one.horizon.n_features(demos.n_contexts, demos.n_actions)
     return min(MOST_FRAMES, max(FEWEST_FRAMES, MOST_ENTRIES // wide))

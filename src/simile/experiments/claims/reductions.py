@@ -10,7 +10,7 @@ import numpy as np
 from simile.experiments.lab import Lab, Training
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
-from simile.policies.policies import StochasticMixture
+from simile.policies.policies import is_stochastic
 
 SIMILE, DAGGER, HELD, OURS = "SIMILE", "DAgger", "holding the last action", "SIMILE, contexts alone"
 RUNS = {SIMILE: "paper", "SEARN": "searn", "SMILe": "smile", DAGGER: "dagger", "coaching": "coach", "cloning": "clone"}
@@ -120,7 +120,7 @@ def _run(lab: Lab, name: str) -> Training:
 
 
 def _times(lab: Lab, training: Training) -> int:
-    return lab.effort.n_rollouts if isinstance(training.policy, StochasticMixture) else 1
+    return lab.effort.n_rollouts if is_stochastic(training.policy) else 1
 
 
 ERROR = Claim(

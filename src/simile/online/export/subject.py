@@ -13,7 +13,7 @@ from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, StorageError
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts
+from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts, whole
 from simile.policies.storage.files import from_bytes, to_bytes
 
 
@@ -95,8 +95,8 @@ def check_path(path: str | os.PathLike[str], suffix: str, other: str) -> Path:
 
 def require_one(policy: Policy) -> SmoothPolicy:
     """Return a collapsed policy that is one (f, h)."""
-    if isinstance(policy, SmoothPolicy):
-        return policy
+    if (one := whole(policy)) is not None:
+        return one
     raise ArgumentError(
         "policy: its components differ in smoothness or horizon and cannot be written as one, which C needs: "
         "export it to ONNX by export_onnx"
