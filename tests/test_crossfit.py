@@ -33,7 +33,7 @@ from simile import (
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import measures
-from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, line_search, mixed
+from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, line_search, mix
 from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
 from simile.learning.measures import Ruler
 from simile.models.closed_loop import ClosedLoop
@@ -167,8 +167,8 @@ def test_the_line_search_is_optimal_between_0_and_1_and_gated(seed: int, k: int,
     new, old, demos = rolls(seed, k)
     loop = loop_of(smoothness, k, order)
     beta = line_search(new, old, demos, loop)
-    found, before = (cost(mixed(new, old, b), demos, loop) for b in (beta, 0.0))
-    least = min(cost(mixed(new, old, b), demos, loop) for b in np.linspace(0.0, 1.0, 101))
+    found, before = (cost(mix(new, old, b), demos, loop) for b in (beta, 0.0))
+    least = min(cost(mix(new, old, b), demos, loop) for b in np.linspace(0.0, 1.0, 101))
     assert 0.0 <= beta <= 1.0
     if beta > 0.0:
         assert found <= least * (1.0 + 1e-12)

@@ -13,12 +13,12 @@ from simile.data.demonstrations import ActionSpace, Demonstration, Demonstration
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures
-from simile.learning.crossfit import Choices, mixtures
+from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
-from simile.learning.frontier import Frontier, matched
-from simile.learning.problem import Recorded, judge
+from simile.learning.frontier import Frontier, match_expert
+from simile.learning.problem import Recorded, judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
 from simile.learning.second_opinion import MARGIN, Rival, most_accurate, simple_rivals
@@ -129,7 +129,7 @@ def learn(
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
     value, tried = _number(demos, choices, goal)
-    turns = mixtures(demos, choices, value, validation=validation)
+    turns = crossfit_rounds(demos, choices, value, validation=validation)
     run = replace(Run.of(turns, watch), by_validation=False, frontier=tried)
     if run.interrupted:
         return run
@@ -175,11 +175,10 @@ def _told_if_rougher(run: Run, goal: MatchExpert) -> Run:
 def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> tuple[float, Frontier | None]:
     """Return lambda, whichever way it was given, and what was tried to find it."""
     if isinstance(smoothness, MatchExpert):
-        return matched(demos, choices, smoothness)
+        return match_expert(demos, choices, smoothness)
     if isinstance(smoothness, SmoothTime):
-        units = Units.of(demos)  # in which h is fitted
-        actions = [units.standardize(a) for a in demos.actions]
-        return smoothness.resolve(choices.regularizer, actions, demos.rate), None
+        standard = demos.standardize(Units.of(demos))  # in which h is fitted
+        return resolve(standard, smoothness, choices.regularizer), None
     return smoothness, None
 
 

@@ -24,7 +24,7 @@ from simile.errors import ArgumentError
 from simile.learning import measures
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
-from simile.learning.measures import Ruler
+from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
 from simile.models import Criterion, Forest, Model, SmoothForest, SmoothRegressor
@@ -39,6 +39,87 @@ PRICE = 1.0  # of squared second differences in that error, times the fourth pow
 
 # Trees for what is not linear, lines for what trees cannot resolve, and hinges for what lies between.
 MODELS = (SmoothForest(n_trees=64, max_depth=None, min_leaf=30), RolloutRidge(knots=5), RolloutRidge())
+
+
+def crossfit(demos: Demonstrations, choices: Choices, lanes: Sequence[Lane]) -> Iterator[list[Mixed]]:
+    """Train one model after the other, at every lambda at once, and mix their policies as unseen roll-outs advise.
+
+    Demonstrations and bounds are in standard units; beside the lines stand their numbers in Algorithm 1.
+    """
+    folds, rng = Folds.of(demos), np.random.default_rng(choices.seed)
+    mixtures: list[Mixed] = []
+    for model in choices.models if len(folds) > 1 else choices.models[:1]:  # line 3
+        fits = fit_lanes(model, demos, folds, lanes, choices, rng)  # lines 5 to 8
+        before, mixtures = mixtures, []
+        for i, (lane, (f, predictions)) in enumerate(zip(lanes, fits, strict=True)):
+            trained = SmoothPolicy(
+                f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts, space=choices.space
+            )
+            unseen = roll_out(lane.loop, predictions, folds.demos)  # line 4, by models that have not seen the sequence
+            if before:
+                old = before[i]
+                beta = line_search(unseen, old.unseen, folds.demos, lane.loop)  # line 9
+                policy = interpolate(trained, old.policy, beta)  # line 10
+                mixtures.append(Mixed(lane, policy, trained, beta, mix(unseen, old.unseen, beta), folds))
+            else:
+                mixtures.append(Mixed(lane, trained, trained, 1.0, unseen, folds))
+        yield mixtures
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """The policy at one lambda after a model has joined it."""
+
+    lane: Lane
+    policy: Policy
+    trained: Policy  # of the model that joined last
+    beta: float  # its share
+    unseen: Trajectories  # roll-outs of the policy over the folds, each by models that have not seen it
+    folds: Folds
+
+    def score(self, *, order: int = 2) -> Score:
+        """Measure the roll-outs over what the models have not seen."""
+        return Ruler(self.folds.demos, begin=self.lane.loop.order, order=order).measure(self.unseen)
+
+
+def crossfit_rounds(
+    demos: Demonstrations,
+    choices: Choices,
+    smoothness: float,
+    *,
+    validation: Demonstrations | Demonstration | None = None,
+) -> Iterator[Round]:
+    """Cross-fit at one lambda; yields a round for each model, in the user's units."""
+    held_out = None if validation is None else Demonstrations.of(validation)
+    check_alike(demos, held_out)
+    smoothness = checks.number(smoothness, "smoothness", at_least=0.0)
+    units = Units.of(demos)
+    standard, inside = demos.standardize(units), choices.standardize(units)
+    lane = choices.lane(standard, smoothness)
+    names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed")
+    card = card_of(demos, {n: smoothness if n == "smoothness" else getattr(choices, n) for n in names})
+
+    def record(number: int, found: Mixed) -> Round:
+        outcome, left_out = measures.outcome(found.policy, standard), found.score()
+        return Round(
+            number=number,
+            policy=found.policy,
+            trained=found.trained,
+            h=lane.h,
+            targets=[lane.loop.targets(a, choices.feedback.mu) for a in standard.actions],
+            rolled=outcome.rolled,
+            beta=found.beta,
+            sigma=math.nan,
+            error=outcome.error,
+            roughness=outcome.roughness,
+            radius=lane.h.radius(smoothness),
+            diverged=outcome.diverged,
+            validation_error=left_out.error,
+            validation_roughness=left_out.roughness,
+        )
+
+    turns = (record(n, mixed) for n, (mixed,) in enumerate(crossfit(standard, inside, [lane])))
+    return (finish(turn, units, choices.space, card, held_out) for turn in turns)
 
 
 @dataclass(frozen=True)
@@ -86,6 +167,10 @@ class Choices:
         space.check(demos)
         return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space)
 
+    def standardize(self, units: Units) -> Self:
+        """Bring the bounds to standard units."""
+        return replace(self, space=ActionSpace(units.standardize(self.space.low), units.standardize(self.space.high)))
+
     def lane(self, demos: Demonstrations, smoothness: float) -> Lane:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""
         h = self.regularizer.fit(demos.actions, smoothness)
@@ -110,86 +195,16 @@ class Lane:
     loop: ClosedLoop
 
 
-def mixtures(
-    demos: Demonstrations,
-    choices: Choices,
-    smoothness: float,
-    *,
-    validation: Demonstrations | Demonstration | None = None,
-) -> Iterator[Round]:
-    """Bring the actions to standard units and cross-fit; yields a round for each model, in the user's units."""
-    held_out = None if validation is None else Demonstrations.of(validation)
-    check_alike(demos, held_out)
-    smoothness = checks.number(smoothness, "smoothness", at_least=0.0)
-    units, space = Units.of(demos), choices.space
-    standard = demos.with_actions([units.standardize(a) for a in demos.actions])
-    found = crossfit(
-        standard,
-        choices,
-        choices.lane(standard, smoothness),
-        np.random.default_rng(choices.seed),
-        ActionSpace(units.standardize(space.low), units.standardize(space.high)),
-    )
-    card = card_of(
-        demos,
-        {
-            "models": choices.models,
-            "regularizer": choices.regularizer,
-            "smoothness": smoothness,
-            "horizon": choices.horizon,
-            "feedback": choices.feedback,
-            "seed": choices.seed,
-        },
-    )
-    return (finish(r, units, space, card, held_out) for r in found)
-
-
-def crossfit(
-    demos: Demonstrations, choices: Choices, lane: Lane, rng: np.random.Generator, space: ActionSpace
-) -> Iterator[Round]:
-    """Train one model after the other on demonstrations in standard units, and mix their policies."""
-    folds, loop = Folds.of(demos), lane.loop
-    targets = [loop.targets(a, choices.feedback.mu) for a in demos.actions]
-    ruler = Ruler(folds.demos, begin=loop.order)
-    policy: Policy | None = None
-    held: Trajectories = []  # roll-outs of the policy so far over what its models have not seen
-    for n, model in enumerate(choices.models if len(folds) > 1 else choices.models[:1]):  # line 3
-        ((f, said),) = fits(model, demos, folds, [lane], choices, rng)  # lines 5 to 8
-        trained = SmoothPolicy(f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts, space=space)
-        unseen = rolled_out(loop, said, folds.demos)
-        beta = 1.0 if policy is None else line_search(unseen, held, folds.demos, loop)  # line 9
-        policy = trained if policy is None else interpolate(trained, policy, beta)  # line 10
-        held = mixed(unseen, held, beta)
-        outcome = measures.outcome(policy, demos)  # line 4
-        left_out = ruler.measure(held)
-        yield Round(
-            number=n,
-            policy=policy,
-            trained=trained,
-            h=lane.h,
-            targets=targets,
-            rolled=outcome.rolled,
-            beta=beta,
-            sigma=math.nan,
-            error=outcome.error,
-            roughness=outcome.roughness,
-            radius=lane.h.radius(lane.smoothness),
-            diverged=outcome.diverged,
-            validation_error=left_out.error,
-            validation_roughness=left_out.roughness,
-        )
-
-
-def fits(
+def fit_lanes(
     model: Any, demos: Demonstrations, folds: Folds, lanes: Sequence[Lane], choices: Choices, rng: np.random.Generator
 ) -> list[tuple[Model, FloatArray]]:
-    """Fit a model at every lambda (lines 5 to 8); with each f comes what fits without a fold say there, (frames, k)."""
+    """Fit a model at every lambda (lines 5 to 8); with each f come predictions without a fold over it."""
     horizon, mu, k = choices.horizon, choices.feedback.mu, demos.n_actions
     if isinstance(model, RolloutRegressor):
         states = states_of(folds.demos, horizon)
         return list(model.fit_rollouts(states, folds.demos.actions, [lane.loop for lane in lanes], folds.fold))
     if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.criterion is Criterion.LABELS):
-        return [fits(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
+        return [fit_lanes(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
     spread = [np.concatenate([lane.loop.targets(a, mu) for a in demos.actions]).std() or 1.0 for lane in lanes]
     scale = np.repeat(spread if len(lanes) > 1 else [1.0], k)  # all lambda have the same say in where a tree splits
 
@@ -205,13 +220,13 @@ def fits(
             return model.fit_smooth([states], labels, labels, anchors, lanes[0].smoothness, rng)
         return models.fit(model, states.matrix(), targets, rng)
 
-    whole, said = fit(demos), folds.unseen(fit, horizon, k * len(lanes)) * scale
+    whole, predictions = fit(demos), folds.unseen(fit, horizon, k * len(lanes)) * scale
     if len(lanes) == 1:
-        return [(whole, said)]
+        return [(whole, predictions)]
     parts = [slice(i * k, (i + 1) * k) for i in range(len(lanes))]
     # One forest for the whole path: its leaves hold a value for every lambda.
     assert isinstance(whole, Forest)
-    return [(replace(whole, value=(whole.value * scale)[:, part].copy()), said[:, part]) for part in parts]
+    return [(replace(whole, value=(whole.value * scale)[:, part].copy()), predictions[:, part]) for part in parts]
 
 
 def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> float:
@@ -232,12 +247,12 @@ def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, loo
     return beta if beta * (2.0 * pull - beta * power) > GATE * before else 0.0
 
 
-def mixed(new: Trajectories, old: Trajectories, beta: float) -> Trajectories:
+def mix(new: Trajectories, old: Trajectories, beta: float) -> Trajectories:
     """Interpolate roll-outs: with one h and f on contexts alone, they are those of the interpolated policy."""
     return [beta * a + (1.0 - beta) * b for a, b in zip(new, old, strict=True)] if len(old) else new
 
 
-def rolled_out(loop: ClosedLoop, said: FloatArray, demos: Demonstrations) -> Trajectories:
+def roll_out(loop: ClosedLoop, predictions: FloatArray, demos: Demonstrations) -> Trajectories:
     """Roll f's outputs (frames, k) out from the expert's first frames."""
-    parts = np.split(said, np.cumsum([len(d) for d in demos])[:-1])
+    parts = np.split(predictions, np.cumsum([len(d) for d in demos])[:-1])
     return [loop.roll(z, a) for z, a in zip(parts, demos.actions, strict=True)]

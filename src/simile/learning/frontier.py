@@ -12,21 +12,19 @@ import numpy as np
 
 from simile._common import checks, plots
 from simile._common.text import table
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning.crossfit import Choices, fits, line_search, mixed, rolled_out
+from simile.learning.crossfit import Choices, crossfit
 from simile.learning.feedback import Feedback
-from simile.learning.folds import Folds
-from simile.learning.measures import Ruler
 from simile.learning.rounds import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
 from simile.models import SmoothForest
 from simile.models.neural import TorchRegressor
 from simile.models.regularizers import RegularizerClass
 from simile.models.ridge import RolloutRidge
-from simile.policies.policies import Policy, SmoothPolicy, interpolate
+from simile.policies.policies import Policy
 
 LEAST_LAG = 0.5  # frames: hardly any smoothing
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
@@ -173,43 +171,24 @@ def trace(
 ) -> Frontier:
     """Fit a path with choices that have been checked; `match` tells what roughness means."""
     units = Units.of(demos)
-    standard = demos.with_actions([units.standardize(a) for a in demos.actions])
-    values = _values(standard, choices, smoothness)
-    lanes = [choices.lane(standard, value) for value in values]
-    folds, rng = Folds.of(standard), np.random.default_rng(choices.seed)
-    policies: list[Policy | None] = [None] * len(lanes)
-    held: list[Trajectories] = [[] for _ in lanes]
-    for model in choices.models if len(folds) > 1 else choices.models[:1]:
-        found = fits(model, standard, folds, lanes, choices, rng)
-        for i, (lane, (f, said)) in enumerate(zip(lanes, found, strict=True)):
-            trained = SmoothPolicy(f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts)
-            unseen, old = rolled_out(lane.loop, said, folds.demos), policies[i]
-            beta = 1.0 if old is None else line_search(unseen, held[i], folds.demos, lane.loop)
-            policies[i] = trained if old is None else interpolate(trained, old, beta)
-            held[i] = mixed(unseen, held[i], beta)
+    standard = demos.standardize(units)
+    lanes = [choices.lane(standard, value) for value in _values(standard, choices, smoothness)]
+    *_, mixtures = crossfit(standard, choices.standardize(units), lanes)
     points = []
-    for lane, policy, rolled in zip(lanes, policies, held, strict=True):
+    for mixed in mixtures:
+        lane, score = mixed.lane, mixed.score(order=match.order)
         card = card_of(demos, {"models": choices.models, "smoothness": lane.smoothness, "seed": choices.seed})
-        score = Ruler(folds.demos, begin=lane.loop.order, order=match.order).measure(rolled)
-        points.append(
-            Point(
-                lane.smoothness,
-                lane.loop.lag,
-                score.error,
-                score.roughness,
-                policy.in_units(units, choices.space, card),  # type: ignore[union-attr]
-            )
-        )
+        policy = mixed.policy.in_units(units, choices.space, card)
+        points.append(Point(lane.smoothness, lane.loop.lag, score.error, score.roughness, policy))
     return Frontier(tuple(points), match.metric, demos.rate)
 
 
-def matched(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[float, Frontier]:
+def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[float, Frontier]:
     """Return the lambda at which policies are as rough as asked for, or a larger one if that is more accurate.
 
     A path of light models, returned too, finds it; the policy itself is then learned at that lambda alone.
     """
-    units = Units.of(demos)
-    actions = [units.standardize(a) for a in demos.actions]
+    actions = demos.standardize(Units.of(demos)).actions
     scouts = replace(choices, models=tuple(_light(m) for m in choices.models))
     points = list(trace(demos, scouts, N_SCOUTS, match).points)
     longest = max(len(d) for d in demos)

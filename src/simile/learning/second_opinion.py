@@ -18,7 +18,7 @@ from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.losses import hold_last_action
 from simile.data.states import Horizon, States
-from simile.learning.crossfit import rolled_out
+from simile.learning.crossfit import roll_out
 from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import card_of
@@ -58,7 +58,7 @@ class Workshop:
     @cached_property
     def standard(self) -> Demonstrations:
         """The demonstrations in standard units."""
-        return self.demos.with_actions([self.units.standardize(a) for a in self.demos.actions])
+        return self.demos.standardize(self.units)
 
     def grow(self, demos: Demonstrations, frames: Sequence[int]) -> Forest:
         """Fit a forest that looks ahead."""
@@ -142,7 +142,7 @@ def simple_rivals(
         for kind, filters in FILTERS.items():
             for strength in STRENGTHS:
                 h = filters.fit(actions, strength)
-                score = ruler.measure(rolled_out(ClosedLoop.of(h, strength), said, folds.demos))
+                score = ruler.measure(roll_out(ClosedLoop.of(h, strength), said, folds.demos))
                 tried.append((kind, score, not score.roughness > budget, h, strength))
         now = time.process_time()
         rivals = [Rival(predictor, *one, source, model, now - clock) for one in tried]

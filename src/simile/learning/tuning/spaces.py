@@ -15,7 +15,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices
 from simile.learning.feedback import ExpertFeedback, Feedback, SmoothFeedback, by_distance, exponential, geometric
-from simile.learning.frontier import LEAST_LAG, matched, time_scale
+from simile.learning.frontier import LEAST_LAG, match_expert, time_scale
 from simile.learning.smoothness import MatchExpert
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.models import SmoothForest
@@ -84,7 +84,7 @@ class Known:
     def lag(self) -> float:
         """Frames by which the default of `learn` lags at the budget: a good place to begin."""
         choices = Choices.of(self.demos, seed=self.seed)
-        found, _ = matched(self.demos, choices, MatchExpert(1.0 if self.budget is None else self.budget))
+        found, _ = match_expert(self.demos, choices, MatchExpert(1.0 if self.budget is None else self.budget))
         return max(DAMPED.lag(found), LEAST_LAG)
 
     @cached_property
@@ -92,8 +92,7 @@ class Known:
         """The range of lags: around that place, or from hardly any to the expert's own where no budget is given."""
         if self.budget is not None:
             return Between(self.lag / WITHIN, self.lag * WITHIN, log=True)
-        units = Units.of(self.demos)
-        slowest = time_scale(self.demos.with_actions([units.standardize(a) for a in self.demos.actions])) / 3.0
+        slowest = time_scale(self.demos.standardize(Units.of(self.demos))) / 3.0
         return Between(LEAST_LAG, max(4.0 * LEAST_LAG, slowest, self.lag), log=True)
 
 
