@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import os
+import re
 import subprocess
 import sys
 
@@ -33,7 +35,7 @@ from simile import (
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import measures
-from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, line_search, mix
+from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, crossfit, line_search, mix
 from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
 from simile.learning.measures import Ruler
 from simile.models.closed_loop import ClosedLoop
@@ -399,6 +401,13 @@ def test_a_default_policy_is_saved_loaded_and_run_online_to_the_bit(default, tmp
             np.testing.assert_array_equal(np.array([predictor.step(row) for row in x]), expected)
     for a, b in zip(rollout(again, PURSUIT), rollout(default.policy, PURSUIT), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_the_loop_fits_one_screen():
+    lines = inspect.getsource(crossfit).splitlines()
+    assert len(lines) <= 40
+    for number in (3, 4, 5, 8, 9, 10):
+        assert re.search(rf"lines? ([0-9]+ to )?{number}\b", "\n".join(lines)), f"line {number} is not marked"
 
 
 def test_the_mixture_of_unseen_roll_outs_is_that_of_the_mixed_policy(default):

@@ -235,7 +235,7 @@ class Mine:
         model = ask("model", self.models)
         if model == "refused":
             raise simile.ArgumentError("these do not go together")
-        return {"model": model, "smoothness": 20.0, "n_rounds": 3, "validation": 0.0}
+        return {"algorithm": "paper", "model": model, "smoothness": 20.0, "n_rounds": 3, "validation": 0.0}
 
 
 def test_a_bad_trial_is_told_with_its_reason_and_ends_nothing():
@@ -254,7 +254,7 @@ def test_where_every_trial_fails_the_reason_is_said():
 
 def test_sequences_that_are_too_short_are_a_reason_too():
     short = simile.Demonstrations((*tasks.pursuit(3, 100)[:], *tasks.pursuit(1, 8)))
-    settings = {"model": FOREST, "n_rounds": 1, "smoothness": 20.0}
+    settings = {"algorithm": "paper", "model": FOREST, "n_rounds": 1, "smoothness": 20.0}
     verdict = judged(settings, Split(short[:3], short[3:]))
     assert "no sequence is longer" in verdict.trouble
     assert math.isnan(verdict.rmse)
