@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,13 @@ from simile import models
 from simile.data.demonstrations import Demonstrations
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
-from simile.models import SmoothForest, SmoothRegressor
-from simile.models.adapters import FittedRegressor
-from simile.policies.policies import Policy
+from simile.models import Forest, PiecewiseLinear, SmoothForest, SmoothRegressor, parts_of
+from simile.models.adapters import FittedRegressor, TreeMean
+from simile.policies.policies import Policy, parts
 from simile.policies.storage import foreign
-from simile.policies.storage.decoding import Decoder, Revive
+from simile.policies.storage.decoding import Decoder, Revive, Unread
 from simile.policies.storage.encoding import Encoder
 from simile.policies.storage.files import Packed, from_bytes
-from simile.policies.storage.summary import summary
 
 __all__ = ["check_savable", "load", "read_header"]
 
@@ -79,7 +79,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     packed, policy, size = _decode(path, None)
     kept = {name: packed.header[name] for name in ("format", "version", "library", "digest")}
-    return {**kept, "file_size": size, "card": packed.header["card"], "structure": summary(policy)}
+    return {**kept, "file_size": size, "card": packed.header["card"], "structure": _summarize(policy)}
 
 
 def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = ()) -> None:
@@ -106,7 +106,7 @@ def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = 
     names = _names(trusted)
     encoder = Encoder()
     try:
-        tree = encoder.encode(_tiny_fit(model, n_actions), "f")
+        tree = encoder.encode(_fit_tiny(model, n_actions), "f")
         Decoder(Packed({}, encoder.tensors), lambda data, name: foreign.revive(data, name, names)).read_model(tree, "f")
     except StorageError as error:
         raise StorageError(
@@ -114,7 +114,47 @@ def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = 
         ) from error
 
 
-def _tiny_fit(model: Any, n_actions: int) -> Any:
+def _summarize(policy: Policy) -> dict[str, Any]:
+    """Return kind, sizes, lags, smoothness, units and bounds as JSON values; a list where components differ."""
+    smooth = [part for _, part in parts(policy)]
+    # Every model once, however many components start from it.
+    models = [model for p in smooth for model in (p.f, p.naive) if model is not None]
+    kept = {id(f): f for model in models for f, _ in parts_of(model)}.values()
+    forests = [f for f in kept if isinstance(f, Forest)]
+    return {
+        "kind": type(policy).__name__,
+        "components": len(smooth),
+        "models": sorted({_name_class(f) for f in kept}),
+        "trees": sum(len(f.roots) for f in forests),
+        "nodes": sum(len(f.feature) for f in forests),
+        "terms": sum(len(f.feature) for f in kept if isinstance(f, PiecewiseLinear)),
+        "contexts": _unite(p.n_inputs for p in smooth),
+        "actions": policy.n_actions,
+        "context_lags": _unite(list(p.horizon.context_lags) for p in smooth),
+        "action_lags": _unite(list(p.horizon.action_lags) for p in smooth),
+        "smoothness": _unite(p.smoothness for p in smooth),
+        "order": _unite(getattr(p.h, "order", None) for p in smooth),
+        "center": policy.units.center.tolist(),
+        "scale": policy.units.scale.tolist(),
+        "low": [x if math.isfinite(x) else None for x in policy.space.low.tolist()],
+        "high": [x if math.isfinite(x) else None for x in policy.space.high.tolist()],
+    }
+
+
+def _name_class(model: Any) -> str:
+    """Return the class of a model, looking into what stands for another library's."""
+    inside = model.trees[0] if isinstance(model, TreeMean) else model
+    inside = inside.estimator if isinstance(inside, FittedRegressor) else inside
+    return inside.name if isinstance(inside, Unread) else type(inside).__name__
+
+
+def _unite(values: Iterable[Any]) -> Any:
+    """Return what all have in common, or else the list of all."""
+    found = list(values)
+    return found[0] if all(value == found[0] for value in found) else found
+
+
+def _fit_tiny(model: Any, n_actions: int) -> Any:
     """Fit a copy of a recipe to a few random rows; where so few do not fit, return the recipe as if it were fitted."""
     rng = np.random.default_rng(0)
     demos = Demonstrations.from_arrays([*rng.normal(size=(2, 40, 3))], [*rng.normal(size=(2, 40, n_actions))])
