@@ -18,12 +18,11 @@ from simile.errors import ArgumentError, DataError
 from simile.learning import ALGORITHMS
 
 if TYPE_CHECKING:
-    from simile.data.demonstrations import Demonstrations
+    from simile.data.demonstrations import Demonstrations, Recorded
     from simile.evaluation.comparison import Judgement
     from simile.learning.algorithms import Run, Watch
     from simile.learning.distributed import DistributedDemonstrations
     from simile.learning.distributed.dask import DaskBackend
-    from simile.learning.problem import Recorded
     from simile.learning.rounds import Round
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,8 +102,64 @@ class Demonstration:
         return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop])
 
 
+class Recorded(Protocol):
+    """Demonstrations of one task, at hand or elsewhere: what a run asks of them as a whole."""
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """Names of the m context columns."""
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the k action columns."""
+
+    @property
+    def rate(self) -> float | None:
+        """Frames per second, shared by all sequences; None when unknown."""
+
+    @property
+    def lengths(self) -> IntArray:
+        """Frames of each sequence."""
+
+    @property
+    def moments(self) -> FloatArray:
+        """Of the actions of each sequence, see `Demonstrations.moments`."""
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context."""
+        return len(self.context_names)
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        return len(self.action_names)
+
+    @property
+    def n_frames(self) -> int:
+        """Frames of all sequences together."""
+        return int(self.lengths.sum())
+
+    def __len__(self) -> int: ...
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
+
+    def extremes(self) -> tuple[FloatArray, FloatArray]:
+        """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""
+
+    def check(self, space: ActionSpace) -> None:
+        """Refuse actions outside the bounds."""
+
+    def standardize(self, units: Units) -> Self:
+        """Bring the actions to standard units."""
+
+    def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
+        """Split off whole sequences for validation."""
+
+
 @dataclass(frozen=True, eq=False)
-class Demonstrations(Sequence[Demonstration]):
+class Demonstrations(Sequence[Demonstration], Recorded):
     """Several demonstrations of one task, never joined: no lag or difference crosses from one to the next.
 
     Examples
@@ -230,21 +286,6 @@ class Demonstrations(Sequence[Demonstration]):
     def action_names(self) -> tuple[str, ...]:
         """Names of the k action columns."""
         return self.items[0].action_names
-
-    @property
-    def n_contexts(self) -> int:
-        """Dimension m of a context."""
-        return len(self.context_names)
-
-    @property
-    def n_actions(self) -> int:
-        """Dimension k of an action."""
-        return len(self.action_names)
-
-    @property
-    def n_frames(self) -> int:
-        """Frames of all sequences together."""
-        return sum(len(d) for d in self.items)
 
     @property
     def lengths(self) -> IntArray:
@@ -432,18 +473,6 @@ class ActionSpace:
                 )
 
 
-class Measured(Protocol):
-    """Demonstrations at hand or elsewhere, of whose sequences the first moments are known."""
-
-    @property
-    def lengths(self) -> IntArray:
-        """Frames of each sequence."""
-
-    @property
-    def moments(self) -> FloatArray:
-        """Of the actions of each sequence, as `Demonstrations.moments`."""
-
-
 @dataclass(frozen=True, eq=False)
 class Units:
     """The affine map between the user's units and standard units, per action dimension.
@@ -456,7 +485,7 @@ class Units:
     scale: FloatArray
 
     @classmethod
-    def of(cls, demos: Measured) -> Units:
+    def of(cls, demos: Recorded) -> Units:
         """Measure mean and deviation of the expert's actions; a constant action keeps its scale.
 
         The same bits come out wherever the sequences lie, and in whichever order.

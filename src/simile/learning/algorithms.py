@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 
 from simile._common import plots
 from simile._common.text import spell, table
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures
@@ -18,7 +18,7 @@ from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
 from simile.learning.frontier import Frontier, match_expert
-from simile.learning.problem import Recorded, judge, resolve
+from simile.learning.problem import judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
 from simile.learning.second_opinion import MARGIN, Rival, most_accurate, simple_rivals

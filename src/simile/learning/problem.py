@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
-from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.states import Horizon, States, Tape
 from simile.learning import measures
@@ -26,55 +26,6 @@ from simile.learning.training import Dataset, Rule, Train, fit_naive
 from simile.models import Model
 from simile.models.regularizers import Regularizer, RegularizerClass
 from simile.policies.policies import Combine, Policy, SmoothPolicy
-
-
-class Recorded(Protocol):
-    """Demonstrations, wherever they are: what a run asks of them as a whole."""
-
-    @property
-    def context_names(self) -> tuple[str, ...]:
-        """Names of the m context columns."""
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """Names of the k action columns."""
-
-    @property
-    def rate(self) -> float | None:
-        """Frames per second."""
-
-    @property
-    def n_actions(self) -> int:
-        """Dimension k of an action."""
-
-    @property
-    def n_frames(self) -> int:
-        """Frames of all sequences together."""
-
-    @property
-    def lengths(self) -> IntArray:
-        """Frames of each sequence."""
-
-    @property
-    def moments(self) -> FloatArray:
-        """Of the actions of each sequence."""
-
-    def __len__(self) -> int: ...
-
-    def digest(self) -> str:
-        """Return the digest of all names, the rate and every value."""
-
-    def extremes(self) -> tuple[FloatArray, FloatArray]:
-        """Return the lowest and the highest value of each context."""
-
-    def check(self, space: ActionSpace) -> None:
-        """Refuse actions outside the bounds."""
-
-    def standardize(self, units: Units) -> Self:
-        """Bring the actions to standard units."""
-
-    def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
-        """Split off a share of the sequences."""
 
 
 class Problem(Protocol):

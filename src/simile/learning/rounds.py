@@ -10,9 +10,9 @@ from typing import Any
 
 from simile._common.text import spell
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import ActionSpace, Units
+from simile.data.demonstrations import ActionSpace, Recorded, Units
 from simile.errors import ArgumentError
-from simile.learning.problem import Recorded, judge
+from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer
 from simile.policies.cards import Card
 from simile.policies.policies import Policy

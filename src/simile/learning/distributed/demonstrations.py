@@ -13,7 +13,7 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
@@ -23,7 +23,7 @@ from simile.policies.policies import Policy
 
 
 @dataclass(frozen=True, eq=False)
-class DistributedDemonstrations:
+class DistributedDemonstrations(Recorded):
     """Several demonstrations of one task, in parts that lie with a backend; their frames are never gathered.
 
     Parameters
@@ -94,11 +94,6 @@ class DistributedDemonstrations:
         return self.all.moments
 
     @property
-    def n_frames(self) -> int:
-        """Frames of all sequences together."""
-        return int(self.lengths.sum())
-
-    @property
     def rate(self) -> float | None:
         """Frames per second, shared by all sequences; None when unknown."""
         return self.all.rate
@@ -112,16 +107,6 @@ class DistributedDemonstrations:
     def action_names(self) -> tuple[str, ...]:
         """Names of the k action columns."""
         return self.all.action_names
-
-    @property
-    def n_contexts(self) -> int:
-        """Dimension m of a context."""
-        return len(self.context_names)
-
-    @property
-    def n_actions(self) -> int:
-        """Dimension k of an action."""
-        return len(self.action_names)
 
     def digest(self) -> str:
         """Return the digest of all names, the rate and every value."""
