@@ -21,7 +21,7 @@ def build_guard(host: str, token: str | None, origins: Iterable[str]) -> Guard:
     """Return the rules of both ports of a service that listens on `host`."""
     return Guard(
         token=token,
-        knows_host=(lambda said: is_loopback(_read_name(said))) if is_loopback(host) else lambda _: True,
+        knows_host=(lambda name: is_loopback(_read_name(name))) if is_loopback(host) else lambda _: True,
         origins=frozenset(origin.lower().rstrip("/") for origin in origins),
         wrong_host=(MISDIRECTED, "this service answers to this machine's own names only: ask for 127.0.0.1"),
         wrong_origin=(FORBIDDEN, "web pages may not use this service: allow the page's origin by --allow-origin"),

@@ -48,20 +48,15 @@ class Reader:
 def check_columns(ours: Policy, other: Policy) -> None:
     """Refuse a policy that is for other contexts or actions than ours."""
     mine, theirs = ours.card, other.card
-    for what, here, there in (
-        ("contexts", mine.context_names, theirs.context_names),
-        ("actions", mine.action_names, theirs.action_names),
+    contexts = [p.n_contexts or len(p.card.context_names) for p in (ours, other)]
+    for what, here, there, (n, m) in (
+        ("contexts", mine.context_names, theirs.context_names, contexts),
+        ("actions", mine.action_names, theirs.action_names, (ours.n_actions, other.n_actions)),
     ):
+        way_out = "serve it by a service of its own"
         if here and there and here != there:
             raise ArgumentError(
-                f"policy: it is for the {what} {', '.join(there)}, and these streams have {', '.join(here)}: "
-                "serve it by a service of its own"
+                f"policy: it is for the {what} {', '.join(there)}, and these streams have {', '.join(here)}: {way_out}"
             )
-    for what, n, m in (
-        ("contexts", ours.n_contexts or len(mine.context_names), other.n_contexts or len(theirs.context_names)),
-        ("actions", ours.n_actions, other.n_actions),
-    ):
         if n != m:
-            raise ArgumentError(
-                f"policy: it is for {m} {what}, and these streams have {n}: serve it by a service of its own"
-            )
+            raise ArgumentError(f"policy: it is for {m} {what}, and these streams have {n}: {way_out}")

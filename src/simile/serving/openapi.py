@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from simile.serving.messages import NAME, By, CloseAnswer, Count
 
 JSON, TEXT = "application/json", "text/plain"
+Answers = dict[int, tuple[str, type]]  # by status: what it means, and what is sent
 REFERENCE = "#/components/schemas/{name}"
 LARGEST_NUMBER = 1e30  # of what a roll-out is asked for; a policy computes in single precision
 MOST_ROWS = 20_000  # of a roll-out: longer ones are for `simile rollout`
@@ -105,67 +106,48 @@ def build_document(n_contexts: int, n_actions: int, *, version: str, token: bool
 
 
 def _describe_paths(n_contexts: int, n_actions: int, *, token: bool) -> dict[str, Any]:
-    def operation(name: str, summary: str, answers: dict[str, Any], *, free: bool = False, **more: Any) -> Any:
+    def operation(name: str, summary: str, answers: Answers, *, free: bool = False, **more: Any) -> dict[str, Any]:
         if token and free:
-            more = {**more, "security": []}
+            more["security"] = []
         elif token:
-            answers = {**answers, "401": _error("the token is missing or wrong")}
-        return {"operationId": name, "summary": summary, "responses": answers, **more}
+            answers = {**answers, 401: ("the token is missing or wrong", Error)}
+        described = {str(status): _describe_answer(*answer) for status, answer in answers.items()}
+        return {"operationId": name, "summary": summary, "responses": described, **more}
 
+    health: Answers = {200: ("it is well", Health), 503: ("it is ending, or full", Health)}
+    ending = ("the service is ending", Error)
+    rollouts: Answers = {
+        200: ("the actions, one row per context", Actions),
+        400: ("the contexts or the start cannot be used", Error),
+        409: ("the policy diverges on them", Error),
+        413: ("the request is too large", Error),
+        503: ending,
+    }
+    reloads: Answers = {
+        200: ("the policy that is now at work", PolicyFacts),
+        409: ("the file cannot be used, and the policy that was at work goes on", Error),
+        503: ending,
+    }
+    closing: Answers = {200: ("it has ended", CloseAnswer), 404: ("there is no such stream", Error)}
     name = {
         "name": "name",
         "in": "path",
         "required": True,
         "schema": {"type": "string", "pattern": f"^{NAME.pattern}$"},
     }
-    health = {"200": _answer("it is well", Health), "503": _answer("it is ending, or full", Health)}
+    body = {"required": True, "content": {JSON: {"schema": _describe_rollout(n_contexts, n_actions)}}}
+    advice = "Roll the policy out over contexts; no stream is touched, and no actuator's limits apply"
     return {
         "/health": {"get": operation("health", "Whether the service lives", health, free=True)},
         "/ready": {"get": operation("ready", "Whether it takes new streams", health, free=True)},
-        "/metrics": {
-            "get": operation(
-                "metrics",
-                "Prometheus metrics",
-                {"200": {"description": "text of Prometheus", "content": {TEXT: {"schema": {"type": "string"}}}}},
-            )
-        },
-        "/openapi.json": {"get": operation("openapi", "This document", {"200": _answer("the document", None)})},
-        "/policy": {
-            "get": operation("policy", "What the policy at work is", {"200": _answer("the policy", PolicyFacts)})
-        },
-        "/rollouts": {
-            "post": operation(
-                "rollOut",
-                "Roll the policy out over contexts; no stream is touched, and no actuator's limits apply",
-                {
-                    "200": _answer("the actions, one row per context", Actions),
-                    "400": _error("the contexts or the start cannot be used"),
-                    "409": _error("the policy diverges on them"),
-                    "413": _error("the request is too large"),
-                    "503": _error("the service is ending"),
-                },
-                requestBody={"required": True, "content": {JSON: {"schema": _describe_rollout(n_contexts, n_actions)}}},
-            )
-        },
-        "/streams": {"get": operation("streams", "The streams there are", {"200": _answer("the streams", StreamList)})},
-        "/streams/{name}": {
-            "delete": operation(
-                "closeStream",
-                "End a stream",
-                {"200": _answer("it has ended", CloseAnswer), "404": _error("there is no such stream")},
-                parameters=[name],
-            )
-        },
+        "/metrics": {"get": operation("metrics", "Prometheus metrics", {200: ("text of Prometheus", str)})},
+        "/openapi.json": {"get": operation("openapi", "This document", {200: ("the document", dict)})},
+        "/policy": {"get": operation("policy", "What the policy at work is", {200: ("the policy", PolicyFacts)})},
+        "/rollouts": {"post": operation("rollOut", advice, rollouts, requestBody=body)},
+        "/streams": {"get": operation("streams", "The streams there are", {200: ("the streams", StreamList)})},
+        "/streams/{name}": {"delete": operation("closeStream", "End a stream", closing, parameters=[name])},
         "/reload": {
-            "post": operation(
-                "reload",
-                "Read the policy file anew, and hand over to it without a jump",
-                {
-                    "200": _answer("the policy that is now at work", PolicyFacts),
-                    "409": _error("the file cannot be used, and the policy that was at work goes on"),
-                    "503": _error("the service is ending"),
-                },
-            )
+            "post": operation("reload", "Read the policy file anew, and hand over to it without a jump", reloads)
         },
     }
 
@@ -191,10 +173,6 @@ def _describe_answers(n_actions: int) -> dict[str, Any]:
     return found
 
 
-def _answer(description: str, kind: type[Struct] | None) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object"} if kind is None else {"$ref": REFERENCE.format(name=kind.__name__)}
-    return {"description": description, "content": {JSON: {"schema": schema}}}
-
-
-def _error(description: str) -> dict[str, Any]:
-    return _answer(description, Error)
+def _describe_answer(description: str, kind: type) -> dict[str, Any]:
+    schema = msgspec.json.schema_components([kind], ref_template=REFERENCE)[0][0]
+    return {"description": description, "content": {TEXT if kind is str else JSON: {"schema": schema}}}

@@ -46,8 +46,8 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
             "status": CHOOSE,
             "columns": [{"name": c.name, "kind": KINDS.get(c.kind, c.kind)} for c in columns[:MOST_COLUMNS]],
         }
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
+        summary = io.StringIO()
+        with contextlib.redirect_stderr(summary):
             demos = read(given, **options)
         names = {name: options.get(name) for name in ("actions", "contexts", "sequence", "time")}
         choice = choose(columns, shared_roles(tables), **names)
@@ -56,7 +56,7 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     except ModuleNotFoundError as error:
         return {**found, "error": tell(str(error.name), "this file")}
     understood = {
-        "summary": said.getvalue().rstrip(),
+        "summary": summary.getvalue().rstrip(),
         "actions": list(demos.action_names),
         "contexts": list(demos.context_names),
         "sequence": choice.sequence,

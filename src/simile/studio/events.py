@@ -58,10 +58,10 @@ async def _send(socket: WebSocket, queue: asyncio.Queue[dict[str, Any] | None]) 
 async def _listen(socket: WebSocket) -> None:
     try:
         while True:
-            said = await socket.receive()
-            if said["type"] == "websocket.disconnect":
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
                 return
-            if len(said.get("text") or said.get("bytes") or "") > LONGEST:
+            if len(message.get("text") or message.get("bytes") or "") > LONGEST:
                 await socket.close(TOO_BIG)
                 return
     except WebSocketDisconnect:

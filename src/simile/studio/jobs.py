@@ -130,8 +130,8 @@ class Jobs:
             return replace(job, status=STOPPED)
         if self._closing or code == UNKNOWN:
             return replace(job, status=WAITING)
-        said = read_last_line(folder / LOG) if code > 0 else f"it was ended by signal {-code}: is there enough memory?"
-        return replace(job, status=FAILED, error=said or f"it ended with status {code}")
+        why = read_last_line(folder / LOG) if code > 0 else f"it was ended by signal {-code}: is there enough memory?"
+        return replace(job, status=FAILED, error=why or f"it ended with status {code}")
 
     async def _keep(self, job: Job) -> None:
         self.all[job.id] = job

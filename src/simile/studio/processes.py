@@ -68,8 +68,8 @@ def find_left_over(folder: Path) -> Child | None:
     """Return the child of a server that died, if it is still at work."""
     if not locks.is_held(folder / LOCK):
         return None
-    said = (folder / LOCK).read_text("ascii", "replace").partition("\n")[0]
-    return _LeftOver(int(said), folder / LOCK) if said.isdecimal() and int(said) > 1 else None
+    pid = (folder / LOCK).read_text("ascii", "replace").partition("\n")[0]
+    return _LeftOver(int(pid), folder / LOCK) if pid.isdecimal() and int(pid) > 1 else None
 
 
 @dataclass(frozen=True)

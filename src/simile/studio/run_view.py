@@ -104,16 +104,15 @@ def write_config(run: RunFolder, data: Data | None) -> str:
 
 
 def read_last_line(log: File) -> str:
-    """Return the last line that a run has said, without the name of the program."""
+    """Return the last line that a run has written, without the name of the program."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 20_000))
-            lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
+            lines = [line for line in map(str.strip, file.read().decode("utf-8", "replace").splitlines()) if line]
     except OSError:
         return ""
-    said = [line for line in lines if line]
-    ours = [line for line in said if line.startswith(("simile: ", "Error: "))]
-    last = (ours or said or [""])[-1]
+    ours = [line for line in lines if line.startswith(("simile: ", "Error: "))]
+    last = (ours or lines or [""])[-1]
     return last.removeprefix("simile: ").removeprefix("Error: ")[:2000]
 
 

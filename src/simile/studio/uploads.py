@@ -29,8 +29,8 @@ def read_ending(name: str) -> str:
 
 def check_size(request: Request, limit: int) -> None:
     """Refuse a file that is said to be too large before any of it is read."""
-    said = request.headers.get("content-length", "0")
-    if said.isdecimal() and int(said) > limit:
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > limit:
         raise refuse_size(limit)
 
 
