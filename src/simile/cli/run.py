@@ -66,6 +66,8 @@ def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str 
     bad = 0
     for number, row in enumerate(wire.rows(), start=1):
         try:
+            if isinstance(row, DataError):
+                raise row
             x, t = _context(row, names, time, number)
             wire.answer(predictor.step(x, t=t))
         except SimileError as error:
@@ -84,26 +86,21 @@ def _bridge(predictor: Predictor, time: str | None) -> Any:
 
 
 def _context(
-    row: dict[str, Any] | DataError, names: tuple[str, ...], time: str | None, number: int
+    row: dict[str, Any], names: tuple[str, ...], time: str | None, number: int
 ) -> tuple[list[float] | None, float | None]:
     """Pick the context and the time out of a row; an empty row has no context."""
-    if isinstance(row, DataError):
-        raise row
-    t = None if time is None else _number(row, time, number)
-    if row.keys() <= {time}:
-        return None, t
-    return [_number(row, name, number) for name in names], t
-
-
-def _number(row: dict[str, Any], name: str, number: int) -> float:
     from simile.data.reading.values import not_a_number, to_number
 
-    if name not in row:
-        raise DataError(f"stdin: row {number} has no field {name!r}; it has {', '.join(row)}")
-    try:
-        return to_number(row[name])
-    except ValueError:
-        raise DataError(f"stdin: row {number}, field {name!r}: {not_a_number(row[name])}") from None
+    def read(name: str) -> float:
+        if name not in row:
+            raise DataError(f"stdin: row {number} has no field {name!r}; it has {', '.join(row)}")
+        try:
+            return to_number(row[name])
+        except ValueError:
+            raise DataError(f"stdin: row {number}, field {name!r}: {not_a_number(row[name])}") from None
+
+    t = None if time is None else read(time)
+    return None if row.keys() <= {time} else [read(name) for name in names], t
 
 
 @dataclass

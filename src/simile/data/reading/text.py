@@ -101,7 +101,7 @@ class _Text:
 
     def _reader(self, types: Mapping[str, Any], **convert: Any) -> Any:
         pa, pa_csv = need("pyarrow", "reading CSV"), need("pyarrow.csv", "reading CSV")
-        settings = {"null_values": list(MISSING), "quoted_strings_can_be_null": True, **convert}
+        settings = {"null_values": sorted(MISSING), "quoted_strings_can_be_null": True, **convert}
         return pa_csv.open_csv(
             pa.input_stream(str(self.path), compression="gzip" if self.path.suffix.lower() == ".gz" else None),
             read_options=pa_csv.ReadOptions(block_size=_BLOCK),

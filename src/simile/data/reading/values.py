@@ -15,11 +15,8 @@ from simile._common.typing import FloatArray
 from simile.data.reading.tables import EMPTY, NUMBER, STAMP, TEXT, WHOLE, Batch, Place, Times, Wanted, quote
 
 # What stands for a missing value in text, wherever text is read.
-MISSING = (
-    "",
-    *(f(word) for word in ("nan", "na", "n/a", "null", "none") for f in (str.lower, str.upper, str.title)),
-    "NaN",
-)
+_WORDS = ("nan", "na", "n/a", "null", "none")
+MISSING = frozenset({"", "NaN", *(spell(word) for word in _WORDS for spell in (str.lower, str.upper, str.title))})
 
 
 def to_number(value: object) -> float:
@@ -70,6 +67,8 @@ def as_numbers(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Pla
 def as_labels(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place) -> list[str]:
     """Return one label per row."""
     labels = _plain(values)
+    if set(map(type, labels)) == {str}:
+        return list(labels)
     for i, label in enumerate(labels):
         if label is None or label != label:
             raise place.error(i, column, no_label())
