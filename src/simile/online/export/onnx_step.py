@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -80,9 +80,9 @@ class _Step:
         self.window = graph.add("Concat", graph.add("Where", self.new, now, self.contexts), now, axis=1)
         self.past = self._standardize(self.actions)
         if subject.begins:
-            guess = graph.add("Unsqueeze", self._guess(policy), self._ints([1]))
+            guess = graph.add("Unsqueeze", self._mix(policy, self._guess), self._ints([1]))
             self.past = graph.add("Where", self.new, guess, self.past)
-        acted = self._clip(self._act(policy), units.standardize(space.low), units.standardize(space.high))
+        acted = self._clip(self._mix(policy, self._act), units.standardize(space.low), units.standardize(space.high))
         action = self._clip(self._restore(acted), space.low, space.high)
         latest = graph.add("Unsqueeze", action, self._ints([1]))
         later = list(range(1, reach))
@@ -103,11 +103,18 @@ class _Step:
 
     # --------------------------------------------------------------------------------------------------------- policies
 
-    def _act(self, policy: Policy) -> str:
-        """Act in standard units by Eq. 2, or by the mean of the components, (n, k)."""
-        if isinstance(policy, Mixture):
-            return self._mean([self._act(c) for c in policy.components], policy.weights)
-        policy = _smooth(policy)
+    def _mix(self, policy: Policy, write: Callable[[SmoothPolicy], str]) -> str:
+        """Add what `write` adds for a smooth policy, or the weighted mean of that over the components, (n, k)."""
+        if isinstance(policy, SmoothPolicy):
+            return write(policy)
+        if not isinstance(policy, Mixture):
+            raise ArgumentError(f"policy: a {type(policy).__name__} cannot be written as a graph")
+        added = [self._mix(component, write) for component in policy.components]
+        weighted = [self.graph.times(value, w) for value, w in zip(added, policy.weights, strict=True)]
+        return self.graph.add("Sum", *weighted)
+
+    def _act(self, policy: SmoothPolicy) -> str:
+        """Act in standard units by Eq. 2, (n, k)."""
         if not isinstance(policy.h, Autoregressor):
             raise ArgumentError(
                 f"policy: h must be linear to be exported; got a {type(policy.h).__name__}: learn with "
@@ -121,18 +128,11 @@ class _Step:
         total = self.graph.add("Add", self._predict(policy.f, policy.horizon), pull)
         return self.graph.over(total, 1.0 + policy.smoothness)
 
-    def _guess(self, policy: Policy) -> str:
+    def _guess(self, policy: SmoothPolicy) -> str:
         """Guess the first action from contexts alone, in standard units, (n, k)."""
-        if isinstance(policy, Mixture):
-            return self._mean([self._guess(c) for c in policy.components], policy.weights)
-        policy = _smooth(policy)
         if policy.horizon.memory == 0 or policy.naive is None:
             return self._predict(policy.f, policy.horizon)  # the node is the one of the step: it costs nothing
         return self._predict(policy.naive, policy.horizon.without_actions())
-
-    def _mean(self, parts: Sequence[str], weights: Sequence[float]) -> str:
-        weighted = [self.graph.times(p, w) for p, w in zip(parts, weights, strict=True)]
-        return self.graph.add("Sum", *weighted)
 
     # ----------------------------------------------------------------------------------------------------------- models
 
@@ -191,9 +191,3 @@ class _Step:
 
     def _ints(self, values: list[int]) -> str:
         return self.graph.constant(values, np.int64)
-
-
-def _smooth(policy: Policy) -> SmoothPolicy:
-    if isinstance(policy, SmoothPolicy):
-        return policy
-    raise ArgumentError(f"policy: a {type(policy).__name__} cannot be written as a graph")
