@@ -18,7 +18,7 @@ from simile.data.demonstrations import Demonstrations, Units
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report import Report, curves
 from simile.models import PiecewiseLinear
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.models.regularizers import Autoregressor
 from simile.policies.policies import SmoothPolicy
 

@@ -18,7 +18,7 @@ import simile
 from conftest import demos_of
 from simile import ActionSpace, Horizon, SmoothForest
 from simile.models import PiecewiseLinear, WeightedModel
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.online.export import export_c, export_onnx
 from simile.policies.cards import Card
 from simile.policies.policies import Mixture, SmoothPolicy

@@ -19,7 +19,7 @@ from simile import Bagging, ColdStart, Criterion, Demonstrations, DivergedError,
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import States
 from simile.models import WeightedModel
-from simile.models.kernels import binning, rolling
+from simile.models.kernels import binning, predicting
 from simile.models.regularizers import Autoregressor, PreviousAction
 from simile.policies import fused
 from simile.policies.fused import FusedPolicy
@@ -107,7 +107,7 @@ def test_trees_of_different_depth_lie_deepest_first_and_each_predicts_its_own_le
 
 def test_more_trees_than_a_block_predict_and_roll_out_as_their_twins():
     demos = demos_of(12, 5)
-    forest = fitted(demos, Horizon(1, 0), replace(SMALL, n_trees=2 * rolling.BLOCK + 3))
+    forest = fitted(demos, Horizon(1, 0), replace(SMALL, n_trees=2 * predicting.BLOCK + 3))
     S = Horizon(1, 0).states(demos, demos.actions).matrix()
     np.testing.assert_allclose(forest.predict(S), naive_predict(forest, S), rtol=1e-12, atol=1e-12)
     policy = replace(policy_of(demos, Horizon(1, 0)), f=forest)
@@ -132,8 +132,10 @@ def test_reading_the_tape_gives_the_bits_of_reading_the_lag_matrix(lags):
     frames = np.concatenate([demos[0].contexts, demos[0].actions], axis=1).astype(np.float32)
     Z = np.concatenate([np.repeat(frames[:1], room, axis=0), frames])
     places = (room + np.arange(len(frames))) * forest.width
-    out = np.empty((len(frames), 2))
-    rolling.predict(forest.on_tape, forest.roots, forest.depths, forest.value, Z.ravel(), places, out)
+    out = np.zeros((len(frames), 2))
+    predicting.predict(
+        predicting.Trees(forest.on_tape, forest.roots, forest.depths, forest.value), Z.ravel(), places, out
+    )
     S = horizon.states(demos, demos.actions).matrix()
     np.testing.assert_array_equal(out / len(forest.roots), forest.predict(S))
 

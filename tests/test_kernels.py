@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from fractions import Fraction
 
+import numba as nb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,14 +28,27 @@ from naive import (
     naive_states,
 )
 from simile import Bagging, Criterion, Demonstrations, Horizon, ImitationRule, JointRule, SmoothForest
-from simile.models.forest import exact_units
-from simile.models.kernels import growing
+from simile.models.kernels import histograms, splitting
 from simile.models.kernels.binning import bin_column, bin_edges
+from simile.models.kernels.drawing import branch
+from simile.models.kernels.growing import draw_features
+from simile.models.kernels.histograms import Features, merge, sum_by_bin
+from simile.models.kernels.splitting import Rules, make_room, measure_gain
+from simile.models.trees import draw_bag, exact_units, measure_bag, take_bag
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
 
 RNG = np.random.default_rng
+
+
+def called_from_python(inner):
+    """A function that otherwise kernels alone can call."""
+    return nb.njit(getattr(inner, "py_func", inner), error_model="numpy")
+
+
+fill_histograms = called_from_python(histograms.fill_histograms)
+weigh_leaves, find_split = called_from_python(splitting.weigh_leaves), called_from_python(splitting.find_split)
 SEEDS = st.integers(0, 2**32)
 CRITERIA = st.sampled_from(Criterion)
 RULES = st.sampled_from([JointRule(), ImitationRule()])
@@ -47,9 +61,8 @@ COLUMNS = st.lists(FEW, min_size=1, max_size=60) | st.lists(HUGE, min_size=1, ma
 def binned(column):
     """The edges and bins of a column."""
     column = np.array(column, dtype=np.float64)
-    edges, bins = bin_edges(column), np.empty(len(column), np.uint8)
-    bin_column(column, edges, bins)
-    return edges, bins
+    edges = bin_edges(column)
+    return edges, bin_column(column, edges)
 
 
 def check_bins(column):
@@ -109,8 +122,7 @@ def test_up_to_255_distinct_values_have_a_bin_each(column: list[int]):
 
 def test_a_column_of_the_training_set_bins_unseen_values_by_the_same_edges():
     edges, _ = binned([0.0, 1.0, 2.0])
-    bins = np.empty(6, np.uint8)
-    bin_column(np.array([-1e30, 0.5, 0.51, 1.49, 1e30, np.nan]), edges, bins)
+    bins = bin_column(np.array([-1e30, 0.5, 0.51, 1.49, 1e30, np.nan]), edges)
     assert list(bins) == [0, 0, 1, 1, 2, MISSING]
 
 
@@ -129,52 +141,58 @@ def nodes(draw, most_features=3):
 
 
 def payload_of(node: NaiveNode):
-    """What the kernels sum: 1, labels, goals and squares, times the weight; and curb and weigh."""
+    """What the kernels sum: 1, labels, goals and squares, times the weight, in pairs."""
     parts = [np.ones((len(node.labels), 1)), node.labels]
     if node.criterion is not Criterion.LABELS:
         parts.append(node.targets + node.smoothness * node.anchors)
     if node.criterion is Criterion.PRINTED:
         parts.append(np.sum(node.targets**2 + node.smoothness * node.anchors**2, axis=1, keepdims=True))
-    curb = 1.0 if node.criterion is Criterion.LABELS else 1.0 + node.smoothness
-    return node.weights[:, np.newaxis] * np.concatenate(parts, axis=1), curb, node.criterion is Criterion.PRINTED
+    payload = node.weights[:, np.newaxis] * np.concatenate(parts, axis=1)
+    return np.pad(payload, ((0, 0), (0, payload.shape[1] % 2)))
+
+
+def rules_of(node: NaiveNode, min_leaf: int = 1) -> Rules:
+    """How the node is to be split."""
+    k, labels = node.labels.shape[1], node.criterion is Criterion.LABELS
+    penalty = 1.0 if labels else 1.0 + node.smoothness
+    return Rules(k, 1 if labels else 1 + k, penalty, node.criterion is Criterion.PRINTED, 1, float(min_leaf))
 
 
 @given(nodes(), st.integers(0, 3), SEEDS)
 def test_a_histogram_sums_the_payload_of_some_rows_at_a_lag(node: NaiveNode, lag: int, seed: int):
-    payload, _, _ = payload_of(node)
-    n = len(payload)
-    bins = np.where(np.isnan(node.features[:, 0]), MISSING, node.features[:, 0]).astype(np.uint8)
+    payload = payload_of(node)
+    n, n_features = node.features.shape
+    bins = np.where(np.isnan(node.features), MISSING, node.features).astype(np.uint8).T.copy()
     rows = RNG(seed).permutation(n).astype(np.int32)
     begin, end = sorted(RNG(seed).integers(n + 1, size=2))
-    hist = np.zeros((256, payload.shape[1]))
-    low, high, missing = growing.histogram(bins, lag, rows + np.int32(lag), payload, begin, end, hist)
-    met = bins[rows[begin:end]]
-    if len(met):
-        np.testing.assert_allclose(hist, naive_histogram(met, payload[begin:end]), atol=1e-12)
-    present = met[met != MISSING]
-    assert (low, high) == ((present.min(), present.max()) if len(present) else (256, -1))
-    assert missing == (MISSING in met)
+    hist, shifts = np.zeros((n_features + 1, 256, payload.shape[1])), np.arange(n_features + 1) * n - lag
+    fill_histograms(bins.ravel(), shifts, n_features, rows + np.int32(lag), payload, begin, end, hist)
+    for column, summed in zip(bins, hist, strict=False):
+        met = column[rows[begin:end]]
+        np.testing.assert_allclose(summed, naive_histogram(met, payload[begin:end]) if len(met) else 0.0, atol=1e-12)
+    assert not hist[n_features].any()  # nobody asked for it
 
 
-@pytest.mark.parametrize("n", [127, 128, 255, 256, 400])
+@pytest.mark.parametrize("n", [1, 127, 128, 255, 256, 400])
 @pytest.mark.parametrize("holes", [0.0, 0.1, 1.0])
-def test_large_nodes_have_the_histogram_of_small_ones(n: int, holes: float):
+def test_a_split_leaves_no_sum_behind_and_tells_a_constant_feature(n: int, holes: float):
     rng = RNG(n)
     bins = np.where(rng.random(n) < holes, MISSING, rng.integers(3, 250, size=n)).astype(np.uint8)
     payload = np.concatenate([np.ones((n, 1)), rng.normal(size=(n, 1))], axis=1)
-    hist = np.zeros((256, 2))
-    low, high, missing = growing.histogram(bins, 0, np.arange(n, dtype=np.int32), payload, 0, n, hist)
-    present = bins[bins != MISSING]
-    assert (low, high) == ((present.min(), present.max()) if len(present) else (256, -1))
-    assert missing == (holes > 0.0)
-    np.testing.assert_allclose(hist, naive_histogram(bins, payload), atol=1e-12)
+    hist = np.zeros((1, 256, 2))
+    fill_histograms(bins, np.zeros(1, np.int64), 1, np.arange(n, dtype=np.int32), payload, 0, n, hist)
+    np.testing.assert_allclose(hist[0], naive_histogram(bins, payload), atol=1e-12)
+    *_, varies = find_split(hist[0], payload.sum(axis=0), Rules(1, 1, 1.0, False, 1, 1.0), make_room(2))
+    assert varies == (len(np.unique(bins)) > 1)
+    assert not hist.any()
 
 
 @given(nodes())
 def test_the_score_is_the_impurity_of_appendix_b_below_its_squares(node: NaiveNode):
-    payload, curb, weigh = payload_of(node)
-    score = growing.score(payload.sum(axis=0), node.labels.shape[1], curb, weigh)
-    if weigh:
+    payload, rules, scores = payload_of(node), rules_of(node), np.empty(1)
+    weigh_leaves(payload.sum(axis=0)[:, np.newaxis], np.uintp(0), np.uintp(1), rules, scores)
+    score = scores[0]
+    if rules.weigh:
         assert score == pytest.approx(-node.size * node.impurity)
     elif node.criterion is Criterion.LABELS:
         assert np.sum(node.weights[:, np.newaxis] * node.labels**2) - score == pytest.approx(node.impurity, abs=1e-7)
@@ -185,22 +203,19 @@ def test_the_score_is_the_impurity_of_appendix_b_below_its_squares(node: NaiveNo
 
 @given(nodes(most_features=1), st.sampled_from([1, 2, 5]))
 def test_the_best_split_has_the_largest_reduction_of_all(node: NaiveNode, min_leaf: int):
-    payload, curb, weigh = payload_of(node)
-    k, channels = node.labels.shape[1], payload.shape[1]
+    payload, rules = payload_of(node), rules_of(node, min_leaf)
     bins = np.where(np.isnan(node.features[:, 0]), MISSING, node.features[:, 0]).astype(np.uint8)
-    hist, total = np.zeros((256, channels)), payload.sum(axis=0)
+    hist, total, room = np.zeros((1, 256, payload.shape[1])), payload.sum(axis=0), make_room(payload.shape[1])
     rows = np.arange(len(payload), dtype=np.int32)
-    low, high, missing = growing.histogram(bins, 0, rows, payload, 0, len(rows), hist)
-    left, right = np.zeros(channels), np.zeros(channels)
-    worth, highest, missing_right = growing.best_split(
-        hist, low, high, missing, total, k, curb, weigh, float(min_leaf), left, right
-    )
+    fill_histograms(bins, np.zeros(1, np.int64), 1, rows, payload, 0, len(rows), hist)
+    worth, highest, missing_right, _ = find_split(hist[0], total, rules, room)
     best = node.best_reduction(min_leaf)
     if best == -np.inf:
         assert worth == -np.inf
         return
-    gain = worth - growing.score(total, k, curb, weigh)
-    assert (gain / total[0] if weigh else gain) == pytest.approx(best, rel=1e-9, abs=1e-7)
+    gain, divides = measure_gain(worth, total, rules, room)
+    assert divides or best == pytest.approx(0.0, abs=1e-7)
+    assert gain == pytest.approx(best, rel=1e-9, abs=1e-7)
     side = node.goes_left(0, highest, missing_right)
     assert node.reduction(side) == pytest.approx(best, rel=1e-9, abs=1e-7)
     assert min(node.weights[side].sum(), node.weights[~side].sum()) >= min_leaf
@@ -230,24 +245,23 @@ def test_the_generator_is_splitmix64():
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.booleans(), st.integers(0, 2**63 - 1))
 def test_bags_are_drawn_as_by_their_twin_and_are_as_large_as_the_whole(lengths, by_sequence: bool, seed: int):
     starts = np.cumsum([0, *lengths])
-    counts = np.empty(sum(lengths), np.int32)
-    growing.draw(starts, by_sequence, seed, 0, counts)
+    bagging = Bagging.SEQUENCES if by_sequence else Bagging.ROWS
+    counts = draw_bag(bagging, seed, starts, 0, sum(lengths))
     assert list(counts) == naive_draw(lengths, by_sequence, seed)
     assert (counts[starts[:-1]].sum() == len(lengths)) if by_sequence else (counts.sum() == sum(lengths))
     for first in range(len(counts)):  # whoever holds some of the rows counts those alone, in the same bag
-        some = np.empty((len(counts) - first + 1) // 2, np.int32)
-        growing.draw(starts, by_sequence, seed, first, some)
+        some = draw_bag(bagging, seed, starts, first, (len(counts) - first + 1) // 2)
         assert list(some) == list(counts[first : first + len(some)])
 
 
 def test_a_bag_takes_each_row_as_often_as_it_was_drawn():
     base = RNG(0).normal(size=(4, 3))
     times, positions, units = np.array([2, 0, 1, 0], np.int32), np.array([5, 6, 7, 8], np.int32), 2.0 ** -np.arange(3)
-    rows, payload = growing.take(times, positions, base, units)
+    rows, payload = take_bag(times, positions, base, units)
     np.testing.assert_array_equal(rows, [5, 7])
     rounded = np.round(base / units) * units
     np.testing.assert_array_equal(payload, [2 * rounded[0], rounded[2]])
-    np.testing.assert_array_equal(growing.reach(times, base), np.abs(base[[0, 2]]).max(axis=0))
+    np.testing.assert_array_equal(measure_bag(times, base), np.abs(base[[0, 2]]).max(axis=0))
 
 
 @given(
@@ -260,8 +274,8 @@ def test_a_bag_takes_each_row_as_often_as_it_was_drawn():
 def test_the_values_in_a_bag_move_a_little_and_have_sums_that_are_exact_in_any_order(values, most: int, seed: int):
     rng, base = RNG(seed), np.array(values)[:, np.newaxis]
     times = rng.integers(most + 1, size=len(values)).astype(np.int32)
-    largest, size = growing.reach(times, base), float(times.sum())
-    _, payload = growing.take(times, np.arange(len(times)), base, exact_units(largest, size))
+    largest, size = measure_bag(times, base), float(times.sum())
+    _, payload = take_bag(times, np.arange(len(times)), base, exact_units(largest, size))
     inside, counts = base[times > 0, 0], times[times > 0]
     exact = [Fraction(p) for p in payload[:, 0]]
     for p, value, count in zip(exact, inside, counts, strict=True):
@@ -279,9 +293,9 @@ def test_ordinary_labels_move_by_less_than_a_billionth():
 def test_nodes_draw_features_as_their_twins_each_from_a_stream_of_its_own(stream: int, n_features: int, data):
     streams = np.array([stream, *naive_branch(stream)], np.uint64)
     begin, end = sorted((data.draw(st.integers(0, n_features)), data.draw(st.integers(0, n_features))))
-    drawn = growing.drawn_features(streams, n_features, begin, end)
+    drawn = draw_features(streams, n_features, begin, end)
     assert drawn.tolist() == [naive_features(int(s), n_features)[begin:end] for s in streams]
-    assert [int(s) for s in growing.branch(streams[0])] == naive_branch(stream)
+    assert [int(s) for s in branch(streams[0])] == naive_branch(stream)
 
 
 def check_draws(forest, root, S, rows, stream, tried):
@@ -315,20 +329,20 @@ def test_each_node_of_a_tree_tries_the_features_that_its_twin_draws(bagging):
 
 @given(nodes(), st.integers(0, 30), SEEDS)
 def test_histograms_of_parts_add_up_to_the_histogram_of_all(node: NaiveNode, cut: int, seed: int):
-    payload = np.round(payload_of(node)[0] * 1024) / 1024
+    payload = np.round(payload_of(node) * 1024) / 1024
     bins = np.where(np.isnan(node.features), MISSING, node.features).astype(np.uint8).T.copy()
     n, n_features = len(payload), len(bins)
-    columns, lags = np.arange(n_features), np.zeros(n_features, np.intp)
+    read = Features(bins.ravel(), np.arange(n_features) * n)
     features = RNG(seed).integers(n_features, size=(1, 2)).astype(np.int32)
 
     def summed(rows):
         begins = np.array([0, 0, len(rows)])  # behind a node that is empty
-        return growing.histograms(bins, columns, lags, rows, payload[rows], begins, np.array([1]), features)
+        return sum_by_bin(read, rows, payload[rows], begins, np.array([1]), features)
 
     rows = np.arange(n, dtype=np.int32)
     whole = summed(rows)
     for parts in ((rows[:cut], rows[cut:]), (rows[cut:], rows[:cut])):
-        for ours, theirs in zip(growing.merge(*(a for part in parts for a in summed(part))), whole, strict=True):
+        for ours, theirs in zip(merge(*(a for part in parts for a in summed(part))), whole, strict=True):
             np.testing.assert_array_equal(ours, theirs)
     where, met, sums = whole
     for j, feature in enumerate(features[0]):

@@ -19,8 +19,8 @@ from simile import ColdStart, DivergedError, Horizon, Mixture, RolloutRidge, Sim
 from simile.data import tasks
 from simile.data.demonstrations import ActionSpace, Units
 from simile.models import PiecewiseLinear, WeightedModel
-from simile.models.forest import layout
-from simile.models.kernels import rolling
+from simile.models.columns import layout
+from simile.models.kernels import predicting
 from simile.models.regularizers import Autoregressor
 from simile.online import Predictor, PredictorPool
 from simile.online.engines import FusedEngine
@@ -150,7 +150,7 @@ def test_reading_the_tape_gives_the_bits_of_reading_the_lag_matrix(lags):
     Z = np.concatenate([np.repeat(frames[:1], room, axis=0), frames])
     out = np.empty((len(frames), 2))
     places = (room + np.arange(len(frames))) * model.width
-    rolling.predict_lines(model.on_tape, model.slopes, Z.ravel(), places, out)
+    predicting.predict_lines(predicting.Lines(model.on_tape, model.slopes), Z.ravel(), places, out)
     np.testing.assert_array_equal(out, model.predict(horizon.states(demos, demos.actions).matrix()))
 
 

@@ -19,7 +19,7 @@ from simile.evaluation.report.importances import measure_importances
 from simile.evaluation.report.lag import lag_curve
 from simile.evaluation.report.spectrum import log_bins, spectrum
 from simile.models import PiecewiseLinear
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.policies.policies import Mixture
 
 

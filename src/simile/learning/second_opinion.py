@@ -24,7 +24,7 @@ from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import card_of
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.models.regularizers import Autoregressor, CriticallyDamped, PreviousAction
 from simile.models.ridge import RolloutRidge
 from simile.policies.policies import Policy, SmoothPolicy

@@ -1,8 +1,9 @@
 """f in F: the complex model class, any regressor."""
 
 from simile.models.adapters import Model, Regressor, SmoothRegressor, WeightedModel, fit, parts_of
-from simile.models.forest import Bagging, Criterion, Forest, SmoothForest
+from simile.models.forest import Forest, SmoothForest
 from simile.models.linear import PiecewiseLinear
+from simile.models.trees import Bagging, Criterion
 
 __all__ = [
     "Bagging",

@@ -10,7 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
-from simile.models.forest import LaggedModel
+from simile.models.columns import LaggedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,9 @@ class PiecewiseLinear(LaggedModel):
 
     def terms(self, offsets: IntArray) -> Any:
         """Pack the terms for the kernels, with the entries at given offsets."""
-        from simile.models.kernels import rolling
+        from simile.models.kernels.predicting import TERM
 
-        terms = np.zeros(len(self.feature), rolling.TERM)
+        terms = np.zeros(len(self.feature), TERM)
         terms["knot"] = self.knot
         terms["fill"] = self.fill
         terms["offset"] = offsets[self.feature]
@@ -63,13 +63,12 @@ class PiecewiseLinear(LaggedModel):
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k); the bits of a row do not depend on the rows beside it."""
-        from simile.models.kernels import rolling
+        from simile.models.kernels.predicting import Lines, predict_lines
 
         with np.errstate(over="ignore"):
             Z = np.ascontiguousarray(S, dtype=np.float32)
         if Z.shape[1] != len(self.columns):
             raise ArgumentError(f"S must have the {len(self.columns)} features f was fitted on; got {Z.shape[1]}")
         out = np.empty((len(Z), self.n_actions))
-        places = np.arange(len(Z)) * Z.shape[1]
-        rolling.predict_lines(self.on_matrix, self.slopes, Z.ravel(), places, out)
+        predict_lines(Lines(self.on_matrix, self.slopes), Z.ravel(), np.arange(len(Z)) * Z.shape[1], out)
         return out

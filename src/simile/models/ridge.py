@@ -18,7 +18,7 @@ from simile.data.states import States
 from simile.errors import ArgumentError
 from simile.models import Model
 from simile.models.closed_loop import ClosedLoop
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.models.linear import PiecewiseLinear
 
 BLOCK = 10_000  # frames of the state matrix that are held at a time

@@ -128,19 +128,8 @@ class FusedEngine:
         self.history = History(n_streams, policy.reach, fused.width - k, k, single=True)
         self._roll: Any = rolling.roll
         self._advance: Any = rolling.advance
-        self._policy: tuple[Any, ...] = (
-            fused.nodes,
-            fused.roots,
-            fused.depths,
-            fused.values,
-            fused.terms,
-            fused.slopes,
-            np.array(fused.coefficients, order="C"),
-            float(fused.smoothness),
-            bounds.low,
-            bounds.high,
-            DIVERGED,
-        )
+        self._control = fused.control(bounds.low, bounds.high, DIVERGED)
+        self._parts = (*self._control.trees, *self._control.lines, *self._control[2:])
         self._units = np.array([bounds.center, bounds.scale, bounds.floor, bounds.ceiling])
         self.advance(np.arange(0), np.empty((0, self.history.n_contexts)))  # compiled now, not in the first frame
 
@@ -148,7 +137,7 @@ class FusedEngine:
         """Return the actions (n, k), in standard units, where the contexts were pushed."""
         history, places = self.history, self.history.places(streams)
         begin, end = np.zeros_like(places), np.ones_like(places)
-        lost, _ = self._roll(*self._policy, history.flat_Z, history.flat_actions, places, begin, end)
+        lost, _ = self._roll(self._control, history.flat_Z, history.flat_actions, places, begin, end)
         acted = history.flat_actions[places]
         if lost >= 0:
             raise self.bounds.divergence(int(streams[lost]), int(history.frame[streams[lost]]), acted[lost])
@@ -158,19 +147,7 @@ class FusedEngine:
         """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
         history = self.history
         actions = np.empty((len(streams), history.actions.shape[2]))
-        lost = self._advance(
-            *self._policy,
-            self._units,
-            history.flat_Z,
-            history.flat_actions,
-            history.row,
-            history.frame,
-            history.missed,
-            history.reach,
-            streams,
-            X,
-            actions,
-        )
+        lost = self._advance(*self._parts, *history.past, self._units, streams, X, actions)
         if lost >= 0:
             stream = int(streams[lost])
             wild = history.flat_actions[history.places(streams)[lost]]

@@ -36,7 +36,7 @@ class History:
     def __init__(self, n_streams: int, reach: int, n_contexts: int, n_actions: int, *, single: bool) -> None:
         from simile.models.kernels import rolling
 
-        self._move = rolling.make_room
+        self._move, self._streams = rolling.make_room, rolling.Streams
         self.reach = max(1, reach)  # one at least, for the last context and action
         self.rows = self.reach + SPARE
         self.single = single
@@ -56,6 +56,8 @@ class History:
         width = n_contexts + k if self.single else n_contexts
         self.Z = np.zeros((n, self.rows, width), np.float32 if self.single else np.float64)
         self.flat_Z, self.flat_actions = self.Z.reshape(-1), self.actions.reshape(-1, k)
+        # What the kernels are handed, made once: it refers to the arrays, which are written in place.
+        self.past = self._streams(self.flat_Z, self.flat_actions, self.row, self.frame, self.missed, self.reach)
 
     # ------------------------------------------------------------------------------------------------ how a past begins
 
@@ -94,7 +96,7 @@ class History:
 
     def push(self, streams: IntArray, X: FloatArray | None) -> None:
         """Write the contexts (n, m) of the next frame; None repeats the last ones. Nothing else moves on yet."""
-        self._move(self.flat_Z, self.flat_actions, self.row, self.reach, streams)
+        self._move(self.past, streams)
         row, m = self.row[streams], self.n_contexts
         with np.errstate(over="ignore"):
             self.Z[streams, row, :m] = self.Z[streams, row - 1, :m] if X is None else X

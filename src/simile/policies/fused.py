@@ -7,7 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,6 +18,9 @@ from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
 from simile.policies.policies import Policy, SmoothPolicy
+
+if TYPE_CHECKING:
+    from simile.models.kernels.rolling import Control
 
 # Frames rolled out together: fewer are not worth a thread, and more need room.
 FEWEST_FRAMES, MOST_FRAMES = 2_000, 50_000
@@ -54,6 +57,16 @@ class FusedPolicy:
             return None
         return cls(**arrays, coefficients=policy.h.coefficients, smoothness=policy.smoothness, reach=policy.reach)
 
+    def control(self, low: FloatArray, high: FloatArray, limit: float) -> Control:
+        """Hand the policy to the kernels, with bounds (k,) in standard units."""
+        from simile.models.kernels.predicting import Lines, Trees
+        from simile.models.kernels.rolling import Control
+
+        trees = Trees(self.nodes, self.roots, self.depths, self.values)
+        coefficients = np.array(self.coefficients, order="C")  # from a file they may come in another order
+        smoothness = float(self.smoothness)
+        return Control(trees, Lines(self.terms, self.slopes), coefficients, smoothness, low, high, float(limit))
+
     def roll(
         self,
         contexts: Trajectories,
@@ -74,11 +87,11 @@ class FusedPolicy:
         n_shares = min(n, workers * math.ceil(lengths.sum() / (workers * MOST_FRAMES)))
         shares = [np.arange(n)[i::n_shares] for i in range(n_shares)]
         k = self.values.shape[1]
-        bounds = np.broadcast_to(low, (k,)).copy(), np.broadcast_to(high, (k,)).copy()
+        control = self.control(np.broadcast_to(low, (k,)).copy(), np.broadcast_to(high, (k,)).copy(), limit)
 
         def rolled(share: IntArray) -> tuple[list[FloatArray], tuple[int, int] | None]:
             x, before, known = ([part[i] for i in share] for part in (contexts, past, given))
-            actions, lost = self._roll(x, before, known, bounds, limit)
+            actions, lost = self._roll(control, x, before, known)
             return actions, None if lost is None else (int(share[lost[0]]), lost[1])
 
         with ThreadPoolExecutor(workers) as pool:
@@ -90,14 +103,9 @@ class FusedPolicy:
         return trajectories, min((lost for _, lost in results if lost), key=lambda lost: lost[::-1], default=None)
 
     def _roll(
-        self,
-        contexts: Trajectories,
-        past: Trajectories,
-        given: Trajectories,
-        bounds: tuple[FloatArray, FloatArray],
-        limit: float,
+        self, control: Control, contexts: Trajectories, past: Trajectories, given: Trajectories
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
-        from simile.models.kernels import rolling
+        from simile.models.kernels.rolling import roll
 
         k = self.values.shape[1]
         lengths = np.array([len(x) for x in contexts])
@@ -116,23 +124,7 @@ class FusedPolicy:
             actions[row : row + len(known)] = known
             Z[row - self.reach : row + len(known), self.width - k :] = actions[row - self.reach : row + len(known)]
         begin = np.array([len(g) for g in given])
-        lost, frame = rolling.roll(
-            self.nodes,
-            self.roots,
-            self.depths,
-            self.values,
-            self.terms,
-            self.slopes,
-            self.coefficients,
-            self.smoothness,
-            *bounds,
-            limit,
-            Z.ravel(),
-            actions,
-            first,
-            begin,
-            lengths,
-        )
+        lost, frame = roll(control, Z.ravel(), actions, first, begin, lengths)
         rolled = [actions[f : f + n] for f, n in zip(first, lengths, strict=True)]
         return rolled, None if lost < 0 else (int(lost), int(frame))
 
@@ -152,9 +144,9 @@ def _fuse(model: Model, horizon: Horizon, k: int) -> dict[str, Any] | None:
     width = known[0].width
     if not all(f.fits(horizon, width - k, k) for f in known):
         return None
-    from simile.models.kernels import rolling
+    from simile.models.kernels.predicting import NODE
 
-    nodes, roots, before = [np.empty(0, rolling.NODE)], [np.empty(0, np.int32)], 0
+    nodes, roots, before = [np.empty(0, NODE)], [np.empty(0, np.int32)], 0
     for forest, _ in forests:
         nodes.append(_move(forest.on_tape, before))
         roots.append(forest.roots + np.int32(before))
@@ -189,9 +181,9 @@ def _move(nodes: Any, by: int) -> Any:
 
 def _merge(lines: list[tuple[PiecewiseLinear, float]], k: int) -> tuple[Any, FloatArray]:
     """Return the terms of all models, each once and those that read the same entry side by side, and their slopes."""
-    from simile.models.kernels import rolling
+    from simile.models.kernels.predicting import TERM
 
-    terms = np.concatenate([np.empty(0, rolling.TERM), *(f.on_tape for f, _ in lines)])
+    terms = np.concatenate([np.empty(0, TERM), *(f.on_tape for f, _ in lines)])
     slopes = np.concatenate([np.empty((0, k)), *(weight * f.coefficient for f, weight in lines)])
     order = np.lexsort((terms["fill"], terms["knot"], terms["offset"]))
     terms, slopes = terms[order], slopes[order]

@@ -17,7 +17,7 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import Horizon, Tape
 from simile.models import Forest, PiecewiseLinear, WeightedModel
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.policies.policies import Policy, SmoothPolicy, parts
 
 MOST_ENTRIES = 5_000_000  # of the states over which lines are judged: some thousand states at least

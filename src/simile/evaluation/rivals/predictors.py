@@ -14,7 +14,7 @@ from simile.data.states import Horizon, Tape
 from simile.learning.algorithms import clone, dagger
 from simile.learning.second_opinion import fit_ahead
 from simile.models import Model, PiecewiseLinear, SmoothForest
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.models.regularizers import PreviousAction
 from simile.policies.cards import Card
 from simile.policies.policies import SmoothPolicy

@@ -22,18 +22,9 @@ from simile.errors import ArgumentError
 from simile.learning.distributed import growing as work
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.growing import Part, Place, Size, Splits
-from simile.models.forest import (
-    OTHER_STREAM,
-    Bag,
-    Bagging,
-    Forest,
-    SmoothForest,
-    Task,
-    Tree,
-    draw_seeds,
-    exact_units,
-    layout,
-)
+from simile.models.columns import layout
+from simile.models.forest import Forest, SmoothForest, draw_seeds
+from simile.models.trees import OTHER_STREAM, Bag, Bagging, Growth, Tree, exact_units
 
 __all__ = ["Part", "choose_context_edges", "grow_distributed"]
 
@@ -93,7 +84,7 @@ def grow_distributed(
     edges = [*context_edges, *_edges(backend, parts, places, sizes, work.sampled_actions)]
     k = sizes[0].n_actions
     columns, lags = layout(sizes[0].horizon, sizes[0].n_contexts, k)
-    task = Task.of(model, k, columns, lags, smoothness)
+    task = Growth.of(model, k, columns, lags, smoothness)
     rows = backend.map(work.lay_rows, parts, places, shared=(edges, task))
     seeds = draw_seeds(model, rng)
     starts = np.asarray(starts, dtype=np.intp)
@@ -145,7 +136,7 @@ def _edges(
 
 
 def _grow_apart(
-    backend: Backend, rows: Sequence[Any], sizes: Sequence[Size], task: Task, seeds: tuple[int, ...]
+    backend: Backend, rows: Sequence[Any], sizes: Sequence[Size], task: Growth, seeds: tuple[int, ...]
 ) -> list[Tree]:
     """Grow each tree on one part: trees stand at equal distances along the rows, from a first one drawn by its seed."""
     ends = np.cumsum([size.rows for size in sizes])
@@ -160,7 +151,7 @@ def _grow_apart(
     return [by_number[i] for i in range(len(seeds))]
 
 
-def _channels(task: Task) -> int:
+def _channels(task: Growth) -> int:
     """Count what is summed of each row."""
     some: FloatArray = np.zeros((1, task.k))
     return int(task.payload(some, some, some).shape[1])
@@ -180,11 +171,11 @@ class _Level:
 
     def children(self) -> tuple[FloatArray, Any]:
         """Return total and stream of the children, left before right."""
-        from simile.models.kernels import growing
+        from simile.models.kernels.drawing import branch
 
         split = self.feature >= 0
         total = np.stack([self.left[split], self.total[split] - self.left[split]], axis=1)
-        streams = np.array([growing.branch(stream) for stream in self.streams[split]], np.uint64)
+        streams = np.array([branch(stream) for stream in self.streams[split]], np.uint64)
         return total.reshape(-1, total.shape[2]), streams.ravel()
 
 
@@ -194,7 +185,7 @@ class _Group:
 
     backend: Backend
     rows: Sequence[Any]
-    task: Task
+    task: Growth
     starts: IntArray
     room: int
 
@@ -204,15 +195,16 @@ class _Group:
         streams = np.array([seed ^ OTHER_STREAM for seed in seeds], np.uint64)
         levels: list[_Level] = []
         is_open = self._may_be_split(total, 0)
+        held = np.ones_like(is_open)  # the nodes whose rows the workers hold: all roots, and then those that are open
         while True:
-            levels.append(self._split(nodes, total, streams, is_open))
+            levels.append(self._split(nodes, total, streams, is_open, held))
             total, streams = levels[-1].children()
             if not len(total):
                 return _trees(levels, self.task.k)
-            was_open, is_open = is_open, self._may_be_split(total, len(levels))
+            is_open = self._may_be_split(total, len(levels))
             if is_open.any():
-                splits = _splits(levels[-1], was_open, is_open)
-                nodes = self.backend.map(work.split_nodes, self.rows, nodes, shared=(self.task, splits))
+                splits, held = _splits(levels[-1], held, is_open), is_open
+                nodes = self.backend.map(work.split_nodes, self.rows, nodes, shared=(splits,))
 
     def _roots(self, seeds: tuple[int, ...]) -> tuple[list[Any], FloatArray]:
         """Draw the bags; returns handles of the open nodes, and the sums of the roots."""
@@ -228,13 +220,14 @@ class _Group:
         limit = math.inf if model.max_depth is None else model.max_depth
         return (total[:, 0] >= 2.0 * model.min_leaf) & (depth < limit)
 
-    def _split(self, nodes: Sequence[Any], total: FloatArray, streams: Any, is_open: Any) -> _Level:
-        """Find the best split of each open node of a level; the workers count the open ones alone."""
-        from simile.models.kernels import growing
+    def _split(self, nodes: Sequence[Any], total: FloatArray, streams: Any, is_open: Any, held: Any) -> _Level:
+        """Find the best split of each open node of a level; the workers count those alone whose rows they hold."""
+        from simile.models.kernels.growing import draw_features
+        from simile.models.kernels.splitting import make_room, measure_gain, try_features
 
-        task, n = self.task, len(total)
-        how = (task.k, task.curb, task.weigh)
-        number = np.cumsum(is_open) - 1
+        task, rules, n = self.task, self.task.rules, len(total)
+        room = make_room(total.shape[1])
+        number = np.cumsum(held) - 1
         tried, left = np.zeros(n, np.int64), np.zeros_like(total)
         best = np.full((n, 4), -1.0)  # score, feature, bin, missing goes right
         best[:, 0] = -np.inf
@@ -243,16 +236,15 @@ class _Group:
             while len(here):
                 ask = (task, number[here], streams[here], drawn)
                 found = self.backend.total(add, self.backend.map(work.sum_bins, self.rows, nodes, shared=ask))
-                features = growing.drawn_features(streams[here], len(task.columns), drawn.start, drawn.stop)
+                features = draw_features(streams[here], len(task.columns), drawn.start, drawn.stop)
                 sums = (found.where, found.bins, found.sums)
-                limits = (task.tried, float(task.model.min_leaf))
-                growing.try_features(*sums, here, features, total, *how, *limits, tried, best, left)
+                try_features(*sums, here, features, total, rules, room, tried, best, left)
                 # Constant features do not count: ask for twice as many, so that there are few trips where many are.
                 drawn = range(drawn.stop, min(2 * drawn.stop, len(task.columns)))
                 here = here[tried[here] < task.tried] if drawn else here[:0]
         gain, feature = np.zeros(n), best[:, 1].astype(np.int32)
         for node in np.flatnonzero(feature >= 0):
-            gain[node], divides = growing.gained(best[node, 0], total[node], *how)
+            gain[node], divides = measure_gain(best[node, 0], total[node], rules, room)
             feature[node] = feature[node] if divides else -1
         highest, missing_right = np.maximum(best[:, 2], 0.0).astype(np.uint8), best[:, 3] > 0.0
         return _Level(total, streams, feature, highest, missing_right & (feature >= 0), gain, left)
@@ -266,16 +258,16 @@ class _Group:
             yield nodes[trips == trip]
 
 
-def _splits(level: _Level, was_open: Any, is_open: Any) -> Splits:
-    """Tell the workers how the open nodes of a level were split, and which of the children are open."""
+def _splits(level: _Level, held: Any, is_open: Any) -> Splits:
+    """Tell the workers how the nodes that they hold were split, and which of the children are open."""
     keep = np.zeros((len(level.feature), 2), np.bool_)
     keep[level.feature >= 0] = is_open.reshape(-1, 2)
-    return Splits(*(array[was_open] for array in (level.feature, level.bin, level.missing_right, keep)))
+    return Splits(*(array[held] for array in (level.feature, level.bin, level.missing_right, keep)))
 
 
 def _trees(levels: Sequence[_Level], k: int) -> list[Tree]:
     """Take the trees out of the levels, their nodes in the order of `grow`."""
-    from simile.models.kernels import growing
+    from simile.models.kernels.growing import number_nodes
 
     sizes = [len(level.feature) for level in levels]
     depth = np.repeat(np.arange(len(levels)), sizes)
@@ -289,7 +281,7 @@ def _trees(levels: Sequence[_Level], k: int) -> list[Tree]:
     value = total[:, 1 : 1 + k] / total[:, :1]
     trees = []
     for root in range(sizes[0]):
-        order, children = growing.number(root, child, len(levels))
+        order, children = number_nodes(root, child, len(levels))
         trees.append(
             Tree(
                 feature=feature[order],

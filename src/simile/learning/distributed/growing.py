@@ -13,7 +13,8 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, States
-from simile.models.forest import Bagging, Base, Task, Tree, grow_tree
+from simile.models.columns import BinnedColumns
+from simile.models.trees import Bagging, Growth, Tree, draw_bag, grow_tree, measure_bag, take_bag
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Place:
 class Rows:
     """The rows of a part as trees see them."""
 
-    base: Base
+    columns: BinnedColumns
     payload: FloatArray  # (n, channels)
     first: int  # its first row among all
 
@@ -86,10 +87,10 @@ class Histograms:
     sums: FloatArray  # (entries, channels)
 
     def __add__(self, other: Histograms) -> Histograms:
-        from simile.models.kernels import growing
+        from simile.models.kernels.histograms import merge
 
         mine, its = ((h.where, h.bins, h.sums) for h in (self, other))
-        return Histograms(*growing.merge(*mine, *its))
+        return Histograms(*merge(*mine, *its))
 
 
 def size_of(part: Part) -> Size:
@@ -127,27 +128,21 @@ def within(frames: IntArray, first: int, n: int) -> Any:
     return (frames >= first) & (frames < first + n)
 
 
-def lay_rows(part: Part, place: Place, edges: list[Any], task: Task) -> Rows:
+def lay_rows(part: Part, place: Place, edges: list[Any], task: Growth) -> Rows:
     """Bin a part by the edges that all parts have in common."""
-    return Rows(Base.of([part.states], edges), task.payload(part.labels, part.targets, part.anchors), place.row)
+    return Rows(
+        BinnedColumns.of([part.states], edges), task.payload(part.labels, part.targets, part.anchors), place.row
+    )
 
 
 def draw_bags(rows: Rows, seeds: tuple[int, ...], bagging: Bagging, starts: IntArray) -> Any:
     """Draw the bags of trees over the rows of all parts, and return how often those here are in them, (trees, n)."""
-    from simile.models.kernels import growing
-
-    counts = np.ones((len(seeds), len(rows.payload)), np.int32)
-    if bagging is not Bagging.NONE:
-        for seed, out in zip(seeds, counts, strict=True):
-            growing.draw(starts, bagging is Bagging.SEQUENCES, seed, rows.first, out)
-    return counts
+    return np.stack([draw_bag(bagging, seed, starts, rows.first, len(rows.payload)) for seed in seeds])
 
 
 def measure_bags(rows: Rows, counts: Any) -> FloatArray:
     """Return for each bag its size and the largest absolute value of each channel, (trees, 1 + channels)."""
-    from simile.models.kernels import growing
-
-    return np.stack([np.append(float(times.sum()), growing.reach(times, rows.payload)) for times in counts])
+    return np.stack([np.append(float(times.sum()), measure_bag(times, rows.payload)) for times in counts])
 
 
 def widest(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -159,11 +154,8 @@ def widest(a: FloatArray, b: FloatArray) -> FloatArray:
 
 def open_roots(rows: Rows, counts: Any, units: FloatArray) -> OpenNodes:
     """Put the rows in the bag of each tree into its root; `units` (trees, channels) round them."""
-    from simile.models.kernels import growing
-
-    bags = [
-        growing.take(times, rows.base.positions, rows.payload, unit) for times, unit in zip(counts, units, strict=True)
-    ]
+    each = zip(counts, units, strict=True)
+    bags = [take_bag(times, rows.columns.positions, rows.payload, unit) for times, unit in each]
     begins = np.cumsum([0, *(len(inside) for inside, _ in bags)])
     return OpenNodes(np.concatenate([b[0] for b in bags]), np.concatenate([b[1] for b in bags]), begins)
 
@@ -174,24 +166,25 @@ def sum_nodes(nodes: OpenNodes) -> FloatArray:
     return np.stack([nodes.payload[begin:end].sum(axis=0) for begin, end in bounds])
 
 
-def sum_bins(rows: Rows, nodes: OpenNodes, task: Task, which: IntArray, streams: Any, drawn: range) -> Histograms:
+def sum_bins(rows: Rows, nodes: OpenNodes, task: Growth, which: IntArray, streams: Any, drawn: range) -> Histograms:
     """Return the histograms of some of the nodes, for the features that they draw: from streams (which,), in turn."""
-    from simile.models.kernels import growing
+    from simile.models.kernels.growing import draw_features
+    from simile.models.kernels.histograms import sum_by_bin
 
-    features = growing.drawn_features(streams, len(task.columns), drawn.start, drawn.stop)
+    features = draw_features(streams, len(task.columns), drawn.start, drawn.stop)
     held = (nodes.rows, nodes.payload, nodes.begins)
-    return Histograms(*growing.histograms(rows.base.bins, task.columns, task.lags, *held, which, features))
+    return Histograms(*sum_by_bin(rows.columns.features, *held, which, features))
 
 
-def split_nodes(rows: Rows, nodes: OpenNodes, task: Task, splits: Splits) -> OpenNodes:
+def split_nodes(rows: Rows, nodes: OpenNodes, splits: Splits) -> OpenNodes:
     """Send rows on to the children that may be split again; the others need them no more."""
-    from simile.models.kernels import growing
+    from simile.models.kernels.growing import divide
 
     held = (nodes.rows, nodes.payload, nodes.begins)
     how = (splits.feature, splits.bin, splits.missing_right, splits.keep)
-    return OpenNodes(*growing.divide(rows.base.bins, task.columns, task.lags, *held, *how))
+    return OpenNodes(*divide(rows.columns.features, *held, *how))
 
 
-def grow_here(rows: Rows, seeds: tuple[int, ...], task: Task) -> list[Tree]:
+def grow_here(rows: Rows, seeds: tuple[int, ...], task: Growth) -> list[Tree]:
     """Grow whole trees on the rows of this part alone."""
-    return [grow_tree(task, rows.base, rows.payload, seed) for seed in seeds]
+    return [grow_tree(task, rows.columns, rows.payload, seed) for seed in seeds]

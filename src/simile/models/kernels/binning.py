@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from simile.models.kernels.compiling import kernel
 
 MISSING = 255  # the bin of a missing value
 MOST_SAMPLED = 50_000  # rows that choose the edges of a column; more would hardly move them
@@ -51,14 +52,24 @@ def edges_between(values: np.ndarray) -> np.ndarray:
     return single(edges)
 
 
-@nb.njit(cache=True, nogil=True)
-def bin_column(column, edges, out):
-    """Write the bins of a column (n,) to `out` (n,) uint8: a binary search without branches to guess wrong."""
-    ladder = np.full(256, np.inf, np.float32)
+def bin_column(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the bins of a column (n,), (n,) uint8."""
+    ladder, bins = np.full(256, np.inf, np.float32), np.empty(len(column), np.uint8)
     ladder[: len(edges)] = edges
-    for i in range(len(column)):
-        value = np.float32(column[i])
+    climb(single(column), ladder, len(edges), bins)
+    return bins
+
+
+@kernel
+def climb(values, ladder, n_edges, out):
+    """Write the bins of values (n,) to `out`: a binary search without branches to guess wrong."""
+    for i in range(len(values)):
+        value = values[i]
         low = 0
-        for step in (128, 64, 32, 16, 8, 4, 2, 1):
+        for level in range(8):
+            step = 128 >> level
             low += step * (ladder[low + step - 1] < value)
-        out[i] = MISSING if np.isnan(value) else min(low, len(edges))  # infinity lies above the last edge
+        if value != value:  # NaN
+            out[i] = MISSING
+        else:
+            out[i] = low if low < n_edges else n_edges  # infinity lies above the last edge

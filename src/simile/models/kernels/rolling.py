@@ -1,144 +1,86 @@
-"""Send states down many trees and along many lines, and roll a policy out with no Python in between.
-
-A state is a place on a flat tape Z of float32 frames, W columns each: the feature of a node is read at an offset
-from that place, so no state is ever copied. A node is 12 bytes; the children of a node lie side by side, a leaf
-is its own child, and all trees take a step together, so that the loads of one overlap the work of another. Terms
-of a piecewise linear f are read at offsets too; theirs is one sum in one order, so its bits depend on nothing else.
-"""
+"""Roll a policy out with no Python in between, over whole sequences or one frame of many streams."""
 
 from __future__ import annotations
 
-import numba as nb
+from typing import Any, NamedTuple
+
 import numpy as np
 
-# `child` is the left child, or its complement (~child) where missing values go right.
-NODE = np.dtype([("threshold", np.float32), ("offset", np.int32), ("child", np.int32)])
-TERM = np.dtype([("knot", np.float64), ("fill", np.float64), ("offset", np.int64)])
-
-BLOCK = 64  # trees whose nodes stay in the cache while one sequence after the other goes down them
+from simile.models.kernels.compiling import kernel
+from simile.models.kernels.predicting import BLOCK, Lines, Trees, add_terms, descend
 
 
-@nb.njit(cache=True, nogil=True)
-def descend(nodes, roots, depths, begin, end, Z, place, at):
-    """Send the state at Z[place] down trees begin to end; `at` receives their leaves. Deepest trees come first."""
-    n = end - begin
-    for i in range(n):
-        at[i] = roots[begin + i]
-    for level in range(depths[begin]):
-        while n > 0 and depths[begin + n - 1] <= level:
-            n -= 1
-        for i in range(n):
-            node = nodes[np.uintp(at[i])]  # unsigned: an index that may be negative costs a test
-            value = Z[np.uintp(place + node["offset"])]
-            child = node["child"]
-            if child >= 0:
-                at[i] = child + (value > node["threshold"])
-            else:
-                at[i] = ~child + (not (value <= node["threshold"]))
+class Control(NamedTuple):
+    """A policy in standard units: f is the sum of all trees and terms, of which there may be none; h is linear."""
+
+    trees: Trees
+    lines: Lines
+    coefficients: Any  # (order, k) of h
+    smoothness: float
+    low: Any  # (k,) bounds of an action
+    high: Any  # (k,)
+    limit: float  # actions beyond it are no actions any more
 
 
-@nb.njit(cache=True, nogil=True)
-def predict(nodes, roots, depths, values, Z, places, out):
-    """Sum the leaf values of every tree for each state, into out (n, k)."""
-    at = np.empty(BLOCK, np.int32)
-    out[:] = 0.0
-    for begin in range(0, len(roots), BLOCK):
-        end = min(begin + BLOCK, len(roots))
-        for i in range(len(places)):
-            descend(nodes, roots, depths, begin, end, Z, places[i], at)
-            for tree in range(end - begin):
-                for j in range(out.shape[1]):
-                    out[i, j] += values[at[tree], j]
+class Streams(NamedTuple):
+    """The recent past of streams: tapes of as many rows for each, one after the other."""
+
+    Z: Any  # (streams * rows * W,) float32, the actions in the last k columns
+    actions: Any  # (streams * rows, k)
+    row: Any  # (streams,) the next row of each tape
+    frame: Any  # (streams,) frames taken
+    missed: Any  # (streams,) frames in a row that it missed
+    reach: int  # rows that the policy looks back
 
 
-@nb.njit(cache=True, nogil=True)
-def line(terms, slopes, j, Z, place):
-    """Return the intercept and the sum of all terms for action j, in the state at Z[place].
-
-    `slopes` (1 + terms, k) holds the intercept, then the coefficient of each term.
-    """
-    total = slopes[0, j]
-    for i in range(len(terms)):
-        term = terms[i]
-        value = np.float64(Z[np.uintp(place + term["offset"])])
-        if value != value:  # NaN
-            value = term["fill"]
-        knot = term["knot"]
-        total += slopes[i + 1, j] * (value if value > knot else knot)
-    return total
-
-
-@nb.njit(cache=True, nogil=True)
-def predict_lines(terms, slopes, Z, places, out):
-    """Sum the terms for each state, into out (n, k)."""
-    for i in range(len(places)):
-        for j in range(out.shape[1]):
-            out[i, j] = line(terms, slopes, j, Z, places[i])
-
-
-@nb.njit(cache=True, nogil=True)
-def roll(
-    nodes,
-    roots,
-    depths,
-    values,
-    terms,
-    slopes,
-    coefficients,
-    smoothness,
-    low,
-    high,
-    limit,
-    Z,
-    actions,
-    first,
-    begin,
-    end,
-):
+@kernel
+def roll(control, Z, actions, first, begin, end):
     """Roll sequences out, all in step: frames begin[s] to end[s] of sequence s, whose frame 0 is row first[s].
 
-    f is the sum of the leaf values of all trees and of all terms; there may be no trees, or no terms.
     `actions` (rows, k) and the last k columns of Z hold the past and receive the new actions. Returns the sequence
     that diverged first and its frame, or -1 twice.
     """
-    k = actions.shape[1]
+    trees, k = control.trees, actions.shape[1]
     W = len(Z) // len(actions)
-    order = len(coefficients)
     at = np.empty(BLOCK, np.int32)
     f = np.empty((len(first), k))
-    for t in range(end.max()):
-        f[:] = 0.0
-        for head in range(0, len(roots), BLOCK):
-            tail = min(head + BLOCK, len(roots))
+    last = 0
+    for s in range(len(first)):
+        last = end[s] if end[s] > last else last
+    for t in range(last):
+        for s in range(len(first)):
+            for j in range(k):
+                f[s, j] = 0.0
+        for head in range(0, len(trees.roots), BLOCK):
+            tail = min(head + BLOCK, len(trees.roots))
             for s in range(len(first)):
                 if begin[s] <= t < end[s]:
-                    descend(nodes, roots, depths, head, tail, Z, (first[s] + t) * W, at)
+                    descend(trees, head, tail, Z, (first[s] + t) * W, at)
                     for tree in range(tail - head):
                         for j in range(k):
-                            f[s, j] += values[at[tree], j]
+                            f[s, j] += trees.values[at[tree], j]
         for s in range(len(first)):
             if t < begin[s] or t >= end[s]:
                 continue
             row = first[s] + t
             for j in range(k):
-                h = actions[row - 1, j] * coefficients[0, j]
-                for i in range(1, order):
-                    h += actions[row - 1 - i, j] * coefficients[i, j]
-                total = f[s, j] + line(terms, slopes, j, Z, row * W)
-                a = min(max((total + smoothness * h) / (1.0 + smoothness), low[j]), high[j])
+                h = actions[row - 1, j] * control.coefficients[0, j]
+                for i in range(1, len(control.coefficients)):
+                    h += actions[row - 1 - i, j] * control.coefficients[i, j]
+                total = f[s, j] + add_terms(control.lines, j, Z, row * W)
+                a = (total + control.smoothness * h) / (1.0 + control.smoothness)
+                a = min(max(a, control.low[j]), control.high[j])
                 actions[row, j] = a
                 Z[row * W + W - k + j] = a
-                if not (abs(a) <= limit):
+                if not (abs(a) <= control.limit):
                     return s, t
     return -1, -1
 
 
-@nb.njit(cache=True, nogil=True)
-def make_room(Z, actions, row, reach, streams):
-    """Move the last `reach` rows of every tape that is full to its front; row[s] is the next one of stream s.
-
-    The tapes of all streams have as many rows and lie one after the other.
-    """
+@kernel
+def make_room(past, streams):
+    """Move the last `reach` rows of every tape that is full to its front."""
+    Z, actions, row, reach = past.Z, past.actions, past.row, past.reach
     rows = len(actions) // len(row)
     W = len(Z) // len(actions)
     for s in streams:
@@ -153,7 +95,7 @@ def make_room(Z, actions, row, reach, streams):
             row[s] = reach
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def advance(
     nodes,
     roots,
@@ -166,60 +108,45 @@ def advance(
     low,
     high,
     limit,
-    units,
     Z,
     actions,
     row,
     frame,
     missed,
     reach,
+    units,
     streams,
     X,
     out,
 ):
     """Take one frame of some streams, with contexts X (n, m), by `roll`; `out` (n, k) is in the user's units.
 
-    `units` (4, k) holds center, scale, floor and ceiling in one array: each array handed over takes time. Each stream
-    counts its frames, and the frames in a row that it missed. Returns which of the streams diverged first, and then
-    none has moved on; or -1.
+    The parts of `Control` and `Streams` come one by one, for numba takes longer to look at a tuple, and this is done in
+    every frame. `units` (4, k) holds center, scale, floor and ceiling in one array: each array handed over takes time.
+    Returns which of the streams diverged first, and then none has moved on; or -1.
     """
-    make_room(Z, actions, row, reach, streams)
+    trees, lines = Trees(nodes, roots, depths, values), Lines(terms, slopes)
+    control = Control(trees, lines, coefficients, smoothness, low, high, limit)
+    past = Streams(Z, actions, row, frame, missed, reach)
+    make_room(past, streams)
     n = len(streams)
     if n == 0:  # a call to have it compiled
         return -1
-    rows = len(actions) // len(row)
-    W = len(Z) // len(actions)
-    first = np.empty(n, np.intp)
+    rows = len(past.actions) // len(past.row)
+    W = len(past.Z) // len(past.actions)
+    first, begin, end = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
-        first[i] = streams[i] * rows + row[streams[i]]
+        first[i], begin[i], end[i] = streams[i] * rows + past.row[streams[i]], 0, 1
         for j in range(X.shape[1]):
-            Z[first[i] * W + j] = X[i, j]
-    begin, end = np.zeros(n, np.intp), np.ones(n, np.intp)
-    lost, _ = roll(
-        nodes,
-        roots,
-        depths,
-        values,
-        terms,
-        slopes,
-        coefficients,
-        smoothness,
-        low,
-        high,
-        limit,
-        Z,
-        actions,
-        first,
-        begin,
-        end,
-    )
+            past.Z[first[i] * W + j] = X[i, j]
+    lost, _ = roll(control, past.Z, past.actions, first, begin, end)
     if lost >= 0:
         return lost
     for i in range(n):
         s = streams[i]
-        row[s] += 1
-        frame[s] += 1
-        missed[s] = 0
+        past.row[s] += 1
+        past.frame[s] += 1
+        past.missed[s] = 0
         for j in range(out.shape[1]):
-            out[i, j] = min(max(actions[first[i], j] * units[1, j] + units[0, j], units[2, j]), units[3, j])
+            out[i, j] = min(max(past.actions[first[i], j] * units[1, j] + units[0, j], units[2, j]), units[3, j])
     return -1

@@ -10,7 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon
-from simile.models.forest import layout
+from simile.models.columns import layout
 from simile.policies.fused import FusedPolicy
 
 

@@ -13,10 +13,10 @@ from simile.data.states import Horizon
 from simile.errors import StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.models.forest import Bag
 from simile.models.neural import GRU, MLP, TCN, Network, StateShape
 from simile.models.neural.recipes import MOST_LAYERS, WIDEST, WIDEST_KERNEL, StoredRecipe
 from simile.models.regularizers import Autoregressor, Regularizer
+from simile.models.trees import Bag
 from simile.policies.cards import Card
 from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, parts
 from simile.policies.storage import soundness

@@ -8,8 +8,9 @@ import numpy as np
 
 from simile.errors import StorageError
 from simile.models import Forest, PiecewiseLinear
-from simile.models.forest import Bag, LaggedModel
+from simile.models.columns import LaggedModel
 from simile.models.neural import Network
+from simile.models.trees import Bag
 
 FARTHEST = 2**31 - 1  # int32, what the kernels' offsets are
 HEAVIEST = 1e30  # of weights: sums of larger ones overflow in single precision

@@ -1,0 +1,165 @@
+"""Binned base columns: what a forest sees of its states.
+
+No lag matrix is ever built: each base column is binned once, and a lagged feature is that column, read at an
+offset. The bins of the contexts are kept on the tape, so that the rounds of a run bin the actions alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from simile._common.typing import IntArray
+from simile.data.states import Horizon, States, Tape
+
+if TYPE_CHECKING:
+    from simile.models.kernels.histograms import Features
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedColumns:
+    """Binned base columns, contexts then actions, with room before each sequence for the longest lag."""
+
+    bins: Any  # (W, padded rows) uint8
+    edges: list[Any]  # of each base column
+    columns: IntArray  # (features,) base column of each feature
+    lags: IntArray  # (features,)
+    positions: Any  # (n,) padded row of each state
+    starts: IntArray  # (sequences + 1,) where each sequence begins among the states
+
+    @property
+    def width(self) -> int:
+        """Number W of base columns."""
+        return len(self.bins)
+
+    @property
+    def features(self) -> Features:
+        """The features as the kernels read them."""
+        from simile.models.kernels.histograms import Features
+
+        return Features(self.bins.ravel(), self.columns * self.bins.shape[1] - self.lags)
+
+    @classmethod
+    def of(cls, states: Sequence[States], edges: list[Any] | None = None) -> BinnedColumns:
+        """Bin what states read; several sets of states (DAgger's) are laid one after the other.
+
+        `edges` of each base column are given where there is more data than these states.
+        """
+        from simile.models.kernels import binning
+
+        horizon = states[0].horizon
+        m = states[0].tape.n_contexts
+        k = states[0].tape.actions.shape[1]
+        pads = [Padding.of(s.tape, horizon) for s in states]
+        if edges is None:
+            context_edges, _ = _bin_contexts(states[0].tape, pads[0])
+            actions = [s.tape.actions for s in states]
+            action_edges = [binning.bin_edges(np.concatenate([a[:, j] for a in actions])) for j in range(k)]
+        else:
+            context_edges, action_edges = edges[:m], edges[m:]
+        blocks, positions, starts, before = [], [], [0], 0
+        for s, pad in zip(states, pads, strict=True):
+            _, contexts = _bin_contexts(s.tape, pad, context_edges, keep=edges is not None)
+            block = np.empty((m + k, len(pad.source)), np.uint8)
+            block[:m] = contexts
+            for j in range(k):
+                block[m + j] = binning.bin_column(s.tape.actions[:, j], action_edges[j])[pad.source]
+            blocks.append(block)
+            positions.append(pad.position[s.rows] + before)
+            before += len(pad.source)
+            floor = s.tape.floor[s.rows]
+            starts += [starts[-1] + int(i) for i in (*(np.flatnonzero(np.diff(floor)) + 1), len(floor))]
+        columns, lags = layout(horizon, m, k)
+        return cls(
+            bins=blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1),
+            edges=[*context_edges, *action_edges],
+            columns=columns,
+            lags=lags,
+            positions=np.concatenate(positions).astype(np.int32),
+            starts=np.array(starts, dtype=np.intp),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Padding:
+    """Room before each sequence, as long as the longest lag, filled with its first frame."""
+
+    source: Any  # (padded rows,) the row of the tape that each padded row repeats
+    position: Any  # (rows,) the padded row of each row of the tape
+
+    @classmethod
+    def of(cls, tape: Tape, horizon: Horizon) -> Padding:
+        """Lay the sequences of a tape out with room between them; kept with the contexts."""
+        room = max(horizon.memory, *horizon.context_lags)
+        if ("padding", room) not in tape.memo:
+            begins = np.unique(tape.floor)
+            lengths = np.diff(np.append(begins, len(tape.floor)))
+            source = np.concatenate(
+                [np.concatenate([np.full(room, b), np.arange(b, b + n)]) for b, n in zip(begins, lengths, strict=True)]
+            ).astype(np.int32)
+            number = np.repeat(np.arange(len(begins)), lengths)
+            position = (np.arange(len(tape.floor)) + room * (number + 1)).astype(np.int32)
+            tape.memo["padding", room] = cls(source, position)
+        padding: Padding = tape.memo["padding", room]
+        return padding
+
+
+def _bin_contexts(
+    tape: Tape, pad: Padding, edges: list[Any] | None = None, *, keep: bool = False
+) -> tuple[list[Any], Any]:
+    """Bin the contexts of a tape once, by their own edges or by given ones; returns edges and bins (m, padded rows)."""
+    from simile.models.kernels import binning
+
+    own, common = (("bins", kind, len(pad.source)) for kind in ("own", "common"))
+    for key in (own,) if edges is None else (own, common):
+        found: tuple[list[Any], Any] | None = tape.memo.get(key)
+        if found is not None and (edges is None or all(map(np.array_equal, found[0], edges))):
+            return found
+    bins = np.empty((tape.n_contexts, len(pad.source)), np.uint8)
+    chosen = []
+    for j, out in enumerate(bins):
+        column = np.concatenate([part[:, j] for part in tape.parts])
+        chosen.append(binning.bin_edges(column) if edges is None else edges[j])
+        np.take(binning.bin_column(column, chosen[j]), pad.source, out=out)
+    if edges is None or keep:  # given edges are kept apart: what a tape gives must not depend on its company
+        tape.memo[own if edges is None else common] = chosen, bins
+    return chosen, bins
+
+
+def layout(horizon: Horizon, n_contexts: int, n_actions: int) -> tuple[IntArray, IntArray]:
+    """Return base column and lag of each feature, in the order of `States.matrix`."""
+    columns = [c for _ in horizon.context_lags for c in range(n_contexts)]
+    columns += [n_contexts + c for _ in horizon.action_lags for c in range(n_actions)]
+    lags = [lag for lag in horizon.context_lags for _ in range(n_contexts)]
+    lags += [lag for lag in horizon.action_lags for _ in range(n_actions)]
+    return np.array(columns, dtype=np.intp), np.array(lags, dtype=np.intp)
+
+
+class LaggedModel:
+    """An f that reads frames by itself: each entry of a state is a base column, so many frames ago."""
+
+    kind: ClassVar[str]  # what a message calls it
+
+    columns: IntArray  # (features,) base column of each entry of the state
+    lags: IntArray  # (features,)
+    width: int  # number of base columns, contexts then actions
+
+    @property
+    def n_actions(self) -> int:
+        """Dimension k of an action."""
+        raise NotImplementedError
+
+    @property
+    def n_contexts(self) -> int:
+        """Dimension m of a context."""
+        return self.width - self.n_actions
+
+    def fits(self, horizon: Horizon, n_contexts: int, n_actions: int) -> bool:
+        """Tell whether f reads the states of this horizon and predicts k actions: the kernels do not look."""
+        sizes = (n_contexts, n_actions, horizon.n_features(n_contexts, n_actions))
+        if (self.n_contexts, self.n_actions, len(self.columns)) != sizes:
+            return False
+        return np.array_equal((self.columns, self.lags), layout(horizon, n_contexts, n_actions))

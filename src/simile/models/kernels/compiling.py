@@ -1,0 +1,82 @@
+"""What makes a plain function a kernel: numba compiles it once, and keeps it where another installation finds it.
+
+Numba keeps compiled code beside the source, and looks at the file of a function alone. Here it lies in the user's cache
+folder (or in NUMBA_CACHE_DIR) under a digest of all kernels of a folder: what is installed anew is not compiled anew,
+and kernels may call those in other files of their folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+import llvmlite
+import numba as nb
+import numpy as np
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.misc.appdirs import AppDirs
+
+# Numbers without a sign, for indices: one that may be negative costs a test.
+ZERO, ONE, TWO = np.uintp(0), np.uintp(1), np.uintp(2)
+
+
+def kernel(function):
+    """Compile a function on arrays when it is first called; division is NumPy's, which needs no test for zero."""
+    compiled = nb.njit(function, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+    if isinstance(compiled, nb.core.dispatcher.Dispatcher):  # a plain function where numba is switched off
+        with suppress(RuntimeError):  # nowhere to write: compiled in every process
+            compiled._cache = _Cache(function)
+    return compiled
+
+
+def inner(function):
+    """Compile a function that kernels alone call: it becomes part of them."""
+    return nb.njit(function, nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+
+@lru_cache
+def _digest(file):
+    """Tell one state of the kernels beside a file, and of what compiles them, from any other."""
+    folder = Path(file).parent
+    sources = sorted(folder.glob("*.py")) if folder.name == "kernels" else [Path(file)]
+    parts = [nb.__version__, llvmlite.__version__, np.__version__, *(s.read_text("utf-8") for s in sources)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+class _Locator(_CacheLocator):
+    """Where the compiled code of a function lies."""
+
+    def __init__(self, function, file):
+        self._line, self._stamp = function.__code__.co_firstlineno, _digest(file)
+        self._py_file = file  # numba asks for it where it warns
+        root = nb.config.CACHE_DIR or os.path.join(AppDirs("simile", appauthor=False).user_cache_dir, "kernels")
+        self._path = os.path.join(root, self._stamp)
+
+    def get_cache_path(self):
+        return self._path
+
+    def get_source_stamp(self):
+        return self._stamp
+
+    def get_disambiguator(self):
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function, file):
+        try:
+            locator = cls(function, file)
+            locator.ensure_cache_path()
+        except OSError:  # no source, or no folder to write to
+            return None
+        return locator
+
+
+class _CacheOfOne(CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012
+
+
+class _Cache(FunctionCache):
+    _impl_class = _CacheOfOne

@@ -1,0 +1,91 @@
+"""Send states down many trees and along many lines.
+
+A state is a place on a flat tape Z of float32 frames, W columns each: the feature of a node is read at an offset
+from that place, so no state is ever copied. A node is 12 bytes; the children of a node lie side by side, a leaf
+is its own child, and all trees take a step together, so that the loads of one overlap the work of another. Terms
+of a piecewise linear f are read at offsets too; theirs is one sum in one order, so its bits depend on nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simile.models.kernels.compiling import inner, kernel
+
+# `child` is the left child, or its complement (~child) where missing values go right.
+NODE = np.dtype([("threshold", np.float32), ("offset", np.int32), ("child", np.int32)])
+TERM = np.dtype([("knot", np.float64), ("fill", np.float64), ("offset", np.int64)])
+
+BLOCK = 64  # trees whose nodes stay in the cache while one sequence after the other goes down them
+
+
+class Trees(NamedTuple):
+    """All trees of a forest, or of several; the deepest come first."""
+
+    nodes: Any  # (nodes,) NODE
+    roots: Any  # (trees,)
+    depths: Any  # (trees,)
+    values: Any  # (nodes, k)
+
+
+class Lines(NamedTuple):
+    """All terms of a piecewise linear f, or of several."""
+
+    terms: Any  # (terms,) TERM
+    slopes: Any  # (1 + terms, k) the intercept, then the coefficient of each term
+
+
+@inner
+def descend(trees, begin, end, Z, place, at):
+    """Send the state at Z[place] down trees begin to end; `at` receives their leaves."""
+    n = end - begin
+    for i in range(n):
+        at[i] = trees.roots[begin + i]
+    for level in range(trees.depths[begin]):
+        while n > 0 and trees.depths[begin + n - 1] <= level:
+            n -= 1
+        for i in range(n):
+            node = trees.nodes[np.uintp(at[i])]  # unsigned: an index that may be negative costs a test
+            value = Z[np.uintp(place + node["offset"])]
+            child = node["child"]
+            if child >= 0:
+                at[i] = child + (value > node["threshold"])
+            else:
+                at[i] = ~child + (not (value <= node["threshold"]))
+
+
+@kernel
+def predict(trees, Z, places, out):
+    """Add the leaf values of every tree for each state to `out` (n, k)."""
+    at = np.empty(BLOCK, np.int32)
+    for begin in range(0, len(trees.roots), BLOCK):
+        end = min(begin + BLOCK, len(trees.roots))
+        for i in range(len(places)):
+            descend(trees, begin, end, Z, places[i], at)
+            for tree in range(end - begin):
+                for j in range(out.shape[1]):
+                    out[i, j] += trees.values[at[tree], j]
+
+
+@inner
+def add_terms(lines, j, Z, place):
+    """Return the intercept and the sum of all terms for action j, in the state at Z[place]."""
+    total = lines.slopes[0, j]
+    for i in range(len(lines.terms)):
+        term = lines.terms[i]
+        value = np.float64(Z[np.uintp(place + term["offset"])])
+        if value != value:  # NaN
+            value = term["fill"]
+        knot = term["knot"]
+        total += lines.slopes[i + 1, j] * (value if value > knot else knot)
+    return total
+
+
+@kernel
+def predict_lines(lines, Z, places, out):
+    """Write the sum of the terms for each state to `out` (n, k)."""
+    for i in range(len(places)):
+        for j in range(out.shape[1]):
+            out[i, j] = add_terms(lines, j, Z, places[i])

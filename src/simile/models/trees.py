@@ -1,0 +1,204 @@
+"""The trees of a forest: what they are grown on, and how one is grown from the rows at hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray, IntArray
+from simile.models.columns import BinnedColumns
+
+if TYPE_CHECKING:
+    from simile.models.forest import SmoothForest
+    from simile.models.kernels.splitting import Rules
+
+OTHER_STREAM = 0x5DEECE66D  # turns the seed that drew a bag into the seed of the features that the tree tries
+
+
+class Criterion(Enum):
+    """What a split is chosen by (Appendix B, node splitting mechanism)."""
+
+    LABELS = "labels"  # the squared error of the labels: the loss that prediction really uses, as in CART
+    SMOOTH = "smooth"  # the printed impurity, which holds the leaf value to a^ and to h; children simply added
+    PRINTED = "printed"  # the same, with the children weighed by their size once more, as printed
+
+    def __repr__(self) -> str:
+        return str(self)  # as it is written in code
+
+
+class Bagging(Enum):
+    """What each tree is grown on."""
+
+    NONE = "none"  # all rows
+    ROWS = "rows"  # as many rows, drawn with replacement
+    SEQUENCES = "sequences"  # as many sequences, drawn with replacement: the others are unseen, frames and all
+
+    def __repr__(self) -> str:
+        return str(self)  # as it is written in code
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """What the trees of one forest have in common: the recipe, the layout of the features, and lambda."""
+
+    model: SmoothForest
+    k: int
+    columns: IntArray  # (features,) base column of each feature
+    lags: IntArray  # (features,)
+    smoothness: float
+    tried: int  # how many features a node tries
+
+    @classmethod
+    def of(cls, model: SmoothForest, k: int, columns: IntArray, lags: IntArray, smoothness: float) -> Growth:
+        """Work out how many features a node tries."""
+        n_features = len(columns)
+        if model.max_features == "sqrt":
+            tried = max(1, math.isqrt(n_features))
+        elif isinstance(model.max_features, float):
+            tried = max(1, round(model.max_features * n_features))
+        else:
+            tried = n_features if model.max_features is None else min(int(model.max_features), n_features)
+        return cls(model, k, columns, lags, smoothness, tried)
+
+    @property
+    def rules(self) -> Rules:
+        """How nodes are split, as the kernels take it."""
+        from simile.models.kernels.splitting import Rules
+
+        criterion, labels = self.model.criterion, self.model.criterion is Criterion.LABELS
+        return Rules(
+            k=self.k,
+            goals=1 if labels else 1 + self.k,
+            penalty=1.0 if labels else 1.0 + self.smoothness,
+            weigh=criterion is Criterion.PRINTED,
+            max_features=self.tried,
+            min_leaf=float(self.model.min_leaf),
+        )
+
+    def payload(self, labels: FloatArray, targets: FloatArray, anchors: FloatArray) -> FloatArray:
+        """Lay out what a split needs of each row: 1, labels, and for the impurity its goals and squares."""
+        parts = [np.ones((len(labels), 1)), labels]
+        if self.model.criterion is not Criterion.LABELS:
+            parts.append(targets + self.smoothness * anchors)
+        if self.model.criterion is Criterion.PRINTED:
+            squares = targets**2 + self.smoothness * anchors**2
+            # Column by column: how numpy adds up along an axis may depend on the number of rows.
+            parts.append(reduce(np.add, squares.T)[:, np.newaxis])
+        if sum(part.shape[1] for part in parts) % 2:  # the kernels take channels in pairs
+            parts.append(np.zeros((len(labels), 1)))
+        return np.concatenate(parts, axis=1)
+
+
+def exact_units(largest: FloatArray, size: float) -> FloatArray:
+    """Return the powers of two to whose multiples the values in a bag are rounded, so that their sums are exact.
+
+    Sums of floating-point numbers depend on their order, so a split could depend on where rows lie. Multiples of a unit
+    do not, as long as no sum exceeds 2^53 of them: whole numbers up to there are floating-point numbers. So the unit
+    keeps the sum of the whole bag below 2^52. Rounding moves a value by at most 2^-51 of the largest absolute value
+    times the size of the bag, which is 2e-10 of that value in half a million rows.
+
+    Parameters
+    ----------
+    largest : (channels,) array
+        Largest absolute value of each channel in the bag.
+    size : float
+        How many rows the bag holds, those drawn twice counted twice.
+    """
+    _, reach = np.frexp(largest)  # |value| < 2^reach
+    exponent = np.maximum(reach + math.ceil(math.log2(max(size, 1.0))) - 52, -1074)  # no number is finer than that
+    units: FloatArray = np.ldexp(1.0, exponent)
+    return units
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """What each tree of a forest was grown on, kept as the seeds that drew it."""
+
+    bagging: Bagging
+    seeds: tuple[int, ...]
+    starts: IntArray
+
+    def counts(self, tree: int) -> Any:
+        """Return how often each row was in the bag of a tree, (n,)."""
+        return draw_bag(self.bagging, self.seeds[tree], self.starts, 0, int(self.starts[-1]))
+
+
+def draw_bag(bagging: Bagging, seed: int, starts: IntArray, first: int, n: int) -> Any:
+    """Return how often each of n rows, from the first on, is in the bag of a seed over all rows, (n,)."""
+    from simile.models.kernels import drawing
+
+    if bagging is Bagging.NONE:
+        return np.ones(n, np.int32)
+    if bagging is Bagging.ROWS:
+        counts = np.zeros(n, np.int32)
+        drawing.draw_bag(int(starts[-1]), seed, first, counts)
+        return counts
+    drawn = np.zeros(len(starts) - 1, np.int32)
+    drawing.draw_bag(len(drawn), seed, 0, drawn)
+    return np.repeat(drawn, np.diff(starts))[first : first + n]
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """One grown tree; node 0 is the root, the right child lies next to the left, a leaf has feature -1."""
+
+    feature: Any
+    bin: Any
+    missing_right: Any
+    child: Any
+    value: FloatArray
+    gain: FloatArray
+    depth: int
+
+
+def grow_tree(
+    growth: Growth, columns: BinnedColumns, payload: FloatArray, seed: int, weights: FloatArray | None = None
+) -> Tree:
+    """Grow the tree of a seed on rows at hand."""
+    from simile.models.kernels.growing import Nodes, grow, make_workspace
+
+    model = growth.model
+    counts = Bag(model.bagging, (seed,), columns.starts).counts(0)
+    times = counts if weights is None else counts * weights
+    units = exact_units(measure_bag(times, payload), float(counts.sum()))
+    rows, payload = take_bag(times, columns.positions, payload, units)
+    # Every leaf weighs at least min_leaf, up to rounding errors of sums of weights.
+    most = max(1, 2 * int(1.000001 * payload[:, 0].sum() / model.min_leaf) - 1)
+    depth = len(rows) if model.max_depth is None else min(model.max_depth, len(rows))
+    most = min(most, 2 ** (min(depth, 40) + 1) - 1, 2 * len(rows) - 1)
+    nodes = Nodes(
+        feature=np.empty(most, np.int32),
+        bin=np.empty(most, np.uint8),
+        missing_right=np.zeros(most, np.bool_),
+        child=np.empty(most, np.int32),
+        value=np.empty((most, growth.k)),
+        gain=np.empty(most),
+    )
+    stream = np.uint64(seed ^ OTHER_STREAM)
+    work = make_workspace(len(growth.columns), growth.tried, depth, rows, payload)
+    size, depth = grow(columns.features, growth.rules, depth, rows, payload, stream, nodes, work)
+    used = {name: part[:size].copy() for name, part in nodes._asdict().items()}
+    return Tree(**used, depth=depth)
+
+
+def measure_bag(times: Any, payload: FloatArray) -> FloatArray:
+    """Return the largest absolute value of each channel of the payload among the rows in a bag, (channels,)."""
+    from simile.models.kernels import drawing
+
+    largest = np.zeros(payload.shape[1])
+    drawing.measure_bag(times, payload, largest)
+    return largest
+
+
+def take_bag(times: Any, positions: Any, payload: FloatArray, units: FloatArray) -> tuple[Any, FloatArray]:
+    """Return the rows in a bag and their payload, rounded to units and times its `times` (n,)."""
+    from simile.models.kernels import drawing
+
+    rows, taken = np.empty(len(times), positions.dtype), np.empty(payload.shape)
+    size = drawing.take_bag(times, positions, payload, units, rows, taken)
+    return rows[:size], taken[:size]
