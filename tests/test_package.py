@@ -184,3 +184,10 @@ def test_files_that_the_docs_name_exist():
     for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
         for name in re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8")):
             assert any((place / name).is_file() for place in (ROOT, ROOT / "src/simile")), (page.name, name)
+
+
+def test_benchmarks_import_names_that_exist():
+    for path in ROOT.glob("benchmarks/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "simile":
+                exec(compile(ast.Module([node], []), str(path), "exec"), {})
