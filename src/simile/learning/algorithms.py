@@ -1,4 +1,4 @@
-"""Every reduction of the paper is Algorithm 1 with other choices; here each names its own."""
+"""`learn`, our best, and every reduction of the paper: Algorithm 1 with other choices, of which each names its own."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def learn(
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
-    value, tried = _number(demos, choices, goal)
+    value, tried = _choose_smoothness(demos, choices, goal)
     turns = crossfit_rounds(demos, choices, value, validation=validation)
     run = replace(Run.of(turns, watch), by_validation=False, frontier=tried)
     if run.interrupted:
@@ -136,8 +136,8 @@ def learn(
     budget, order = run.chosen.validation_roughness, 2
     if isinstance(goal, MatchExpert):
         budget, order = goal.ratio, goal.order
-        run = _told_if_rougher(run, goal)
-    return _with_second_opinion(run, demos, choices, budget, order, validation)
+        run = _note_roughness(run, goal)
+    return _ask_second_opinion(run, demos, choices, budget, order, validation)
 
 
 def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
@@ -163,7 +163,7 @@ def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
         )
 
 
-def _told_if_rougher(run: Run, goal: MatchExpert) -> Run:
+def _note_roughness(run: Run, goal: MatchExpert) -> Run:
     """Say so where the policy misses its budget: the light ones that found lambda were smoother than it is."""
     rough = run.chosen.validation_roughness
     if goal.order != 2 or not rough > LENIENT * goal.ratio:
@@ -172,7 +172,9 @@ def _told_if_rougher(run: Run, goal: MatchExpert) -> Run:
     return replace(run, notes=(*run.notes, f"{note}: ask for less, MatchExpert({goal.ratio**2 / rough:.2g})"))
 
 
-def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> tuple[float, Frontier | None]:
+def _choose_smoothness(
+    demos: Demonstrations, choices: Choices, smoothness: Smoothness
+) -> tuple[float, Frontier | None]:
     """Return lambda, whichever way it was given, and what was tried to find it."""
     if isinstance(smoothness, MatchExpert):
         return match_expert(demos, choices, smoothness)
@@ -182,7 +184,7 @@ def _number(demos: Demonstrations, choices: Choices, smoothness: Smoothness) -> 
     return smoothness, None
 
 
-def _with_second_opinion(
+def _ask_second_opinion(
     run: Run,
     demos: Demonstrations,
     choices: Choices,
@@ -347,12 +349,12 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
 
     if isinstance(choices.get("smoothness"), MatchExpert):
         judges = demos if validation is None else place(validation, backend)
-        found = _searched(run, choices["smoothness"], judges)
+        found = _search_smoothness(run, choices["smoothness"], judges)
         return replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
     return Run.of(run(), watch)
 
 
-def _searched(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:
+def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:
     """Halve the range of lambda until the chosen policy is just smooth enough; returns the roughest run that is."""
     low, high = LAMBDAS
     best = None
