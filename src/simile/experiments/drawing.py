@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from simile._common.needs import need
 from simile._common.plots import BLACK, BLUE, GREEN, ORANGE
-from simile.experiments.claims import filters, mixing, progress, reductions, smoothness, steps, targets
+from simile.experiments.claims import choices, filters, mixing, progress, reductions, smoothness, steps, targets
 from simile.experiments.results import Result
 from simile.experiments.statistics import Row, interval
 from simile.experiments.traces import EXPERT
@@ -205,20 +206,6 @@ def _mixing(figure: Any, result: Result) -> None:
     _legend_below(right)
 
 
-def _reductions(figure: Any, result: Result) -> None:
-    # Holding the last action is so far off that the others could not be told apart on one axis with it.
-    rows = [r for r in result.rows if r["reduction"] != reductions.HELD]
-    _two_dots(figure, rows, by="reduction", first=(reductions.SIMILE, reductions.OURS))
-
-
-def _filters(figure: Any, result: Result) -> None:
-    _two_dots(figure, result.rows, by="policy", first=(filters.SIMILE, filters.OURS))
-
-
-def _choices(figure: Any, result: Result) -> None:
-    _two_dots(figure, result.rows, by="choice", first=("default",))
-
-
 def _time(figure: Any, result: Result) -> None:
     left, right = figure.subplots(1, 2)
     rows = [{**r, "fits": r["round"] + 1} for r in result.rows if r["reduction"] != "cloning"]
@@ -245,22 +232,6 @@ def _effects(figure: Any, result: Result) -> None:
     axes = figure.subplots()
     rows = [{"effect": e.text, "seed": i, "value": v} for e in result.effects for i, v in enumerate(e.values)]
     _dots(axes, rows, "value", by="effect")
-
-
-DRAWINGS: dict[str, Callable[[Any, Result], None]] = {
-    "smooth-class": _smooth_class,
-    "adaptive-step": _steps,
-    "large-step": _overshoot,
-    "sigma-trade-off": _trade_off,
-    "smooth-feedback": _feedback,
-    "progress": _progress,
-    "few-rounds": _rounds,
-    "deterministic": _mixing,
-    "reductions": _reductions,
-    "training-time": _time,
-    "filters": _filters,
-    "choices": _choices,
-}
 
 
 def _trajectories(
@@ -344,10 +315,11 @@ def _dots(axes: Any, rows: Sequence[Row], column: str, *, by: str, first: Iterab
     axes.set_axisbelow(True)
 
 
-def _two_dots(figure: Any, rows: Sequence[Row], *, by: str, first: Sequence[str]) -> None:
+def _two_dots(figure: Any, result: Result, *, by: str, first: Sequence[str]) -> None:
     """Draw error, relative to the first group's, and roughness of all groups."""
     left, right = figure.subplots(1, 2, sharey=True)
-    rows = relative(rows, "rmse", lambda r: r[by] == first[0])
+    # Holding the last action is so far off that the others could not be told apart on one axis with it.
+    rows = relative([r for r in result.rows if r[by] != reductions.HELD], "rmse", lambda r: r[by] == first[0])
     labels = f"RMSE / that of {first[0]}, seed by seed", SECOND.replace("\n", " ")
     for axes, column, label in zip((left, right), ("rmse", "difference_2"), labels, strict=True):
         _dots(axes, rows, column, by=by, first=first)
@@ -398,3 +370,19 @@ def _plain_ticks(axis: Any) -> None:
     axis.set_major_locator(LogLocator(base=10, subs=next(subs for span, subs in steps_of if high > span * low)))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda *_: "")
+
+
+DRAWINGS: dict[str, Callable[[Any, Result], None]] = {
+    "smooth-class": _smooth_class,
+    "adaptive-step": _steps,
+    "large-step": _overshoot,
+    "sigma-trade-off": _trade_off,
+    "smooth-feedback": _feedback,
+    "progress": _progress,
+    "few-rounds": _rounds,
+    "deterministic": _mixing,
+    "reductions": partial(_two_dots, by="reduction", first=(reductions.SIMILE, reductions.OURS)),
+    "training-time": _time,
+    "filters": partial(_two_dots, by="policy", first=(filters.SIMILE, filters.OURS)),
+    "choices": partial(_two_dots, by="choice", first=(choices.DEFAULT,)),
+}

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.losses import hold_last_action
-from simile.data.states import Horizon, States
+from simile.data.states import Horizon
 from simile.errors import DataError, DivergedError
 from simile.evaluation.rivals import roll_out
 from simile.experiments.statistics import Row
@@ -168,17 +165,9 @@ class _Timed:
     forest: SmoothForest
     spent: list[float]
 
-    def fit_smooth(
-        self,
-        states: Sequence[States],
-        labels: FloatArray,
-        targets: FloatArray,
-        anchors: FloatArray,
-        smoothness: float,
-        rng: np.random.Generator,
-    ) -> Model:
+    def fit_smooth(self, *given: Any) -> Model:
         begin = time.process_time()
-        fitted = self.forest.fit_smooth(states, labels, targets, anchors, smoothness, rng)
+        fitted = self.forest.fit_smooth(*given)
         self.spent.append(time.process_time() - begin)
         return fitted
 

@@ -83,7 +83,7 @@ class Material:
             "curves": list(curves.names),
             "sequences": curves.sequences(),
             "moments": worst_moments(curves),
-            "lag": _lag(curves),
+            "lag": None if (lag := lag_curve(curves)) is None else vars(lag),
             "spectrum": _spectrum(curves),
             "importances": None if seen is None else describe_importances(seen, curves.demos.rate),
             "diagnosis": self._diagnosis(curves.demos),
@@ -171,13 +171,6 @@ def _remarks(curves: Curves) -> list[str]:
     if curves.step > 1:
         found.append(f"the curves are thinned: of every {2 * curves.step} frames they show the lowest and the highest")
     return found
-
-
-def _lag(curves: Curves) -> dict[str, Any] | None:
-    found = lag_curve(curves)
-    if found is None:
-        return None
-    return {"frames": found.frames, "correlation": found.correlation, "best": found.best}
 
 
 def _spectrum(curves: Curves) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -94,11 +94,7 @@ class ContextRidge:
 
     horizon: Horizon = CONTEXTS
     alphas: tuple[float, ...] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-
-    @property
-    def knob(self) -> str:
-        """What the knob is called."""
-        return "alpha"
+    knob: ClassVar[str] = "alpha"
 
     def candidates(self, demos: Demonstrations, seed: int) -> Iterator[tuple[float, SmoothPolicy]]:  # noqa: ARG002
         """Fit a ridge for each penalty; they share one Gram matrix."""
@@ -177,11 +173,7 @@ class Demonstrator:
     n_rounds: int = 3
     model: SmoothForest = FOREST
     horizon: Horizon = HISTORY
-
-    @property
-    def knob(self) -> str:
-        """What the knob is called."""
-        return "round"
+    knob: ClassVar[str] = "round"
 
     def candidates(self, demos: Demonstrations, seed: int) -> Iterator[tuple[float, SmoothPolicy]]:
         """Run the rounds; each has a policy."""
