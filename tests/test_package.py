@@ -146,6 +146,12 @@ def test_there_is_one_list_of_algorithms_and_each_is_a_public_function():
     assert listed == [ROOT / "src/simile/learning/__init__.py"]
 
 
+@pytest.mark.parametrize("name", ["Score", "ScoreSums", "Ruler", "Outcome"])
+def test_roll_outs_are_measured_in_one_place(name: str):
+    homes = [path for path in SOURCES if re.search(rf"^class {name}\b", path.read_text(encoding="utf-8"), re.M)]
+    assert homes == [ROOT / "src/simile/learning/measures.py"]
+
+
 def test_numba_is_imported_by_kernels_alone():
     for path in SOURCES:
         if path.name.startswith("kernel") or path.parent.name == "kernels":

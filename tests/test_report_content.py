@@ -16,7 +16,7 @@ from conftest import demos_of
 from reports import assert_page_can_read, fits, linear, run_of, unpacked
 from simile._common.text import plain
 from simile.data import tasks
-from simile.evaluation.comparison import judge, judge_path, simple_entries
+from simile.evaluation.comparison import SIMPLE, judge, judge_path, simple_entries
 from simile.evaluation.report import Report, curves
 from simile.evaluation.rivals import HELD, ROSTER
 from simile.learning.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
@@ -41,9 +41,9 @@ def test_a_report_of_a_run_has_every_part_that_the_page_shows(learned):
     report = Report.of(run, test, repeat={"command": "simile train x.csv", "python": "", "config": ""})
     assert_page_can_read(report)
     content = report.content
-    assert content["curves"] == ["expert", "policy"]
-    assert [row[0] for row in content["table"]["rows"]] == ["policy", HELD]
-    assert [c["kind"] for c in content["frontier"]] == ["ours", "path"]
+    assert content["curves"] == ["expert", "policy", "predict, then damp"]  # the best of the run's simple rivals
+    assert {row[0] for row in content["table"]["rows"]} == {"policy", *SIMPLE, HELD}
+    assert [c["kind"] for c in content["frontier"]] == ["ours", "rival", "rival", "path"]
     assert len(content["frontier"][-1]["points"]) == len(run.frontier.points)
     assert content["chosen"] == run.chosen.number
     assert content["rounds"][-1]["error"] == pytest.approx(math.sqrt(run.rounds[-1].error))

@@ -56,7 +56,7 @@ class Outcome(Score):
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class ScoreSums:
     """What a score is made of, summed over sequences; which are added first does not matter."""
 
     squares: ExactSum  # of errors in standard units
@@ -64,8 +64,8 @@ class Sums:
     ours: ExactSum  # (k,) absolute differences of the roll-outs
     expert: ExactSum  # (2, k) those of the expert, and the absolute actions
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
+    def __add__(self, other: ScoreSums) -> ScoreSums:
+        return ScoreSums(
             self.squares + other.squares,
             self.count + other.count,
             self.ours + other.ours,
@@ -117,13 +117,13 @@ class Ruler:
         """Measure roll-outs of all demonstrations."""
         return self.sums(rolled).score
 
-    def sums(self, rolled: Trajectories) -> Sums:
+    def sums(self, rolled: Trajectories) -> ScoreSums:
         """Sum what the score is made of, to be added to that of other sequences."""
         begin = self.begin
         gaps = [(a[begin:] - b[begin:]) / self.scale for a, b in zip(rolled, self.demos.actions, strict=True)]
         squares = ExactSum.of(np.array([np.sum(gap**2) for gap in gaps]))
         ours = [_differences(a if self.whole else a[begin:], self.order) for a in rolled]
-        return Sums(squares, sum(gap.size for gap in gaps), ExactSum.of(np.array(ours)), self._expert)
+        return ScoreSums(squares, sum(gap.size for gap in gaps), ExactSum.of(np.array(ours)), self._expert)
 
     @cached_property
     def _expert(self) -> ExactSum:
@@ -142,7 +142,7 @@ def outcome(policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int 
 
 def roll_and_sum(
     policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2
-) -> tuple[list[FloatArray], Sums]:
+) -> tuple[list[FloatArray], ScoreSums]:
     """Roll a policy out and sum what its score is made of; where it diverges errors are infinite, the expert acts."""
     ruler = Ruler.of(policy, demos, order=order)
     try:

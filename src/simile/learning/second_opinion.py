@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -78,7 +78,7 @@ class Rival:
     smooth_enough : bool
         Whether it is within the budget of roughness.
     seconds : float
-        CPU time that its predictor took, all filters included.
+        CPU time that it took to tune them all.
     """
 
     predictor: str
@@ -127,6 +127,7 @@ def simple_rivals(
     tuple of Rival
         The one that holds the last action, then for every predictor one behind each kind of filter.
     """
+    begun = time.process_time()
     source = Workshop(demos, horizon, space, seed)
     folds, actions = Folds.of(source.standard), source.standard.actions
     if len(folds) == 1:
@@ -136,7 +137,6 @@ def simple_rivals(
     held = Score(ruler.measure([hold_last_action(a, warm_up=begin) for a in folds.demos.actions]).error, 0.0)
     h = PreviousAction().fit(actions, FOREVER)
     found = [Rival("holding the last action", "", held, True, h, FOREVER, source, _mean(demos, horizon))]
-    clock = time.process_time()
     for predictor, said, model in _predictors(source, folds):
         tried = []
         for kind, filters in FILTERS.items():
@@ -144,11 +144,9 @@ def simple_rivals(
                 h = filters.fit(actions, strength)
                 score = ruler.measure(roll_out(ClosedLoop.of(h, strength), said, folds.demos))
                 tried.append((kind, score, not score.roughness > budget, h, strength))
-        now = time.process_time()
-        rivals = [Rival(predictor, *one, source, model, now - clock) for one in tried]
+        rivals = [Rival(predictor, *one, source, model) for one in tried]
         found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
-        clock = now
-    return tuple(found)
+    return tuple(replace(r, seconds=time.process_time() - begun) for r in found)
 
 
 def best_of(rivals: Iterable[Rival]) -> Rival:

@@ -9,7 +9,7 @@ from typing import Any
 from simile._common.text import number
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.evaluation.comparison import Judgement
+from simile.evaluation.comparison import Judgement, judge, simple_entries
 from simile.evaluation.comparison.judgement import held_row, rank, score_row
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report.answers import verdict
@@ -36,19 +36,19 @@ def of_run(
 ) -> Material:
     """Roll the policy, and the others that the run made, out over held-out sequences; each once."""
     policy, alternative, frontier = run.policy, run.alternative, run.frontier
-    entries = () if judgement is None else judgement.entries
+    judgement = judgement or judge({POLICY: (policy, math.nan), **simple_entries(run.rivals)}, test)
+    entries = judgement.entries
     policies = [policy, *(p for p in (alternative,) if p is not None), *(e.policy for e in entries)]
     policies += [] if frontier is None else [p.policy for p in frontier.points]
     ruler = HeldOut(test, policy.units.scale, max(p.memory for p in policies))
     done = _rolled(judgement, ruler)
-    name = entries[0].name if entries else POLICY
+    name = entries[0].name
     curves = {name: done[name] if name in done and entries[0].policy is policy else roll(policy, test, ruler.begin)}
-    rows = [] if judgement is None else judgement.rows()
+    rows = judgement.rows()
     simple = best_simple(rows)
     if simple is not None and simple[0] in done:
         curves[simple[0]] = done[simple[0]]
     shown = Curves.of(ruler, curves)
-    rows = rows or rank([score_row(name, shown.policy, ruler), held_row(ruler)])
     if alternative is not None and all(e.policy is not alternative for e in entries):
         rows = rank([*rows, score_row(SIMPLER, roll(alternative, test, ruler.begin), ruler)])
     return _material(
@@ -57,7 +57,7 @@ def of_run(
         rows,
         name=name,
         path=None if frontier is None else Path.rolled_out(frontier, ruler),
-        said="" if judgement is None else judgement.verdict(),
+        said=judgement.verdict(),
         rounds=list_rounds(run.rounds),
         chosen=run.chosen.number,
         notes=[*run.notes, *([f"interrupted after round {run.rounds[-1].number}"] if run.interrupted else [])],
@@ -152,9 +152,9 @@ def _material(
     )
 
 
-def _rolled(judgement: Judgement | None, ruler: HeldOut) -> dict[str, Trajectories]:
+def _rolled(judgement: Judgement, ruler: HeldOut) -> dict[str, Trajectories]:
     """Return the roll-outs that a judgement has made already, where they are those of the ruler."""
-    if judgement is None or judgement.ruler.demos.items != ruler.demos.items or judgement.ruler.begin != ruler.begin:
+    if judgement.ruler.demos.items != ruler.demos.items or judgement.ruler.begin != ruler.begin:
         return {}
     return {e.name: e.rolled for e in judgement.entries if e.rolled is not None}
 

@@ -66,7 +66,8 @@ class Report:
         test : Demonstrations
             Sequences that the run has not seen.
         judgement : Judgement, optional
-            The policy beside simple filters on these sequences, from `simile.evaluation.comparison.judge`.
+            The policy beside others on these sequences, from `simile.evaluation.comparison.judge`; by default beside
+            the simple rivals of the run.
         title, subtitle : str
             Above the page; the subtitle tells of the data by default.
         repeat : mapping, optional

@@ -18,7 +18,7 @@ from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.facts import Facts
-from simile.learning.measures import Outcome, Sums
+from simile.learning.measures import Outcome, ScoreSums
 from simile.policies.policies import Policy
 
 
@@ -164,7 +164,7 @@ class DistributedDemonstrations(Recorded):
     def outcome(self, policy: Policy, *, seed: int = 0, order: int = 2) -> Outcome:
         """Roll a policy out where the contexts are, and measure it; `rolled` are handles of the trajectories."""
         found = self.map(_roll_and_sum, shared=(policy, seed, order))
-        sums: Sums = self.backend.total(add, self.backend.map(itemgetter(1), found))
+        sums: ScoreSums = self.backend.total(add, self.backend.map(itemgetter(1), found))
         measures.refuse_short(policy, int(self.lengths.max()))
         score = sums.score
         rolled = self.actions() if score.diverged else self.backend.map(itemgetter(0), found)
@@ -190,7 +190,7 @@ def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
     return Demonstrations(tuple(demos[int(i)] for i in numbers))
 
 
-def _roll_and_sum(demos: Demonstrations, policy: Policy, seed: int, order: int) -> tuple[list[FloatArray], Sums]:
+def _roll_and_sum(demos: Demonstrations, policy: Policy, seed: int, order: int) -> tuple[list[FloatArray], ScoreSums]:
     return measures.roll_and_sum(policy, demos, seed=seed, order=order)
 
 
