@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.reading.tables import quote
@@ -29,6 +30,13 @@ class Piece:
 
     def __len__(self) -> int:
         return self.stop - self.first
+
+    def place(self, frames: IntArray, values: npt.NDArray[Any], missing: float = np.nan) -> npt.NDArray[Any]:
+        """Return values (N, ...) at the frames (N,) that lie in this piece, `missing` at the others, (T, ...)."""
+        inside = (frames >= self.first) & (frames < self.stop)
+        out = np.full((len(self), *values.shape[1:]), missing, dtype=values.dtype)
+        out[frames[inside] - self.first] = values[inside]
+        return out
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:

@@ -221,18 +221,14 @@ def _games(
         frames, points = np.repeat(present, period.counts), pitch.metres(period.points)
         balls, owners = pitch.metres(period.balls), np.array(period.owners)
         for piece in pieces(present, period.name, None if gap is None else gap * rate):
-            inside = (present >= piece.first) & (present < piece.stop)
-            at = present[inside] - piece.first
-            ball, possession = np.full((len(piece), 2), np.nan), np.full(len(piece), -1, dtype=np.intp)
-            ball[at], possession[at] = balls[inside], owners[inside]
             yield Game(
                 piece.name,
                 rate,
                 pitch.court,
                 camera or Camera.beside(pitch.court),
                 spread(frames, points, piece, period.where),
-                ball=ball,
-                possession=possession if (owners >= 0).any() else None,
+                ball=piece.place(present, balls),
+                possession=piece.place(present, owners, -1) if (owners >= 0).any() else None,
             )
 
 

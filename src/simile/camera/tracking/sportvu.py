@@ -95,10 +95,8 @@ def _games(moments: dict[float, Moment], name: str, court: Court, camera: Camera
     frame, points = np.repeat(present, [len(p) for p in players]), np.concatenate(players)
     games = []
     for piece in pieces(present, name, _JUMP * RATE, numbered=True):
-        inside = (present >= piece.first) & (present < piece.stop)
-        ball = np.full((len(piece), 2), np.nan)
-        ball[present[inside] - piece.first] = balls[inside]
-        games.append(Game(piece.name, RATE, court, camera, spread(frame, points, piece, file), ball=ball))
+        detections, ball = spread(frame, points, piece, file), piece.place(present, balls)
+        games.append(Game(piece.name, RATE, court, camera, detections, ball=ball))
     return tuple(games)
 
 
