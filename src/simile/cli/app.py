@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from simile import __version__
+from simile.cli.bench import bench
 from simile.cli.camera import camera
 from simile.cli.evaluate import compare, diagnose, evaluate, rollout
 from simile.cli.export import export
-from simile.cli.inspect import bench, demo, inspect
+from simile.cli.inspect import inspect
 from simile.cli.report import report
-from simile.cli.reproduce import reproduce
+from simile.cli.reproduce import demo, reproduce
 from simile.cli.run import run
 from simile.cli.serve import serve
 from simile.cli.studio import studio

@@ -1,4 +1,4 @@
-"""`simile demo`, `inspect` and `bench`: see it work, see what a file holds, see how fast it is here."""
+"""`simile inspect`: what a policy file holds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,6 @@ from simile.cli import options
 from simile.cli.output import to_json
 
 LISTED = 12  # numbers of a list that `inspect` shows; --json shows all
-
-
-@click.command(short_help="Learn to film simulated games, and see how well it went.")
-@click.option("--out", type=click.Path(path_type=Path), default="out", help="Folder to write.")
-def demo(out: Path) -> None:
-    """Simulate games, learn to film them, print how well it went, and write a picture and a page to watch."""
-    from simile.experiments.demo import main
-
-    main(out)
 
 
 @click.command(short_help="Show what is in a policy file.")
@@ -56,16 +47,3 @@ def _write_list(values: list[Any]) -> str:
 
 def _write_value(value: Any) -> str:
     return "-" if value is None else str(value)
-
-
-@click.command(short_help="Measure how fast a policy acts on this machine.")
-@click.argument("policy", type=click.Path(path_type=Path), required=False)
-@options.trust_option
-@options.json_option
-def bench(policy: Path | None, trust: tuple[str, ...], as_json: bool) -> None:
-    """Measure how fast POLICY acts on this machine; without one, a policy of 100 trees, and how fast it is learned."""
-    from simile.cli.speed import measure
-
-    found = measure(None if policy is None else options.load_policy(policy, trust))
-    lines = [f"{name:44} {value:12.4g}" for name, value in found.items()]
-    click.echo(to_json(found) if as_json else "\n".join(lines))

@@ -1,4 +1,4 @@
-"""`simile reproduce`: the paper's experiments, with error bars and verdicts."""
+"""`simile demo` and `reproduce`: see it work, and the paper's experiments with error bars and verdicts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from typing import Any
 import click
 
 from simile.cli import options
+
+
+@click.command(short_help="Learn to film simulated games, and see how well it went.")
+@click.option("--out", type=click.Path(path_type=Path), default="out", help="Folder to write.")
+def demo(out: Path) -> None:
+    """Simulate games, learn to film them, print how well it went, and write a picture and a page to watch."""
+    from simile.experiments.demo import main
+
+    main(out)
 
 
 @click.command(short_help="Reproduce the experiments of the paper.")
