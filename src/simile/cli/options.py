@@ -57,7 +57,7 @@ config_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_config,
-    help="TOML file with any of these options under the same names (n_rounds = 5).",
+    help="TOML file with any of these options under the same names (seed = 5).",
 )
 
 column_options = stack(
