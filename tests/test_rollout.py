@@ -15,6 +15,7 @@ from naive import naive_rollout
 from simile import ColdStart, DivergedError, GivenStart, Horizon, SimileError, SmoothPolicy, rollout
 from simile.data.demonstrations import Units
 from simile.models.regularizers import Autoregressor
+from simile.policies import rollouts
 from simile.policies.policies import StochasticMixture
 from test_policies import Linear, affine
 
@@ -50,8 +51,21 @@ def test_rollout_equals_its_naive_twin(lengths, context_lags, action_lags, k, se
 def test_one_prediction_per_frame_serves_all_sequences():
     f = Counting()
     demos = demos_of(10, 4, 7)
-    rollout(SmoothPolicy(f, Autoregressor(np.ones((1, 1))), 1.0, Horizon(0, 0)), demos)
+    rollout(SmoothPolicy(f, Autoregressor(np.ones((1, 1))), 1.0, Horizon(0, 1)), demos)
     assert f.calls == [3, 3, 3, 2, 2, 2, 1, 1, 1]
+
+
+def test_f_on_contexts_alone_is_asked_once_for_all_frames_whatever_model_it_is(monkeypatch):
+    f, demos, h = Counting(), demos_of(10, 4, 7), Autoregressor(np.ones((1, 1)))
+    policy = SmoothPolicy(f, h, 1.0, Horizon(2, 0))
+    at_once = rollout(policy, demos)
+    assert f.calls == [9 + 3 + 6]  # the first frame of each sequence is the expert's
+    monkeypatch.setattr(rollouts, "BLOCK", 8)
+    in_blocks = rollout(policy, demos)
+    assert f.calls[1:] == [8, 8, 2]
+    for ours, blocks, theirs in zip(at_once, in_blocks, naive_rollout(policy, demos), strict=True):
+        np.testing.assert_array_equal(ours, blocks)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 def test_a_sequence_is_rolled_out_the_same_whatever_its_company():

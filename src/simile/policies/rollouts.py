@@ -9,19 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from simile._common import checks
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError, DivergedError
 from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
-from simile.models.regularizers import Autoregressor
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Policy, SmoothPolicy, acting, whole
 
 # Actions this many standard units out are no actions any more.
 DIVERGED = 1e6
-BLOCK = 20_000  # states that a network is asked for at a time
+BLOCK = 20_000  # states that a model is asked for at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +204,8 @@ def _roll(
         a[len(before) : len(before) + len(known)] = known
     tape = Tape.of(padded, actions)
     first = np.flatnonzero(np.diff(tape.floor, prepend=-1)) + run_in
-    act, lost = _acting(policy, tape), None
+    acted_on = [f + np.arange(b, n) for f, b, n in zip(first, begin, lengths, strict=True)]
+    act, lost = _ask_ahead(policy, tape, np.concatenate(acted_on)), None
     for t in range(int(lengths.max())):
         active = np.flatnonzero((begin <= t) & (t < lengths))
         if len(active) == 0:
@@ -220,21 +220,19 @@ def _roll(
     return [tape.actions[f : f + t] for f, t in zip(first, lengths, strict=True)], lost
 
 
-def _acting(policy: Policy, tape: Tape) -> Callable[[States, FloatArray], FloatArray]:
-    """Return how to act on a tape: as the policy does, with what a network on contexts alone says asked for in advance.
+def _ask_ahead(policy: Policy, tape: Tape, rows: IntArray) -> Callable[[States, FloatArray], FloatArray]:
+    """Return how to act on these rows of a tape: as the policy does, with an f on contexts alone asked in advance.
 
-    A network takes hardly longer for thousands of states than for one; h is then all that is left to do in a frame.
+    Most models take hardly longer for thousands of states than for one; h is then all that is left to do in a frame.
     """
-    if not (
-        isinstance(policy, SmoothPolicy)
-        and isinstance(policy.h, Autoregressor)
-        and policy.horizon.memory == 0
-        and any(isinstance(f, Network) for f, _ in parts_of(policy.f))
-    ):
+    if not isinstance(policy, SmoothPolicy) or policy.horizon.memory or len(rows) == 0:
         return policy.act
-    every = tape.states(policy.horizon)
-    blocks = np.split(np.arange(len(every)), range(BLOCK, len(every), BLOCK))
-    said = np.concatenate([policy.f.predict(every.where(block).matrix()) for block in blocks])
+    if any(isinstance(f, Network) for f, _ in parts_of(policy.f)):  # its bits depend on the rows beside a row
+        rows = np.arange(len(tape.floor))
+    states = tape.states(policy.horizon, rows)
+    blocks = np.split(np.arange(len(rows)), range(BLOCK, len(rows), BLOCK))
+    said = np.empty((len(tape.floor), policy.n_actions))
+    said[rows] = np.concatenate([policy.f.predict(states.where(block).matrix()) for block in blocks])
 
     def act(states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG001
         h = policy.h(states.history(policy.h.order))
