@@ -1,7 +1,8 @@
-"""The array types that the signatures speak of."""
+"""The types that many signatures speak of."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,3 +11,4 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 Trajectories = Sequence[FloatArray]  # one (T, k) array per sequence, never joined
+AnyPath = str | os.PathLike[str]

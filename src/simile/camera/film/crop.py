@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 from simile._common import checks
 from simile._common.files import replacing
 from simile._common.needs import need
-from simile._common.typing import FloatArray
+from simile._common.typing import AnyPath, FloatArray
 from simile.camera.features import Features
 from simile.camera.film.encoding import Progress, even_size, h264
-from simile.camera.film.footage import Footage, Place, open_video, read_through
+from simile.camera.film.footage import Footage, open_video, read_through
 from simile.camera.film.panorama import Panorama
 from simile.camera.games import Game
 from simile.errors import ArgumentError
@@ -63,8 +63,8 @@ class Cropped:
 
 
 def crop(
-    video: Place,
-    out: Place,
+    video: AnyPath,
+    out: AnyPath,
     policy: Policy | ArrayLike,
     game_or_detections: Game | ArrayLike | None = None,
     *,
@@ -123,9 +123,9 @@ def crop(
 
 
 def cut(
-    video: Place,
+    video: AnyPath,
     windows: ArrayLike,
-    out: Place,
+    out: AnyPath,
     *,
     size: tuple[int, int] = (1280, 720),
     codec: str | None = None,
@@ -211,7 +211,7 @@ def _act(
 def _cut(
     footage: Footage,
     boxes: FloatArray,
-    out: Place,
+    out: AnyPath,
     size: tuple[int, int],
     codec: str | None,
     audio: bool,
@@ -282,7 +282,7 @@ def _work_ahead(pool: ThreadPoolExecutor, work: Callable[[Any], Any], items: Ite
         yield waiting.popleft().result()
 
 
-def _check_target(out: Place, footage: Footage) -> Path:
+def _check_target(out: AnyPath, footage: Footage) -> Path:
     target = Path(out)
     if target.suffix.lower() not in CONTAINERS:
         raise ArgumentError(f"out must end in {', '.join(CONTAINERS)}; got {os.fspath(out)!r}")

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from simile._common import checks
 from simile._common.needs import need
+from simile._common.typing import AnyPath
 from simile.camera.film.scene import PALETTES
 from simile.errors import ArgumentError
 
@@ -30,7 +31,7 @@ def even_size(size: Any, *, step: int = 2, at_least: int = 16) -> tuple[int, int
     return width, height
 
 
-def choose_encoder(path: str | os.PathLike[str], rate: float) -> tuple[Encoder, float]:
+def choose_encoder(path: AnyPath, rate: float) -> tuple[Encoder, float]:
     """Return what writes such a film, and how many frames it shows a second."""
     suffix = Path(path).suffix.lower()
     if suffix == ".mp4":

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from simile._common.needs import need
-from simile._common.typing import FloatArray
+from simile._common.typing import AnyPath, FloatArray
 from simile.errors import DataError
-
-Place = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +32,7 @@ class Footage:
     size: tuple[int, int]
 
     @classmethod
-    def of(cls, video: Place) -> Footage:
+    def of(cls, video: AnyPath) -> Footage:
         """Look through a file."""
         av = need("av", "crop")
         path = Path(video)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import os
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any
@@ -14,15 +13,14 @@ from numpy.typing import ArrayLike
 
 from simile._common import checks, pages
 from simile._common.files import replacing, write_atomically
+from simile._common.typing import AnyPath
 from simile.camera.film.encoding import Progress, choose_encoder, encode_gif, even_size
 from simile.camera.film.painter import Painter
 from simile.camera.film.scene import Scene
 from simile.camera.games import Game
 
 
-def watch_page(
-    game: Game, cameras: Mapping[str, ArrayLike], path: str | os.PathLike[str], *, title: str | None = None
-) -> None:
+def watch_page(game: Game, cameras: Mapping[str, ArrayLike], path: AnyPath, *, title: str | None = None) -> None:
     """Write a page that plays the game with what every camera sees; it needs no network and no other file.
 
     Space plays and pauses, the arrow keys step (with shift, by a second), a click on the curves goes there, and
@@ -57,7 +55,7 @@ def watch_page(
 def watch_video(
     game: Game,
     cameras: Mapping[str, ArrayLike],
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     size: tuple[int, int] = (1280, 720),
     speed: float = 1.0,

@@ -20,7 +20,6 @@ CONTROL, CONTROL_REPLY = b"\x02\x00", b"\x02\x01"
 
 RESET = b"\x01"  # as a control message: begin to count at 0 again; and the reply to it
 OUT_OF_STEP = b"\x0f\x01"  # from the camera: abnormality in the sequence number
-NOT_A_MESSAGE = b"\x0f\x02"  # from the camera: abnormality in the message
 
 PAN_TILT_INQUIRY = bytes.fromhex("81 09 06 12 FF")
 ZOOM_INQUIRY = bytes.fromhex("81 09 04 47 FF")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from simile._common.typing import AnyPath
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.tracking.frames import check_file
@@ -12,7 +11,7 @@ from simile.camera.tracking.sportvu import read_sportvu
 from simile.camera.tracking.table import read_detections
 
 
-def open_games(path: str | os.PathLike[str], court: Court) -> tuple[Game, ...]:
+def open_games(path: AnyPath, court: Court) -> tuple[Game, ...]:
     """Read games by the suffix of their file: .npz of `save_game`, .json of SportVU, or else a table of detections."""
     file = check_file(path)
     if file.suffix.lower() == ".npz":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simile._common.typing import FloatArray, IntArray
+from simile._common.typing import AnyPath, FloatArray, IntArray
 from simile.data.reading.tables import quote
 from simile.errors import ArgumentError, DataError
 
@@ -39,7 +39,7 @@ class Piece:
         return out
 
 
-def check_file(path: str | os.PathLike[str]) -> Path:
+def check_file(path: AnyPath) -> Path:
     """Return the path of a file that is there."""
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"path must be the path of a file; got {quote(path)}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common import checks
-from simile._common.typing import FloatArray
+from simile._common.typing import AnyPath, FloatArray
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
@@ -24,7 +23,7 @@ _UNKNOWN = -1.0
 
 
 def read_mot(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     homography: ArrayLike | None = None,
     *,
     court: Court,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zipfile
 import zlib
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.files import write_atomically
+from simile._common.typing import AnyPath
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
@@ -23,7 +23,7 @@ ARRAYS = ("detections", "actions", "players", "ball", "possession")
 FORMAT = "simile-game"
 
 
-def save_game(game: Game, path: str | os.PathLike[str]) -> None:
+def save_game(game: Game, path: AnyPath) -> None:
     """Write a game to one .npz file, whole or not at all."""
     about = {
         "format": FORMAT,
@@ -44,7 +44,7 @@ def save_game(game: Game, path: str | os.PathLike[str]) -> None:
     write_atomically(path, data.getvalue())
 
 
-def load_game(path: str | os.PathLike[str]) -> Game:
+def load_game(path: AnyPath) -> Game:
     """Read a game that `save_game` wrote.
 
     Raises

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from simile._common.typing import FloatArray, IntArray
+from simile._common.typing import AnyPath, FloatArray, IntArray
 from simile.camera.courts import BASKETBALL, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
@@ -28,9 +27,7 @@ _NUMBERS = frozenset((int, float, type(None)))
 Moment = tuple[str, Any]  # where it stands in the file, and the list it is
 
 
-def read_sportvu(
-    path: str | os.PathLike[str], court: Court = BASKETBALL, *, camera: Camera | None = None
-) -> tuple[Game, ...]:
+def read_sportvu(path: AnyPath, court: Court = BASKETBALL, *, camera: Camera | None = None) -> tuple[Game, ...]:
     """Read the log of an NBA game.
 
     The log lists events, whose moments overlap: each moment counts once. Where more than half a second is missing,

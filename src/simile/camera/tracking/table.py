@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from simile._common import checks
-from simile._common.typing import FloatArray
+from simile._common.typing import AnyPath, FloatArray
 from simile.camera.courts import Court
 from simile.camera.games import AXES, Game
 from simile.camera.geometry import Camera
@@ -23,12 +22,12 @@ _POSITION, _BALL = ("x", "y"), ("ball_x", "ball_y")
 
 
 def read_detections(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     court: Court,
     camera: Camera | None = None,
     rate: float | None = None,
-    operator: str | os.PathLike[str] | None = None,
+    operator: AnyPath | None = None,
     columns: Mapping[str, str] | None = None,
     gap: float | None = None,
     still: tuple[float, float] | None = None,
