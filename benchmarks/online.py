@@ -61,9 +61,10 @@ def ours(policy: SmoothPolicy, x: np.ndarray, n: int) -> Iterator[tuple[str, tup
     blind.step(x[0])
     fused = FusedPolicy.of(policy)
     past, given, wide = [np.zeros((1, 1))], [np.empty((0, 1))], np.full(1, np.inf)
+    control = fused.control(-wide, wide, 1e6)
 
     def kernel(turn: int) -> object:  # noqa: ARG001
-        return fused._roll([x[:n]], past, given, (-wide, wide), 1e6)
+        return fused._roll(control, [x[:n]], past, given)
 
     yield "Predictor.step(x)", (lambda _: [alone.step(row) for row in x[:n]], n)
     yield "Predictor.step(x), with AccelerationLimit", (lambda _: [limited.step(row) for row in x[:n]], n)

@@ -191,15 +191,15 @@ def test_terms_that_are_the_same_are_summed_once():
     policy = policy_with_lines("lines", Horizon(2, 0))
     f = policy.f
     fused = FusedPolicy.of(policy)
-    assert len(fused.terms) == len(f.feature)
+    assert len(fused.lines.terms) == len(f.feature)
     again = replace(policy, f=WeightedModel((f, replace(f, intercept=f.intercept + 1.0)), (0.5, 0.5)))
     twice = FusedPolicy.of(again)
-    np.testing.assert_array_equal(twice.terms, fused.terms)
-    np.testing.assert_allclose(twice.slopes[1:], fused.slopes[1:], rtol=1e-15)
-    np.testing.assert_allclose(twice.slopes[0], f.intercept + 0.5, rtol=1e-15)
+    np.testing.assert_array_equal(twice.lines.terms, fused.lines.terms)
+    np.testing.assert_allclose(twice.lines.slopes[1:], fused.lines.slopes[1:], rtol=1e-15)
+    np.testing.assert_allclose(twice.lines.slopes[0], f.intercept + 0.5, rtol=1e-15)
     for name in ("knot", "fill"):
         other = replace(f, **{name: np.arange(12.0)})
-        assert len(FusedPolicy.of(replace(policy, f=WeightedModel((f, other), (0.5, 0.5)))).terms) == 24
+        assert len(FusedPolicy.of(replace(policy, f=WeightedModel((f, other), (0.5, 0.5)))).lines.terms) == 24
 
 
 def test_lines_that_add_nothing_leave_the_bits_of_a_forest_alone():

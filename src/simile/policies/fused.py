@@ -20,6 +20,7 @@ from simile.models.regularizers import Autoregressor
 from simile.policies.policies import Policy, SmoothPolicy
 
 if TYPE_CHECKING:
+    from simile.models.kernels.predicting import Lines, Trees
     from simile.models.kernels.rolling import Control
 
 # Frames rolled out together: fewer are not worth a thread, and more need room.
@@ -28,7 +29,7 @@ FEWEST_FRAMES, MOST_FRAMES = 2_000, 50_000
 # The arrays of the models fused last: a policy rolls out many times, and f stays when a filter behind it is tuned.
 # No more of them, because those of a long mixture are as large as all its forests.
 MOST_KEPT = 8
-_kept: WeakKeyDictionary[Model, tuple[tuple[Horizon, int], dict[str, Any]]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Model, tuple[Horizon, tuple[Trees, Lines, int]]] = WeakKeyDictionary()
 _lock = Lock()
 
 
@@ -36,15 +37,11 @@ _lock = Lock()
 class FusedPolicy:
     """All trees and terms of a collapsed policy in one array each, weighted, and its autoregressor."""
 
-    nodes: Any
-    roots: Any
-    depths: Any
-    values: FloatArray  # (nodes, k)
-    terms: Any
-    slopes: FloatArray  # (1 + terms, k), first the intercept
+    trees: Trees
+    lines: Lines
+    width: int
     coefficients: FloatArray  # (order, k)
     smoothness: float
-    width: int
     reach: int
 
     @classmethod
@@ -52,20 +49,16 @@ class FusedPolicy:
         """Fuse a policy whose f is made of forests and lines and whose h is linear; None for others."""
         if not (isinstance(policy, SmoothPolicy) and isinstance(policy.h, Autoregressor)):
             return None
-        arrays = _fuse(policy.f, policy.horizon, policy.h.coefficients.shape[1])
-        if arrays is None:
-            return None
-        return cls(**arrays, coefficients=policy.h.coefficients, smoothness=policy.smoothness, reach=policy.reach)
+        found = _fuse(policy.f, policy.horizon, policy.h.coefficients.shape[1])
+        return None if found is None else cls(*found, policy.h.coefficients, policy.smoothness, policy.reach)
 
     def control(self, low: FloatArray, high: FloatArray, limit: float) -> Control:
         """Hand the policy to the kernels, with bounds (k,) in standard units."""
-        from simile.models.kernels.predicting import Lines, Trees
         from simile.models.kernels.rolling import Control
 
-        trees = Trees(self.nodes, self.roots, self.depths, self.values)
         coefficients = np.array(self.coefficients, order="C")  # from a file they may come in another order
         smoothness = float(self.smoothness)
-        return Control(trees, Lines(self.terms, self.slopes), coefficients, smoothness, low, high, float(limit))
+        return Control(self.trees, self.lines, coefficients, smoothness, low, high, float(limit))
 
     def roll(
         self,
@@ -78,24 +71,23 @@ class FusedPolicy:
         limit: float,
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
         """Roll sequences out in standard units; returns the actions and, where one diverged, which and when."""
-        n = len(contexts)
-        m = self.width - self.values.shape[1]
+        n, k = len(contexts), self.coefficients.shape[1]
+        m = self.width - k
         if wrong := next((x.shape[1] for x in contexts if x.shape[1] != m), 0):
             raise ArgumentError(f"contexts must have the {m} columns that f was fitted on; got {wrong}")
         lengths = np.array([len(x) for x in contexts])
         workers = max(1, min(os.cpu_count() or 1, n, int(lengths.sum()) // FEWEST_FRAMES))
         n_shares = min(n, workers * math.ceil(lengths.sum() / (workers * MOST_FRAMES)))
         shares = [np.arange(n)[i::n_shares] for i in range(n_shares)]
-        k = self.values.shape[1]
         control = self.control(np.broadcast_to(low, (k,)).copy(), np.broadcast_to(high, (k,)).copy(), limit)
 
-        def rolled(share: IntArray) -> tuple[list[FloatArray], tuple[int, int] | None]:
+        def roll_share(share: IntArray) -> tuple[list[FloatArray], tuple[int, int] | None]:
             x, before, known = ([part[i] for i in share] for part in (contexts, past, given))
             actions, lost = self._roll(control, x, before, known)
             return actions, None if lost is None else (int(share[lost[0]]), lost[1])
 
         with ThreadPoolExecutor(workers) as pool:
-            results = list(pool.map(rolled, shares))
+            results = list(pool.map(roll_share, shares))
         trajectories: list[Any] = [None] * n
         for share, (actions, _) in zip(shares, results, strict=True):
             for i, a in zip(share, actions, strict=True):
@@ -107,7 +99,7 @@ class FusedPolicy:
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
         from simile.models.kernels.rolling import roll
 
-        k = self.values.shape[1]
+        k = self.coefficients.shape[1]
         lengths = np.array([len(x) for x in contexts])
         first = np.cumsum(lengths + self.reach) - lengths
         actions = np.zeros((int(first[-1] + lengths[-1]), k))
@@ -129,8 +121,8 @@ class FusedPolicy:
         return rolled, None if lost < 0 else (int(lost), int(frame))
 
 
-def _fuse(model: Model, horizon: Horizon, k: int) -> dict[str, Any] | None:
-    """Return the arrays of a model made of forests and lines that read the states of this horizon; None for others."""
+def _fuse(model: Model, horizon: Horizon, k: int) -> tuple[Trees, Lines, int] | None:
+    """Return trees, lines and width of a model made of forests and lines on states of this horizon; None for others."""
     parts = parts_of(model)
     forests = [(f, weight) for f, weight in parts if isinstance(f, Forest)]
     lines = [(f, weight) for f, weight in parts if isinstance(f, PiecewiseLinear)]
@@ -138,13 +130,13 @@ def _fuse(model: Model, horizon: Horizon, k: int) -> dict[str, Any] | None:
     if len(known) < len(parts):
         return None
     with _lock:
-        key, arrays = _kept.get(model, (None, {}))
-    if key == (horizon, k):
-        return arrays
+        kept = _kept.get(model)
+    if kept is not None and (kept[0], known[0].n_actions) == (horizon, k):
+        return kept[1]
     width = known[0].width
     if not all(f.fits(horizon, width - k, k) for f in known):
         return None
-    from simile.models.kernels.predicting import NODE
+    from simile.models.kernels.predicting import NODE, Lines, Trees
 
     nodes, roots, before = [np.empty(0, NODE)], [np.empty(0, np.int32)], 0
     for forest, _ in forests:
@@ -153,21 +145,18 @@ def _fuse(model: Model, horizon: Horizon, k: int) -> dict[str, Any] | None:
         before += len(forest.on_tape)
     depths = np.concatenate([np.empty(0, np.int32), *(f.depths for f, _ in forests)])
     deepest_first = np.argsort(-depths, kind="stable")
-    terms, slopes = _merge(lines, k)
-    arrays = {
-        "nodes": nodes[1] if len(forests) == 1 else np.concatenate(nodes),
-        "roots": np.concatenate(roots)[deepest_first],
-        "depths": depths[deepest_first],
-        "values": np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
-        "terms": terms,
-        "slopes": slopes,
-        "width": width,
-    }
+    trees = Trees(
+        nodes=nodes[1] if len(forests) == 1 else np.concatenate(nodes),
+        roots=np.concatenate(roots)[deepest_first],
+        depths=depths[deepest_first],
+        values=np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
+    )
+    found = trees, Lines(*_merge(lines, k)), width
     with _lock:
         if len(_kept) >= MOST_KEPT:
             _kept.pop(next(iter(_kept), model), None)  # the oldest
-        _kept[model] = (horizon, k), arrays
-    return arrays
+        _kept[model] = horizon, found
+    return found
 
 
 def _move(nodes: Any, by: int) -> Any:

@@ -18,6 +18,7 @@ from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
 from simile.online import Extrapolate
+from simile.online.engines import UserBounds
 from simile.online.export import c99_text as text
 from simile.online.export.c99_tables import Tables
 from simile.online.export.onnx_models import Networked
@@ -123,16 +124,10 @@ class _Header:
 
     def _arrays(self) -> list[tuple[str, Any]]:
         """Return every constant array, by name."""
-        horizon, units, space = self.policy.horizon, self.policy.units, self.policy.space
-        h = self.policy.h
+        horizon, h, bounds = self.policy.horizon, self.policy.h, UserBounds(self.policy)
         plain: dict[str, Any] = {
             "coefficient": np.array(h.coefficients if isinstance(h, Autoregressor) else (), dtype=np.float64),
-            "low": self.subject.per_action(units.standardize(space.low)),
-            "high": self.subject.per_action(units.standardize(space.high)),
-            "center": self.subject.per_action(units.center),
-            "scale": self.subject.per_action(units.scale),
-            "floor": self.subject.per_action(space.low),
-            "ceiling": self.subject.per_action(space.high),
+            **{name: getattr(bounds, name) for name in ("low", "high", "center", "scale", "floor", "ceiling")},
             "context_lag": np.array(horizon.context_lags, dtype=np.int32),
             "action_lag": np.array(horizon.action_lags, dtype=np.int32),
         }

@@ -35,22 +35,23 @@ class Tables:
     @classmethod
     def of(cls, fused: FusedPolicy, horizon: Horizon) -> Tables:
         """Lay out a fused policy that sees through this horizon."""
-        k = fused.values.shape[1]
+        nodes, values, terms = fused.trees.nodes, fused.trees.values, fused.lines.terms
+        k = values.shape[1]
         columns, lags = layout(horizon, fused.width - k, k)
         entries = {int(offset): i for i, offset in enumerate(columns - lags * fused.width)}
-        left = np.where(fused.nodes["child"] >= 0, fused.nodes["child"], ~fused.nodes["child"])
-        trees = [_Tree.of(fused.nodes, left, int(root), entries) for root in fused.roots]
+        left = np.where(nodes["child"] >= 0, nodes["child"], ~nodes["child"])
+        trees = [_Tree.of(nodes, left, int(root), entries) for root in fused.trees.roots]
         ends = np.cumsum([(0, 0), *((len(t.feature), len(t.leaves)) for t in trees)], axis=0)
         return cls(
             threshold=np.concatenate([np.empty(0, np.float32), *(t.threshold for t in trees)]),
             feature=_join([t.feature for t in trees]),
             child=_join([t.child for t in trees]).reshape(-1, 2),
-            value=np.concatenate([np.empty((0, k)), *(fused.values[t.leaves] for t in trees)]),
+            value=np.concatenate([np.empty((0, k)), *(values[t.leaves] for t in trees)]),
             tree=ends,
-            entry=np.array([entries[int(offset)] for offset in fused.terms["offset"]], dtype=np.intp),
-            knot=fused.terms["knot"],
-            fill=fused.terms["fill"],
-            slope=fused.slopes,
+            entry=np.array([entries[int(offset)] for offset in terms["offset"]], dtype=np.intp),
+            knot=terms["knot"],
+            fill=terms["fill"],
+            slope=fused.lines.slopes,
         )
 
     @property
