@@ -24,6 +24,7 @@ Arrays = list[Any]  # one (T, columns) array per sequence
 Variant = Callable[[Any, float], "Pair"]  # the trajectories of one case at one lag
 Fit = Callable[[Sequence[int] | None, Arrays], Callable[[Sequence[int] | None], Arrays]]
 
+SCORED_AFTER = 10  # frames, in which the expert acts
 AUTO = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 FOREST = simile.SmoothForest(n_trees=48, min_leaf=30, max_depth=None, n_jobs=1)
 AHEAD = (0, 2, 4, 7, 11, 16)  # frames that "look" predicts ahead, to choose from
@@ -342,7 +343,7 @@ def ridge(
 
 def error(acted: Arrays, experts: Arrays) -> float:
     """Return the mean squared error after the first ten frames."""
-    return float(np.mean(np.concatenate([((a - b)[10:]) ** 2 for a, b in zip(acted, experts, strict=True)])))
+    return float(np.mean(np.concatenate([((a - b)[SCORED_AFTER:]) ** 2 for a, b in zip(acted, experts, strict=True)])))
 
 
 # Mixing: which weights, chosen on out-of-fold roll-outs.

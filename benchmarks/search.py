@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from parts import AUTO, FOREST, Case, Pair, Variant, boosted, error, foreign, forest, greedy, joint
+from parts import AUTO, FOREST, SCORED_AFTER, Case, Pair, Variant, boosted, foreign, forest, greedy, joint
 from variants import (  # fmt: skip
     added,
     alone,
@@ -49,6 +49,7 @@ import simile
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data.demonstrations import Units
+from simile.learning.measures import Ruler
 
 FOLDS = 4
 TEST = 0.25  # of the groups of a real data set
@@ -166,19 +167,15 @@ def case(kind: str, seed: int, train: Any, test: Any, groups: list[str]) -> Case
     return Case(f"{kind} {seed}", actions, contexts, fold, *PATHS[kind])
 
 
-def roughness(acted: Sequence[Any], experts: Sequence[Any]) -> float:
-    """Return the sum of |second differences| over the expert's, averaged over action dimensions."""
-    own, theirs = (sum(np.abs(np.diff(a, 2, axis=0)).sum(0) for a in side) for side in (acted, experts))
-    return float(np.mean(own[theirs > 0] / theirs[theirs > 0]))
-
-
 def path(case: Case, variant: Variant) -> tuple[Path4, float]:
     """Measure a variant along the lags of a case, and the seconds of CPU it took."""
+    sides = (case.contexts.train, case.actions.train), (case.contexts.test, case.actions.test)
+    on_train, on_test = (Ruler(simile.Demonstrations.from_arrays(*side), begin=SCORED_AFTER) for side in sides)
     points, begin = [], case.clock()
     for lag in case.lags:
         acted = variant(case, lag)
-        sides = (acted.train, case.actions.train), (acted.test, case.actions.test)
-        points.append(tuple(measure(*side) for side in sides for measure in (roughness, error)))
+        seen, unseen = on_train.measure(acted.train), on_test.measure(acted.test)
+        points.append((seen.roughness, seen.error, unseen.roughness, unseen.error))
     return points, case.clock() - begin
 
 
