@@ -46,8 +46,10 @@ class Judgement:
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        found = [score_row(e.name, e.rolled, self.ruler, e.seconds) for e in self.entries]
-        return rank([*found, held_row(self.ruler)])
+        ruler, held = self.ruler, Held().rollout(self.ruler.demos, frames=self.ruler.begin)
+        scores = [None if e.rolled is None else ruler.measure(e.rolled) for e in self.entries]
+        found = [ruler.row(e.name, score, e.seconds) for e, score in zip(self.entries, scores, strict=True)]
+        return rank([*found, ruler.row(HELD, ruler.measure(held))])
 
     def verdict(self) -> str:
         """Say in words how the first entry did."""
@@ -113,26 +115,6 @@ def judge_path(frontier: Frontier, test: Demonstrations) -> list[dict[str, float
         found = {"error": score.rmse, "roughness": score.roughness}
         rows.append({"smoothness": point.smoothness, "lag": point.lag, **found})
     return rows
-
-
-def score_row(name: str, rolled: Trajectories | None, ruler: HeldOut, seconds: float = math.nan) -> dict[str, Any]:
-    """Return the row of a table: what the roll-outs of a contender score, NaN where there are none."""
-    score = None if rolled is None else ruler.measure(rolled)
-    rmse = dict.fromkeys(ruler.demos.action_names, math.nan) if score is None else ruler.rmse_by_action(score)
-    return {
-        "name": name,
-        **{f"rmse {action}": value for action, value in rmse.items()},
-        # Over all actions, each in its own standard deviations: what contenders are ranked by.
-        "error": math.nan if score is None else score.rmse,
-        "roughness": math.nan if score is None else score.roughness,
-        "lag": math.nan if score is None else score.lag,
-        "seconds": seconds,
-    }
-
-
-def held_row(ruler: HeldOut) -> dict[str, Any]:
-    """Return the row of what anything learned must beat."""
-    return score_row(HELD, Held().rollout(ruler.demos, frames=ruler.begin), ruler)
 
 
 def rank(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -234,30 +234,22 @@ class Comparison:
         return sorted((self._row(c) for c in self.contenders), key=_rank)
 
     def _row(self, contender: Contender) -> dict[str, Any]:
-        actions = self.ruler.demos.action_names
-        kind = "rival" if contender.rival else "reduction"
         standing, reference = contender.standing, self.contenders[0].standing
-        fixed = {"seconds": contender.seconds, "microseconds": contender.microseconds}
+        kind = {"kind": "rival" if contender.rival else "reduction", "microseconds": contender.microseconds}
         if standing is None or reference is None:
-            missing = dict.fromkeys(("error", "ratio", "low", "high", "roughness", "lag", "strength"), math.nan)
-            rmse = dict.fromkeys((f"rmse {a}" for a in actions), math.nan)
+            missing = dict.fromkeys(("ratio", "low", "high", "strength"), math.nan)
             note = contender.trouble or "nothing to compare with"
-            return {"name": contender.name, "kind": kind, **missing, **rmse, **fixed, "knobs": {}, "note": note}
-        score = standing.score
-        ratio, low, high = score.over(reference.score, self.seed)
+            row = self.ruler.row(contender.name, None, contender.seconds)
+            return {**row, **kind, **missing, "knobs": {}, "note": note}
+        ratio, low, high = standing.score.over(reference.score, self.seed)
         if contender is self.contenders[0]:
             low = high = math.nan
         return {
-            "name": contender.name,
-            "kind": kind,
-            "error": score.rmse,
+            **self.ruler.row(contender.name, standing.score, contender.seconds),
+            **kind,
             "ratio": ratio,
             "low": low,
             "high": high,
-            **{f"rmse {action}": value for action, value in self.ruler.rmse_by_action(score).items()},
-            "roughness": score.roughness,
-            "lag": score.lag,
-            **fixed,
             "strength": standing.nearest.strength,
             "knobs": dict(standing.nearest.knobs),
             "note": "rougher" if standing.too_rough else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,19 @@ class HeldOut(Ruler):
     def scored(self) -> Demonstrations:
         """The frames that count."""
         return Demonstrations(tuple(d.cut(self.begin) for d, ok in zip(self.demos, self.counts, strict=True) if ok))
+
+    def row(self, name: str, score: SequenceScore | None, seconds: float = math.nan) -> dict[str, Any]:
+        """Return the row of a table: what a contender scores, NaN where it does not."""
+        rmse = dict.fromkeys(self.demos.action_names, math.nan) if score is None else self.rmse_by_action(score)
+        return {
+            "name": name,
+            **{f"rmse {action}": value for action, value in rmse.items()},
+            # Over all actions, each in its own standard deviations: what contenders are ranked by.
+            "error": math.nan if score is None else score.rmse,
+            "roughness": math.nan if score is None else score.roughness,
+            "lag": math.nan if score is None else score.lag,
+            "seconds": seconds,
+        }
 
     def rmse_by_action(self, score: SequenceScore) -> dict[str, float]:
         """Return the RMSE of each action over all sequences, in the user's units."""

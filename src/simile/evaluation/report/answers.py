@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phrase_roughness
+from simile.evaluation.comparison.phrases import phrase_lag, phrase_roughness
 from simile.evaluation.report.contenders import Path
 
 Answer = dict[str, str]
@@ -235,17 +235,3 @@ def _count(n: int) -> str:
 
 def _join(parts: list[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
-
-
-def verdict(name: str, facts: Facts) -> str:
-    """Say in a line how the policy did, as `simile train` says it."""
-    if facts.diverged:
-        return f"{name}: its roll-out diverged; try a smaller smoothness or fewer action lags."
-    parts = [phrase_error(facts.error, facts.held, "holding the last action")] if not math.isnan(facts.held) else []
-    if facts.simple is not None:
-        parts.append(phrase_error(facts.error, facts.simple[1], f"the best simple filter ({facts.simple[0]})"))
-    if not math.isnan(facts.roughness):
-        parts.append(phrase_roughness(facts.roughness))
-    if not math.isnan(facts.lag):
-        parts.append(phrase_lag(facts.lag))
-    return f"{name}: {', '.join(parts) or 'there was nothing to measure it on'}."

@@ -14,7 +14,6 @@ from simile._common import pages
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.errors import DivergedError
-from simile.evaluation.comparison.judgement import score_row
 from simile.evaluation.comparison.scores import HeldOut, SequenceScore
 from simile.evaluation.rivals import roll_out
 
@@ -96,7 +95,7 @@ class Curves:
         begin, found = self.ruler.begin, []
         for i, (demo, actions) in enumerate(zip(self.demos, self.policy, strict=True)):
             alone = replace(self.ruler, demos=Demonstrations((demo,))) if len(demo) > begin else None
-            row = score_row(demo.name, None if alone is None else [actions], self.ruler if alone is None else alone)
+            row = self.ruler.row(demo.name, None if alone is None else alone.measure([actions]))
             found.append(
                 {
                     "name": demo.name,

@@ -10,9 +10,8 @@ from simile._common.text import number
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.evaluation.comparison import Judgement, judge, simple_entries
-from simile.evaluation.comparison.judgement import held_row, rank, score_row
+from simile.evaluation.comparison.judgement import rank
 from simile.evaluation.comparison.scores import HeldOut
-from simile.evaluation.report.answers import verdict
 from simile.evaluation.report.contenders import OTHERS, Path, Step, best_simple, list_points, table
 from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts, list_rounds
 from simile.evaluation.report.curves import Curves, roll
@@ -50,7 +49,7 @@ def of_run(
         curves[simple[0]] = done[simple[0]]
     shown = Curves.of(ruler, curves)
     if alternative is not None and all(e.policy is not alternative for e in entries):
-        rows = rank([*rows, score_row(SIMPLER, roll(alternative, test, ruler.begin), ruler)])
+        rows = rank([*rows, ruler.row(SIMPLER, ruler.measure(roll(alternative, test, ruler.begin)))])
     return _material(
         shown,
         policy,
@@ -79,16 +78,18 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
         return of_data(compared, folder.title, repeat)
     policy, summary = folder.policy(trusted), folder.summary()
     test = folder.demonstrations()[1] if demos is None else demos
-    ruler = HeldOut(test, policy.units.scale, policy.memory)
-    shown = Curves.of(ruler, {POLICY: roll(policy, test, ruler.begin)})
+    judgement = judge({POLICY: (policy, math.nan)}, test)
+    ruler = judgement.ruler
+    rolled = judgement.entries[0].rolled
+    shown = Curves.of(ruler, {POLICY: roll(policy, test, ruler.begin) if rolled is None else rolled})
     known = {} if summary is None else summary
     if demos is not None and known.get("digest") != test.digest():
         known = {}
-    rows = _known_rows(known) or rank([score_row(POLICY, shown.policy, ruler), held_row(ruler)])
+    rows = _known_rows(known) or judgement.rows()
     simpler = folder.path / ALTERNATIVE
     if simpler.exists():
         other = load(simpler, trusted=(*trusted, *folder.config.get("trust", ())))
-        rows = rank([*rows, score_row(SIMPLER, roll(other, test, ruler.begin), ruler)])
+        rows = rank([*rows, ruler.row(SIMPLER, ruler.measure(roll(other, test, ruler.begin)))])
     steps = [
         Step(*(number(one.get(n)) for n in ("smoothness", "lag", "error", "roughness")))
         for one in known.get("path", ())
@@ -100,7 +101,7 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
         rows,
         name=POLICY,
         path=Path.of(steps) if steps else None,
-        said=known.get("verdict", ""),
+        said=known.get("verdict") or judgement.verdict(),
         rounds=list_rounds([r for r in told if "number" in r]),
         chosen=policy.card.training.get("round") if summary is None else summary.get("chosen_round"),
         notes=["the run has not ended" if summary is None else "", *(summary or {}).get("notes", ())],
@@ -137,7 +138,7 @@ def _material(
     return Material(
         title=title,
         subtitle=subtitle or describe_data(curves, policy),
-        verdict=said or verdict(name, facts),
+        verdict=said,
         facts=facts,
         actions=actions,
         curves=curves,
