@@ -30,7 +30,7 @@ def policy():
 
 
 def service_of(policy, **options) -> Service:
-    return Service(policy, max_streams=64, monitor=Monitor.of(policy, RATE, 64), **options)
+    return Service(policy, max_streams=64, monitor=Monitor(policy, RATE, 64), **options)
 
 
 def play(service: Service, names: list[str], frames: int, x: list[float] | None = None) -> None:

@@ -84,7 +84,7 @@ def troubled(kind: str, policy, frames: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_an_ordinary_stream_is_left_alone(policy):
-    monitor = Monitor.of(policy, RATE, 1)
+    monitor = Monitor(policy, RATE, 1)
     assert told(monitor, contexts(policy, 100 * SECOND), actions(100 * SECOND)) == []
     assert monitor.troubles(np.array([0])) == dict.fromkeys(KINDS, 0)
     assert monitor.drift(np.array([0])) == {"x0": 0.0, "x1": 0.0}
@@ -100,7 +100,7 @@ def test_an_ordinary_stream_is_left_alone(policy):
     ],
 )
 def test_each_trouble_is_told_once_when_it_begins_and_once_when_it_is_over(policy, kind, what, begins):
-    monitor = Monitor.of(policy, RATE, 3)
+    monitor = Monitor(policy, RATE, 3)
     usual, bad = 10 * SECOND, troubled(kind, policy, 40 * SECOND)
     X = np.concatenate([contexts(policy, usual), bad[0], contexts(policy, 60 * SECOND)])
     A = np.concatenate([actions(usual), bad[1], actions(60 * SECOND)])
@@ -118,7 +118,7 @@ def test_each_trouble_is_told_once_when_it_begins_and_once_when_it_is_over(polic
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_while_a_trouble_lasts_its_streams_are_counted(policy, kind):
-    monitor = Monitor.of(policy, RATE, 4)
+    monitor = Monitor(policy, RATE, 4)
     told(monitor, *troubled(kind, policy, 20 * SECOND), slot=2)
     assert monitor.troubles(np.arange(4)) == {**dict.fromkeys(KINDS, 0), kind: 1}
     assert monitor.troubles(np.array([0, 1, 3])) == dict.fromkeys(KINDS, 0)
@@ -126,12 +126,12 @@ def test_while_a_trouble_lasts_its_streams_are_counted(policy, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_threshold_of_zero_turns_a_kind_off(policy, kind):
-    monitor = Monitor.of(policy, RATE, 1, thresholds=Thresholds(**{kind: 0.0}))
+    monitor = Monitor(policy, RATE, 1, thresholds=Thresholds(**{kind: 0.0}))
     assert told(monitor, *troubled(kind, policy, 30 * SECOND)) == []
 
 
 def test_what_hovers_about_a_threshold_is_told_once(policy):
-    monitor = Monitor.of(policy, RATE, 1)
+    monitor = Monitor(policy, RATE, 1)
     frames = 200 * SECOND
     X = contexts(policy, frames)
     X[::2, 0] = low_and_high(policy)[0][0] - 1.0  # half of them, on the average
@@ -142,32 +142,32 @@ def test_what_hovers_about_a_threshold_is_told_once(policy):
 
 def test_a_value_that_stays_missing_is_stuck_and_a_context_that_never_came_is_not(policy):
     X = np.tile([[1.0, np.nan]], (4 * SECOND, 1))
-    (_, event), *_ = told(Monitor.of(policy, RATE, 1), X, actions(len(X)))
+    (_, event), *_ = told(Monitor(policy, RATE, 1), X, actions(len(X)))
     assert event.kind == "stuck"
-    assert told(Monitor.of(policy, RATE, 1), np.full_like(X, np.nan), actions(len(X))) == []
+    assert told(Monitor(policy, RATE, 1), np.full_like(X, np.nan), actions(len(X))) == []
 
 
 def test_dropped_frames_do_not_hide_that_a_sensor_is_stuck(policy):
     X = np.tile(contexts(policy, 1), (4 * SECOND, 1))
     X[1::2] = np.nan
-    found = told(Monitor.of(policy, RATE, 1, thresholds=Thresholds(stuck=1.0)), X, actions(len(X)))
+    found = told(Monitor(policy, RATE, 1, thresholds=Thresholds(stuck=1.0)), X, actions(len(X)))
     assert [event.kind for _, event in found] == ["stuck"]
 
 
 def test_a_stage_that_bounds_actions_saturates_too_and_no_bounds_never_do(policy):
     X, A = contexts(policy, 20 * SECOND), np.full((20 * SECOND, 1), 0.5)
-    assert told(Monitor.of(policy, RATE, 1), X, A) == []
-    bounded = Monitor.of(policy, RATE, 1, stages=[simile.RateLimit(9.0), Bounds(high=0.5)])
+    assert told(Monitor(policy, RATE, 1), X, A) == []
+    bounded = Monitor(policy, RATE, 1, stages=[simile.RateLimit(9.0), Bounds(high=0.5)])
     assert [event.kind for _, event in told(bounded, X, A)] == ["saturated"]
     free = policy_of(space=simile.ActionSpace())
-    assert told(Monitor.of(free, RATE, 1), X, 1e6 * A) == []
+    assert told(Monitor(free, RATE, 1), X, 1e6 * A) == []
 
 
 def test_what_counts_as_at_the_bound_is_a_share_of_the_way_between_the_bounds(policy):
     X = contexts(policy, 20 * SECOND)
     near, not_quite = WAY - 0.0009 * 2.0 * WAY, WAY - 0.0011 * 2.0 * WAY
-    assert told(Monitor.of(policy, RATE, 1), X, np.full((len(X), 1), near))
-    assert told(Monitor.of(policy, RATE, 1), X, np.full((len(X), 1), not_quite)) == []
+    assert told(Monitor(policy, RATE, 1), X, np.full((len(X), 1), near))
+    assert told(Monitor(policy, RATE, 1), X, np.full((len(X), 1), not_quite)) == []
 
 
 def test_trembling_below_a_hundredth_of_the_deviation_and_slow_turns_are_no_oscillation(policy):
@@ -175,8 +175,8 @@ def test_trembling_below_a_hundredth_of_the_deviation_and_slow_turns_are_no_osci
     X, t = contexts(policy, frames), np.arange(frames)[:, np.newaxis] / RATE
     size = 0.0049 * policy.units.scale[0]  # a way back is twice that
     for A in (size * np.sin(40.0 * t) + 0.001 * t, np.sin(2.0 * np.pi * 1.4 * t)):
-        assert told(Monitor.of(policy, RATE, 1), X, A) == []
-    assert told(Monitor.of(policy, RATE, 1), X, 3.0 * size * np.sin(40.0 * t))
+        assert told(Monitor(policy, RATE, 1), X, A) == []
+    assert told(Monitor(policy, RATE, 1), X, 3.0 * size * np.sin(40.0 * t))
 
 
 def test_each_action_oscillates_for_itself():
@@ -184,7 +184,7 @@ def test_each_action_oscillates_for_itself():
     found = simile.clone(demos, model=simile.SmoothForest(n_trees=2), horizon=simile.Horizon(2, 0)).policy
     A = np.repeat(actions(20 * SECOND), 3, axis=1)
     A[:, 2] += 10.0 * np.sin(40.0 * np.arange(len(A)) / RATE)
-    ((_, event),) = told(Monitor.of(found, RATE, 1), contexts(found, len(A)), A)
+    ((_, event),) = told(Monitor(found, RATE, 1), contexts(found, len(A)), A)
     assert (event.kind, event.detail["action"]) == ("oscillating", found.card.action_names[2])
 
 
@@ -192,7 +192,7 @@ def test_each_action_oscillates_for_itself():
 
 
 def test_a_slot_that_is_used_again_starts_fresh(policy):
-    monitor = Monitor.of(policy, RATE, 2)
+    monitor = Monitor(policy, RATE, 2)
     X, A = troubled("stuck", policy, 50)
     told(monitor, X, A)
     told(monitor, *troubled("drift", policy, 20 * SECOND))
@@ -201,12 +201,12 @@ def test_a_slot_that_is_used_again_starts_fresh(policy):
     assert monitor.events() == []
     assert monitor.troubles(np.arange(2)) == dict.fromkeys(KINDS, 0)
     assert monitor.drift(np.arange(2)) == {}
-    new, again = Monitor.of(policy, RATE, 2), troubled("saturated", policy, 20 * SECOND)
+    new, again = Monitor(policy, RATE, 2), troubled("saturated", policy, 20 * SECOND)
     assert told(monitor, *again) == told(new, *again)
 
 
 def test_what_was_to_be_told_of_a_stream_that_has_gone_is_not_told_of_its_successor(policy):
-    monitor = Monitor.of(policy, RATE, 2)
+    monitor = Monitor(policy, RATE, 2)
     X, A = troubled("stuck", policy, 3 * SECOND)
     for x, a in zip(X, A, strict=True):
         monitor.observe(np.arange(2), np.array([x, x]), np.array([a, a]))
@@ -232,7 +232,7 @@ def test_what_was_to_be_told_of_a_stream_that_has_gone_is_not_told_of_its_succes
 )
 def test_a_policy_that_tells_no_ranges_or_senseless_ones_has_unknown_drift(policy, ranges):
     other = replace(policy, card=replace(policy.card, training={} if ranges is None else {"ranges": ranges}))
-    monitor = Monitor.of(other, RATE, 1)
+    monitor = Monitor(other, RATE, 1)
     assert not monitor.baseline.drift_known
     assert told(monitor, *troubled("drift", policy, 20 * SECOND)) == []
     assert monitor.drift(np.array([0])) == {}
@@ -245,23 +245,23 @@ def test_a_feature_without_a_range_never_drifts_and_the_others_do(policy):
         ranges = {"low": [*low], "high": [*high]}
         ranges["low"][column] = ranges["high"][column] = None
         other = replace(policy, card=replace(policy.card, training={"ranges": ranges}))
-        assert bool(told(Monitor.of(other, RATE, 1), X, A)) is drifts
+        assert bool(told(Monitor(other, RATE, 1), X, A)) is drifts
 
 
 def test_columns_without_names_of_their_own_are_numbered(policy):
     for names in ((), ("same", "same")):
         other = replace(policy, card=replace(policy.card, context_names=names))
-        assert Monitor.of(other, RATE, 1).baseline.features == ("x0", "x1")
+        assert Monitor(other, RATE, 1).baseline.features == ("x0", "x1")
 
 
 def test_without_a_rate_nothing_oscillates_and_the_rest_counts_thirty_frames_as_a_second(policy):
     for kind in KINDS:
-        found = told(Monitor.of(policy, None, 1), *troubled(kind, policy, 20 * SECOND))
+        found = told(Monitor(policy, None, 1), *troubled(kind, policy, 20 * SECOND))
         assert [event.kind for _, event in found] == ([] if kind == "oscillating" else [kind])
 
 
 def test_after_a_reload_the_new_policys_ranges_and_bounds_count(policy):
-    monitor = Monitor.of(policy, RATE, 1)
+    monitor = Monitor(policy, RATE, 1)
     X, A = troubled("drift", policy, 20 * SECOND)
     told(monitor, X, A)
     low, high = low_and_high(policy)
@@ -275,7 +275,7 @@ def test_after_a_reload_the_new_policys_ranges_and_bounds_count(policy):
 
 def test_a_policy_that_does_not_know_its_contexts_cannot_be_watched(policy):
     with pytest.raises(simile.SimileError, match="how many contexts"):
-        Monitor.of(replace(policy, n_contexts=None, card=Card()), RATE, 1)
+        Monitor(replace(policy, n_contexts=None, card=Card()), RATE, 1)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ class NaiveMonitor:
 def test_streams_in_any_order_are_judged_as_a_slow_twin_judges_each_of_them(policy, seed):
     rng, n = np.random.default_rng(seed), 6
     thresholds = Thresholds(drift_seconds=1.0, action_seconds=1.0, stuck=0.5)
-    monitor = Monitor.of(policy, RATE, n, thresholds=thresholds)
+    monitor = Monitor(policy, RATE, n, thresholds=thresholds)
     twins = [NaiveMonitor(policy, thresholds) for _ in range(n)]
     low, high = low_and_high(policy)
     x, a, wild = np.tile((low + high) / 2.0, (n, 1)), np.zeros(n), np.zeros(n)
@@ -388,7 +388,7 @@ def test_streams_in_any_order_are_judged_as_a_slow_twin_judges_each_of_them(poli
 def watched(policy, demos: simile.Demonstrations) -> tuple[Monitor, dict[str, float]]:
     """Roll out, all sequences beside each other, and watch; returns the largest drift by feature, too."""
     rolled, most = simile.rollout(policy, demos), dict.fromkeys(demos.context_names, 0.0)
-    monitor = Monitor.of(policy, demos.rate, len(demos))
+    monitor = Monitor(policy, demos.rate, len(demos))
     for t in range(max(map(len, demos))):
         slots = np.array([i for i, demo in enumerate(demos) if t < len(demo)])
         X = np.array([demos[i].contexts[t] for i in slots])
@@ -471,7 +471,7 @@ def test_ranges_cover_all_sequences_and_survive_in_the_file(policy, tmp_path: Pa
     policy.save(tmp_path / "policy.safetensors")
     again = simile.load(tmp_path / "policy.safetensors")
     assert again.card == policy.card
-    assert Monitor.of(again, RATE, 1).baseline.ranges[0].tolist() == low.tolist()
+    assert Monitor(again, RATE, 1).baseline.ranges[0].tolist() == low.tolist()
 
 
 def test_inspect_shows_a_few_of_many_ranges_and_json_shows_all(tmp_path: Path):

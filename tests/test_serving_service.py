@@ -103,7 +103,7 @@ class Interleavings(RuleBasedStateMachine):
     )
     def begin(self, kind, gap, staged, seed, watched) -> None:
         self.policy, self.gap, self.stages = make(kind), gap, STAGES if staged else ()
-        monitor = Monitor.of(self.policy, 20.0, 3) if watched else None
+        monitor = Monitor(self.policy, 20.0, 3) if watched else None
         self.served = Played(
             self.policy, gap=gap, stages=self.stages, max_streams=3, queue=2, monitor=monitor, handover=0.2
         )
@@ -282,7 +282,7 @@ def test_whatever_goes_wrong_in_a_batch_nobody_waits_in_vain(caplog):
             raise RuntimeError("a mistake")
 
     policy = make("forest")
-    monitor = Monitor.of(policy, 20.0, 8)
+    monitor = Monitor(policy, 20.0, 8)
     monitor.__class__ = Broken
     served = Played(policy, monitor=monitor)
     with caplog.at_level(logging.CRITICAL):
@@ -425,7 +425,7 @@ def test_nobody_is_bridged_who_is_waiting_disconnected_or_without_a_deadline():
 
 def test_idle_streams_expire_and_their_slot_knows_nothing_of_them():
     policy = make("forest")
-    served = Played(policy, max_streams=1, stages=STAGES, monitor=Monitor.of(policy, 20.0, 1), idle=5.0)
+    served = Played(policy, max_streams=1, stages=STAGES, monitor=Monitor(policy, 20.0, 1), idle=5.0)
     X = contexts_of(policy, 50, 0)
     served.play(served.open("one", deadline=9.0), X)
     served.clock.now += 4.9

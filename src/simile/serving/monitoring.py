@@ -93,21 +93,32 @@ class Monitor:
 
     Parameters
     ----------
-    baseline : Baseline
-        What is no trouble.
+    policy : Policy
+        Whose streams they are; what is no trouble is read off it, see `Baseline`.
     rate : float or None
         Frames a second of each stream. None counts as 30, and no stream then oscillates.
     n_streams : int
         Slots.
+    stages : sequence of Stage
+        What the actions go through.
     thresholds : Thresholds
         When something is trouble.
     """
 
-    def __init__(self, baseline: Baseline, rate: float | None, n_streams: int, thresholds: Thresholds) -> None:
-        self.baseline, self.thresholds = baseline, thresholds
+    def __init__(
+        self,
+        policy: Policy,
+        rate: float | None,
+        n_streams: int,
+        *,
+        stages: Sequence[Stage] = (),
+        thresholds: Thresholds = Thresholds(),  # noqa: B008 - frozen
+    ) -> None:
+        self.thresholds = thresholds
+        self.adopt(policy, stages)
         self.rate = UNKNOWN_RATE if rate is None else checks.number(rate, "rate", above=0.0)
         n_streams = checks.whole_number(n_streams, "n_streams", at_least=1)
-        m, k = len(baseline.features), len(baseline.actions)
+        m, k = len(self.baseline.features), len(self.baseline.actions)
         self.begun = dict.fromkeys(KINDS, 0)  # how often a trouble of each kind began
         limits = np.array([getattr(thresholds, kind) or math.inf for kind in KINDS])
         if rate is None:  # a valve that is set once a day may well go up and down
@@ -124,19 +135,6 @@ class Monitor:
         self._on = np.zeros((n_streams, len(KINDS)), np.bool_)
         self.reset(np.arange(n_streams))
         self.observe(np.arange(0), self._no_contexts, np.empty((0, k)))  # compiled now, not in the first frame
-
-    @classmethod
-    def of(
-        cls,
-        policy: Policy,
-        rate: float | None,
-        n_streams: int,
-        *,
-        stages: Sequence[Stage] = (),
-        thresholds: Thresholds = Thresholds(),  # noqa: B008 - frozen
-    ) -> Self:
-        """Monitor streams of this policy, whose actions go through these stages."""
-        return cls(Baseline.of(policy, stages, thresholds), rate, n_streams, thresholds)
 
     def adopt(self, policy: Policy, stages: Sequence[Stage] = ()) -> None:
         """Judge by another policy of the same columns from now on: it took over the streams."""

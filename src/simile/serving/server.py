@@ -66,7 +66,7 @@ def serve(options: Options, announce: Announce) -> None:
         max_streams=options.max_streams,
         queue=options.queue,
         idle=options.idle,
-        monitor=Monitor.of(loaded.policy, rate, options.max_streams, stages=options.stages),
+        monitor=Monitor(loaded.policy, rate, options.max_streams, stages=options.stages),
         handover=options.handover,
     )
     _restore(service, options)
