@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -358,7 +359,8 @@ def test_an_interrupt_while_models_are_merged_stays_an_interrupt():
         while True:
             _merge(models, 1)
 
-    before = signal.signal(signal.SIGALRM, interrupt)
+    before, tracer = signal.signal(signal.SIGALRM, interrupt), sys.gettrace()
+    sys.settrace(None)  # an interrupt within coverage's tracer would leave its lock held, and all would wait for ever
     try:
         for wait in np.linspace(1e-4, 1e-3, 300):
             with pytest.raises(KeyboardInterrupt):
@@ -366,3 +368,4 @@ def test_an_interrupt_while_models_are_merged_stays_an_interrupt():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+        sys.settrace(tracer)
