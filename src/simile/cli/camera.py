@@ -35,7 +35,6 @@ def camera() -> None:
 
 
 games_argument = click.argument("games", nargs=-1, required=True)
-policy_argument = click.argument("policy", type=click.Path(path_type=Path))
 sport_option = click.option("--sport", type=click.Choice(SPORTS), default="basketball")
 
 
@@ -82,7 +81,7 @@ def features(games: tuple[str, ...], sport: str, grid: tuple[int, int], out: Pat
 
 
 @camera.command(short_help="Judge a policy as a broadcaster would.")
-@policy_argument
+@options.policy_argument
 @games_argument
 @sport_option
 @options.trust_option
@@ -136,7 +135,7 @@ def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], ou
 
 @camera.command(short_help="Cut a broadcast view out of a panoramic video.")
 @click.argument("video", type=click.Path(path_type=Path))
-@policy_argument
+@options.policy_argument
 @click.argument("game")
 @sport_option
 @click.option("--fov", type=float, default=120.0, help="Degrees across the width of the panorama.")
@@ -166,7 +165,7 @@ def crop(video: Path, policy: Path, game: str, sport: str, trust: tuple[str, ...
 
 
 @camera.command(short_help="Drive a pan-tilt-zoom head (VISCA over IP).")
-@policy_argument
+@options.policy_argument
 @click.option("--head", required=True, help="Host of the camera, or host:port (52381 by default).")
 @sport_option
 @click.option("--speed", type=float, default=30.0, help="Degrees per second at most.")

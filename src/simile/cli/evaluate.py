@@ -13,10 +13,7 @@ from simile.learning import ALGORITHMS
 
 
 @click.command(short_help="Measure error, smoothness and lag of a policy.")
-@options.policy_argument
-@options.data_argument
-@options.config_option
-@options.reading_options
+@options.policy_on_data
 @options.start_option
 @options.trust_option
 @options.json_option
@@ -33,10 +30,7 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
 
 
 @click.command(short_help="Let a policy act on recorded contexts.")
-@options.policy_argument
-@options.data_argument
-@options.config_option
-@options.reading_options
+@options.policy_on_data
 @options.start_option
 @options.trust_option
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
@@ -56,10 +50,7 @@ def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: i
 
 
 @click.command(short_help="Measure the paper's theory on a policy.")
-@options.policy_argument
-@options.data_argument
-@options.config_option
-@options.reading_options
+@options.policy_on_data
 @options.trust_option
 @options.json_option
 def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:

@@ -114,6 +114,8 @@ policy_argument = click.argument("policy", type=click.Path(path_type=Path))
 # Several files, as a shell makes of runs/*.csv, are taken as they come; a config may name them too.
 data_argument = click.argument("data", nargs=-1, callback=lambda _, __, paths: _one_or_many(paths))
 
+policy_on_data = stack(policy_argument, data_argument, config_option, reading_options)
+
 
 def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
     """Return one path as such; several are files with a sequence each."""
