@@ -96,8 +96,10 @@ class History:
 
     def push(self, streams: IntArray, X: FloatArray | None) -> None:
         """Write the contexts (n, m) of the next frame; None repeats the last ones. Nothing else moves on yet."""
-        self._move(self.past, streams)
         row, m = self.row[streams], self.n_contexts
+        if (row == self.rows).any():
+            self._move(self.past, streams)
+            row = self.row[streams]
         with np.errstate(over="ignore"):
             self.Z[streams, row, :m] = self.Z[streams, row - 1, :m] if X is None else X
 
