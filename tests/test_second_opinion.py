@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -92,6 +93,18 @@ def test_a_rival_does_out_of_fold_what_its_numbers_say():
 
 def test_a_single_short_sequence_has_nobody_to_ask():
     assert rival_of(tasks.pursuit(n_sequences=1, length=30, n_players=2)) is None
+
+
+def test_a_stored_run_leaves_the_demonstrations_of_its_rivals_behind():
+    run = simile.learn(PURSUIT, smoothness=30.0, model=RolloutRidge())
+    fitted = run.rivals[1].policy
+    again = pickle.loads(pickle.dumps(run.rivals))
+    for a, b in zip(rollout(again[1].policy, PURSUIT), rollout(fitted, PURSUIT), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert again[2].score.error == run.rivals[2].score.error
+    with pytest.raises(simile.ArgumentError, match="ask for its policy before"):
+        _ = again[2].policy
+    assert run.rivals[2].policy is run.rivals[2].policy
 
 
 @pytest.mark.parametrize("frames", [0, 1, 3, 100])

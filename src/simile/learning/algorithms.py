@@ -21,7 +21,7 @@ from simile.learning.frontier import Frontier, match_expert
 from simile.learning.problem import judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
-from simile.learning.second_opinion import MARGIN, Rival, most_accurate, simple_rivals
+from simile.learning.second_opinion import MARGIN, SimpleRival, most_accurate, simple_rivals
 from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.learning.training import JointRule, Memory, Rule, everything, latest
@@ -276,7 +276,7 @@ class Run:
     notes: tuple[str, ...] = ()  # what the user should know
     alternative: Policy | None = None  # something simpler that does better; the notes then say so
     frontier: Frontier | None = None  # light policies from rough to smooth, by which lambda was found
-    rivals: tuple[Rival, ...] = ()  # what an engineer would try first, tuned to be as smooth
+    rivals: tuple[SimpleRival, ...] = ()  # what an engineer would try first, tuned to be as smooth
 
     @classmethod
     def of(cls, turns: Iterable[Round], watch: Watch | None = None) -> Run:

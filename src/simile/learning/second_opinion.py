@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.losses import hold_last_action
 from simile.data.states import Horizon, States
+from simile.errors import ArgumentError
 from simile.learning.crossfit import roll_out
 from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler, Score
@@ -42,8 +44,8 @@ FOREVER = 1e9  # a lambda at which h(a) = a holds its action
 
 
 @dataclass(frozen=True, eq=False)
-class Workshop:
-    """What rivals are made of."""
+class RivalData:
+    """What rivals are fitted to, and how."""
 
     demos: Demonstrations  # in the user's units
     horizon: Horizon
@@ -66,7 +68,7 @@ class Workshop:
 
 
 @dataclass(frozen=True, eq=False)
-class Rival:
+class SimpleRival:
     """A simple policy, and how it does.
 
     Attributes
@@ -87,7 +89,7 @@ class Rival:
     smooth_enough: bool
     h: Autoregressor
     smoothness: float
-    made_from: Workshop
+    data: RivalData | None  # None once it was stored: demonstrations are not part of a run
     model: Model | int  # fitted, or how many frames ahead a forest is to look
     seconds: float = 0.0
 
@@ -99,16 +101,23 @@ class Rival:
     @cached_property
     def policy(self) -> Policy:
         """The policy itself, fitted to all demonstrations when it is first asked for."""
-        source = self.made_from
+        source = self.data
+        if source is None:
+            raise ArgumentError(
+                f"rivals: {self.name} was not fitted when its run was stored: ask for its policy before"
+            )
         f = source.grow(source.standard, (self.model,)) if isinstance(self.model, int) else self.model
         policy = SmoothPolicy(f, self.h, self.smoothness, source.horizon, None, source.demos.n_contexts)
         said = {"rival": self.name, "smoothness": self.smoothness, "horizon": source.horizon, "seed": source.seed}
         return policy.in_units(source.units, source.space, card_of(source.demos, said))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "data": None}
+
 
 def simple_rivals(
     demos: Demonstrations, horizon: Horizon, *, budget: float, order: int = 2, space: ActionSpace, seed: int
-) -> tuple[Rival, ...]:
+) -> tuple[SimpleRival, ...]:
     """Tune what an engineer would try first: hold the last action, or predict and filter; none for too few frames.
 
     Parameters
@@ -124,11 +133,11 @@ def simple_rivals(
 
     Returns
     -------
-    tuple of Rival
+    tuple of SimpleRival
         The one that holds the last action, then for every predictor one behind each kind of filter.
     """
     begun = time.process_time()
-    source = Workshop(demos, horizon, space, seed)
+    source = RivalData(demos, horizon, space, seed)
     folds, actions = Folds.of(source.standard), source.standard.actions
     if len(folds) == 1:
         return ()
@@ -136,7 +145,7 @@ def simple_rivals(
     ruler = Ruler(folds.demos, begin=begin, order=order)
     held = Score(ruler.measure([hold_last_action(a, warm_up=begin) for a in folds.demos.actions]).error, 0.0)
     h = PreviousAction().fit(actions, FOREVER)
-    found = [Rival("holding the last action", "", held, True, h, FOREVER, source, _mean(demos, horizon))]
+    found = [SimpleRival("holding the last action", "", held, True, h, FOREVER, source, _mean(demos, horizon))]
     for predictor, said, model in _predictors(source, folds):
         tried = []
         for kind, filters in FILTERS.items():
@@ -144,25 +153,25 @@ def simple_rivals(
                 h = filters.fit(actions, strength)
                 score = ruler.measure(roll_out(ClosedLoop.of(h, strength), said, folds.demos))
                 tried.append((kind, score, not score.roughness > budget, h, strength))
-        rivals = [Rival(predictor, *one, source, model) for one in tried]
+        rivals = [SimpleRival(predictor, *one, source, model) for one in tried]
         found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
     return tuple(replace(r, seconds=time.process_time() - begun) for r in found)
 
 
-def best_of(rivals: Iterable[Rival]) -> Rival:
+def best_of(rivals: Iterable[SimpleRival]) -> SimpleRival:
     """Return the most accurate of those that are smooth enough; where none is, the smoothest."""
     some = list(rivals)
     smooth = [r for r in some if r.smooth_enough]
     return min(smooth, key=lambda r: r.score.error) if smooth else min(some, key=lambda r: r.score.roughness)
 
 
-def most_accurate(rivals: Sequence[Rival]) -> Rival:
+def most_accurate(rivals: Sequence[SimpleRival]) -> SimpleRival:
     """Return the most accurate rival, every predictor behind the better of its filters."""
     best = [best_of(some) for _, some in groupby(rivals, key=lambda r: r.predictor)]
     return min(best, key=lambda r: r.score.error)
 
 
-def _predictors(source: Workshop, folds: Folds) -> Iterator[tuple[str, FloatArray, Model | int]]:
+def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, FloatArray, Model | int]]:
     """Yield name, what fits say in the fold they have not seen, and the fit to all or how far a forest looks ahead."""
     k = source.demos.n_actions
     still = ClosedLoop(np.ones((1, k)))  # no filter, so that the ridge is an ordinary one

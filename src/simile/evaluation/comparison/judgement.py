@@ -16,7 +16,7 @@ from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phras
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.rivals import HELD, Held, roll_out
 from simile.learning.frontier import Frontier
-from simile.learning.second_opinion import AVERAGE, FOLLOWER, Rival, best_of
+from simile.learning.second_opinion import AVERAGE, FOLLOWER, SimpleRival, best_of
 from simile.policies.policies import Policy
 
 ROWS = {AVERAGE: "predict, then average", FOLLOWER: "predict, then damp"}  # what a table calls the filters of rivals
@@ -96,7 +96,7 @@ def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations) -> 
     return Judgement(tuple(found), ruler)
 
 
-def simple_entries(rivals: Sequence[Rival]) -> dict[str, tuple[Policy, float]]:
+def simple_entries(rivals: Sequence[SimpleRival]) -> dict[str, tuple[Policy, float]]:
     """Choose the best rival behind each kind of filter, as entries for `judge`."""
     kinds = {name: [r for r in rivals if r.filter == kind] for kind, name in ROWS.items()}
     return {name: (best_of(some).policy, best_of(some).seconds) for name, some in kinds.items() if some}

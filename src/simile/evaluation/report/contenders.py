@@ -36,7 +36,7 @@ class Path:
     steps: tuple[Step, ...]
 
     @classmethod
-    def rolled_out(cls, found: Frontier, ruler: HeldOut) -> Path:
+    def roll_out(cls, found: Frontier, ruler: HeldOut) -> Path:
         """Roll every policy of a frontier out; those that diverge are left out."""
         steps = []
         for point in found.points:

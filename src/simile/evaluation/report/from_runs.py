@@ -55,7 +55,7 @@ def of_run(
         policy,
         rows,
         name=name,
-        path=None if frontier is None else Path.rolled_out(frontier, ruler),
+        path=None if frontier is None else Path.roll_out(frontier, ruler),
         said=judgement.verdict(),
         rounds=list_rounds(run.rounds),
         chosen=run.chosen.number,

@@ -172,7 +172,7 @@ class Behind:
         """Choose the knobs for each strength, and fit the chosen predictors again on all there is."""
         tried, fitting = bench.shared(("tried", self.source), lambda: list(_try_candidates(self.source, bench)))
         begin = time.process_time()
-        chosen = self._chosen(tried, bench)
+        chosen = self._choose(tried, bench)
         seconds = fitting + time.process_time() - begin
         final: dict[float, SmoothPolicy] = {}
         for value in sorted({c.value for c in chosen}):
@@ -185,7 +185,7 @@ class Behind:
         )
         return Family(self.name, points, seconds, "" if points else "diverged at every strength")
 
-    def _chosen(self, tried: list[_Tried], bench: Bench) -> list[_Choice]:
+    def _choose(self, tried: list[_Tried], bench: Bench) -> list[_Choice]:
         """Return the most accurate choice for every strength, rough to smooth; none where all diverge.
 
         Of a filter with a knob of its own, which trades accuracy for smoothness as the strength does, every pair that
