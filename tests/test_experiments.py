@@ -390,9 +390,10 @@ def test_a_comment_says_what_is_missing():
     assert one.verdict is Verdict.UNDECIDED
 
 
-def test_the_small_camera_study_runs(tmp_path):
+@pytest.mark.parametrize("claims", [("smooth-class",), pytest.param(None, marks=pytest.mark.long)], ids=["one", "all"])
+def test_the_small_camera_study_runs(tmp_path, claims):
     pytest.importorskip("simile.camera.simulation")
-    results = reproduce(tmp_path, seeds=(0,), effort=SMALL)
+    results = reproduce(tmp_path, claims=claims, seeds=(0,), effort=SMALL)
     assert results.source.startswith("CameraSource(n_games=3")
     assert results["smooth-class"].effects[0].mean > 1.0
 
