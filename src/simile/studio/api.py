@@ -54,14 +54,14 @@ def routes(studio: Studio) -> list[Route | WebSocketRoute]:
 def build_handlers(studio: Studio) -> dict[Any, Any]:
     """Return the handlers that turn whatever goes wrong in a handler of a route into a sentence."""
 
-    async def answer(request: Request, error: Exception) -> Any:
+    async def answer(request: Request, error: Exception) -> Response:
         status, sentence = 422, str(error)
         if isinstance(error, RequestError):
             status = error.status
         elif isinstance(error, OSError):
             status, sentence = 500, f"a file of the studio cannot be used: {error.strerror or 'unknown trouble'}"
         refusal = answer_refusal(status, studio.scrub(sentence, None))
-        return uploads.DrainingResponse(status, bytes(refusal.body)) if request.method == "PUT" else refusal
+        return uploads.DrainingResponse(refusal.body, status) if request.method == "PUT" else refusal
 
     return dict.fromkeys((RequestError, SimileError, OSError), answer)
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from simile._common.web import RequestError
@@ -63,24 +64,18 @@ async def receive_file(request: Request, target: Path, limit: int) -> int:
     return size
 
 
-class DrainingResponse:
+class DrainingResponse(Response):
     """An answer to an upload that is sent before the upload has ended; what still comes is read and thrown away.
 
     A browser that is answered and cut off in the middle of a file shows a broken connection instead of the answer.
     """
 
-    def __init__(self, status: int, body: bytes) -> None:
-        self.status = status
-        self.body = body
+    media_type = "application/json"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, then read on for a while."""
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(self.body)).encode()),
-            (b"connection", b"close"),
-        ]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        headers = [*self.raw_headers, (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         more, left = scope.get(REST, True), MOST
         with suppress(TimeoutError):
