@@ -36,7 +36,7 @@ from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.learning import measures
 from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, crossfit, line_search, mix
-from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predicted, states_of
+from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predict, states_of
 from simile.learning.measures import Ruler
 from simile.models.closed_loop import ClosedLoop
 from simile.online import Predictor
@@ -123,7 +123,7 @@ def test_unseen_is_said_by_models_that_were_fitted_without_the_fold():
         def predict(self, S):
             return np.array([[float(row[0] in self.frames)] for row in S])
 
-    np.testing.assert_array_equal(folds.unseen(Remembers, Horizon(0, 0), 1), 0.0)
+    np.testing.assert_array_equal(folds.predict_unseen(Remembers, Horizon(0, 0), 1), 0.0)
     np.testing.assert_array_equal(Folds.of(empty(30)).unseen(Remembers, Horizon(0, 0), 1), 1.0)
 
 
@@ -134,9 +134,9 @@ def test_predictions_in_blocks_are_predictions(monkeypatch):
         def predict(self, S):
             return S.sum(axis=1, keepdims=True)
 
-    whole = predicted(Sums(), states)
+    whole = predict(Sums(), states)
     monkeypatch.setattr(simile.learning.folds, "BLOCK", 70)
-    np.testing.assert_array_equal(predicted(Sums(), states), whole)
+    np.testing.assert_array_equal(predict(Sums(), states), whole)
     np.testing.assert_array_equal(whole, states.matrix().sum(axis=1, keepdims=True))
 
 

@@ -22,7 +22,7 @@ from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.distributed.dask import DaskBackend, Traffic, connected
+from simile.learning.distributed.dask import DaskBackend, Traffic, connect
 
 FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
 QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
@@ -160,7 +160,7 @@ def test_nobody_listening_at_an_address_is_said_within_seconds():
     begin = time.monotonic()
     with (
         pytest.raises(SimileError, match=r"dask: no scheduler answers at 'tcp://127.0.0.1:9'.*dask scheduler"),
-        connected("tcp://127.0.0.1:9"),
+        connect("tcp://127.0.0.1:9"),
     ):
         pass
     assert time.monotonic() - begin < 30.0

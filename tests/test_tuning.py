@@ -24,8 +24,8 @@ from simile.learning.distributed.backend import LocalBackend
 from simile.learning.recipes import parse
 from simile.learning.runs import RECIPES
 from simile.learning.tuning import Ask, Between, CrossFitting, Known, Rounds, Tried, Tuned, executors, tune
-from simile.learning.tuning.spaces import asking, label
-from simile.learning.tuning.trial import Split, judged, train
+from simile.learning.tuning.spaces import ask_by, label
+from simile.learning.tuning.trial import Split, judge, train
 
 DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
 KNOWN = Known(DEMOS, 1.0, 0)
@@ -48,7 +48,7 @@ def test_whatever_is_drawn_can_be_written_in_a_command_and_read_back(data: st.Da
         kind = st.integers if options.whole else st.floats
         return data.draw(kind(options.low, options.high))
 
-    settings = space.draw(asking(choose), KNOWN)
+    settings = space.draw(ask_by(choose), KNOWN)
     written = Tried(0, {}, settings).options()
     assert written is not None
     for name, value in written.items():
@@ -255,7 +255,7 @@ def test_where_every_trial_fails_the_reason_is_said():
 def test_sequences_that_are_too_short_are_a_reason_too():
     short = simile.Demonstrations((*tasks.pursuit(3, 100)[:], *tasks.pursuit(1, 8)))
     settings = {"algorithm": "paper", "model": FOREST, "n_rounds": 1, "smoothness": 20.0}
-    verdict = judged(settings, Split(short[:3], short[3:]))
+    verdict = judge(settings, Split(short[:3], short[3:]))
     assert "no sequence is longer" in verdict.trouble
     assert math.isnan(verdict.rmse)
 
@@ -279,10 +279,10 @@ def test_a_mixture_is_measured_by_its_own_kind():
 
     hinges, ridge = simile.RolloutRidge(knots=2), simile.RolloutRidge()
     split = Split(DEMOS[:4], DEMOS[4:])
-    whole = judged({"model": (hinges, ridge), "smoothness": 20.0}, split, report)
+    whole = judge({"model": (hinges, ridge), "smoothness": 20.0}, split, report)
     assert not whole.pruned  # neither the first model nor the last one is a reason to give up
-    assert judged({"model": (hinges, ridge, ridge), "smoothness": 20.0}, split, report).pruned
-    judged({"model": (ridge,), "smoothness": 20.0}, split, report)
+    assert judge({"model": (hinges, ridge, ridge), "smoothness": 20.0}, split, report).pruned
+    judge({"model": (ridge,), "smoothness": 20.0}, split, report)
     assert len(steps) == 5
     assert steps[:2] == steps[2:4]
     assert len(set(steps)) == 3
@@ -294,9 +294,9 @@ def test_a_network_may_join_the_mixture():
 
     network = TorchRegressor(MLP((4,)), epochs=2)
     space = CrossFitting(mixture=("ridge",), extra=(network,), lag=(4.0,))
-    settings = space.draw(asking(lambda name, options, first: options[-1]), KNOWN)
+    settings = space.draw(ask_by(lambda name, options, first: options[-1]), KNOWN)
     assert settings["model"] == (simile.RolloutRidge(), network)
-    verdict = judged(settings, Split(DEMOS[:4], DEMOS[4:]))
+    verdict = judge(settings, Split(DEMOS[:4], DEMOS[4:]))
     assert not verdict.trouble
     assert math.isfinite(verdict.rmse)
 
@@ -333,11 +333,11 @@ def test_ctrl_c_keeps_what_there_is_and_the_trial_under_way_is_tried_again(
         calls.append(settings)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return judged(settings, *rest)
+        return judge(settings, *rest)
 
     storage = tmp_path / "tune.db"
     with monkeypatch.context() as patch:
-        patch.setattr(executors, "judged", interrupted)
+        patch.setattr(executors, "judge", interrupted)
         part = tune(DEMOS, trials=5, space=LINES, storage=storage)
     assert part.interrupted
     assert len(part.trials) == 2
@@ -354,7 +354,7 @@ def test_ctrl_c_before_the_first_trial_is_an_interruption(monkeypatch: pytest.Mo
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(executors, "judged", interrupted)
+    monkeypatch.setattr(executors, "judge", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune(DEMOS, trials=2, space=LINES)
 
@@ -397,7 +397,7 @@ def test_processes_share_the_trials_and_one_that_dies_takes_only_its_own_with_it
     told = [t.trouble for t in tuned.trials]
     assert any("its process died" in trouble for trouble in told)
     assert "" in told
-    again = judged(tuned.best, tuned.split)
+    again = judge(tuned.best, tuned.split)
     assert again.rmse == tuned.chosen.rmse
 
 

@@ -80,9 +80,9 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     if not given["dask"]:
         _train(ctx, folder, given, settings, None)
         return
-    from simile.learning.distributed.dask import DaskBackend, connected
+    from simile.learning.distributed.dask import DaskBackend, connect
 
-    with connected(given["dask"]) as client:
+    with connect(given["dask"]) as client:
         _train(ctx, folder, given, settings, DaskBackend(client, exact=given["exact"]))
 
 
@@ -132,7 +132,7 @@ def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[Distribute
     from simile.data.reading import read
     from simile.learning import runs
 
-    how = runs.reading(given)
+    how = runs.reading_options(given)
     demos = backend.read(given["data"], **how)
     click.echo(f"{demos} with contexts {', '.join(demos.context_names)} and actions {', '.join(demos.action_names)}")
     try:

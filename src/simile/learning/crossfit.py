@@ -220,7 +220,7 @@ def fit_lanes(
             return model.fit_smooth([states], labels, labels, anchors, lanes[0].smoothness, rng)
         return models.fit(model, states.matrix(), targets, rng)
 
-    whole, predictions = fit(demos), folds.unseen(fit, horizon, k * len(lanes)) * scale
+    whole, predictions = fit(demos), folds.predict_unseen(fit, horizon, k * len(lanes)) * scale
     if len(lanes) == 1:
         return [(whole, predictions)]
     parts = [slice(i * k, (i + 1) * k) for i in range(len(lanes))]

@@ -48,14 +48,14 @@ class Folds:
             own = np.flatnonzero(self.fold == number)
             yield np.flatnonzero(self.fold != number) if len(self) > 1 else own, own
 
-    def unseen(self, fit: Callable[[Demonstrations], Model], horizon: Horizon, width: int) -> FloatArray:
+    def predict_unseen(self, fit: Callable[[Demonstrations], Model], horizon: Horizon, width: int) -> FloatArray:
         """Return what models that were fitted without a sequence's fold say in it, (frames, width)."""
         lengths = [len(d) for d in self.demos]
         said = np.split(np.empty((sum(lengths), width)), np.cumsum(lengths)[:-1])
         for others, own in self.apart():
             f = fit(Demonstrations(tuple(self.demos[i] for i in others)))
             for i in own:
-                said[i][:] = predicted(f, states_of(self.demos[int(i) : int(i) + 1], horizon))
+                said[i][:] = predict(f, states_of(self.demos[int(i) : int(i) + 1], horizon))
         return np.concatenate(said)
 
 
@@ -64,7 +64,7 @@ def states_of(demos: Demonstrations, horizon: Horizon) -> States:
     return Tape.of(demos.contexts, demos.actions).states(horizon)
 
 
-def predicted(f: Model, states: States) -> FloatArray:
+def predict(f: Model, states: States) -> FloatArray:
     """Let f predict in all states, a block at a time."""
     rows = np.arange(len(states))
     return np.concatenate([f.predict(states.where(rows[i : i + BLOCK]).matrix()) for i in range(0, len(rows), BLOCK)])

@@ -69,34 +69,34 @@ def parse(text: Any, name: str) -> Any:
         return text
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-        return _made(tree)
+        return _make(tree)
     except (SyntaxError, ValueError, TypeError, ImportError, AttributeError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else error
         raise ArgumentError(f"{name} must be a recipe such as {_example(name)}; got {text!r}: {reason}") from None
 
 
-def _made(node: ast.expr) -> Any:
+def _make(node: ast.expr) -> Any:
     if isinstance(node, ast.Call):
         if any(keyword.arg is None for keyword in node.keywords):
             raise ValueError("** cannot be used here")
-        recipe = _named(node.func)
-        return recipe(*(_made(a) for a in node.args), **{str(k.arg): _made(k.value) for k in node.keywords})
+        recipe = _look_up(node.func)
+        return recipe(*(_make(a) for a in node.args), **{str(k.arg): _make(k.value) for k in node.keywords})
     if isinstance(node, ast.Name | ast.Attribute):
-        made = _named(node)
+        made = _look_up(node)
         # A bare name is the recipe with its defaults.
         return made() if callable(made) else made
     if isinstance(node, ast.Tuple | ast.List):
-        return tuple(_made(item) for item in node.elts)
+        return tuple(_make(item) for item in node.elts)
     return ast.literal_eval(node)
 
 
-def _named(node: ast.expr) -> Any:
+def _look_up(node: ast.expr) -> Any:
     """Find what a dotted name stands for: a recipe, a member of one of our enums, a scikit-learn estimator."""
     *path, last = ast.unparse(node).split(".")
     if not path and last in NAMES:
         return getattr(importlib.import_module("simile"), last)
     if path in (["Criterion"], ["Bagging"]):
-        return getattr(_named(ast.Name(path[0])), last)
+        return getattr(_look_up(ast.Name(path[0])), last)
     if path and path[0] == "sklearn" and not any(part.startswith("_") for part in (*path, last)):
         found = getattr(importlib.import_module(".".join(path)), last)
         from sklearn.base import BaseEstimator

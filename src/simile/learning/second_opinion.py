@@ -178,7 +178,7 @@ def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, FloatArr
     states, ridge = states_of(folds.demos, source.horizon), RolloutRidge()
     line, said = ridge.fit_rollout(states, folds.demos.actions, still, folds.fold)
     yield "a ridge", said, line
-    told = folds.unseen(lambda some: source.grow(some, AHEAD), source.horizon, k * len(AHEAD))
+    told = folds.predict_unseen(lambda some: source.grow(some, AHEAD), source.horizon, k * len(AHEAD))
     for i, d in enumerate(AHEAD):
         yield f"a forest that looks {d} frames ahead" if d else "a forest", told[:, i * k : (i + 1) * k], d
 

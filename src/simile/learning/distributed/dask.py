@@ -123,7 +123,7 @@ class DaskBackend:
         if len(data) > SMALL:
             data, held = b"", [self._submit(data, held)]
         self._count(n * len(data))
-        call, lists = partial(_called, function, data, len(held)), [[h] * n for h in held]
+        call, lists = partial(_call, function, data, len(held)), [[h] * n for h in held]
         return list(self.client.map(call, *lists, *map(list, handles), pure=False, key=name))
 
     def total(self, add: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
@@ -132,15 +132,13 @@ class DaskBackend:
         while len(left) > 2:
             odd = left[-1:] if len(left) % 2 else []
             left = [*self.client.map(add, left[: len(left) - len(odd) : 2], left[1::2], pure=False, key="add"), *odd]
-        return self._gathered(self.client.map(partial(_packed_sum, add), *([x] for x in left), pure=False, key="add"))[
-            0
-        ]
+        return self._gather(self.client.map(partial(_pack_sum, add), *([x] for x in left), pure=False, key="add"))[0]
 
     def collect(self, handles: Sequence[Any]) -> list[Any]:
         """Bring results here, in order."""
-        return self._gathered(self.client.map(_packed, list(handles), pure=False, key="collect"))
+        return self._gather(self.client.map(_pack_value, list(handles), pure=False, key="collect"))
 
-    def _gathered(self, packed: Sequence[Handle]) -> list[Any]:
+    def _gather(self, packed: Sequence[Handle]) -> list[Any]:
         try:
             found = self.client.gather(packed)
         except dask.KilledWorker as error:
@@ -161,7 +159,7 @@ class DaskBackend:
         self._count(len(data))
         with warnings.catch_warnings():  # what is large is a model or a part, sent once
             warnings.filterwarnings("ignore", message="Sending large graph")
-            return self.client.submit(_opened, data, *held, pure=False)
+            return self.client.submit(_open, data, *held, pure=False)
 
     def _count(self, sent: int) -> None:
         self.traffic = replace(self.traffic, sent=self.traffic.sent + sent)
@@ -209,23 +207,23 @@ class _Opener(pickle.Unpickler):
 # What runs on a worker stands at the top level, so that it can be sent there.
 
 
-def _opened(data: bytes, *held: Any) -> Any:
+def _open(data: bytes, *held: Any) -> Any:
     return _Opener(data, held).load()
 
 
-def _packed(value: Any) -> bytes:
+def _pack_value(value: Any) -> bytes:
     packed: bytes = cloudpickle.dumps(value, protocol=5)
     return packed
 
 
-def _packed_sum(add: Callable[[Any, Any], Any], *few: Any) -> bytes:
-    return _packed(reduce(add, few))
+def _pack_sum(add: Callable[[Any, Any], Any], *few: Any) -> bytes:
+    return _pack_value(reduce(add, few))
 
 
-def _called(function: Callable[..., Any], data: bytes, n_held: int, *given: Any) -> Any:
+def _call(function: Callable[..., Any], data: bytes, n_held: int, *given: Any) -> Any:
     """Call a function of parts and of what is shared: pickled, or as it is where it came by itself."""
     held, parts = given[:n_held], given[n_held:]
-    shared = _opened(data, *held) if data else held[0]
+    shared = _open(data, *held) if data else held[0]
     return function(*parts, *shared)
 
 
@@ -242,7 +240,7 @@ def _read(files: Sequence[tuple[str, str]], how: dict[str, Any], in_full: bool) 
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
+def connect(address: str) -> Iterator[Any]:
     """Connect to the scheduler at an address, or start a cluster on this machine for "local", with a worker a core."""
     if address == "local":
         n = os.cpu_count() or 1

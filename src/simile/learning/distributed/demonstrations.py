@@ -76,7 +76,7 @@ class DistributedDemonstrations(Recorded):
     @cached_property
     def all(self) -> Facts:
         """The facts of all sequences."""
-        return Facts.joined(self.facts)
+        return Facts.join(self.facts)
 
     @property
     def names(self) -> tuple[str, ...]:

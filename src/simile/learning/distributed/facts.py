@@ -46,7 +46,7 @@ class Facts:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Facts]) -> Facts:
+    def join(cls, parts: Sequence[Facts]) -> Facts:
         """Join the facts of parts, in their order; they must have the same columns and rate."""
         first = parts[0]
         for part in parts:

@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from simile.learning.tuning.result import Tried
-from simile.learning.tuning.study import Ledger
-from simile.learning.tuning.trial import Split, Verdict, judged
+from simile.learning.tuning.study import Search
+from simile.learning.tuning.trial import Split, Verdict, judge
 
 if TYPE_CHECKING:
     from simile.learning.distributed.backend import Backend
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 DIED = "its process died, for want of memory or of `if __name__ == '__main__':` in the script that called tune"
 
 
-def alone(ledger: Ledger, split: Split) -> Iterator[Tried]:
+def run_here(search: Search, split: Split) -> Iterator[Tried]:
     """Try one after the other, here."""
-    while (asked := ledger.ask()) is not None:
+    while (asked := search.ask()) is not None:
         number, settings = asked
-        verdict = judged(settings, split, lambda *how, number=number: ledger.report(number, *how))
-        yield ledger.tell(number, verdict)
+        verdict = judge(settings, split, lambda *how, number=number: search.report(number, *how))
+        yield search.tell(number, verdict)
 
 
-def by_backend(ledger: Ledger, split: Split, backend: Backend, batch: int) -> Iterator[Tried]:
+def run_on_backend(search: Search, split: Split, backend: Backend, batch: int) -> Iterator[Tried]:
     """Ask for a batch, let the backend do it, and tell; what is asked next depends on no race.
 
     Workers cannot tell how they are doing, so that no trial is given up early.
     """
     (data,) = backend.place([split])
-    while asked := [one for _ in range(batch) if (one := ledger.ask()) is not None]:
+    while asked := [one for _ in range(batch) if (one := search.ask()) is not None]:
         settings = backend.place([settings for _, settings in asked])
         verdicts = backend.collect(backend.map(judged, settings, [data] * len(asked)))
         for (number, _), verdict in zip(asked, verdicts, strict=True):
-            yield ledger.tell(number, verdict)
+            yield search.tell(number, verdict)
 
 
-def by_processes(ledger: Ledger, split: Split, jobs: int) -> Iterator[Tried]:
+def run_in_processes(search: Search, split: Split, jobs: int) -> Iterator[Tried]:
     """Keep several processes busy. They report here, and only this process writes to the storage."""
     idle: list[_Worker] = []
     busy: dict[Connection, tuple[_Worker, int]] = {}
     try:
         while True:
-            while len(busy) < jobs and (asked := ledger.ask()) is not None:
+            while len(busy) < jobs and (asked := search.ask()) is not None:
                 worker, (number, settings) = idle.pop() if idle else _Worker(split), asked
                 busy[worker.end] = worker, number
                 with suppress(OSError):  # where it has died, we hear of it below
@@ -61,14 +61,14 @@ def by_processes(ledger: Ledger, split: Split, jobs: int) -> Iterator[Tried]:
                 except (EOFError, OSError):
                     worker.stop()
                     del busy[end]
-                    yield ledger.tell(number, Verdict(trouble=DIED))
+                    yield search.tell(number, Verdict(trouble=DIED))
                     continue
                 if isinstance(said, Verdict):
                     del busy[end]
                     idle.append(worker)
-                    yield ledger.tell(number, said)
+                    yield search.tell(number, said)
                 else:
-                    end.send(ledger.report(number, *said))
+                    end.send(search.report(number, *said))
     finally:
         for worker in (*idle, *(worker for worker, _ in busy.values())):
             worker.stop()
@@ -85,7 +85,7 @@ class _Worker:
         other.close()  # theirs alone: when they die, we hear of it
 
     def stop(self) -> None:
-        """End the process, whatever it is doing; the trial is lost, the ledger knows of it."""
+        """End the process, whatever it is doing; the trial is lost, the search knows of it."""
         self.process.kill()
         self.process.join()
         self.end.close()
@@ -93,7 +93,7 @@ class _Worker:
 
 def _work(line: Connection, split: Split) -> None:
     """Do the trials that come over the line until it is cut."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever keeps the ledger says when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever keeps the search says when to stop
 
     def report(*how: Any) -> bool:
         line.send(how)
@@ -101,6 +101,6 @@ def _work(line: Connection, split: Split) -> None:
 
     try:
         while True:
-            line.send(judged(line.recv(), split, report))
+            line.send(judge(line.recv(), split, report))
     except (EOFError, OSError):
         return

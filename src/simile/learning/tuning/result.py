@@ -227,14 +227,14 @@ def as_option(value: Any, name: str) -> str | None:
     >>> as_option((SmoothForest(n_trees=20, max_depth=None),), "model")
     '(SmoothForest(n_trees=20, max_depth=None),)'
     """
-    for text in (_written(value), label(value)):
+    for text in (_write(value), label(value)):
         with suppress(ArgumentError):
             if label(parse(text, name)) == label(value):
                 return text
     return None
 
 
-def _written(value: Any) -> str:
+def _write(value: Any) -> str:
     """Write a recipe without what goes without saying."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_written, value))}{',' * (len(value) == 1)})"
@@ -246,6 +246,6 @@ def _written(value: Any) -> str:
         public = takewhile(lambda part: not part.startswith("_"), type(value).__module__.split("."))
         return f"{'.'.join(public)}.{value!r}"
     if is_dataclass(value):
-        said = [f"{f.name}={_written(v)}" for f in fields(value) if (v := getattr(value, f.name)) != f.default]
+        said = [f"{f.name}={_write(v)}" for f in fields(value) if (v := getattr(value, f.name)) != f.default]
         return f"{type(value).__name__}({', '.join(said)})"
     return repr(value)

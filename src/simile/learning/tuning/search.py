@@ -10,10 +10,10 @@ from simile._common import checks
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError
 from simile.learning.rounds import check_alike
-from simile.learning.tuning.executors import alone, by_backend, by_processes
+from simile.learning.tuning.executors import run_here, run_in_processes, run_on_backend
 from simile.learning.tuning.result import Tried, Tuned
 from simile.learning.tuning.spaces import CrossFitting, Known, Rounds, Space, label
-from simile.learning.tuning.study import NAME, Ledger, opened
+from simile.learning.tuning.study import NAME, Search, open_study
 from simile.learning.tuning.trial import Split
 
 if TYPE_CHECKING:
@@ -96,25 +96,25 @@ def tune(
         "space": [label(one) for one in spaces],
     }
     interrupted = False
-    with opened(storage, NAME if study is None else study, facts, frontier=budget is None) as held:
-        ledger = Ledger(held, spaces, Known(split.train, budget, seed), trials)
+    with open_study(storage, NAME if study is None else study, facts, frontier=budget is None) as held:
+        search = Search(held, spaces, Known(split.train, budget, seed), trials)
         try:
-            ledger.begin()
+            search.begin()
             found = (
-                by_backend(ledger, split, backend, jobs)
+                run_on_backend(search, split, backend, jobs)
                 if backend is not None
-                else by_processes(ledger, split, jobs)
+                else run_in_processes(search, split, jobs)
                 if jobs > 1
-                else alone(ledger, split)
+                else run_here(search, split)
             )
             for tried in found:
                 if watch is not None:
                     watch(tried)
         except KeyboardInterrupt:
-            if not ledger.finished():
+            if not search.finished():
                 raise
             interrupted = True
-        return Tuned(ledger.tried(), budget, split, whole, interrupted)
+        return Tuned(search.tried(), budget, split, whole, interrupted)
 
 
 def _spaces(space: Space | Sequence[Space] | None) -> tuple[Space, ...]:

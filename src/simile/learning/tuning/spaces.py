@@ -166,8 +166,8 @@ class CrossFitting:
         return {
             "model": tuple(models),
             "horizon": Horizon(lags, 0),
-            "smoothness": _shortened(DAMPED.smoothness_for(lag)),
-            **_bounded(self.bounds, known),
+            "smoothness": _shorten(DAMPED.smoothness_for(lag)),
+            **_with_bounds(self.bounds, known),
         }
 
 
@@ -216,17 +216,17 @@ class Rounds:
             "algorithm": "paper",
             "model": SmoothForest(n_trees=trees, min_leaf=leaf, max_features=features),
             "regularizer": ask("regularizer", self.regularizer),
-            "smoothness": _shortened(ask("smoothness", self.smoothness, 30.0)),
+            "smoothness": _shorten(ask("smoothness", self.smoothness, 30.0)),
             "horizon": Horizon(context_lags=past, action_lags=past),
             "feedback": ask("feedback", self.feedback),
             "step_size": ask("step_size", self.step_size),
             "n_rounds": ask("n_rounds", self.n_rounds, 10),
             "validation": 0.0,  # nothing is held out, and the last round is taken
-            **_bounded(self.bounds, known),
+            **_with_bounds(self.bounds, known),
         }
 
 
-def asking(choose: Callable[[str, Between | list[str], Any], Any]) -> Ask:
+def ask_by(choose: Callable[[str, Between | list[str], Any], Any]) -> Ask:
     """Build an `Ask` from something that chooses among numbers and labels, which can be stored; objects cannot."""
 
     def ask(name: str, options: Options, first: Any = None) -> Any:
@@ -249,10 +249,10 @@ def label(option: Any) -> str:
     return option if isinstance(option, str) else spell(option)
 
 
-def _bounded(bounds: ActionSpace | None, known: Known) -> dict[str, Any]:
+def _with_bounds(bounds: ActionSpace | None, known: Known) -> dict[str, Any]:
     return {"seed": known.seed, **({} if bounds is None else {"space": bounds})}
 
 
-def _shortened(value: float) -> float:
+def _shorten(value: float) -> float:
     """Return six digits of a number, as many as anybody wants to read in a command."""
     return float(f"{value:.6g}")

@@ -16,7 +16,7 @@ from simile._common.needs import need
 from simile._common.text import plain
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.learning.tuning.result import Tried
-from simile.learning.tuning.spaces import Ask, Between, Known, Space, asking
+from simile.learning.tuning.spaces import Ask, Between, Known, Space, ask_by
 from simile.learning.tuning.trial import Verdict
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ INTERRUPTED = "interrupted"  # the trials of a study that nobody finished, and t
 STARTUP, AT_LEAST = 5, 3
 
 
-class Ledger:
+class Search:
     """Asks for settings and is told verdicts.
 
     The sampler is made anew for every trial, from the seed and the number of trials before it: a search that is taken
@@ -70,7 +70,7 @@ class Ledger:
             trial = self.study.ask()
             self.running[trial.number] = trial
             try:
-                return trial.number, self._draw(_suggesting(trial))
+                return trial.number, self._draw(_suggest_by(trial))
             except SimileError as error:  # these choices do not go together; others may
                 self.tell(trial.number, Verdict(trouble=str(error)))
         return None
@@ -100,7 +100,7 @@ class Ledger:
             else:
                 self.study.tell(trial, values)
         del self.running[number]
-        return self._tried(next(t for t in self.study.get_trials(deepcopy=False) if t.number == number))
+        return self._read(next(t for t in self.study.get_trials(deepcopy=False) if t.number == number))
 
     def finished(self) -> list[optuna.trial.FrozenTrial]:
         """Return the trials that count: those that were interrupted are tried again."""
@@ -112,14 +112,14 @@ class Ledger:
 
     def tried(self) -> tuple[Tried, ...]:
         """Return what is known of all that are finished."""
-        return tuple(self._tried(t) for t in self.finished())
+        return tuple(self._read(t) for t in self.finished())
 
-    def _tried(self, trial: optuna.trial.FrozenTrial) -> Tried:
+    def _read(self, trial: optuna.trial.FrozenTrial) -> Tried:
         from optuna.trial import TrialState
 
         told = trial.user_attrs.get("verdict", {"trouble": "it was ended by another program"})
         try:
-            settings = self._draw(asking(lambda name, _, __: trial.params[name]))
+            settings = self._draw(ask_by(lambda name, _, __: trial.params[name]))
         except (SimileError, KeyError):  # of choices that do not go together
             settings = {}
         return Tried(
@@ -150,12 +150,12 @@ class Ledger:
                 knobs[name] = wanted if wanted in options else options[0]
             return knobs[name]
 
-        self._draw(asking(choose))
+        self._draw(ask_by(choose))
         return knobs
 
 
 @contextmanager
-def opened(
+def open_study(
     storage: str | Path | None, name: str, facts: Mapping[str, Any], *, frontier: bool
 ) -> Iterator[optuna.Study]:
     """Open a study, or make it; `facts` tell what it is about, and a study about something else is refused.
@@ -229,7 +229,7 @@ def _sampler(seed: int, number: int) -> optuna.samplers.BaseSampler:
         return TPESampler(seed=chance, multivariate=True, group=True)
 
 
-def _suggesting(trial: optuna.trial.Trial) -> Ask:
+def _suggest_by(trial: optuna.trial.Trial) -> Ask:
     def choose(name: str, options: Between | list[str], first: Any) -> Any:  # noqa: ARG001
         if not isinstance(options, Between):
             return trial.suggest_categorical(name, options)
@@ -237,7 +237,7 @@ def _suggesting(trial: optuna.trial.Trial) -> Ask:
             return trial.suggest_int(name, int(options.low), int(options.high), log=options.log)
         return trial.suggest_float(name, options.low, options.high, log=options.log)
 
-    return asking(choose)
+    return ask_by(choose)
 
 
 def _number(value: float | None, missing: float = 0.0) -> float:

@@ -43,7 +43,7 @@ class _Enough(Exception):  # noqa: N818 - not an error
     """Ends a training: all that a trial is judged by is known."""
 
 
-def judged(settings: Mapping[str, Any], split: Split, report: Report | None = None) -> Verdict:
+def judge(settings: Mapping[str, Any], split: Split, report: Report | None = None) -> Verdict:
     """Train with the settings and roll out over the validation part. A bad trial is told, never raised.
 
     It depends on its arguments alone, so that it can be done anywhere, and again. `report` may end it early.
