@@ -35,7 +35,7 @@ def run_on_backend(search: Search, split: Split, backend: Backend, batch: int) -
     (data,) = backend.place([split])
     while asked := [one for _ in range(batch) if (one := search.ask()) is not None]:
         settings = backend.place([settings for _, settings in asked])
-        verdicts = backend.collect(backend.map(judged, settings, [data] * len(asked)))
+        verdicts = backend.collect(backend.map(judge, settings, [data] * len(asked)))
         for (number, _), verdict in zip(asked, verdicts, strict=True):
             yield search.tell(number, verdict)
 

@@ -237,7 +237,7 @@ def as_option(value: Any, name: str) -> str | None:
 def _write(value: Any) -> str:
     """Write a recipe without what goes without saying."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(_written, value))}{',' * (len(value) == 1)})"
+        return f"({', '.join(map(_write, value))}{',' * (len(value) == 1)})"
     if isinstance(value, ActionSpace):  # whose bounds are arrays
         sides = {"low": value.low.tolist(), "high": value.high.tolist()}
         kept = {n: s[0] if len(s) == 1 else s for n, s in sides.items() if all(map(math.isfinite, s))}
