@@ -134,13 +134,13 @@ def load_policy(path: Path, trust: tuple[str, ...]) -> Policy:
 def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:
     """Read the columns that a policy was trained on."""
     from simile.data.reading import read
-    from simile.learning.runs import reading_options
+    from simile.learning.runs import reading_arguments
 
     card = policy.card
     if not card.context_names:
         raise click.ClickException("the policy does not say which columns it was trained on")
     columns = {"actions": card.action_names, "contexts": card.context_names}
-    return read(data, **{**reading_options(options), **columns})
+    return read(data, **{**reading_arguments(options), **columns})
 
 
 def start_of(name: str) -> Any:

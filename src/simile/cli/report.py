@@ -23,12 +23,12 @@ def report(run: Path, data: tuple[str, ...], trust: tuple[str, ...], out: Path |
     It shows the sequences that the run held out, or DATA, where that is given: other recordings with the same columns.
     """
     from simile.evaluation.report import Report
-    from simile.learning.runs import REPORT, RunFolder, reading_options
+    from simile.learning.runs import REPORT, RunFolder, reading_arguments
 
     folder = RunFolder(run)
     shown = None
     if data:
-        asked = {**reading_options(folder.config), **reading(given)}
+        asked = {**reading_arguments(folder.config), **reading_arguments(given)}
         shown = options.read_for(folder.policy(trust), list(data) if len(data) > 1 else data[0], asked)
     elif folder.verb == "train":
         try:

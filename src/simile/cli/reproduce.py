@@ -41,13 +41,13 @@ def reproduce(out: Path, seeds: int, first_seed: int, data: str | None, page: Pa
     from simile.data.reading import read
     from simile.experiments import FULL, SMALL, FileSource
     from simile.experiments import reproduce as measure
-    from simile.learning.runs import reading_options
+    from simile.learning.runs import reading_arguments
 
     found = measure(
         out,
         claims=given["claims"] or None,
         seeds=range(first_seed, first_seed + seeds),
-        source=None if data is None else FileSource(read(data, **reading_options(given))),
+        source=None if data is None else FileSource(read(data, **reading_arguments(given))),
         effort=SMALL if given["quick"] else FULL,
         n_jobs=given["jobs"],
         page=page,

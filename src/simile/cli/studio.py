@@ -34,13 +34,13 @@ def studio(
     page. Everything is kept in the folder of --folder: what was under way goes on at the next start. Nobody gets in
     without the token in the address.
     """
-    from simile.learning.runs import reading_options
+    from simile.learning.runs import reading_arguments
     from simile.studio.server import serve
 
     serve(
         folder,
         data=data,
-        options=reading_options(given),
+        options=reading_arguments(given),
         host=host,
         port=port,
         upload=round(max_upload * 1e6),

@@ -132,7 +132,7 @@ def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[Distribute
     from simile.data.reading import read
     from simile.learning import runs
 
-    how = runs.reading_options(given)
+    how = runs.reading_arguments(given)
     demos = backend.read(given["data"], **how)
     click.echo(f"{demos} with contexts {', '.join(demos.context_names)} and actions {', '.join(demos.action_names)}")
     try:

@@ -46,7 +46,7 @@ ORDER = (
 )
 
 
-def reading_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def reading_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """Pick the arguments of `simile.read` that were given."""
     given = {name: options.get(name) for name in READING}
     return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, (), [])}
@@ -54,11 +54,11 @@ def reading_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tuple[Demonstrations, Demonstrations]:
     """Read the data, and the held-out part: another data file, or a share of the sequences."""
-    demos = read(_one_or_many(options["data"]), **reading_options(options), quiet=quiet)
+    demos = read(_one_or_many(options["data"]), **reading_arguments(options), quiet=quiet)
     share = _share(options["test"])
     if share is None:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(options["test"], **{**reading_options(options), **columns}, quiet=quiet)
+        return demos, read(options["test"], **{**reading_arguments(options), **columns}, quiet=quiet)
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
     return demos.hold_out(share, seed=options["seed"])
@@ -214,13 +214,13 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
     validation = config.get("validation", 0.2 if config.get("algorithm", "learn") != "learn" else None)
     if validation is not None:
         arguments["validation"] = repr(validation)
-    how = "".join(f", {name}={value!r}" for name, value in reading_options(config).items())
+    how = "".join(f", {name}={value!r}" for name, value in reading_arguments(config).items())
     lines = [f"import {m}" for m in modules]
     share = _share(config["test"])
     lines += ["", f"demos = simile.read({_one_or_many(config['data'])!r}{how})"]
     if share is None:
         columns = "actions=demos.action_names, contexts=demos.context_names"
-        rest = "".join(f", {n}={v!r}" for n, v in reading_options(config).items() if n not in ("actions", "contexts"))
+        rest = "".join(f", {n}={v!r}" for n, v in reading_arguments(config).items() if n not in ("actions", "contexts"))
         lines.append(f"train, test = demos, simile.read({config['test']!r}, {columns}{rest})")
     else:
         lines.append(f"train, test = demos.hold_out({share!r}, seed={config['seed']})")

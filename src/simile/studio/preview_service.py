@@ -22,7 +22,7 @@ from simile.camera.games import Game
 from simile.camera.tracking.recordings import ARRAYS, load_game
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.evaluation.report.curves import thin
-from simile.learning.runs import POLICY, RunFolder, reading_options
+from simile.learning.runs import POLICY, RunFolder, reading_arguments
 from simile.studio.cache import Cache
 from simile.studio.child_tasks import game_file
 from simile.studio.preview import Preview, PreviewedPolicy, compute_outputs, roll
@@ -107,7 +107,7 @@ class PreviewService:
         """Return what a run learned from and what it held out; runs on the same data share them."""
         data = run.config["data"]
         stamps = [read_stamp(Path(p)) for p in ([data] if isinstance(data, str) else data)]
-        alike = [data, stamps, reading_options(run.config), run.config["test"], run.config["seed"]]
+        alike = [data, stamps, reading_arguments(run.config), run.config["test"], run.config["seed"]]
         return self._parts.get(json.dumps(alike), run.demonstrations)
 
     def _make_key(self, run: RunFolder) -> tuple[str, int, int, int]:
