@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -361,3 +362,14 @@ def test_simile_neural_is_imported_without_torch_and_says_how_to_get_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'smooth-imitation[torch]'" in done.stdout
+
+
+def test_how_a_network_is_trained_is_a_matter_of_its_class_and_survives_copies():
+    through, targets = TorchRegressor(MLP((4,))), TorchRegressor(MLP((4,)), "targets", epochs=3)
+    assert (isinstance(through, RolloutRegressor), isinstance(targets, RolloutRegressor)) == (True, False)
+    for one in (through, targets):
+        for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one)), replace(one)):
+            assert other == one
+            assert type(other) is type(one)
+    assert type(replace(through, through="targets")) is type(targets)
+    assert type(replace(targets, through="rollout")) is type(through)

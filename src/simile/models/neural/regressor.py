@@ -72,6 +72,14 @@ class TorchRegressor:
     precision: Precision = "float32"
     seed: int = 0
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> TorchRegressor:
+        """Choose the class by `through`: by its methods others tell how a model is to be trained."""
+        if cls is not TorchRegressor and not args and not kwargs:  # copied or unpickled, which fills the fields in
+            return object.__new__(cls)
+        through = args[1] if len(args) > 1 else kwargs.get("through", "rollout")
+        chosen = RolloutTorchRegressor if through == "rollout" else TargetsTorchRegressor
+        return object.__new__(chosen) if issubclass(chosen, cls) else TorchRegressor(*args, **kwargs)
+
     def __post_init__(self) -> None:
         recipe = recipe_of(self.module)
         for name in ("epochs", "patience", "batch"):
@@ -86,56 +94,15 @@ class TorchRegressor:
         if self.device is not None and str(self.device).split(":")[0] not in ("cpu", "cuda"):
             raise ArgumentError(f"device must be 'cpu', 'cuda' or None; got {self.device!r}")
         object.__setattr__(self, "module", recipe)
-        if self.through == "rollout":
-            # On the object, not on the class: by this method others tell how a model is to be trained.
-            object.__setattr__(self, "fit_rollouts", self._fit_rollouts)
 
     def __repr__(self) -> str:
         chosen = {n: v for n, f in self.__dataclass_fields__.items() if (v := getattr(self, n)) != f.default}
-        told = {"module": self.module, **chosen}
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in told.items())})"
+        arguments = {"module": self.module, **chosen}
+        return f"TorchRegressor({', '.join(f'{n}={v!r}' for n, v in arguments.items())})"
 
     def light(self) -> TorchRegressor:
         """Return a recipe that tells as much about smoothness in less time."""
         return replace(self, epochs=max(1, self.epochs // SHORTER), patience=max(1, self.patience // 2))
-
-    def _fit_rollouts(
-        self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
-    ) -> list[tuple[Network, FloatArray]]:
-        """Fit through each closed loop, and without each fold; each loop goes on from the networks of the one before.
-
-        Returns f, and what networks without a frame's fold say in that frame, (n, k), for each loop.
-        """
-        if states.horizon.memory:
-            raise ArgumentError(
-                "model: TorchRegressor(through='rollout') needs a horizon without past actions, "
-                "Horizon(context_lags, action_lags=0): give one, or use through='targets'"
-            )
-        device = self._device()
-        from simile.models.neural import through
-        from simile.models.neural.frames import Frames, statistics
-
-        found = []
-        with _torch.seeded(self.seed):
-            frames = Frames.of([states], device)
-            k = frames.shape.n_actions
-            begun = _begun(self.module, frames.shape, *statistics(frames), np.zeros(k), np.ones(k))
-            learners = [self._learner(begun, device) for _ in range(int(folds.max()) + 2)]
-            for i, loop in enumerate(loops):
-                said = through.fit(
-                    learners,
-                    frames,
-                    through.Aims.of(expert, loop, self.bend, device),
-                    folds,
-                    epochs=self.epochs if i == 0 else max(1, self.epochs // SHORTER),
-                    patience=self.patience,
-                    batch=self.batch,
-                    rng=np.random.default_rng((self.seed, i)),
-                )
-                found.append((_ended(begun, learners[-1]), said))
-                for learner in learners:
-                    learner.begin()
-        return found
 
     def fit_smooth(
         self,
@@ -191,6 +158,56 @@ class TorchRegressor:
 
         module = network.module().to(device)
         return Learner(module, rate=self.rate, weight_decay=self.weight_decay, half=self.precision == "bfloat16")
+
+
+class TargetsTorchRegressor(TorchRegressor):
+    """A network that is trained on targets alone, in rounds of Algorithm 1."""
+
+
+class RolloutTorchRegressor(TorchRegressor):
+    """A network that is trained through the roll-out where f reads contexts alone: a `RolloutRegressor`."""
+
+    def fit_rollouts(
+        self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
+    ) -> list[tuple[Network, FloatArray]]:
+        """Fit through each closed loop, and without each fold; each loop goes on from the networks of the one before.
+
+        Returns f, and what networks without a frame's fold say in that frame, (n, k), for each loop.
+        """
+        if states.horizon.memory:
+            raise ArgumentError(
+                "model: TorchRegressor(through='rollout') needs a horizon without past actions, "
+                "Horizon(context_lags, action_lags=0): give one, or use through='targets'"
+            )
+        device = self._device()
+        from simile.models.neural import through
+        from simile.models.neural.frames import Frames, statistics
+
+        found = []
+        with _torch.seeded(self.seed):
+            frames = Frames.of([states], device)
+            k = frames.shape.n_actions
+            begun = _begun(self.module, frames.shape, *statistics(frames), np.zeros(k), np.ones(k))
+            learners = [self._learner(begun, device) for _ in range(int(folds.max()) + 2)]
+            for i, loop in enumerate(loops):
+                said = through.fit(
+                    learners,
+                    frames,
+                    through.Aims.of(expert, loop, self.bend, device),
+                    folds,
+                    epochs=self.epochs if i == 0 else max(1, self.epochs // SHORTER),
+                    patience=self.patience,
+                    batch=self.batch,
+                    rng=np.random.default_rng((self.seed, i)),
+                )
+                found.append((_ended(begun, learners[-1]), said))
+                for learner in learners:
+                    learner.begin()
+        return found
+
+
+for _kind in (TargetsTorchRegressor, RolloutTorchRegressor):
+    _kind.__name__ = TorchRegressor.__name__  # what messages call it
 
 
 def _begun(
