@@ -76,9 +76,9 @@ def find_split(hist, total, rules, room):
     missing = hist[MISSING, 0] > 0.0
     varies = n_met > (0 if missing else 1)
     best, best_bin, best_right = -np.inf, -1, False
-    if channels == 2 and not missing:  # the usual case, with one division a bin
+    if varies and channels == 2 and not missing:  # the usual case, with one division a bin
         n, label = 0.0, 0.0
-        for i in range(n_met):
+        for i in range(n_met - ONE):
             n += hist[met[i], ZERO]
             label += hist[met[i], ONE]
             rest, other = total[0] - n, total[1] - label
