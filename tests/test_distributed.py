@@ -184,26 +184,14 @@ def test_a_scikit_learn_forest_is_fitted_by_the_workers_through_joblib(client):
 
 def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     out = tmp_path / "run"
-    options = [
-        "--algorithm",
-        "paper",
-        "--dask",
-        client.scheduler.address,
-        "--exact",
-        "--n-rounds",
-        "1",
-        "--model",
-        repr(FOREST),
-        "--out",
-        out,
-    ]
-    options += ["--horizon", "Horizon(2, 2)", "--test", "0.34"]
+    options = ["--dask", client.scheduler.address, "--exact", "--n-rounds", "1", "--model", repr(FOREST), "--out", out]
+    options += ["--algorithm", "paper", "--horizon", "Horizon(2, 2)", "--test", "0.34"]
     data = str(files / "*.parquet")
     done = simile_("train", data, *options, cwd=tmp_path, process=True)
     assert "DistributedDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
     policy = simile.load(out / "policy.safetensors")
     train, _ = simile.read(data, quiet=True).hold_out(0.34)
-    local = simile.paper(train, **QUICK).policy
+    local = simile.paper(train, **QUICK, validation=0.2).policy
     assert differences(simile.rollout(local, train), simile.rollout(policy, train)) == []
     assert (out / "report.html").exists()
 

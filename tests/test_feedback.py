@@ -141,8 +141,8 @@ def test_following_compensated_targets_tracks_the_expert_better_than_following_t
             self.outputs, self.t = outputs, policy.memory
 
         def predict(self, S):
-            self.t += 1
-            return self.outputs[self.t - 1 : self.t]
+            self.t += len(S)  # all frames at once: f reads contexts alone
+            return self.outputs[self.t - len(S) : self.t]
 
     def error(outputs):
         return np.mean((rollout(replace(policy, f=Replay(outputs)), demos)[0] - demos[0].actions) ** 2)

@@ -360,7 +360,7 @@ def test_the_ridge_is_a_recipe_for_roll_outs():
             "model: RolloutRidge needs a horizon without past actions",
         ),
         (
-            lambda: simile.learn(demos_of(30, 30), model=RolloutRidge(), horizon=Horizon(3, 2)),
+            lambda: simile.paper(demos_of(30, 30), model=RolloutRidge(), horizon=Horizon(3, 2)),
             "model: RolloutRidge needs a horizon without past actions",
         ),
     ],
