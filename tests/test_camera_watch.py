@@ -206,6 +206,7 @@ const count = (id, wanted) => {
   for (let i = 0; i < pixels.length; i += 4) n += wanted.every((c, j) => Math.abs(c - pixels[i + j]) <= 2);
   return n;
 };
+for (let i = 0; i < 60 && !(Number(note.drawn) >= 1); i++) await wait(50);  // the page has to be there first
 """
 
 
