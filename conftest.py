@@ -8,8 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
@@ -38,10 +41,56 @@ def leave(namespace: dict[str, object]) -> None:
     os.chdir(str(namespace["home"]))
 
 
-documents = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"], excludes=["CHANGELOG.md", "docs/tutorial.md"])
+PAGES = [Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"], excludes=["CHANGELOG.md", "docs/tutorial.md"])]
 if (DATA / "car_following.csv").exists():
     commands = CodeBlockParser("console", run_commands)
-    documents += Sybil(
-        parsers=[PythonCodeBlockParser(), commands], patterns=["docs/tutorial.md"], setup=enter, teardown=leave
+    PAGES.append(
+        Sybil(parsers=[PythonCodeBlockParser(), commands], patterns=["docs/tutorial.md"], setup=enter, teardown=leave)
     )
-pytest_collect_file = documents.pytest()
+
+
+class Page(pytest.File):
+    """A page with code."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Make it one test: a block builds on those before it, which another worker might have got."""
+        for sybil in PAGES:
+            if sybil.should_parse(self.path) and any(sybil.parse(self.path).examples()):
+                yield Code.from_parent(self, name="code", sybil=sybil)
+
+
+class Code(pytest.Item):
+    """The code of a page, from beginning to end."""
+
+    def __init__(self, sybil: Sybil, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.sybil = sybil
+
+    def runtest(self) -> None:
+        """Run block after block."""
+        document = self.sybil.parse(self.path)
+        if self.sybil.setup is not None:
+            self.sybil.setup(document.namespace)
+        try:
+            for example in document.examples():
+                try:
+                    example.evaluate()
+                except Exception as error:
+                    error.add_note(f"in the code at line {example.line} of {self.path}")
+                    raise
+        finally:
+            if self.sybil.teardown is not None:
+                self.sybil.teardown(document.namespace)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Page | None:
+    """Take pages as test files."""
+    if any(sybil.should_parse(file_path) for sybil in PAGES):
+        return Page.from_parent(parent, path=file_path)
+    return None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Take a worker more than there are cores: some tests wait for servers and browsers."""
+    return (os.cpu_count() or 1) + 1
