@@ -109,7 +109,7 @@ def time_training(device: str, n: int, steps: int) -> None:
     import torch
 
     from simile.models.closed_loop import ClosedLoop
-    from simile.models.neural.filtering import filtered, impulse_response, recurred
+    from simile.models.neural.filtering import filter_signal, impulse_response, recur
 
     policy = gru_policy(bounded=False)
     loop = ClosedLoop.of(policy.h, policy.smoothness)
@@ -120,8 +120,8 @@ def time_training(device: str, n: int, steps: int) -> None:
     wanted = torch.randn(n, steps, 1, device=device)
     ready = torch.cuda.synchronize if device.startswith("cuda") else (lambda: None)
     ways: dict[str, Callable[[Any], Any]] = {
-        "FFT": lambda gaps: filtered(gaps, response),
-        "loop": lambda gaps: recurred(gaps, taps),
+        "FFT": lambda gaps: filter_signal(gaps, response),
+        "loop": lambda gaps: recur(gaps, taps),
     }
     print(f"\nTraining through the filter on {device}: {n} sequences by {steps:,} steps")
     print(f"{'':12}{'filter alone (ms)':>20}{'whole step (ms)':>20}")

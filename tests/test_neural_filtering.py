@@ -12,7 +12,7 @@ from simile.models.regularizers import Autoregressor, CriticallyDamped
 
 torch = pytest.importorskip("torch")
 
-from simile.models.neural.filtering import filtered, followed, impulse_response, recurred  # noqa: E402
+from simile.models.neural.filtering import filter_signal, follow, impulse_response, recur  # noqa: E402
 from simile.models.neural.through import Aims, batches  # noqa: E402
 
 RNG = np.random.default_rng
@@ -53,7 +53,7 @@ def test_the_fft_does_what_the_loop_does_values_and_gradients(lags, n, length, s
     for name, dtype in (("single", torch.float32), ("loop", torch.float64)):
         z = torch.tensor(inputs, dtype=dtype, requires_grad=True)
         response = torch.tensor(impulse_response(loop.taps, length), dtype=dtype)
-        out = filtered(z, response) if name == "single" else recurred(z, taps)
+        out = filter_signal(z, response) if name == "single" else recur(z, taps)
         ((out - torch.tensor(wanted, dtype=dtype)) ** 2).sum().backward()
         found[name] = out.detach().double().numpy(), z.grad.double().numpy()
     for single, loop_by_loop in zip(found["single"], found["loop"], strict=True):
@@ -91,7 +91,7 @@ def test_bending_is_charged_for_by_the_fourth_power_of_the_lag():
 def test_bounds_are_kept_frame_by_frame(length, seed, low, high):
     loop, rng = loop_of([4.0, 9.0]), RNG(seed)
     z, past = rng.normal(size=(3, length, 2)), rng.uniform(low, high, size=(3, 3, 2))
-    out = followed(*(torch.tensor(a) for a in (z, loop.taps, past)), *(torch.full((2,), b) for b in (low, high)))
+    out = follow(*(torch.tensor(a) for a in (z, loop.taps, past)), *(torch.full((2,), b) for b in (low, high)))
     history = list(np.moveaxis(past, 1, 0))  # the latest first
     for t in range(length):
         forced = z[:, t] - sum(tap * a for tap, a in zip(loop.taps[1:], history, strict=True))

@@ -193,16 +193,16 @@ def _learn(
     said = {name: repr(value) for name, value in settings.items()}
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
 
-    def kept(model: Any, place: Path) -> Any:
+    def keep_fits(model: Any, place: Path) -> Any:
         """Let a model write down its fits; those through the roll-out take no time, those on a cluster are its own."""
         through = isinstance(model, RolloutRegressor) or backend is not None
         return model if through else Checkpointed(model, place, key, given["trust"])
 
     model, place = settings["model"], folder / CHECKPOINT
     if isinstance(model, tuple):
-        steps, model = len(model), tuple(kept(m, place / str(i)) for i, m in enumerate(model))
+        steps, model = len(model), tuple(keep_fits(m, place / str(i)) for i, m in enumerate(model))
     else:
-        steps, model = settings.get("n_rounds", 10) + 1, kept(model, place)
+        steps, model = settings.get("n_rounds", 10) + 1, keep_fits(model, place)
     with Rounds(steps) as progress:
         record = _Record(folder, progress, by_validation)
         try:

@@ -92,9 +92,9 @@ class RolloutRidge:
             )
         regressors = Regressors(Terms.of(states, self.knots), states, {})
         with threadpool_limits(1, user_api="blas"):  # the same bits for any number of threads
-            return [self._fitted(regressors, expert, loop, folds) for loop in loops]
+            return [self._fit(regressors, expert, loop, folds) for loop in loops]
 
-    def _fitted(
+    def _fit(
         self, regressors: Regressors, expert: Trajectories, loop: ClosedLoop, folds: IntArray
     ) -> tuple[PiecewiseLinear, FloatArray]:
         states, terms = regressors.states, regressors.terms
@@ -106,16 +106,16 @@ class RolloutRidge:
             sums = [Sums.zero(n_terms, len(dimensions)) for _ in range(n_folds)]
             for actions, rows, fold in zip(expert, sequences, folds, strict=True):
                 aims = (actions - loop.free(actions))[:, dimensions]
-                for part, Z in regressors.filtered(rows, loop, dimensions[0]):
+                for part, Z in regressors.filter(rows, loop, dimensions[0]):
                     sums[fold].add(Z, aims[part - rows[0]], step)
-            weights[:, :, dimensions] = self._solved(sums, self.bend * loop.lag**4)
+            weights[:, :, dimensions] = self._solve(sums, self.bend * loop.lag**4)
         unseen = np.empty((len(states), k))
         for rows, fold in zip(sequences, folds, strict=True):
             for part in _blocks(rows):
                 unseen[part] = regressors.at(part) @ weights[fold]
-        return terms.fitted(weights[-1], states), unseen
+        return terms.to_lines(weights[-1], states), unseen
 
-    def _solved(self, sums: Sequence[Sums], gamma: float) -> FloatArray:
+    def _solve(self, sums: Sequence[Sums], gamma: float) -> FloatArray:
         """Return the weights without each fold, and those of all data, (folds + 1, terms + 1, k)."""
         every = Sums.total(sums)
         if len(sums) == 1:  # nothing can be left out, so that no penalty can be chosen
@@ -163,7 +163,7 @@ class Terms:
         units = np.where(spread > 1e-9 * np.abs(means), spread, 1.0)
         return cls(places, np.concatenate(knot), fill[places % m], means, units)
 
-    def fitted(self, weights: FloatArray, states: States) -> PiecewiseLinear:
+    def to_lines(self, weights: FloatArray, states: States) -> PiecewiseLinear:
         """Write weights (terms + 1, k) of regressors in standard units as f of the states themselves."""
         k = states.tape.actions.shape[1]
         columns, lags = layout(states.horizon, states.tape.n_contexts, k)
@@ -204,7 +204,7 @@ class Regressors:
             self.kept[place] = out
         return out
 
-    def filtered(self, rows: IntArray, loop: ClosedLoop, dimension: int) -> Iterator[tuple[IntArray, FloatArray]]:
+    def filter(self, rows: IntArray, loop: ClosedLoop, dimension: int) -> Iterator[tuple[IntArray, FloatArray]]:
         """Send the regressors of one sequence through the closed loop; yields rows and what comes out."""
         from scipy.signal import lfilter
 

@@ -57,7 +57,7 @@ def rollouts(
         raise ArgumentError(f"contexts must be an (n, T, {shape.n_contexts}) array; got shape {X.shape}")
     block = checks.whole_number(block, "block", at_least=1)
     place = _torch.device_of(device)
-    torch = _torch.needed()
+    torch = _torch.require()
     from simile.models.neural import filtering
 
     with torch.inference_mode(), _torch.full_precision():
@@ -73,7 +73,7 @@ def rollouts(
             actions = _filter(z, past, taps, block)
         else:
             history = past[:, None].expand(-1, len(taps) - 1, -1)
-            actions = filtering.followed(z, torch.as_tensor(taps, device=place), history, low, high)
+            actions = filtering.follow(z, torch.as_tensor(taps, device=place), history, low, high)
         if not bool(torch.isfinite(actions).all()):
             raise DivergedError("a roll-out diverged: try other smoothness, or an ActionSpace")
         found: FloatArray = actions.cpu().numpy()
@@ -96,7 +96,7 @@ def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], C
 
 def _predict(parts: list[tuple[Network, float]], X: Any, block: int) -> Any:
     """Return what f says in every frame of the contexts X (n, T, m), (n, T, k) in double precision."""
-    torch = _torch.needed()
+    torch = _torch.require()
     n, length, m = X.shape
     modules = [(f.module().to(X.device), weight) for f, weight in parts]
     shape = parts[0][0].shape
@@ -125,7 +125,7 @@ def _read_start(start: Any, policy: SmoothPolicy, n: int, torch: Any, place: Any
 
 def _filter(z: Any, past: Any, taps: FloatArray, block: int) -> Any:
     """Filter z (n, T, k) by FFT, after an action `past` (n, k) that has lasted forever."""
-    torch = _torch.needed()
+    torch = _torch.require()
     from simile.models.neural import filtering
 
     response = torch.as_tensor(filtering.impulse_response(taps, z.shape[1]), device=z.device)
@@ -135,5 +135,5 @@ def _filter(z: Any, past: Any, taps: FloatArray, block: int) -> Any:
     out = torch.empty_like(z)
     rows = max(1, 64 * block // z.shape[1])  # as room allows: a transform takes several times that of its input
     for i in range(0, len(z), rows):
-        out[i : i + rows] = filtering.filtered(begun[i : i + rows], response)
+        out[i : i + rows] = filtering.filter_signal(begun[i : i + rows], response)
     return out

@@ -69,7 +69,7 @@ class DistributedProblem(Setup):
         if not self.horizon.memory:
             return None
         parts = self.demos.map(_naive_part, self.expert, shared=(self.horizon.without_actions(),))
-        return self._grown(parts, 1, 0.0)
+        return self._grow(parts, 1, 0.0)
 
     def roll_out(self, policy: Policy, seed: int = 0) -> Outcome:
         """Roll a policy out and measure its error: line 4."""
@@ -107,11 +107,11 @@ class DistributedProblem(Setup):
         naive = self._naive
         shared = (self.horizon, h, self.rule, self.smoothness)
         parts = [part for states, targets in data for part in self.demos.map(_part, states, targets, shared=shared)]
-        f = self._grown(parts, len(data), self.smoothness)
+        f = self._grow(parts, len(data), self.smoothness)
         units = Units.identity(self.demos.n_actions)
         return SmoothPolicy(f, h, self.smoothness, self.horizon, naive, self.demos.n_contexts, units, self.space)
 
-    def _grown(self, parts: Handles, n_rounds: int, smoothness: float) -> Model:
+    def _grow(self, parts: Handles, n_rounds: int, smoothness: float) -> Model:
         starts = np.append(0, np.cumsum(np.tile(self.demos.lengths, n_rounds)))
         backend = self.demos.backend
         return grow_distributed(

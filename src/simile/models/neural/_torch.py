@@ -10,14 +10,14 @@ from simile._common.needs import need
 from simile.errors import ArgumentError
 
 
-def needed() -> Any:
+def require() -> Any:
     """Return torch."""
     return need("torch", "a network")
 
 
 def device_of(name: str | None) -> Any:
     """Return a device that is there; None for the GPU where there is one, else the CPU."""
-    torch = needed()
+    torch = require()
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -28,7 +28,7 @@ def device_of(name: str | None) -> Any:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Calculate on one thread, for the same bits on any machine with these cores."""
-    torch = needed()
+    torch = require()
     before = torch.get_num_threads()
     if before == 1:
         yield
@@ -43,7 +43,7 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Multiply in float32 as it is: by default a GPU rounds what goes into a recurrent unit to ten bits or so."""
-    backends = needed().backends.cudnn
+    backends = require().backends.cudnn
     before = backends.allow_tf32
     backends.allow_tf32 = False
     try:
@@ -53,9 +53,9 @@ def full_precision() -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_torch(seed: int) -> Iterator[None]:
     """Seed torch's own random numbers, for initial weights and dropout, and leave them as they were."""
-    torch = needed()
+    torch = require()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices), one_thread():
         torch.manual_seed(seed)

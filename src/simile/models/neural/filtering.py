@@ -30,7 +30,7 @@ def impulse_response(taps: FloatArray, length: int) -> FloatArray:
     return response[: int(alive[-1]) + 1]
 
 
-def filtered(z: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
+def filter_signal(z: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
     """Return G z for inputs z (n, T, k), by the FFT; `response` (any, k) answers to a single one."""
     length = z.shape[1]
     response = response[:length]
@@ -40,7 +40,7 @@ def filtered(z: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
     return out[:, :length]
 
 
-def recurred(z: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
+def recur(z: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
     """Return G z for inputs z (n, T, k), frame by frame: what `filtered` must agree with, and far slower."""
     past = [torch.zeros_like(z[:, 0])] * (len(taps) - 1)  # the latest first
     found = []
@@ -54,7 +54,7 @@ def recurred(z: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
     return torch.stack(found, dim=1)
 
 
-def followed(
+def follow(
     z: torch.Tensor, taps: torch.Tensor, past: torch.Tensor, low: torch.Tensor, high: torch.Tensor
 ) -> torch.Tensor:
     """Roll z (n, T, k) out after the actions `past` (n, order, k), the latest first, and clip each to the bounds."""

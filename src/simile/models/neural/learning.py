@@ -60,7 +60,7 @@ class Learner:
                     mean.copy_(latest)
 
     @torch.no_grad()
-    def said(self, blocks: Iterator[torch.Tensor]) -> torch.Tensor:
+    def predict(self, blocks: Iterator[torch.Tensor]) -> torch.Tensor:
         """Return what the running mean says to blocks of states, (n, k) together."""
         found = []
         for states in blocks:

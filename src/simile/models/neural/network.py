@@ -64,10 +64,10 @@ class Network:
 
     def module(self) -> Any:
         """Return a new `torch.nn.Module` that maps raw states (n, features) to actions (n, k): CPU, float32, eval."""
-        torch = _torch.needed()
+        torch = _torch.require()
         from simile.models.neural.modules import Standardised
 
-        with _torch.seeded(0):  # what a recipe draws is overwritten at once
+        with _torch.seed_torch(0):  # what a recipe draws is overwritten at once
             inside = self.recipe(self.shape)
         names = list(inside.state_dict())
         inside.load_state_dict({n: torch.tensor(w) for n, w in zip(names, self.parameters, strict=True)})
@@ -83,7 +83,7 @@ class Network:
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k)."""
-        torch = _torch.needed()
+        torch = _torch.require()
         with np.errstate(over="ignore"):
             X = np.ascontiguousarray(S, dtype=np.float32)
         if X.shape[1] != self.shape.n_features:

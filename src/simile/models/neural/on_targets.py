@@ -39,16 +39,16 @@ def fit(
     def error(said: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         return (((said - aims[places]) / spread) ** 2).mean()
 
-    def judged() -> float:
-        said = learner.said(frames.states(frames.rows[part]) for part in torch.split(judge, BLOCK))
+    def measure() -> float:
+        said = learner.predict(frames.states(frames.rows[part]) for part in torch.split(judge, BLOCK))
         return float(error(said, judge))
 
-    limit.better(judged())  # a network that comes from the round before may be the best already
+    limit.better(measure())  # a network that comes from the round before may be the best already
     for _ in range(epochs):
         order = torch.as_tensor(rng.permutation(len(learn)), device=device)
         for places in torch.split(learn[order], batch):
             learner.step(error(learner.outputs(frames.states(frames.rows[places])), places))
-        if limit.better(judged()):
+        if limit.better(measure()):
             learner.keep()
         if limit.over:
             break

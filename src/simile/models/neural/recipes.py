@@ -66,7 +66,7 @@ class MLP:
 
     def __call__(self, shape: StateShape) -> Any:
         """Make the module."""
-        _torch.needed()
+        _torch.require()
         from simile.models.neural import modules
 
         return modules.MLP(shape, self.hidden)
@@ -109,7 +109,7 @@ class TCN:
 
     def __call__(self, shape: StateShape) -> Any:
         """Make the module."""
-        _torch.needed()
+        _torch.require()
         from simile.models.neural import modules
 
         return modules.TCN(shape, self.channels, self.kernel, self.dilations(shape))
@@ -143,7 +143,7 @@ class GRU:
 
     def __call__(self, shape: StateShape) -> Any:
         """Make the module."""
-        _torch.needed()
+        _torch.require()
         from simile.models.neural import modules
 
         return modules.GRU(shape, self.hidden)

@@ -119,13 +119,13 @@ class TorchRegressor:
         from simile.models.neural.frames import Frames, statistics
 
         seed = int(rng.integers(2**31))
-        with _torch.seeded(seed):
+        with _torch.seed_torch(seed):
             frames = Frames.of(states, device)
             before = states[0].tape.memo.get(self._place(states[0]))
             if before is None:
                 spread = labels.std(axis=0)
                 units = labels.mean(axis=0), np.where(spread > 0.0, spread, 1.0)
-                before = _begun(self.module, frames.shape, *statistics(frames), *units)
+                before = _begin(self.module, frames.shape, *statistics(frames), *units)
             learner = self._learner(before, device)
             on_targets.fit(
                 learner,
@@ -136,7 +136,7 @@ class TorchRegressor:
                 batch=self.batch,
                 rng=np.random.default_rng((self.seed, seed)),
             )
-            fitted = _ended(before, learner)
+            fitted = _end(before, learner)
         self.remember(states[0], fitted)
         return fitted
 
@@ -184,10 +184,10 @@ class RolloutTorchRegressor(TorchRegressor):
         from simile.models.neural.frames import Frames, statistics
 
         found = []
-        with _torch.seeded(self.seed):
+        with _torch.seed_torch(self.seed):
             frames = Frames.of([states], device)
             k = frames.shape.n_actions
-            begun = _begun(self.module, frames.shape, *statistics(frames), np.zeros(k), np.ones(k))
+            begun = _begin(self.module, frames.shape, *statistics(frames), np.zeros(k), np.ones(k))
             learners = [self._learner(begun, device) for _ in range(int(folds.max()) + 2)]
             for i, loop in enumerate(loops):
                 said = through.fit(
@@ -200,7 +200,7 @@ class RolloutTorchRegressor(TorchRegressor):
                     batch=self.batch,
                     rng=np.random.default_rng((self.seed, i)),
                 )
-                found.append((_ended(begun, learners[-1]), said))
+                found.append((_end(begun, learners[-1]), said))
                 for learner in learners:
                     learner.begin()
         return found
@@ -210,7 +210,7 @@ for _kind in (TargetsTorchRegressor, RolloutTorchRegressor):
     _kind.__name__ = TorchRegressor.__name__  # what messages call it
 
 
-def _begun(
+def _begin(
     recipe: Recipe, shape: StateShape, mean: FloatArray, scale: FloatArray, center: FloatArray, spread: FloatArray
 ) -> Network:
     """Make an untrained network."""
@@ -241,7 +241,7 @@ def _rehearse(network: Network) -> None:
         raise ArgumentError(f"module must return (n, {network.n_actions}) for n states; got {made} for 2")
 
 
-def _ended(network: Network, learner: Any) -> Network:
+def _end(network: Network, learner: Any) -> Network:
     """Return the network with the weights that a learner arrived at."""
     from simile.models.neural.modules import weights_of
 

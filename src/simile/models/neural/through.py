@@ -13,7 +13,7 @@ import torch
 
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.models.closed_loop import ClosedLoop
-from simile.models.neural.filtering import filtered, impulse_response
+from simile.models.neural.filtering import filter_signal, impulse_response
 from simile.models.neural.frames import Frames
 from simile.models.neural.learning import Learner, Patience
 
@@ -88,7 +88,7 @@ class Aims:
     def _errors(self, z: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         gaps = z - self.wanted[rows]
         gaps = torch.cat([torch.zeros_like(gaps[:, : self.loop.order]), gaps[:, self.loop.order :]], dim=1)
-        return filtered(gaps, self.response)
+        return filter_signal(gaps, self.response)
 
     def pieces(self, sequences: IntArray, rng: np.random.Generator) -> Iterator[IntArray]:
         """Cut sequences at random places; yields the rows of each piece that leaves f something to do, shuffled."""
@@ -123,13 +123,13 @@ def fit(
     every = np.arange(len(folds))
     shares = [np.flatnonzero(folds != i) for i in range(n_folds)] if n_folds > 1 else [every]
     limit = Patience(patience)
-    said = judged(learners, frames, aims, folds)[1]
+    said = judge(learners, frames, aims, folds)[1]
     for _ in range(epochs if n_folds > 1 else max(1, epochs // 4)):  # alone, nothing tells when to stop
         for learner, sequences in zip(learners, [*shares, every], strict=True):
             for rows, real in batches(list(aims.pieces(sequences, rng)), batch, frames.rows.device):
                 z = learner.outputs(frames.states(rows.reshape(-1))).reshape(*rows.shape, -1)
                 learner.step(aims.loss(z, rows, real))
-        error, latest = judged(learners, frames, aims, folds)
+        error, latest = judge(learners, frames, aims, folds)
         if limit.better(error) or n_folds == 1:
             said = latest
             for learner in learners:
@@ -141,13 +141,13 @@ def fit(
     return said
 
 
-def judged(learners: Sequence[Learner], frames: Frames, aims: Aims, folds: IntArray) -> tuple[float, FloatArray]:
+def judge(learners: Sequence[Learner], frames: Frames, aims: Aims, folds: IntArray) -> tuple[float, FloatArray]:
     """Roll every sequence out by the learner that has not seen it; returns the mean loss and outputs (frames, k)."""
     said = torch.empty_like(aims.wanted)
     total, count = 0.0, 0
     for (first, end), fold in zip(aims.bounds, folds, strict=True):
         rows = torch.arange(first, end, device=said.device)
-        said[first:end] = learners[fold].said(frames.states(part) for part in torch.split(rows, BLOCK))
+        said[first:end] = learners[fold].predict(frames.states(part) for part in torch.split(rows, BLOCK))
         if end - first > aims.loop.order:
             loss = aims.loss(said[None, first:end], rows[None], torch.ones_like(rows[None], dtype=torch.float32))
             total, count = total + float(loss) * (end - first), count + end - first
