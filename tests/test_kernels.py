@@ -213,7 +213,7 @@ def test_the_best_split_has_the_largest_reduction_of_all(node: NaiveNode, min_le
     if best == -np.inf:
         assert worth == -np.inf
         return
-    gain, divides = measure_gain(worth, total, rules, room)
+    gain, divides = measure_gain(worth, total, rules)
     assert divides or best == pytest.approx(0.0, abs=1e-7)
     assert gain == pytest.approx(best, rel=1e-9, abs=1e-7)
     side = node.goes_left(0, highest, missing_right)

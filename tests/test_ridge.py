@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 import simile
 from conftest import demos_of
@@ -17,6 +18,7 @@ from simile import CriticallyDamped, Demonstrations, Horizon, RolloutRidge, Simi
 from simile.learning.folds import states_of
 from simile.models import PiecewiseLinear, ridge
 from simile.models.closed_loop import ClosedLoop
+from simile.models.kernels.filtering import filter_frames
 from simile.models.regularizers import Autoregressor
 from simile.models.ridge import RolloutRegressor
 from simile.policies.policies import SmoothPolicy
@@ -37,6 +39,20 @@ def loop_of(k: int = 1, smoothness: float = 8.0, *, different: bool = False) -> 
 
 def fitted(model: RolloutRidge, demos: Demonstrations, loop: ClosedLoop, folds=FOLDS, horizon: Horizon = HORIZON):
     return model.fit_rollout(states_of(demos, horizon), demos.actions, loop, folds)
+
+
+@given(st.integers(0, 3), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_the_filter_has_the_bits_of_scipys_in_one_piece_or_two(order: int, columns: int, seed: int):
+    rng = RNG(seed)
+    Z, lead, taps = rng.normal(size=(30, columns)), rng.uniform(1.0, 9.0), rng.normal(size=order) / 3.0
+    twin = lfilter([1.0], [lead, *taps], Z, axis=0)
+    out, bends, past = np.empty_like(Z), np.empty_like(Z), np.zeros((order + 1, columns))
+    cut = int(rng.integers(31))
+    for part in (slice(0, cut), slice(cut, 30)):
+        filter_frames(1.0 / lead, taps / lead, Z[part], past, out[part], bends[part])
+        bent = np.diff(twin[part], n=2, axis=0)
+        np.testing.assert_array_equal(bends[part][: len(bent)], bent)
+    np.testing.assert_array_equal(out, twin)
 
 
 def naive_regressors(demos: Demonstrations, horizon: Horizon, hinges: list[tuple[int, int, float]]):

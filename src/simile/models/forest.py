@@ -201,7 +201,7 @@ class Forest(LaggedModel):
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k)."""
-        from simile.models.kernels.predicting import Trees, predict
+        from simile.models.kernels.predicting import Trees, predict_rows
 
         with np.errstate(over="ignore"):  # what single precision cannot hold is larger than any threshold
             Z = np.ascontiguousarray(S, dtype=np.float32)
@@ -209,10 +209,8 @@ class Forest(LaggedModel):
             raise ArgumentError(
                 f"S must have the {len(self.columns)} features the forest was grown on; got {Z.shape[1]}"
             )
-        out = np.zeros((len(Z), self.n_actions))
         trees = Trees(self.on_matrix, self.roots, self.depths, self.value)
-        predict(trees, Z.ravel(), np.arange(len(Z)) * Z.shape[1], out)
-        return out / len(self.roots)
+        return np.asarray(predict_rows(Z, self.n_actions, trees=trees) / len(self.roots))
 
     def only(self, trees: IntArray) -> Forest:
         """Return the forest of some of its trees (places in `roots`); the nodes are shared."""

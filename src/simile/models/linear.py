@@ -63,12 +63,10 @@ class PiecewiseLinear(LaggedModel):
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k); the bits of a row do not depend on the rows beside it."""
-        from simile.models.kernels.predicting import Lines, predict_lines
+        from simile.models.kernels.predicting import Lines, predict_rows
 
         with np.errstate(over="ignore"):
             Z = np.ascontiguousarray(S, dtype=np.float32)
         if Z.shape[1] != len(self.columns):
             raise ArgumentError(f"S must have the {len(self.columns)} features f was fitted on; got {Z.shape[1]}")
-        out = np.empty((len(Z), self.n_actions))
-        predict_lines(Lines(self.on_matrix, self.slopes), Z.ravel(), np.arange(len(Z)) * Z.shape[1], out)
-        return out
+        return np.asarray(predict_rows(Z, self.n_actions, lines=Lines(self.on_matrix, self.slopes)))

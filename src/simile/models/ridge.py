@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -106,8 +107,8 @@ class RolloutRidge:
             sums = [Sums.zero(n_terms, len(dimensions)) for _ in range(n_folds)]
             for actions, rows, fold in zip(expert, sequences, folds, strict=True):
                 aims = (actions - loop.free(actions))[:, dimensions]
-                for part, Z in regressors.filter(rows, loop, dimensions[0]):
-                    sums[fold].add(Z, aims[part - rows[0]], step)
+                for part, Z, bends in regressors.filter(rows, loop, dimensions[0]):
+                    sums[fold].add(Z[::step], bends[::step], aims[part - rows[0]][::step])
             weights[:, :, dimensions] = self._solve(sums, self.bend * loop.lag**4)
         unseen = np.empty((len(states), k))
         for rows, fold in zip(sequences, folds, strict=True):
@@ -188,33 +189,48 @@ class Regressors:
     states: States
     kept: dict[tuple[int, int], FloatArray]
 
+    @cached_property
+    def room(self) -> tuple[FloatArray, FloatArray]:
+        """Two arrays to work in: a page of memory that is new costs more than what is written to it."""
+        shape = min(BLOCK, len(self.states)), len(self.terms.feature) + 1
+        return np.empty(shape), np.empty(shape)
+
     def at(self, rows: IntArray) -> FloatArray:
         """Return the regressors (n, terms + 1) of neighbouring rows, with a constant last."""
         place = int(rows[0]), len(rows)
         if place in self.kept:
             return self.kept[place]
         terms = self.terms
-        S = _single(self.states.where(rows).matrix())[:, terms.feature]
+        out = np.ones((len(rows), len(terms.feature) + 1))
+        S = out[:, :-1]
+        S[:] = _single(self.states.where(rows).matrix())[:, terms.feature]
         missing = ~np.isfinite(S)
         if missing.any():
             S[missing] = np.broadcast_to(terms.fill, S.shape)[missing]
-        out = np.ones((len(S), len(terms.feature) + 1))
-        out[:, :-1] = (np.maximum(S, terms.knot) - terms.mean) / terms.scale
+        np.maximum(S, terms.knot, out=S)
+        S -= terms.mean
+        S /= terms.scale
         if len(self.states) * out.shape[1] <= MOST_KEPT:
             self.kept[place] = out
         return out
 
-    def filter(self, rows: IntArray, loop: ClosedLoop, dimension: int) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Send the regressors of one sequence through the closed loop; yields rows and what comes out."""
-        from scipy.signal import lfilter
+    def filter(
+        self, rows: IntArray, loop: ClosedLoop, dimension: int
+    ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+        """Send the regressors of one sequence through the closed loop.
 
-        taps = loop.taps[:, dimension]
-        state: Any = np.zeros((loop.order, len(self.terms.feature) + 1))
+        Yields rows, what comes out, and its second differences; the arrays are written over at the next turn.
+        """
+        from simile.models.kernels.filtering import filter_frames
+
+        lead, taps = loop.taps[0, dimension], loop.taps[1:, dimension]
+        past = np.zeros((loop.order + 1, len(self.terms.feature) + 1))
         for part in _blocks(rows):
             some = part[max(0, loop.order - int(part[0] - rows[0])) :]  # the first frames are the expert's
             if len(some):
-                Z, state = lfilter([1.0], taps, self.at(part)[-len(some) :], axis=0, zi=state)
-                yield some, Z
+                Z, bends = (room[: len(some)] for room in self.room)
+                filter_frames(1.0 / lead, taps / lead, self.at(part)[-len(some) :], past, Z, bends)
+                yield some, Z, bends[: max(0, len(some) - 2)]
 
 
 @dataclass(eq=False)
@@ -241,14 +257,13 @@ class Sums:
         """Leave a fold out."""
         return Sums(*(getattr(self, n) - getattr(other, n) for n in ("gram", "bend", "moment", "power", "rows")))
 
-    def add(self, Z: FloatArray, aims: FloatArray, step: int) -> None:
-        """Take in every `step`-th row of filtered regressors and their aims."""
-        some, aimed, bent = Z[::step], aims[::step], np.diff(Z, n=2, axis=0)[::step] if len(Z) > 2 else Z[:0]
-        self.gram += some.T @ some
-        self.bend += bent.T @ bent
-        self.moment += some.T @ aimed
-        self.power += float((aimed**2).sum())
-        self.rows += len(some)
+    def add(self, Z: FloatArray, bends: FloatArray, aims: FloatArray) -> None:
+        """Take in rows of filtered regressors, of their second differences, and of their aims."""
+        self.gram += Z.T @ Z
+        self.bend += bends.T @ bends
+        self.moment += Z.T @ aims
+        self.power += float((aims**2).sum())
+        self.rows += len(Z)
 
     def solve(self, alpha: float, gamma: float) -> FloatArray:
         """Return the weights (terms, k) under both penalties; the constant is free of the first."""

@@ -130,16 +130,13 @@ class Bag:
 
 def draw_bag(bagging: Bagging, seed: int, starts: IntArray, first: int, n: int) -> Any:
     """Return how often each of n rows, from the first on, is in the bag of a seed over all rows, (n,)."""
-    from simile.models.kernels import drawing
+    from simile.models.kernels.drawing import draw_counts
 
     if bagging is Bagging.NONE:
         return np.ones(n, np.int32)
     if bagging is Bagging.ROWS:
-        counts = np.zeros(n, np.int32)
-        drawing.draw_bag(int(starts[-1]), seed, first, counts)
-        return counts
-    drawn = np.zeros(len(starts) - 1, np.int32)
-    drawing.draw_bag(len(drawn), seed, 0, drawn)
+        return draw_counts(int(starts[-1]), seed, first, n)
+    drawn = draw_counts(len(starts) - 1, seed, 0, len(starts) - 1)
     return np.repeat(drawn, np.diff(starts))[first : first + n]
 
 
@@ -188,17 +185,15 @@ def grow_tree(
 
 def measure_bag(times: Any, payload: FloatArray) -> FloatArray:
     """Return the largest absolute value of each channel of the payload among the rows in a bag, (channels,)."""
-    from simile.models.kernels import drawing
-
-    largest = np.zeros(payload.shape[1])
-    drawing.measure_bag(times, payload, largest)
-    return largest
+    return np.asarray(np.abs(payload[times > 0]).max(axis=0, initial=0.0))
 
 
 def take_bag(times: Any, positions: Any, payload: FloatArray, units: FloatArray) -> tuple[Any, FloatArray]:
     """Return the rows in a bag and their payload, rounded to units and times its `times` (n,)."""
-    from simile.models.kernels import drawing
-
-    rows, taken = np.empty(len(times), positions.dtype), np.empty(payload.shape)
-    size = drawing.take_bag(times, positions, payload, units, rows, taken)
-    return rows[:size], taken[:size]
+    bag = np.flatnonzero(times > 0)
+    taken = payload[bag]
+    taken /= units
+    np.rint(taken, out=taken)
+    taken *= units
+    taken *= times[bag, np.newaxis]
+    return positions[bag], taken

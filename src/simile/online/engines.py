@@ -126,7 +126,7 @@ class FusedEngine:
         self.bounds = bounds = UserBounds(policy)
         k = policy.n_actions
         self.history = History(n_streams, policy.reach, fused.width - k, k, single=True)
-        self._roll: Any = rolling.roll
+        self._roll, self._make_desk = rolling.roll, rolling.make_desk
         self._advance: Any = rolling.advance
         self._control = fused.control(bounds.low, bounds.high, DIVERGED)
         self._parts = (*self._control.trees, *self._control.lines, *self._control[2:])
@@ -136,8 +136,12 @@ class FusedEngine:
     def act(self, streams: IntArray) -> FloatArray:
         """Return the actions (n, k), in standard units, where the contexts were pushed."""
         history, places = self.history, self.history.places(streams)
-        begin, end = np.zeros_like(places), np.ones_like(places)
-        lost, _ = self._roll(self._control, history.flat_Z, history.flat_actions, places, begin, end)
+        begin, end, desk = (
+            np.zeros_like(places),
+            np.ones_like(places),
+            self._make_desk(len(places), len(self._units[0])),
+        )
+        lost, _ = self._roll(self._control, history.flat_Z, history.flat_actions, places, begin, end, desk)
         acted = history.flat_actions[places]
         if lost >= 0:
             raise self.bounds.divergence(int(streams[lost]), int(history.frame[streams[lost]]), acted[lost])

@@ -97,7 +97,7 @@ class FusedPolicy:
     def _roll(
         self, control: Control, contexts: Trajectories, past: Trajectories, given: Trajectories
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
-        from simile.models.kernels.rolling import roll
+        from simile.models.kernels.rolling import make_desk, roll
 
         k = self.coefficients.shape[1]
         lengths = np.array([len(x) for x in contexts])
@@ -116,7 +116,7 @@ class FusedPolicy:
             actions[row : row + len(known)] = known
             Z[row - self.reach : row + len(known), self.width - k :] = actions[row - self.reach : row + len(known)]
         begin = np.array([len(g) for g in given])
-        lost, frame = roll(control, Z.ravel(), actions, first, begin, lengths)
+        lost, frame = roll(control, Z.ravel(), actions, first, begin, lengths, make_desk(len(first), k))
         rolled = [actions[f : f + n] for f, n in zip(first, lengths, strict=True)]
         return rolled, None if lost < 0 else (int(lost), int(frame))
 

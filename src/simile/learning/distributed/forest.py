@@ -244,7 +244,7 @@ class _Group:
                 here = here[tried[here] < task.tried] if drawn else here[:0]
         gain, feature = np.zeros(n), best[:, 1].astype(np.int32)
         for node in np.flatnonzero(feature >= 0):
-            gain[node], divides = measure_gain(best[node, 0], total[node], rules, room)
+            gain[node], divides = measure_gain(best[node, 0], total[node], rules)
             feature[node] = feature[node] if divides else -1
         highest, missing_right = np.maximum(best[:, 2], 0.0).astype(np.uint8), best[:, 3] > 0.0
         return _Level(total, streams, feature, highest, missing_right & (feature >= 0), gain, left)

@@ -9,14 +9,17 @@ import numpy as np
 
 from simile.models.kernels.compiling import inner, kernel
 
+GAMMA, MIX = np.uint64(0x9E3779B97F4A7C15), (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # splitmix64
+AT_ONCE = 16_384  # numbers drawn at a time: they stay in the cache
+
 
 @inner
 def _advance(state):
     """Advance a splitmix64 generator; returns the new state and 64 random bits."""
-    state = state + np.uint64(0x9E3779B97F4A7C15)
+    state = state + GAMMA
     z = state
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = (z ^ (z >> np.uint64(30))) * MIX[0]
+    z = (z ^ (z >> np.uint64(27))) * MIX[1]
     return state, z ^ (z >> np.uint64(31))
 
 
@@ -41,39 +44,20 @@ def draw_feature(stream, drawn, order, places):
     return stream
 
 
-@kernel
-def draw_bag(n, seed, first, counts):
-    """Draw n of n things with replacement; `counts`, zero at first, is how often those from the first on were drawn."""
-    state, end = np.uint64(seed), first + len(counts)
-    for _ in range(n):
-        state, bits = _advance(state)
-        pick = np.int64(bits % np.uint64(n))
-        if first <= pick < end:
-            counts[pick - first] += 1
+def draw_counts(n: int, seed: int, first: int, size: int) -> np.ndarray:
+    """Draw n of n things with replacement; returns how often each of `size` things from the first on was drawn.
 
-
-@kernel
-def measure_bag(times, base, largest):
-    """Raise `largest` (channels,), zero at first, to the largest absolute value of `base` (n, channels) in a bag."""
-    for i in range(len(times)):
-        if times[i] > 0:
-            for c in range(base.shape[1]):
-                size = abs(base[i, c])
-                if size > largest[c]:
-                    largest[c] = size
-
-
-@kernel
-def take_bag(times, positions, base, units, rows, payload):
-    """Write the rows in a bag, those with `times` (n,) above zero, and their payload; returns how many there are.
-
-    The payload is `base` (n, channels), rounded to units, times its `times`.
+    The generator is `_advance`, whose n-th state is known without those before it: NumPy can draw many at once, and
+    numba need not compile a kernel for it.
     """
-    at = 0
-    for i in range(len(times)):
-        if times[i] > 0:
-            rows[at] = positions[i]
-            for c in range(base.shape[1]):
-                payload[at, c] = np.rint(base[i, c] / units[c]) * units[c] * times[i]
-            at += 1
-    return at
+    counts = np.zeros(size, np.int32)
+    for begin in range(0, n, AT_ONCE):
+        z = np.arange(begin + 1, min(begin + AT_ONCE, n) + 1, dtype=np.uint64) * GAMMA + np.uint64(seed)
+        z ^= z >> np.uint64(30)
+        z *= MIX[0]
+        z ^= z >> np.uint64(27)
+        z *= MIX[1]
+        z ^= z >> np.uint64(31)
+        picks = (z % np.uint64(n)).astype(np.int64) - first
+        np.add.at(counts, picks if size == n else picks[(picks >= 0) & (picks < size)], np.int32(1))
+    return counts

@@ -15,7 +15,7 @@ from simile.models.kernels.binning import MISSING
 from simile.models.kernels.compiling import ONE, TWO, ZERO, inner, kernel
 from simile.models.kernels.drawing import branch, draw_feature
 from simile.models.kernels.histograms import fill_histograms
-from simile.models.kernels.splitting import Room, find_split, make_room, measure_gain
+from simile.models.kernels.splitting import Room, find_split, inner_gain, make_room
 
 AT_ONCE = 16  # features whose histograms are filled together: more would not fit the cache
 
@@ -119,7 +119,8 @@ def grow(features, rules, max_depth, rows, payload, seed, nodes, work):
         best, best_feature, best_bin, best_right = -np.inf, -1, -1, False
         tried, drawn, stream = 0, 0, streams[top]
         while tried < rules.max_features and drawn < n_features:
-            some = min(at_once, rules.max_features - tried, n_features - drawn)
+            some = rules.max_features - tried if rules.max_features - tried < at_once else at_once
+            some = n_features - drawn if n_features - drawn < some else some
             for i in range(some):
                 stream = draw_feature(stream, drawn + i, order, places)
                 work.shifts[i] = features.shifts[order[drawn + i]]
@@ -135,14 +136,13 @@ def grow(features, rules, max_depth, rows, payload, seed, nodes, work):
             order[places[i]] = places[i]
         if best_feature < 0:
             continue
-        nodes.gain[node], divides = measure_gain(best, total, rules, work.room)
+        nodes.gain[node], divides = inner_gain(best, total, rules)
         if not divides:
             continue
         nodes.feature[node], nodes.bin[node], nodes.missing_right[node] = best_feature, best_bin, best_right
         nodes.child[node] = n_nodes
-        shift, spare = features.shifts[best_feature], (work.rows, work.payload)
-        how = nodes.bin[node], nodes.missing_right[node]
-        middle = partition(features.bins, shift, *how, rows, payload, begin, end, *spare)
+        shift, highest, right = features.shifts[best_feature], nodes.bin[node], nodes.missing_right[node]
+        middle = partition(features.bins, shift, highest, right, rows, payload, begin, end, work.rows, work.payload)
         stack[top, 0], stack[top + 1, 0] = n_nodes + 1, n_nodes  # the left child lies on top, and is the next
         stack[top, 1], stack[top + 1, 1] = middle, begin
         stack[top, 2], stack[top + 1, 2] = end, middle

@@ -56,19 +56,6 @@ def descend(trees, begin, end, Z, place, at):
                 at[i] = ~child + (not (value <= node["threshold"]))
 
 
-@kernel
-def predict(trees, Z, places, out):
-    """Add the leaf values of every tree for each state to `out` (n, k)."""
-    at = np.empty(BLOCK, np.int32)
-    for begin in range(0, len(trees.roots), BLOCK):
-        end = min(begin + BLOCK, len(trees.roots))
-        for i in range(len(places)):
-            descend(trees, begin, end, Z, places[i], at)
-            for tree in range(end - begin):
-                for j in range(out.shape[1]):
-                    out[i, j] += trees.values[at[tree], j]
-
-
 @inner
 def add_terms(lines, j, Z, place):
     """Return the intercept and the sum of all terms for action j, in the state at Z[place]."""
@@ -84,8 +71,31 @@ def add_terms(lines, j, Z, place):
 
 
 @kernel
-def predict_lines(lines, Z, places, out):
-    """Write the sum of the terms for each state to `out` (n, k)."""
-    for i in range(len(places)):
+def predict(trees, lines, Z, places, n, at, out):
+    """Write the sum of all trees and terms for the states at the first n places to `out` (n, k).
+
+    `at` (BLOCK,) is room to work in.
+    """
+    for i in range(n):
         for j in range(out.shape[1]):
-            out[i, j] = add_terms(lines, j, Z, places[i])
+            out[i, j] = 0.0
+    for begin in range(0, len(trees.roots), BLOCK):
+        end = begin + BLOCK if begin + BLOCK < len(trees.roots) else len(trees.roots)
+        for i in range(n):
+            descend(trees, begin, end, Z, places[i], at)
+            for tree in range(end - begin):
+                for j in range(out.shape[1]):
+                    out[i, j] += trees.values[at[tree], j]
+    for i in range(n):
+        for j in range(out.shape[1]):
+            out[i, j] += add_terms(lines, j, Z, places[i])
+
+
+def predict_rows(Z: np.ndarray, k: int, trees: Trees | None = None, lines: Lines | None = None) -> np.ndarray:
+    """Return the sum of all trees and terms for states that are the rows of Z, (n, k)."""
+    none = np.empty(0, np.int32)
+    trees = trees or Trees(np.empty(0, NODE), none, none, np.empty((0, k)))
+    lines = lines or Lines(np.empty(0, TERM), np.zeros((1, k)))
+    out, places = np.empty((len(Z), k)), np.arange(len(Z)) * Z.shape[1]
+    predict(trees, lines, Z.ravel(), places, len(Z), np.empty(BLOCK, np.int32), out)
+    return out

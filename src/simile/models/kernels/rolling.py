@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simile.models.kernels.compiling import kernel
-from simile.models.kernels.predicting import BLOCK, Lines, Trees, add_terms, descend
+from simile.models.kernels.predicting import BLOCK, Lines, Trees, predict
 
 
 class Control(NamedTuple):
@@ -33,47 +33,51 @@ class Streams(NamedTuple):
     reach: int  # rows that the policy looks back
 
 
+class Desk(NamedTuple):
+    """Arrays to work in: numba takes long to compile how they are made."""
+
+    at: Any  # (BLOCK,) the leaves where a state arrives
+    f: Any  # (sequences, k) what f says
+    places: Any  # (sequences,) where on the tape
+    running: Any  # (sequences,) those that have not ended
+
+
+def make_desk(n: int, k: int) -> Desk:
+    """Make room for n sequences of k actions."""
+    return Desk(np.empty(BLOCK, np.int32), np.empty((n, k)), np.empty(n, np.int64), np.empty(n, np.int64))
+
+
 @kernel
-def roll(control, Z, actions, first, begin, end):
+def roll(control, Z, actions, first, begin, end, desk):
     """Roll sequences out, all in step: frames begin[s] to end[s] of sequence s, whose frame 0 is row first[s].
 
     `actions` (rows, k) and the last k columns of Z hold the past and receive the new actions. Returns the sequence
     that diverged first and its frame, or -1 twice.
     """
-    trees, k = control.trees, actions.shape[1]
-    W = len(Z) // len(actions)
-    at = np.empty(BLOCK, np.int32)
-    f = np.empty((len(first), k))
+    k, W = actions.shape[1], len(Z) // len(actions)
+    at, f, places, running = desk
     last = 0
     for s in range(len(first)):
         last = end[s] if end[s] > last else last
     for t in range(last):
+        n = np.int64(0)
         for s in range(len(first)):
-            for j in range(k):
-                f[s, j] = 0.0
-        for head in range(0, len(trees.roots), BLOCK):
-            tail = min(head + BLOCK, len(trees.roots))
-            for s in range(len(first)):
-                if begin[s] <= t < end[s]:
-                    descend(trees, head, tail, Z, (first[s] + t) * W, at)
-                    for tree in range(tail - head):
-                        for j in range(k):
-                            f[s, j] += trees.values[at[tree], j]
-        for s in range(len(first)):
-            if t < begin[s] or t >= end[s]:
-                continue
-            row = first[s] + t
+            if begin[s] <= t < end[s]:
+                running[n], places[n] = s, (first[s] + t) * W
+                n += 1
+        predict(control.trees, control.lines, Z, places, n, at, f)
+        for i in range(n):
+            row = first[running[i]] + t
             for j in range(k):
                 h = actions[row - 1, j] * control.coefficients[0, j]
-                for i in range(1, len(control.coefficients)):
-                    h += actions[row - 1 - i, j] * control.coefficients[i, j]
-                total = f[s, j] + add_terms(control.lines, j, Z, row * W)
-                a = (total + control.smoothness * h) / (1.0 + control.smoothness)
+                for lag in range(1, len(control.coefficients)):
+                    h += actions[row - 1 - lag, j] * control.coefficients[lag, j]
+                a = (f[i, j] + control.smoothness * h) / (1.0 + control.smoothness)
                 a = min(max(a, control.low[j]), control.high[j])
                 actions[row, j] = a
                 Z[row * W + W - k + j] = a
                 if not (abs(a) <= control.limit):
-                    return s, t
+                    return running[i], t
     return -1, -1
 
 
@@ -139,7 +143,8 @@ def advance(
         first[i], begin[i], end[i] = streams[i] * rows + past.row[streams[i]], 0, 1
         for j in range(X.shape[1]):
             past.Z[first[i] * W + j] = X[i, j]
-    lost, _ = roll(control, past.Z, past.actions, first, begin, end)
+    at, f, places = np.empty(BLOCK, np.int32), np.empty((n, out.shape[1])), np.empty(n, np.int64)
+    lost, _ = roll(control, past.Z, past.actions, first, begin, end, Desk(at, f, places, np.empty(n, np.int64)))
     if lost >= 0:
         return lost
     for i in range(n):

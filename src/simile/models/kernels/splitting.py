@@ -113,21 +113,26 @@ def find_split(hist, total, rules, room):
     return best, best_bin, best_right, varies
 
 
-@kernel
-def measure_gain(best, total, rules, room):
+def measure_gain(best: float, total: Any, rules: Rules) -> tuple[float, bool]:
     """Return by how much the best split lowers the impurity, and whether the node is to be split.
 
     The smooth impurity may rise at the best split (its gain is then negative): the paper still splits. CART's never
     rises, and a node where it does not fall is pure.
     """
-    for c in range(len(total)):
-        room.sums[0, c, 0] = total[c]
-    weigh_leaves(room.sums[0], ZERO, ONE, rules, room.worth[0])
-    before = room.worth[0, 0]
-    gain = (best - before) / total[0] if rules.weigh else best - before
-    if rules.penalty == 1.0 and not rules.weigh and gain <= 1e-12 * abs(before):
+    before, size = 0.0, total[0]
+    for j in range(rules.k):  # `weigh_leaves` for the node itself
+        v = total[1 + j] / size
+        before += 2.0 * v * total[rules.goals + j] - rules.penalty * size * v * v
+    if rules.weigh:
+        before = size * (before - total[1 + 2 * rules.k])
+        return (best - before) / size, True
+    gain = best - before
+    if rules.penalty == 1.0 and gain <= 1e-12 * abs(before):
         return 0.0, False
     return gain, True
+
+
+inner_gain = inner(measure_gain)
 
 
 @kernel
