@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from simile.models.kernels.compiling import inner, kernel
 
 DRIFT, STUCK, SATURATED, OSCILLATING = range(4)  # columns of levels, limits and `on`
 
@@ -11,7 +12,7 @@ DRIFT, STUCK, SATURATED, OSCILLATING = range(4)  # columns of levels, limits and
 # `x` and `peak` are NaN until there was one; `way` is 1 where an action goes up, -1 where down, 0 at first.
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def judge_context(x, low, high, keep, last, outside):
     """Blend which of the contexts x (m,) lie outside into their shares; tells whether x is `last`."""
     same = True
@@ -24,7 +25,7 @@ def judge_context(x, low, high, keep, last, outside):
     return same
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def judge_action(a, floor, ceiling, swing, keep, bound, turns, peak, way):
     """Blend which actions (k,) are at a bound, and which have gone back by a swing from their furthest point."""
     for j in range(len(a)):
@@ -41,7 +42,7 @@ def judge_action(a, floor, ceiling, swing, keep, bound, turns, peak, way):
         turns[j] = keep * turns[j] + (1.0 - keep) * turned
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def judge(slots, X, A, ranges, bounds, keeps, limits, rate, contexts, actions, same, seen, on, changes):
     """Judge a frame of each of the streams in `slots`; returns how many troubles began or ended.
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 
-import numba as nb
 import numpy as np
+
+from simile.models.kernels.compiling import inner, kernel
 
 TEAM = 5  # players of a team: 0 to 4 are team 0, 5 to 9 are team 1; player i marks, and is marked by, (i + 5) % 10
 LUCK = 5 + 2 * TEAM  # uniform numbers that a step may use: five for what happens, one per player for how late he is
@@ -49,7 +50,7 @@ REACH = 1.0  # a player gets a ball within a metre (squared)
 MARGIN = 0.5  # metres that a player may want to leave the court
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def nearest(where, x, y, begin, end):
     """Return which of the players begin to end, at `where` (n, 2), is nearest to a point, and the squared distance."""
     best, least = begin, np.inf
@@ -60,21 +61,22 @@ def nearest(where, x, y, begin, end):
     return best, least
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def line_up(now, sets, spots, luck):
     """Give the attackers the places of a set play: `sets` (n, 5, 2) metres in front of the goal and across."""
-    begin = now["team"] * TEAM
-    spots[begin : begin + TEAM] = sets[int(luck[4] * len(sets))]
+    begin, chosen = now["team"] * TEAM, np.intp(luck[4] * len(sets))
+    for i in range(TEAM):  # number by number: numba takes seconds to compile what it would say of unequal shapes
+        spots[begin + i, 0], spots[begin + i, 1] = sets[chosen, i, 0], sets[chosen, i, 1]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def settle(now, rules):
     """Tell an attack in place from one on its way, by where the ball is."""
     far = rules.goal - now["way"] * now["x"]
     now["phase"] = SET if far < rules.set_depth and now["fast"] == 0.0 else ADVANCE
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def turn_over(now, team, fast, rules, sets, spots, asleep, luck):
     """Give the ball to a team; every player takes a moment to notice."""
     if team != now["team"]:
@@ -87,7 +89,7 @@ def turn_over(now, team, fast, rules, sets, spots, asleep, luck):
     line_up(now, sets, spots, luck)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def catch(now, player, rules, sets, spots, asleep, luck):
     """Let a player take the ball; of the other team, he may start a fast break."""
     team = player // TEAM
@@ -98,7 +100,7 @@ def catch(now, player, rules, sets, spots, asleep, luck):
     settle(now, rules)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def throw(now, rules, luck):
     """Pass to a team mate at random; it may be his marker who gets the ball."""
     begin = now["team"] * TEAM
@@ -108,7 +110,7 @@ def throw(now, rules, luck):
     now["phase"] = PASS
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def shoot(now, rules):
     """Send the ball to the goal."""
     now["holder"] = -1
@@ -116,7 +118,7 @@ def shoot(now, rules):
     now["to_x"], now["to_y"] = now["way"] * rules.goal, 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def halt(now, team, seconds, x, y, rules, sets, spots, asleep, luck):
     """Stop the game; a team will restart it at a point."""
     turn_over(now, team, 0.0, rules, sets, spots, asleep, luck)
@@ -125,7 +127,7 @@ def halt(now, team, seconds, x, y, rules, sets, spots, asleep, luck):
     now["to_x"], now["to_y"] = x, y
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def fly(now, x, y, speed, step):
     """Move a free ball towards a point; tells whether it is there."""
     dx, dy = x - now["x"], y - now["y"]
@@ -138,7 +140,7 @@ def fly(now, x, y, speed, step):
     return False
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def play_on(now, rules, step, sets, spots, asleep, luck):
     """Let the one with the ball do something, at random: pass, cut, drive, shoot, lose it, or be stopped."""
     u, in_set = luck[0], now["phase"] == SET
@@ -193,7 +195,7 @@ def play_on(now, rules, step, sets, spots, asleep, luck):
         shoot(now, rules)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def free_ball(now, where, rules, step, sets, spots, asleep, luck):
     """Move a ball that nobody holds: passed, shot, bounced off, or out of play."""
     phase = now["phase"]
@@ -229,7 +231,7 @@ def free_ball(now, where, rules, step, sets, spots, asleep, luck):
             catch(now, player, rules, sets, spots, asleep, luck)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def attack(now, i, spots, rules, target):
     """Write where attacker i wants to be to target (2,); returns how fast he goes there."""
     way, phase, holds = now["way"], now["phase"], now["holder"] == i
@@ -253,7 +255,7 @@ def attack(now, i, spots, rules, target):
     return rules.jog
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def defend(now, i, where, rules, target):
     """Write where defender i wants to be to target (2,), between his man and the goal; returns how fast he goes."""
     way = now["way"]
@@ -271,7 +273,7 @@ def defend(now, i, where, rules, target):
     return rules.sprint if now["fast"] > 0.0 or back > rules.sag * rules.line else 1.15 * rules.jog
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def intend(now, where, wander, spots, asleep, rules, step, targets, pace):
     """Write to targets (10, 2) and pace (10,) where all players want to be and how fast; who is late keeps his old."""
     for i in range(2 * TEAM):
@@ -291,14 +293,14 @@ def intend(now, where, wander, spots, asleep, rules, step, targets, pace):
             pace[i] = rules.sprint if now["phase"] == LOOSE else rules.jog
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def inside(value, extent):
     """Move a coordinate to the court."""
     edge = extent / 2.0 + MARGIN
     return min(max(value, -edge), edge)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def run(where, speed, targets, pace, legs, wander, noise, rules, step):
     """Move all players a step: second order, with limits of speed and acceleration, and not into one another."""
     forget = step / WANDER_SECONDS
@@ -335,7 +337,7 @@ def run(where, speed, targets, pace, legs, wander, noise, rules, step):
             where[i, axis] += speed[i, axis] * step
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def play(rules, sets, way, where, legs, noise, luck, step, players, ball, possession, flow):
     """Play a game from a tip-off in the middle, with the players at `where` (10, 2), which is moved.
 
@@ -373,13 +375,14 @@ def play(rules, sets, way, where, legs, noise, luck, step, players, ball, posses
         run(where, speed, targets, pace, legs, wander, noise[t], rules, step)
         if holder >= 0 and holder == now["holder"]:  # the ball goes with him, and has not far to go to his hand
             fly(now, where[holder, 0], where[holder, 1], rules.pass_speed, step)
-        players[t] = where
+        for i in range(2 * TEAM):
+            players[t, i, 0], players[t, i, 1] = where[i, 0], where[i, 1]
         ball[t, 0], ball[t, 1] = now["x"], now["y"]
         possession[t] = -1 if now["phase"] >= LOOSE else now["team"]
         flow[t, 0], flow[t, 1] = now["way"], now["fast"]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def lapse(begin, end, chance, out):
     """Write a two-state chain per column to out (T, n): it turns on with probability begin (T, n), off with `end`.
 
@@ -392,7 +395,7 @@ def lapse(begin, end, chance, out):
             out[t, i] = on
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def follow(aims, damping, stiffness, zone, rest, fastest, strongest, step, out):
     """Follow aims (T, k) with a hand, into out (T, k): still inside a dead zone, else a damped spring with limits.
 
