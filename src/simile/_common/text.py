@@ -28,6 +28,18 @@ def count(n: int, noun: str, form: str = "") -> str:
     return f"{n:{form}} {noun}{'' if n == 1 else 's'}"
 
 
+def size(n_bytes: float) -> str:
+    """Write a number of bytes.
+
+    >>> size(84_000), size(7.6e9)
+    ('84 kB', '7.6 GB')
+    """
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if n_bytes >= 0.9995 * unit:
+            return f"{n_bytes / unit:.3g} {name}"
+    return f"{n_bytes:.0f} bytes"
+
+
 def table(columns: Sequence[tuple[str, int, str]], rows: Iterable[Sequence[Any]]) -> list[str]:
     """Write the lines of a table: a column is its heading, least width and form of numbers, or "<" for texts.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from simile._common import checks
+from simile._common import checks, text
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, StorageError
 from simile.models.adapters import FittedRegressor, TreeMean
@@ -37,7 +37,7 @@ class Exported:
 
     def __str__(self) -> str:
         what = "compiled tables" if self.path.suffix == ".h" else "graph"
-        return f"{what}: {_write_size(self.tables)}; state: {_write_size(self.state)}"
+        return f"{what}: {text.size(self.tables)}; state: {text.size(self.state)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +119,3 @@ def _digest(policy: Policy) -> str:
         return str(from_bytes(to_bytes(policy)).header["digest"])
     except StorageError:
         return ""
-
-
-def _write_size(size: int) -> str:
-    """Write a number of bytes: '84 kB'."""
-    return f"{size} bytes" if size < 1_000 else f"{size / 1_000:.3g} kB" if size < 999_500 else f"{size / 1e6:.3g} MB"

@@ -1,0 +1,51 @@
+"""Memory: how much there is, how much of it one file may take, and a limit on what another process takes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from simile._common import checks
+
+SHARE = 0.5  # of the memory there is, for one file and all that is made of it, where no limit is given
+UNKNOWN = 8 << 30  # bytes that a machine is taken to have that does not tell
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of containers: v2 and v1
+
+
+def measure_memory() -> int:
+    """Return the bytes that this process may have: the machine's, the container's or its own limit."""
+    found = [UNKNOWN]
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # not everywhere
+        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in _CGROUPS:
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+            found.append(int(Path(path).read_text("ascii")))
+    if sys.platform != "win32":
+        import resource
+
+        limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+        found += [limit for limit in limits if limit != resource.RLIM_INFINITY]
+    return min(found)
+
+
+def read_limit(max_memory: float | None) -> int:
+    """Return the bytes behind an argument `max_memory`, which is in MB; None is a half of what there is.
+
+    >>> read_limit(1.5)
+    1500000
+    """
+    if max_memory is None:
+        return int(SHARE * measure_memory())
+    return int(checks.number(max_memory, "max_memory", above=0.0, at_most=1e12) * 1e6)
+
+
+def confine(pid: int, n_bytes: int) -> None:
+    """Let another process of ours, and those it starts, have so many bytes each; where the system can do that."""
+    if sys.platform == "linux":
+        import resource
+
+        with contextlib.suppress(OSError):  # it may have ended already
+            # Not the address space: libraries reserve much more of that than they ever use.
+            resource.prlimit(pid, resource.RLIMIT_DATA, (n_bytes, n_bytes))

@@ -1,0 +1,50 @@
+"""Memory: what there is, what of it a file may take, and the limit of another process."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from simile._common import memory
+from simile.errors import ArgumentError
+
+
+def test_the_memory_there_is_is_the_least_that_machine_container_and_process_allow(tmp_path, monkeypatch):
+    physical = memory.measure_memory()
+    assert 1 << 28 < physical < 1 << 50
+    (tmp_path / "v2").write_text("max\n")
+    (tmp_path / "v1").write_text("123456789\n")
+    monkeypatch.setattr(memory, "_CGROUPS", (str(tmp_path / "v2"), str(tmp_path / "none")))
+    assert memory.measure_memory() == physical
+    monkeypatch.setattr(memory, "_CGROUPS", (str(tmp_path / "v2"), str(tmp_path / "v1")))
+    assert memory.measure_memory() == 123456789
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1000 + kind, -1))
+    assert memory.measure_memory() == 1000 + min(resource.RLIMIT_AS, resource.RLIMIT_DATA)
+
+
+def test_a_machine_that_does_not_tell_is_taken_for_a_small_one(monkeypatch):
+    monkeypatch.setattr(memory.os, "sysconf", lambda name: int(name))
+    monkeypatch.setattr(memory, "_CGROUPS", ())
+    assert memory.measure_memory() == memory.UNKNOWN
+
+
+def test_a_limit_is_in_megabytes_and_a_half_of_the_memory_without_one():
+    assert memory.read_limit(2) == 2_000_000
+    assert memory.read_limit(None) == memory.measure_memory() // 2
+    for bad in (0, -1.0, float("nan"), float("inf"), 1e300, "many", True):
+        with pytest.raises(ArgumentError, match="max_memory must be"):
+            memory.read_limit(bad)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits other processes")
+def test_a_confined_process_fails_for_itself_alone():
+    code = "import sys; print('up', flush=True); sys.stdin.read(); bytearray(400_000_000)"
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(words, stdin=-1, stdout=-1, stderr=-1, text=True) as child:
+        assert child.stdout.readline() == "up\n"
+        memory.confine(child.pid, 200_000_000)
+        assert "MemoryError" in child.communicate("")[1]
+    memory.confine(child.pid, 1)  # who has ended is left alone
