@@ -154,7 +154,7 @@ def test_compare_runs_reductions_and_baselines(few: Path, tmp_path: Path):
 
 
 def test_compare_writes_numbers_and_a_picture_where_it_is_told_to(few: Path, tmp_path: Path):
-    some = ("--reductions", "learn", "--reductions", "clone", "--no-rivals")
+    some = ("--reductions", "learn", "--reductions", "clone", "--no-rivals", *SMALL)
     done = simile_("compare", few, "--actions", "pan", *some, "--json", "--out", "found", cwd=tmp_path, process=True)
     found = json.loads(done.stdout)
     assert len(found["held_out"]) == 2
@@ -338,7 +338,7 @@ def test_held_out_sequences_that_are_too_short_are_told_and_the_policy_is_kept(g
 
 
 def test_compare_can_do_without_a_validation_part(few: Path, tmp_path: Path):
-    options = ("--reductions", "clone", "--validation", "0", *SMALL)
+    options = ("--reductions", "clone", "--validation", "0", "--no-rivals", *SMALL)
     assert "clone" in simile_("compare", few, "--actions", "pan", *options, cwd=tmp_path).stdout
 
 
