@@ -15,6 +15,7 @@ import numpy as np
 
 import servers as shared
 import simile
+from commands import simile_
 from servers import GENEROUS, ask, event, farewell, served, until
 
 contexts, policies = shared.contexts, shared.policies
@@ -51,6 +52,16 @@ def test_streams_go_on_after_a_kill_and_end_in_good_order(policies: Any, context
         assert "another policy" in server.errors.read_text()
         code, _ = server.stop(signal.SIGINT)
         assert code == 0
+
+
+def test_two_services_do_not_share_a_file_of_snapshots(policies: Any, tmp_path: Path):
+    file = tmp_path / "kept" / "streams"
+    with served(policies["served"], "--snapshots", str(file), http=False) as server:
+        words = ("serve", policies["next"], "--port", "0", "--snapshots", file)
+        second = simile_(*words, cwd=tmp_path, code=2, process=True)
+        assert f"--snapshots: {file} is in use by process {server.process.pid}, another service" in second.stderr
+        assert server.stop() == (0, "")
+        assert [found.name for found in file.parent.iterdir()] == ["streams"]  # and no lock
 
 
 def test_a_new_policy_file_takes_over_without_a_jump_and_junk_does_not(policies: Any, contexts: Any, tmp_path: Path):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save
 
-from served import NAMES, Played, listed
-from simile.errors import ArgumentError, StorageError
+from conftest import SEED
+from served import NAMES, Played, check_conservation, listed
+from simile.errors import ArgumentError, SimileError, StorageError
 from simile.online import DeadBand, HoldAction, Predictor
 from simile.serving import snapshots
+from simile.serving.messages import FURTHEST, LARGEST_N
 from simile.serving.service import Service
 from test_predictor import STAGES, contexts_of, make
 
@@ -108,18 +112,9 @@ def test_a_policy_that_cannot_be_written_has_no_snapshots():
         lambda s: s.pop("actions"),
         lambda s: s.update(about={}),
         lambda s: s.update(about="no dict"),
-        lambda s: s["about"].update(version=2),
+        lambda s: s["about"].update(version=99),
         lambda s: s["about"].update(streams=[]),
-        lambda s: s["about"]["streams"].update(name=["one", "one", "three"]),
-        lambda s: s["about"]["streams"].update(name=["one", "../two", "three"]),
-        lambda s: s["about"]["streams"].update(name=["one", 2, "three"]),
         lambda s: s["about"]["streams"].update(name=["one", "two"]),
-        lambda s: s["about"]["streams"].update(slot=[0, 0, 1]),
-        lambda s: s["about"]["streams"].update(slot=[0, -1, 1]),
-        lambda s: s["about"]["streams"].update(slot=[0, 1.5, 2]),
-        lambda s: s["about"]["streams"].update(slot=[0, 10**30, 2]),
-        lambda s: s["about"]["streams"].update(by=["policy", "nobody", None]),
-        lambda s: s["about"]["streams"].update(taken=[None, "1", 2]),
         lambda s: s["about"]["streams"].update(frames=5),
         lambda s: s["about"]["streams"].pop("late"),
         lambda s: s.update(actions=s["actions"][:2]),
@@ -134,6 +129,122 @@ def test_a_damaged_snapshot_is_refused_and_leaves_the_service_as_it_was(spoil):
         served.service.restore(snapshot)
     assert not served.service.streams
     assert served.step(served.open(), [0.0, 1.0]).a == Predictor(make("forest")).step([0.0, 1.0]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda s: s["about"]["streams"].update(name=["one", "one", "three"]), "another stream"),
+        (lambda s: s["about"]["streams"].update(name=["one", "../two", "three"]), "matching"),
+        (lambda s: s["about"]["streams"].update(name=["one", 2, "three"]), "name"),
+        (lambda s: s["about"]["streams"].update(slot=[0, 0, 2]), "another stream"),
+        (lambda s: s["about"]["streams"].update(slot=[0, -1, 2]), "slot"),
+        (lambda s: s["about"]["streams"].update(slot=[0, 1.5, 2]), "slot"),
+        (lambda s: s["about"]["streams"].update(slot=[0, 10**30, 2]), "slot"),
+        (lambda s: s["about"]["streams"].update(by=["policy", "nobody", None]), "by"),
+        (lambda s: s["about"]["streams"].update(taken=[None, "1", 2]), "taken"),
+        (lambda s: s["about"]["streams"].update(taken=[0, 2**53, 0]), "taken"),
+        (lambda s: s["about"]["streams"].update(lost=[0, -1, 0]), "lost"),
+        (lambda s: s["actions"].__setitem__((1, 0, 0), np.nan), "actions"),
+        (lambda s: s["actions"].__setitem__((1, 0, 0), -np.inf), "actions"),
+        (lambda s: s["frame"].__setitem__(1, -1), "frame"),
+    ],
+)
+def test_one_bad_stream_of_a_snapshot_costs_that_stream_alone_and_is_told(spoil, reason: str):
+    whole, snapshot = kept()
+    spoil(snapshot)
+    served = Played(make("forest"))
+    (told,) = served.service.restore(snapshot)
+    assert reason in told
+    assert "\n" not in told
+    assert set(served.service.streams) == {"one", "three"}
+    assert served.counts.unrestored == 1
+    for name in ("one", "three"):
+        there = served.step(served.open(name, resume=True), [1.0, 1.0])
+        assert there.a == whole.step(whole.service.streams[name], [1.0, 1.0]).a
+    alone = Predictor(make("forest"))
+    assert served.step(served.open("two"), [0.0, 1.0]).a == alone.step([0.0, 1.0]).tolist()
+
+
+NUMBERS = st.none() | st.sampled_from([0, 1, LARGEST_N - 1, LARGEST_N, FURTHEST]) | st.integers(0, LARGEST_N)
+
+
+@given(st.lists(NUMBERS, max_size=12), st.floats(0.0, 1.0))
+def test_whatever_numbers_come_the_streams_can_be_restored(numbers: list[int | None], deadline: float):
+    served = Played(make("forest"), rate=10.0, idle=1e9)
+    stream = served.open("hostile", deadline=deadline)
+    served.step(served.open("good"), [0.0, 1.0])
+    for n in numbers:
+        served.step(stream, [0.0, 1.0], n=n)
+        served.clock.now += 3.0
+        served.service.tick(served.clock.now)  # which counts on where there is a deadline
+    check_conservation(served.service)
+    assert served.counts.missing <= FURTHEST * len(numbers)
+    again = Played(make("forest"), rate=10.0, idle=1e9)
+    assert again.service.restore(snapshots.from_bytes(snapshots.to_bytes(served.service.snapshot()))) == []
+    assert set(again.service.streams) == {"hostile", "good"}
+    assert again.service.streams["hostile"].n == stream.taken
+
+
+def test_a_number_far_ahead_is_refused_and_none_goes_beyond_the_last():
+    served = Played(make("forest"))
+    stream = served.open()
+    served.step(stream, [0.0, 1.0], n=7)
+    far = served.step(stream, [0.0, 1.0], n=8 + FURTHEST)
+    assert (far.a, far.lost) == (None, 1)
+    assert far.error == (
+        f"n must be at most 10,000,000 above the last one, 7; got {8 + FURTHEST}: number frames one by one, or open "
+        "the stream anew"
+    )
+    assert served.counts.far_ahead == 1
+    assert served.counts.missing == 0
+    assert served.step(stream, [0.0, 1.0], n=7 + FURTHEST).a is not None
+    assert served.step(stream, [0.0, 1.0]).n == 8 + FURTHEST
+    late = served.open("late")
+    assert served.step(late, [0.0, 1.0], n=LARGEST_N).a is not None
+    over = served.step(late, [0.0, 1.0])
+    assert (over.n, over.a) == (LARGEST_N, None)
+    assert over.error == f"the numbers of this stream end with {LARGEST_N}: open it anew"
+    check_conservation(served.service)
+
+
+@pytest.fixture(scope="module")
+def written() -> bytes:
+    return snapshots.to_bytes(kept()[1])
+
+
+def check_flip(written: bytes, bit: int) -> None:
+    """See that a snapshot with one bit turned over is refused, or says the same."""
+    data = bytearray(written)
+    data[bit // 8] ^= 1 << bit % 8
+    try:
+        found = snapshots.from_bytes(bytes(data))
+    except SimileError:
+        return
+    assert snapshots.to_bytes(found) == written
+
+
+@pytest.mark.parametrize("part", [97, pytest.param(1, marks=pytest.mark.long)])
+def test_a_snapshot_with_any_one_bit_turned_over_is_refused_or_harmless(written: bytes, part: int):
+    for bit in range(SEED % part, 8 * len(written), part):
+        check_flip(written, bit)
+
+
+def test_a_snapshot_whose_content_is_not_that_of_its_digest_is_refused(written: bytes, tmp_path):
+    path = tmp_path / "streams.safetensors"
+    path.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))  # an action, or a counter
+    with pytest.raises(StorageError, match="the content does not match its digest"):
+        snapshots.read(path)
+
+
+def test_a_snapshot_of_before_there_were_digests_is_refused(tmp_path):
+    _, snapshot = kept()
+    snapshot["about"]["version"] = 1
+    text = np.frombuffer(json.dumps(snapshot["about"]).encode(), np.uint8)
+    path = tmp_path / "streams.safetensors"
+    path.write_bytes(save({**snapshot, "about": text}))
+    with pytest.raises(StorageError, match="version 1 of the format, which had no digest"):
+        snapshots.read(path)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"junk" * 99, b"\x10" + b"\0" * 7 + b"{}" + b" " * 14])

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 import studios as shared
-from simile.studio import locks
+from simile._common import locks
 from studios import QUICK, Server, ready, served
 
 games, server = shared.games, shared.server

@@ -105,6 +105,7 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
     from simile.evaluation.rivals import ROSTER
     from simile.learning import runs
 
+    ctx.with_resource(runs.RunFolder(out).hold())
     if (out / runs.POLICY).exists():
         raise click.ClickException(f"--out: {out} holds a training: choose another folder")
     train, test = runs.read_and_hold_out(given)

@@ -73,7 +73,7 @@ def train(ctx: click.Context, /, **given: Any) -> None:
         raise click.ClickException("--resume: a run with --dask leaves nothing to resume: begin anew with --overwrite")
     if given["exact"] and not given["dask"]:
         raise click.ClickException("--exact: one machine is always exact: give it with --dask")
-    _check_folder(folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
+    _take_folder(ctx, folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
     from simile.learning import runs
 
     settings = runs.settings(given)
@@ -146,14 +146,15 @@ def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[Distribute
     return rest, test.gather()
 
 
-def _check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse to write over the results of another run."""
+def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Hold the folder to the end of the command, and refuse to write over the results of another run."""
     if folder.exists() and not folder.is_dir():
         raise click.ClickException(f"--out: {folder} is not a folder")
+    from simile.learning.runs import CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
+
+    ctx.with_resource(RunFolder(folder).hold())
     if resume:
         return
-    from simile.learning.runs import CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY
-
     if any((folder / name).exists() for name in (POLICY, CHECKPOINT)) and not overwrite:
         raise click.ClickException(
             f"--out: {folder} holds an earlier run: go on with it (--resume {folder}), replace it (--overwrite) or "

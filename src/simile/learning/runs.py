@@ -10,11 +10,13 @@ import json
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from simile._common import locks
 from simile._common.files import write_atomically
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading import read
@@ -28,6 +30,7 @@ POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "chec
 ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
 ROUNDS = "rounds.jsonl"  # one line for each round, or for each contender of a comparison, as they come
 COMPARISON, REPORT = "comparison.json", "report.html"
+LOCK = ".lock"  # while a run is at work
 
 READING = ("actions", "contexts", "sequence", "time", "rate", "gap", "resample")
 RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "rule", "step_size", "space")
@@ -89,6 +92,13 @@ class RunFolder:
     """
 
     path: Path
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep the folder for one run at a time, told from others by a lock that ends with its process."""
+        return locks.hold(
+            self.path / LOCK,
+            f"{self.path} is in use by {{other}}, a run that is at work: wait for it, or choose another folder (--out)",
+        )
 
     @cached_property
     def config(self) -> dict[str, Any]:

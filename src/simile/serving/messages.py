@@ -18,6 +18,7 @@ By = Literal["policy", "gap", "operator"]
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # of a stream
 LARGEST_N = 2**53 - 1  # what JavaScript can count to
+FURTHEST = 10_000_000  # by which a number may be above the last one: two days at 60 frames a second
 
 
 class Open(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,14 +12,15 @@ import ssl
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 from picows import ws_create_server
 
-from simile._common import web
-from simile.errors import ArgumentError, SimileError
+from simile._common import locks, web
+from simile.errors import ArgumentError, SimileError, StorageError
 from simile.serving import snapshots
 from simile.serving.guard import build_guard, check_exposure, load_tls
 from simile.serving.http import build_app
@@ -69,12 +70,12 @@ def serve(options: Options, announce: Announce) -> None:
         monitor=Monitor(loaded.policy, rate, options.max_streams, stages=options.stages),
         handover=options.handover,
     )
-    _restore(service, options)
     _allow_files(options.max_connections)
     # They write a line for every peer that goes without a word: anybody could fill a disk so.
     for chatty in ("aiofastnet", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with _own_snapshots(options.snapshots), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        _restore(service, options)
         runner.run(_serve(options, loaded, service, tls, announce))
 
 
@@ -204,13 +205,27 @@ def _stop_on_signals(state: ServerState) -> asyncio.Event:
     return stop
 
 
+@contextmanager
+def _own_snapshots(path: Path | None) -> Iterator[None]:
+    """Keep other services off the file of snapshots: they would write over each other's streams."""
+    with ExitStack() as held:
+        if path is not None:
+            busy = f"--snapshots: {path} is in use by {{other}}, another service: end that one, or name another file"
+            try:
+                held.enter_context(locks.hold(path.with_name(f"{path.name}.lock"), busy))
+            except StorageError as error:  # nor will there be snapshots, which is told and does not keep from serving
+                log.warning("the snapshots have no lock: %s", error)
+        yield
+
+
 def _restore(service: Service, options: Options) -> None:
     """Go on with the streams of the last run, where there is a snapshot that fits."""
     path = options.snapshots
     if path is None or not path.exists():
         return
     try:
-        service.restore(snapshots.read(path))
+        for trouble in service.restore(snapshots.read(path)):
+            log.warning("of the snapshot, one was not taken up: %s", trouble)
     except SimileError as error:
         aside = snapshots.set_aside(path)
         log.warning("the snapshot was not taken, and kept as %s: %s", aside, error)

@@ -18,7 +18,7 @@ from simile.serving.batching import FAILED, Answered, Batcher, Item
 from simile.serving.counts import Counts, Latencies
 from simile.serving.handover import Handover
 from simile.serving.inputs import Reader
-from simile.serving.messages import Answer, Frame
+from simile.serving.messages import FURTHEST, LARGEST_N, Answer, Frame
 from simile.serving.monitoring import Monitor
 from simile.serving.registry import StreamRegistry
 from simile.serving.sessions import QueuedFrame, Sink, Stream
@@ -181,9 +181,9 @@ class Service:
         n, last = frame.n, stream.n
         if n is None:
             n = 0 if last is None else last + 1
-        elif last is not None and n <= last:
+        if n > LARGEST_N or (last is not None and not 0 < n - last <= FURTHEST):
             counts.answers += 1
-            self._send(stream, Answer(n, error=stream.refuse(n, last, now, counts)))
+            self._send(stream, Answer(min(n, LARGEST_N), error=stream.refuse(n, last, now, counts)))
             return
         stream.n = stream.received = n
         if stream.deadline:
@@ -228,7 +228,11 @@ class Service:
 
     def tick(self, now: float) -> list[Stream]:
         """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""
-        late = [s for s in self._registry.timed if s.due <= now and s.begun and s.sink is not None and not s.queue]
+        late = [
+            s
+            for s in self._registry.timed
+            if s.due <= now and s.begun and s.sink is not None and not s.queue and s.n != LARGEST_N
+        ]
         if late:
             self.counts.bridged_late += len(late)
             for stream, answer in self._take([(stream, stream.make_overdue(now)) for stream in late]):
@@ -272,8 +276,10 @@ class Service:
         """
         return snapshots.take(self._switcher.current, self.streams.values())
 
-    def restore(self, snapshot: snapshots.Snapshot) -> None:
+    def restore(self, snapshot: snapshots.Snapshot) -> list[str]:
         """Go on with the streams of a snapshot, of which nobody is connected yet; the service must be new.
+
+        A stream that cannot be restored costs the others nothing: of each, returns a sentence that says why.
 
         Raises
         ------
@@ -282,7 +288,10 @@ class Service:
         """
         if self.streams:
             raise ArgumentError(f"snapshot: a new service is needed; this one has {len(self.streams)} streams")
-        self._registry.restore(snapshots.restore(self._switcher.current, snapshot))
+        sessions, unfit = snapshots.restore(self._switcher.current, snapshot)
+        self._registry.restore(sessions)
+        self.counts.unrestored += len(unfit)
+        return unfit
 
     # ---------------------------------------------------------------------------------------------------------- helpers
 

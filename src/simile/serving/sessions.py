@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from simile.errors import SimileError
 from simile.serving.counts import Counts
-from simile.serving.messages import Answer, By
+from simile.serving.messages import FURTHEST, LARGEST_N, Answer, By
 
 Sink = Callable[["Stream", Answer], None]
 
@@ -113,9 +113,18 @@ class Stream:
         self.dropped += frames
         self.lost += frames
 
-    def refuse(self, n: int, last: int, now: float, counts: Counts) -> str:
-        """Note a frame whose number has been; returns a sentence."""
+    def refuse(self, n: int, last: int | None, now: float, counts: Counts) -> str:
+        """Note a frame whose number has been, or that nobody could count to; returns a sentence."""
         self.lost += 1
+        if n > LARGEST_N or last is None:
+            counts.far_ahead += 1
+            return f"the numbers of this stream end with {LARGEST_N}: open it anew"
+        if n - last > FURTHEST:
+            counts.far_ahead += 1
+            return (
+                f"n must be at most {FURTHEST:,} above the last one, {last}; got {n}: number frames one by one, or "
+                "open the stream anew"
+            )
         if self.received is not None and n > self.received:
             counts.late += 1
             self.late += 1

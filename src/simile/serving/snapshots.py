@@ -1,8 +1,9 @@
 """Snapshots: the past of every stream, so that a service that was stopped, or killed, goes on with all of them.
 
 A snapshot is arrays by name, and plain values in `about`; as a file, one safetensors file that is written whole or not
-at all. It belongs to one policy, told by a digest: a past would mean something else to another. Taking one keeps all
-streams waiting, so it is no more than copying; what takes longer is left to `write`.
+at all, with a digest of all that it holds, without which nothing in it is used. It belongs to one policy, told by a
+digest of that: a past would mean something else to another. Taking one keeps all streams waiting, so it is no more than
+copying; what takes longer is left to `write`.
 """
 
 from __future__ import annotations
@@ -21,33 +22,35 @@ from msgspec import Meta, Struct
 from simile._common.files import write_atomically
 from simile.errors import ArgumentError, StorageError
 from simile.online.snapshots import MEASURES
+from simile.policies.storage.files import Packed, digest
 from simile.serving.messages import LARGEST_N, NAME, By
 from simile.serving.sessions import Stream
 from simile.serving.switcher import PreparedPolicy
 
-FORMAT, VERSION = "simile-streams", 1
-PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")  # a row for each stream
+FORMAT, VERSION = "simile-streams", 2  # the first had no digest
+# A row for each stream; of these, contexts may hold what is no number: missing, or too large for single precision.
+PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")
 LARGEST_FILE = 2**30  # bytes
 
 Snapshot = dict[str, Any]  # arrays by name, and `about`, a dict of JSON values
 Number = Annotated[int, Meta(ge=0, le=LARGEST_N)]
 
 
-class Columns(Struct, forbid_unknown_fields=True):
-    """What is known of the streams: of each fact, a list with a value for each stream."""
+class Facts(Struct):
+    """What is known of a stream beside its past; a snapshot has a list of each, with a value for each stream."""
 
-    name: list[Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]]
-    taken: list[Number | None]
-    by: list[By | None]
-    slot: list[Number]
-    frames: list[Number]
-    dropped: list[Number]
-    late: list[Number]
-    unsent: list[Number]
-    lost: list[Number]
+    name: Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]
+    taken: Number | None
+    by: By | None
+    slot: Number
+    frames: Number
+    dropped: Number
+    late: Number
+    unsent: Number
+    lost: Number
 
 
-FACTS = Columns.__struct_fields__
+FACTS = Facts.__struct_fields__
 
 
 def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
@@ -67,8 +70,8 @@ def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
     return {"about": about, **{name: state[name][slots] for name in PAST}}
 
 
-def restore(acting: PreparedPolicy, snapshot: Snapshot) -> list[Stream]:
-    """Let new streams go on from a snapshot; returns their sessions."""
+def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], list[str]]:
+    """Let new streams go on from a snapshot; returns their sessions, and why others could not."""
     streams = acting.streams
     state = streams.state()
     about = _check_about(snapshot)
@@ -79,25 +82,24 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> list[Stream]:
             f"snapshot: it has {about['measures']}, and this service {_read_measures(state)}: start it with the same "
             "stages and rate, or without the snapshot"
         )
-    sessions = _read_streams(about["streams"])
+    n = _count_streams(about["streams"])
+    for name in PAST:
+        past, wanted = snapshot[name], (n, *state[name].shape[1:])
+        if past.dtype != state[name].dtype or past.shape != wanted:
+            raise _say_damaged(f"{name} must be {state[name].dtype} of shape {wanted}; got {past.dtype} {past.shape}")
+    rows, sessions, unfit = _read_streams(about["streams"], snapshot)
     slots = np.array([stream.slot for stream in sessions], dtype=np.intp)
-    names = {stream.name for stream in sessions}
-    if len(set(slots.tolist())) < len(slots) or len(names) < len(slots) or (slots < 0).any():
-        raise _say_damaged("two streams have one name or slot")
     if (slots >= len(streams.everyone)).any():
         raise ArgumentError(
             f"snapshot: it has a stream in place {slots.max()}, and there is room for {len(streams.everyone)}: raise "
             "--max-streams, or start without the snapshot"
         )
     for name in PAST:
-        past, wanted = snapshot[name], state[name][slots]
-        if past.dtype != wanted.dtype or past.shape != wanted.shape:
-            raise _say_damaged(f"{name} must be {wanted.dtype} of shape {wanted.shape}; got {past.dtype} {past.shape}")
-        state[name][slots] = past
+        state[name][slots] = snapshot[name][rows]
     streams.load(state)
     for stream in sessions:
         stream.begun = bool(state["begun"][stream.slot])
-    return sessions
+    return sessions, unfit
 
 
 def write(snapshot: Snapshot, path: str | os.PathLike[str]) -> None:
@@ -108,10 +110,7 @@ def write(snapshot: Snapshot, path: str | os.PathLike[str]) -> None:
     StorageError
         When it cannot be written, for example to a disk that is full; the file that was there is untouched.
     """
-    from safetensors.numpy import save
-
-    text = np.frombuffer(json.dumps(snapshot["about"]).encode(), np.uint8)
-    write_atomically(path, save({**snapshot, "about": text}))
+    write_atomically(path, to_bytes(snapshot))
 
 
 def read(path: str | os.PathLike[str]) -> Snapshot:
@@ -122,22 +121,41 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
     StorageError
         When there is no such file, or it is no snapshot.
     """
+    try:
+        if Path(path).stat().st_size > LARGEST_FILE:
+            raise _say_damaged("it is too large")
+        return from_bytes(Path(path).read_bytes())
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ArgumentError as error:
+        raise StorageError(f"{path}: {error}") from error
+
+
+def to_bytes(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as the bytes of its file."""
+    from safetensors.numpy import save
+
+    header = {"about": snapshot["about"], "digest": _digest(snapshot)}
+    return save({**snapshot, "about": np.frombuffer(json.dumps(header).encode(), np.uint8)})
+
+
+def from_bytes(data: bytes) -> Snapshot:
+    """Return the snapshot of a file whose digest is right; ArgumentError says what is wrong."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
-        if Path(path).stat().st_size > LARGEST_FILE:
-            raise _say_damaged("it is too large")
-        snapshot: Snapshot = dict(load(Path(path).read_bytes()))
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise StorageError(f"{path}: {_say_damaged('it is no safetensors file')}") from error
-    try:
-        snapshot["about"] = json.loads(snapshot["about"].astype(np.uint8).tobytes())
+        found = dict(load(data))
+        header = json.loads(found["about"].astype(np.uint8).tobytes())
+        snapshot: Snapshot = {**found, "about": header.get("about", header)}  # without a digest they were the same
         _check_about(snapshot)
-    except (KeyError, ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: {error}") from error
+        right = _digest(snapshot) == header["digest"]
+    except ArgumentError:
+        raise
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _say_damaged("it is no safetensors file of streams") from error
+    if not right:
+        raise _say_damaged("the content does not match its digest")
     return snapshot
 
 
@@ -154,23 +172,47 @@ def _read_measures(state: dict[str, Any]) -> dict[str, Any]:
     return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
-def _read_streams(facts: dict[str, Any]) -> list[Stream]:
-    """Build the sessions that `take` has described; the file may have been anybody's."""
-    try:
-        found = msgspec.convert(facts, Columns)
-    except msgspec.ValidationError as error:
-        raise _say_damaged(f"streams are not described as they should be ({error})") from None
-    columns = [getattr(found, fact) for fact in FACTS]
-    if len(set(map(len, columns))) > 1:
+def _digest(snapshot: Snapshot) -> str:
+    return digest(Packed({"about": snapshot["about"]}, {name: snapshot[name] for name in PAST}))
+
+
+def _count_streams(facts: dict[str, Any]) -> int:
+    lengths = {len(column) if isinstance(column, list) else -1 for column in facts.values()}
+    if set(facts) != set(FACTS) or len(lengths) > 1 or -1 in lengths:
         raise _say_damaged("some streams lack a value")
-    sessions = []
-    for name, slot, *values in zip(found.name, found.slot, *columns, strict=True):
-        stream = Stream(name, slot)
-        for fact, value in zip(FACTS, values, strict=True):
-            setattr(stream, fact, value)
+    return lengths.pop()
+
+
+def _read_streams(facts: dict[str, Any], past: Snapshot) -> tuple[list[int], list[Stream], list[str]]:
+    """Build the sessions that `take` has described; returns their rows, the sessions, and why others cannot be.
+
+    One that is not as it should be costs the others nothing, for whoever sends its frames had a hand in it.
+    """
+    rows, sessions, unfit = list[int](), list[Stream](), list[str]()
+    taken: set[str | int] = set()
+    for row, values in enumerate(zip(*(facts[fact] for fact in FACTS), strict=True)):
+        try:
+            found = msgspec.convert(dict(zip(FACTS, values, strict=True)), Facts)
+            if taken & {found.name, found.slot}:
+                raise msgspec.ValidationError("another stream has its name or its place")
+            if wrong := next((name for name in PAST[1:] if not _is_sane(past[name][row])), None):
+                raise msgspec.ValidationError(f"{wrong} holds what is no number, or below 0")
+        except msgspec.ValidationError as error:
+            unfit.append(f"stream {str(values[0])[:64]!r}: {error}")
+            continue
+        stream = Stream(found.name, found.slot)
+        for fact in FACTS:
+            setattr(stream, fact, getattr(found, fact))
         stream.n = stream.received = stream.taken
+        rows.append(row)
         sessions.append(stream)
-    return sessions
+        taken |= {found.name, found.slot}
+    return rows, sessions, unfit
+
+
+def _is_sane(past: Any) -> bool:
+    """Tell whether a stream can go on from these actions or counts."""
+    return bool(np.isfinite(past).all() and (past.dtype.kind != "i" or (past >= 0).all()))
 
 
 def _check_about(snapshot: Snapshot) -> dict[str, Any]:
@@ -179,8 +221,14 @@ def _check_about(snapshot: Snapshot) -> dict[str, Any]:
     about = snapshot["about"]
     if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("streams"), dict):
         raise _say_damaged("its description is of something else")
-    if about.get("version") != VERSION:
-        raise ArgumentError(f"snapshot: version {about.get('version')!r} of the format; this simile reads {VERSION}")
+    version = about.get("version")
+    if version == 1:
+        raise ArgumentError(
+            "snapshot: it is of version 1 of the format, which had no digest, so that nobody would notice damage: "
+            "start without it"
+        )
+    if version != VERSION:
+        raise ArgumentError(f"snapshot: version {version!r} of the format; this simile reads {VERSION}")
     return {"digest": None, "measures": None, **about}
 
 

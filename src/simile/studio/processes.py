@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from simile._common import locks
 from simile.learning.runs import CONFIG
-from simile.studio import locks
 from simile.studio.workspace import Job
 
 LOCK, LOG = "lock", "train.log"

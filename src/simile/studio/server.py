@@ -17,9 +17,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from simile._common import web
+from simile._common import locks, web
 from simile.errors import ArgumentError
-from simile.studio import api, locks
+from simile.studio import api
 from simile.studio.security import GuardedStudio, build_guard, list_hosts
 from simile.studio.studio import Studio
 from simile.studio.workspace import Data, Workspace, make_id
