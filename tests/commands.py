@@ -23,8 +23,9 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def stdin_of(text: str) -> Iterator[None]:
-    before, sys.stdin = sys.stdin, io.StringIO(text)
+def stdin_of(given: str | bytes) -> Iterator[None]:
+    data = given.encode() if isinstance(given, str) else given
+    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(data), "utf-8")
     try:
         yield
     finally:
@@ -32,12 +33,14 @@ def stdin_of(text: str) -> Iterator[None]:
 
 
 def simile_(
-    *arguments: str | Path, cwd: Path, code: int = 0, stdin: str = "", process: bool = False
+    *arguments: str | Path, cwd: Path, code: int = 0, stdin: str | bytes = "", process: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder, in this process unless told otherwise, and see that its exit code is as expected."""
     words = command(*arguments)
     if process:
-        done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, input=stdin, timeout=300, check=False)
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        ended = subprocess.run(words, cwd=cwd, capture_output=True, input=given, timeout=300, check=False)
+        done = subprocess.CompletedProcess(words, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
     else:
         out, err = io.StringIO(), io.StringIO()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,10 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import simile
 from commands import command, simile_
+from simile.cli.run import Wire
 from simile.data import tasks
+from simile.errors import DataError
+from simile.online import Predictor
 
 SMALL = ("--model", "SmoothForest(n_trees=6)", "--n-rounds", "2", "--no-report")
 QUICK = ("--algorithm", "paper", *SMALL)
@@ -271,6 +277,127 @@ def test_run_with_times_and_actuator_limits(games: Path, trained: Path, tmp_path
     assert len(actions) == 58
     assert np.abs(np.diff(actions)).max() <= 3 * 6.0 / 30.0 + 1e-9  # three ticks where two frames were dropped
     assert np.abs(actions).max() <= 5.0
+
+
+SPOILT = {
+    "a stray CR": lambda row: row.replace(b",", b"\r,", 1),
+    "a field of 140 kB": lambda row: b"1" * 140_000 + row,
+    "no number": lambda row: b"9" * 400 + row,
+    "an open quote": lambda row: b'"' + row,
+    "bytes that are no text": lambda row: b"\xff\xfe" + row,
+    "a line of a megabyte": lambda row: b" " * (1 << 20) + row,
+    "nothing but nulls": lambda row: b"\0" * 100,
+}
+SPOILT_JSON = {
+    "deep lists": b"[" * 100_000,
+    "deep objects": b'{"a":' * 100_000,
+    "a number of 400 digits": b'{"player0": ' + b"9" * 400 + b"}",
+    "a number of 5000 digits": b'{"player0": ' + b"9" * 5000 + b"}",
+    "another kind": b'["player0"]',
+    "half": b'{"player0": 1',
+}
+
+
+def test_one_bad_line_is_one_bridged_frame_whatever_it_holds(games: Path, trained: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+    good = ",".join(map(repr, map(float, demo.contexts[0]))).encode()
+    rows = [",".join(names).encode(), good, *(spoil(good) for spoil in SPOILT.values()), good]
+    done = simile_("run", trained, cwd=tmp_path, stdin=b"\n".join(rows) + b"\n", code=2, process=True)
+    actions = np.array(done.stdout.splitlines()[1:], dtype=float)
+    assert len(actions) == len(rows) - 1
+    assert np.isfinite(actions).all()
+    for number in range(2, 2 + len(SPOILT)):
+        assert f"stdin: row {number}" in done.stderr
+    assert f"{len(SPOILT)} rows could not be used" in done.stderr
+    assert len(done.stderr) < 300 * len(SPOILT)  # what is wrong with a megabyte takes a line too
+    blind = Predictor(simile.load(trained))
+    steps = [demo.contexts[0], *[None] * len(SPOILT), demo.contexts[0]]
+    np.testing.assert_array_equal(actions, [blind.step(x)[0] for x in steps])
+
+
+def test_one_bad_line_of_json_is_one_bridged_frame(games: Path, trained: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+    good = json.dumps(dict(zip(names, map(float, demo.contexts[0]), strict=True))).encode()
+    rows = [good, *SPOILT_JSON.values(), good]
+    done = simile_("run", trained, cwd=tmp_path, stdin=b"\n".join(rows) + b"\n", code=2)
+    answers = [json.loads(line)["pan"] for line in done.stdout.splitlines()]
+    assert len(answers) == len(rows)
+    assert np.isfinite(answers).all()
+    assert f"{len(SPOILT_JSON)} rows could not be used" in done.stderr
+
+
+def test_a_bad_row_with_a_time_is_bridged_at_that_time_and_a_bad_time_is_refused(
+    games: Path, trained: Path, tmp_path: Path
+):
+    demo, names = contexts_of(games)
+    row = dict(zip(names, map(float, demo.contexts[0]), strict=True))
+    times = [0.0, 1 / 30, 1e300, 10**400, 2 / 30]
+    rows = [{**row, "t": t} for t in times]
+    rows[1] = {"t": times[1], "player0": "abc"}
+    stdin = "\n".join(map(json.dumps, rows))
+    done = simile_("run", trained, "--time", "t", cwd=tmp_path, stdin=stdin, code=2)
+    answers = [json.loads(line)["pan"] for line in done.stdout.splitlines()]
+    assert [a is not None for a in answers] == [True, True, False, False, True]
+    assert "row 2, field 'player0': 'abc' is not a number" in done.stderr
+    assert "row 3: t must be nearer to zero" in done.stderr
+    assert "row 4: t must be finite" in done.stderr
+
+
+@settings(max_examples=200)
+@given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([b"1,2", b'{"a": 1}', b'"', b"\r", b"1e999"]))))
+@example([b"1,2", b"\r1,2\r", b"\xef\xbb\xbf"])
+def test_any_bytes_are_rows_or_say_why_not(lines: list[bytes]):
+    """As many rows as lines, each a dictionary or a sentence, as CSV and as JSON lines."""
+    lines = [line.replace(b"\n", b"") for line in lines]
+    for first in (b"a,b", b'{"a": 1}'):
+        source = io.BytesIO(b"\n".join([first, *lines]) + b"\n")
+        wire = Wire.open(source, io.StringIO(), ("pan",))
+        rows = list(wire.rows())
+        assert len(rows) == len(lines) + wire.is_json
+        for row in rows:
+            assert isinstance(row, dict | DataError)
+            assert not isinstance(row, DataError) or (str(row).startswith("stdin: row ") and "\n" not in str(row))
+
+
+@given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([b"1,2", b"1e999,0", b",,,,,", b"\r"])), max_size=20))
+def test_any_bytes_are_answered_line_by_line(trained: Path, lines: list[bytes]):
+    names = simile.load(trained).card.context_names
+    good = b",".join([b"1"] * len(names))
+    rows = [good, *(line.replace(b"\n", b"") for line in lines), b"bad", good]
+    stdin = b"\n".join([",".join(names).encode(), *rows]) + b"\n"
+    done = simile_("run", trained, cwd=trained.parent, stdin=stdin, code=2)
+    assert all(np.isfinite(float(a)) for a in done.stdout.splitlines()[1:])
+    assert len(done.stdout.splitlines()) == 1 + len(rows)
+
+
+def test_run_reads_headers_and_lists_as_train_does(trained: Path, games: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+    values = list(map(repr, map(float, demo.contexts[0])))
+    plain = simile_("run", trained, cwd=tmp_path, stdin=f"{','.join(names)}\n{','.join(values)}\n").stdout
+    marked = f"\ufeff{';'.join(names)}\r\n{';'.join(values)}\r\n"
+    assert simile_("run", trained, cwd=tmp_path, stdin=marked).stdout == plain
+    done = simile_("run", trained, cwd=tmp_path, stdin=f"{','.join(names)},player0\n", code=2)
+    assert "has the field 'player0' twice" in done.stderr
+    assert next(iter(Wire.open(io.BytesIO(b'{"x": [1, 2]}'), io.StringIO(), ()).rows())) == {"x.0": 1, "x.1": 2}
+    endless = Wire.open(io.BytesIO(b"a,b\n" + b"1" * (3 << 20) + b"\n1,2\n"), io.StringIO(), ())
+    assert [isinstance(row, DataError) for row in endless.rows()] == [True, False]
+    with pytest.raises(DataError, match="bytes without an end"):
+        Wire.open(io.BytesIO(b"1" * (3 << 20)), io.StringIO(), ())
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_run_ends_at_once_when_told_while_it_waits(trained: Path, tmp_path: Path, how: signal.Signals):
+    words = command("run", trained)
+    with subprocess.Popen(words, cwd=tmp_path, stdin=-1, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(",".join(simile.load(trained).card.context_names) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "pan\n"
+        process.send_signal(how)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == "simile: interrupted"
 
 
 MISTAKES = {

@@ -128,6 +128,17 @@ def test_stamps_must_increase_and_come_with_every_frame_or_none():
         Predictor(affine(0), start=0.0).step([0.0, 0.0], t=0.0)
     with pytest.raises(SimileError, match="t must be finite"):
         follower().step([0.0], t=np.nan)
+    with pytest.raises(SimileError, match="t must be finite; got a number of hundreds of digits"):
+        follower().step([0.0], t=10**400)
+
+
+@pytest.mark.parametrize("t", [1e300, -1e300, 2.0**54])
+def test_stamps_that_floats_cannot_tell_apart_are_refused_at_once(t: float):
+    predictor = follower()
+    predictor.step([1.0], t=0.0)
+    with pytest.raises(SimileError, match="floats cannot tell frames at 10 Hz apart"):
+        predictor.step([2.0], t=t)  # it ran 1e285 ticks once
+    assert predictor.step([3.0], t=0.1) == 3.0
 
 
 def test_the_rate_comes_from_the_card():

@@ -23,7 +23,7 @@ from hypothesis.extra.numpy import arrays
 
 from simile.camera.courts import BASKETBALL
 from simile.camera.tracking import read_detections
-from simile.cli.run import _context
+from simile.cli.run import read_field
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading import read, write
 from simile.errors import ArgumentError, DataError, StorageError
@@ -74,7 +74,7 @@ def by_json_lines(text, path):
 
 
 def by_stdin(text, path):
-    return _context({"x_0": text}, ("x_0",), None, 1)[0][0]
+    return read_field({"x_0": text}, "x_0", 1)
 
 
 def by_tracking_table(text, path):

@@ -18,7 +18,10 @@ def number(
     """Return `value` as a finite float inside the given range."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise ArgumentError(f"{name} must be a number; got {value!r}")
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:
+        raise ArgumentError(f"{name} must be finite; got a number of hundreds of digits") from None
     limits = [
         text
         for text, given in (

@@ -6,10 +6,12 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
@@ -18,6 +20,8 @@ from simile.errors import DataError, SimileError
 
 if TYPE_CHECKING:
     from simile.online import Predictor
+
+LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 
 
 @click.command(short_help="Act online: contexts on stdin, actions on stdout.")
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
 def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str | None, **given: Any) -> None:
     """Run POLICY online: contexts on stdin, actions on stdout, each as soon as it can be.
 
-    Rows are CSV with a header, or JSON lines; the answer is of the same kind. Fields are found by name, others are
-    ignored. An empty row is a dropped frame, which the policy bridges. So is a row that cannot be read, but then a
-    message goes to stderr and the exit code is 2 at the end.
+    Rows are CSV with a header, or JSON lines; the answer is of the same kind, and every line gets one. Fields are
+    found by name, others are ignored. An empty row is a dropped frame, which the policy bridges. So is a row that
+    cannot be read, but then a message goes to stderr and the exit code is 2 at the end.
     """
     from simile.learning.recipes import parse
     from simile.online import Predictor
@@ -53,7 +57,9 @@ def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str |
     names = found.card.context_names
     if not names:
         raise click.ClickException(f"{policy} does not say which columns it was trained on")
-    wire = Wire.open(sys.stdin, sys.stdout, found.card.action_names)
+    if sys.stdin is None or sys.stdout is None:
+        raise click.ClickException("stdin and stdout must be open: contexts come in there, and actions go out")
+    wire = Wire.open(sys.stdin.buffer, sys.stdout, found.card.action_names)
     wire.check((*names, *(() if time is None else (time,))))
     bad = _stream(predictor, wire, names, time)
     if bad:
@@ -65,73 +71,87 @@ def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str 
     """Answer every row; return how many could not be used."""
     bad = 0
     for number, row in enumerate(wire.rows(), start=1):
+        t = None
         try:
             if isinstance(row, DataError):
                 raise row
-            x, t = _context(row, names, time, number)
-            wire.answer(predictor.step(x, t=t))
+            t = None if time is None else read_field(row, time, number)
+            x = None if row.keys() <= {time} else [read_field(row, name, number) for name in names]
+            action = predictor.step(x, t=t)
         except SimileError as error:
             bad += 1
-            click.echo(f"simile: {error}", err=True)
-            wire.answer(_bridge(predictor, time))
+            said = error if isinstance(error, DataError) else f"stdin: row {number}: {error}"
+            click.echo(f"simile: {said}", err=True)
+            action = _bridge(predictor, t, stamped=time is not None)
+        wire.answer(action)
     return bad
 
 
-def _bridge(predictor: Predictor, time: str | None) -> Any:
+def _bridge(predictor: Predictor, t: float | None, *, stamped: bool) -> Any:
     """Act in a frame that brought nothing; None where nothing is known yet, or where its time is not."""
     try:
-        return None if time is not None else predictor.step(None)
+        return None if stamped and t is None else predictor.step(None, t=t)
     except SimileError:
         return None
 
 
-def _context(
-    row: dict[str, Any], names: tuple[str, ...], time: str | None, number: int
-) -> tuple[list[float] | None, float | None]:
-    """Pick the context and the time out of a row; an empty row has no context."""
+def read_field(row: Mapping[str, Any], name: str, number: int) -> float:
+    """Read a field of a row, as `simile train` would."""
+    from simile.data.reading.columns import list_names
     from simile.data.reading.values import not_a_number, to_number
 
-    def read(name: str) -> float:
-        if name not in row:
-            raise DataError(f"stdin: row {number} has no field {name!r}; it has {', '.join(row)}")
-        try:
-            return to_number(row[name])
-        except ValueError:
-            raise DataError(f"stdin: row {number}, field {name!r}: {not_a_number(row[name])}") from None
-
-    t = None if time is None else read(time)
-    return None if row.keys() <= {time} else [read(name) for name in names], t
+    if name not in row:
+        raise DataError(f"stdin: row {number} has no field {name!r}; it has {list_names(list(row))}")
+    try:
+        return to_number(row[name])
+    except ValueError:
+        raise DataError(f"stdin: row {number}, field {name!r}: {not_a_number(row[name])}") from None
 
 
 @dataclass
 class Wire:
     """Rows in, actions out, in CSV or JSON lines: as the first line says."""
 
-    source: TextIO
+    lines: Iterator[str | DataError]
     sink: TextIO
     action_names: tuple[str, ...]
     first: str
 
     @classmethod
-    def open(cls, source: TextIO, sink: TextIO, action_names: tuple[str, ...]) -> Wire:
+    def open(cls, source: BinaryIO, sink: TextIO, action_names: tuple[str, ...]) -> Wire:
         """Look at the first line that is not empty; CSV must begin with a header."""
-        return cls(source, sink, action_names, next((line for line in source if line.strip()), ""))
+        lines = _read_lines(source)
+        first = next((line for line in lines if isinstance(line, DataError) or line.strip("\ufeff\r\n \t")), "")
+        if isinstance(first, DataError):
+            raise first
+        return cls(lines, sink, action_names, first.removeprefix("\ufeff"))
 
     def check(self, names: tuple[str, ...]) -> None:
         """Refuse a CSV header without one of these fields, and answer one that has them by a header of our own."""
+        from simile.data.reading.columns import list_names
+
         if not self.first or self.is_json:
             return
         if missing := [name for name in names if name not in self.header]:
             raise DataError(
                 f"stdin: the header has no field {missing[0]!r} ({len(missing)} of {len(names)} are missing); it has "
-                f"{', '.join(self.header)}"
+                f"{list_names(self.header)}"
             )
+        if twice := [name for name in names if self.header.count(name) > 1]:
+            raise DataError(f"stdin: the header has the field {twice[0]!r} twice: rename one of the two")
         self._send(_csv(self.action_names))
 
-    @property
+    @cached_property
     def header(self) -> list[str]:
         """The fields that the first line of CSV names."""
-        return next(csv.reader([self.first]), [])
+        return _split(self.first, self.delimiter, "the header")
+
+    @cached_property
+    def delimiter(self) -> str:
+        """What stands between the fields of CSV."""
+        from simile.data.reading.text import find_delimiter
+
+        return find_delimiter(self.first)
 
     @property
     def is_json(self) -> bool:
@@ -140,20 +160,24 @@ class Wire:
 
     def rows(self) -> Iterator[dict[str, Any] | DataError]:
         """Yield the rows by field name; one that cannot be read as the error that says why."""
+        for number, line in enumerate(chain([self.first] if self.is_json else [], self.lines), start=1):
+            if isinstance(line, DataError):
+                yield DataError(f"stdin: row {number}: {line}")
+                continue
+            try:
+                yield self._parse(line, number) if line.strip() else {}
+            except DataError as error:
+                yield error
+
+    def _parse(self, line: str, number: int) -> dict[str, Any]:
+        from simile.data.reading.records import parse_record, spread_lists
+
         if self.is_json:
-            yield self._object(self.first, 1)
-            for number, line in enumerate(self.source, start=2):
-                yield self._object(line, number) if line.strip() else {}
-            return
-        header = self.header
-        for number, line in enumerate(self.source, start=1):
-            fields = next(csv.reader([line]), [])
-            if not fields:
-                yield {}
-            elif len(fields) != len(header):
-                yield DataError(f"stdin: row {number} has {len(fields)} fields; the header has {len(header)}")
-            else:
-                yield dict(zip(header, fields, strict=True))
+            return spread_lists(parse_record(line, f"stdin: row {number}"))
+        fields = _split(line, self.delimiter, f"row {number}")
+        if len(fields) != len(self.header):
+            raise DataError(f"stdin: row {number} has {len(fields)} fields; the header has {len(self.header)}")
+        return dict(zip(self.header, fields, strict=True))
 
     def answer(self, action: Any) -> None:
         """Send one action (k,), at once; empty fields where there is none."""
@@ -167,12 +191,27 @@ class Wire:
         self.sink.write(line + "\n")
         self.sink.flush()
 
-    def _object(self, line: str, number: int) -> dict[str, Any] | DataError:
-        try:
-            found = json.loads(line)
-        except ValueError as error:
-            return DataError(f"stdin: row {number} is no JSON: {error}")
-        return found if isinstance(found, dict) else DataError(f"stdin: row {number} is no JSON object: {line.strip()}")
+
+def _read_lines(source: BinaryIO) -> Iterator[str | DataError]:
+    """Yield lines as they come: only LF ends one, so that a stray CR spoils no more than the row it is in."""
+    while line := source.readline(LONGEST):
+        if len(line) < LONGEST or line.endswith(b"\n"):
+            yield line.decode("utf-8", "surrogateescape").removesuffix("\n")
+            continue
+        while line and not line.endswith(b"\n"):
+            line = source.readline(LONGEST)
+        yield DataError(f"more than {LONGEST:,} bytes without an end: a row is one line")
+
+
+def _split(line: str, delimiter: str, what: str) -> list[str]:
+    """Return the fields of one line of CSV."""
+    from simile.data.reading.text import split_lines
+
+    try:
+        return next(split_lines([line], delimiter), [])
+    except csv.Error as error:
+        reason = str(error).partition(" - ")[0]  # what follows is for programmers
+        raise DataError(f"stdin: {what} cannot be read as CSV: {reason}") from None
 
 
 def _csv(fields: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from simile.online.snapshots import State
 
 LONGEST_PAUSE = 10.0  # seconds; after more, contexts start anew instead of thousands of ticks being run
 TOLERANCE = 1e-6  # of a tick, by which a stamp may come early
+COARSEST = 0.1  # of a tick, by which the float of a stamp may be off
 
 NEVER = math.nan
 
@@ -59,6 +60,11 @@ class Clock:
                 "t: the policy's card does not say how many frames a second has: give rate=... to the Predictor"
             )
         seconds = checks.number(t, "t")
+        if math.ulp(seconds) * self.rate > COARSEST:
+            raise ArgumentError(
+                f"t must be nearer to zero: at {seconds:g} s floats cannot tell frames at {self.rate:g} Hz apart: "
+                "count the seconds from a later moment on"
+            )
         if self.running and seconds <= self.now:
             raise ArgumentError(f"t must increase; got {seconds} after {self.now}: drop late frames, or call reset()")
         return seconds

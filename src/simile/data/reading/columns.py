@@ -223,9 +223,14 @@ def _reason(column: Column) -> str:
 
 
 def _list(columns: Sequence[Column]) -> str:
-    names = [c.name if len(c.name) <= 40 else f"{c.name[:37]}..." for c in columns]
-    some = names if len(names) <= 20 else [*names[:15], "...", names[-1]]
-    return f"the columns are {', '.join(some)}" + (f" ({len(names)})" if len(names) > 20 else "")
+    return f"the columns are {list_names([c.name for c in columns])}"
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Write names one after the other, never more than a few lines."""
+    short = [name if len(name) <= 40 else f"{name[:37]}..." for name in names]
+    some = short if len(names) <= 20 else [*short[:15], "...", short[-1]]
+    return ", ".join(some) + (f" ({len(names)})" if len(names) > 20 else "")
 
 
 def counts_frames(name: str, kind: str) -> bool | None:

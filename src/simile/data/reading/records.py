@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,31 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             if not text:
                 continue
             row += 1
-            try:
-                value = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{path}: row {row}: not JSON: {error}: one object per line is wanted") from None
-            if not isinstance(value, dict):
-                raise DataError(
-                    f'{path}: row {row}: {quote(value)} is not an object: write rows as {{"name": value, ...}}'
-                )
-            yield value
+            yield parse_record(text, f"{path}: row {row}")
+
+
+def parse_record(line: str, place: str) -> dict[str, Any]:
+    """Return the object of a line."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: not JSON: {error}: one object per line is wanted") from None
+    if not isinstance(value, dict):
+        raise DataError(f'{place}: {quote(value)} is not an object: write rows as {{"name": value, ...}}')
+    return value
+
+
+def spread_lists(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of one row by the names of their columns.
+
+    >>> spread_lists({"ball": [1.5, 2.0], "wind": 3})
+    {'ball.0': 1.5, 'ball.1': 2.0, 'wind': 3}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        values = value if isinstance(value, list) else [value]
+        flat |= zip((c.name for c in elements(key, len(values), "")), values, strict=True)
+    return flat
 
 
 def _columns(path: Path) -> dict[str, list[Column]]:

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -76,7 +76,7 @@ class _Text:
         """Yield the rows from `first` on, converted one by one: pyarrow takes less than we do, or a row is wrong."""
         with _open(self.path) as file:
             lines = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-            rows = (row for row in csv.reader(lines, delimiter=self.delimiter, strict=True) if row)
+            rows = (row for row in split_lines(lines, self.delimiter) if row)
             header = next(rows, [])
             for number in count(1, _ROWS):
                 if not (some := list(islice(rows, _ROWS))):
@@ -129,21 +129,31 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _delimiter(path: Path) -> str:
-    """Return the delimiter of the header: the most frequent one outside of quotes."""
+    """Return the delimiter of a file, by its header."""
     with decoding(path, "text"), _open(path) as file:
         start = file.read(_BLOCK)
     if not start.strip():
         raise DataError(f"{path}: the file is empty")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path}: UTF-16 text: save it as UTF-8")
+    return find_delimiter(start.lstrip(b"\xef\xbb\xbf\r\n").decode("latin-1"))
+
+
+def find_delimiter(start: str) -> str:
+    """Return the delimiter of a header: the most frequent one outside of quotes."""
     quoted, counts = False, Counter[str]()
-    for character in start.lstrip(b"\xef\xbb\xbf\r\n").decode("latin-1"):
+    for character in start:
         quoted ^= character == '"'
         if not quoted and character in "\r\n":
             break
         if not quoted and character in ",;\t":
             counts[character] += 1
     return max(",;\t", key=lambda d: counts[d])
+
+
+def split_lines(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    """Yield the fields of every row; csv.Error where quotes, ends of lines or lengths are wrong."""
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def _is_utf8(text: str) -> bool:
