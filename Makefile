@@ -14,7 +14,7 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --
 CLI := .venv/.installed-cli
 ALL := .venv/.installed-all
 
-.PHONY: help install demo test test-all test-kernels coverage check format web dist bench soak accuracy results docs clean
+.PHONY: help install demo test test-all test-kernels coverage check format web dist bench soak attack accuracy results docs clean
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -73,6 +73,9 @@ bench: $(ALL) ## measure speed against peers
 
 soak: $(ALL) ## ten minutes of serving with faults; ends in a table of what held and what was lost
 	$(BIN)/python benchmarks/soak.py > docs/assets/bench/soak.txt; status=$$?; cat docs/assets/bench/soak.txt; exit $$status
+
+attack: $(ALL) ## attack the service, the studio and the readers on this machine; ends in a table, held or broken
+	$(BIN)/python benchmarks/attack.py > docs/assets/bench/attack.txt; status=$$?; cat docs/assets/bench/attack.txt; exit $$status
 
 accuracy: $(CLI) ## the default against rivals at equal smoothness, on games and on real data (half an hour)
 	($(BIN)/simile --version; $(BIN)/python benchmarks/accuracy.py --jobs 2) | tee docs/assets/bench/accuracy.txt

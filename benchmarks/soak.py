@@ -2,11 +2,12 @@
 
 A server in a process of its own serves 50 streams at 60 Hz, on connections of their own and several over one, in JSON
 and msgpack. A seeded schedule injects malformed, oversized, out of order, duplicated and missing frames, NaN, slow
-readers, abrupt disconnects, noise instead of HTTP, kill -9 and restart, a full disk while snapshotting (RLIMIT_FSIZE of
-the running server), and policy files replaced by junk, by half a policy and by another policy. Every answer is compared
-with a `Predictor` of its own, to the bit, across disconnects and restarts too; while one policy hands over to another,
-with the actuator's rate limit. Every frame must be answered, or told to be lost. The exit status is 1 if one was wrong
-or lost without being counted. Linux only: the full disk needs prlimit.
+readers, abrupt disconnects, noise instead of HTTP, kill -9 and restart, a full disk while
+snapshotting (RLIMIT_FSIZE of the running server), and policy files replaced by junk, by half a policy
+and by another policy. Every answer is compared with a `Predictor` of its own, to the bit, across disconnects and
+restarts too; while one policy hands over to another, with the actuator's rate limit. Every frame must be answered, or
+told to be lost, and the server's memory must not grow. The exit status is 1 if one was wrong or lost without being
+counted. Linux only: the full disk needs prlimit.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ from load.worlds import World
 from simile.online import Predictor, RateLimit
 
 MALFORMED_A_MINUTE = 10_500  # 100,000 in ten minutes, restarts aside
-KILLS_UNTIL = 0.4  # of the whole time; the rest shows whether memory grows
-MOST_GROWTH = 0.05
+KILLS_UNTIL, KILLS_MOST = 0.4, 300.0  # of the whole time, and seconds; the rest shows whether memory grows
+MOST_GROWTH = 0.02
 LONG_ENOUGH = 120.0  # seconds of one process after which its growth is judged
+WARM_UP = 600.0  # of its seconds that are not, at most
 
 
 def main() -> None:
@@ -141,7 +143,7 @@ async def direct(trials: Trials, end: float) -> None:
     ]
     while True:
         for trial in program:
-            early = time.monotonic() < begin + KILLS_UNTIL * (end - begin)
+            early = time.monotonic() < begin + min(KILLS_UNTIL * (end - begin), KILLS_MOST)
             if trial == trials.kill and not early and trials.world.ledger.injected["kill -9 and restart"]:
                 continue
             await trial()
@@ -192,15 +194,31 @@ def report(
     print(table("Latency with all this, milliseconds", ("", *COLUMNS), [["answers", *milliseconds(ledger.latencies)]]))
     print(table("Counted by the server since its last start", ("", "count"), _counters(counted)))
     print(f"\nlargest step, as a share of the actuator's rate limit: {ledger.largest_jump:.3f}")
-    print(f"memory of the server: {growth:+.1%}" + ("" if judged else " (too short to judge)"))
+    print(table("Memory of the server, MB", ("minute", "from", "to", "most", "process"), curve(memory)))
+    print(f"\nmemory of the server: {growth:+.1%}" + ("" if judged else " (too short to judge)"))
     print(f"wrong, or lost without being counted: {len(ledger.mistakes)}")
 
 
+def curve(memory: list[tuple[float, int, int]]) -> list[tuple[str, ...]]:
+    """Lay out the server's memory minute by minute: at its begin, at its end, and the most; processes are numbered."""
+    numbers = {pid: i + 1 for i, pid in enumerate(dict.fromkeys(pid for _, pid, _ in memory))}
+    minutes: dict[tuple[int, int], list[int]] = {}
+    for when, pid, size in memory:
+        minutes.setdefault((int((when - memory[0][0]) // 60.0), pid), []).append(size)
+    return [
+        (f"{minute}", *(f"{size / 1e6:.1f}" for size in (sizes[0], sizes[-1], max(sizes))), f"{numbers[pid]}")
+        for (minute, pid), sizes in minutes.items()
+    ]
+
+
 def grown(memory: list[tuple[float, int, int]]) -> tuple[bool, float]:
-    """Return whether the last process ran for long enough to judge its growth, and the growth after a warm-up."""
+    """Return whether the last process ran for long enough to judge its growth, and the growth after its first minutes.
+
+    These are ten, or a third of a shorter run: caches fill, and the heap takes its shape.
+    """
     last = [(when, size) for when, pid, size in memory if pid == memory[-1][1]]
     ran = last[-1][0] - last[0][0]
-    warm = [size for when, size in last if when >= last[0][0] + min(30.0, 0.3 * ran)]
+    warm = [size for when, size in last if when >= last[0][0] + min(WARM_UP, ran / 3.0)]
     tenth = max(1, len(warm) // 10)
     return ran >= LONG_ENOUGH, median(warm[-tenth:]) / median(warm[:tenth]) - 1.0
 

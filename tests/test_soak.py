@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import subprocess
 import sys
+import weakref
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ import pytest
 import simile
 from conftest import SEED, demos_of
 from simile.online import Predictor, RateLimit
+from simile.serving import server
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -42,6 +48,56 @@ def test_a_short_soak_finds_no_frame_wrong_or_lost_without_being_counted(minutes
     assert "wrong, or lost without being counted: 0" in found.stdout
     for fault in INJECTED:
         assert f"\n{fault} " in found.stdout, f"{fault} was not injected:\n{found.stdout}"
+
+
+# Memory, which must not grow.
+
+
+def test_what_hangs_in_circles_is_freed_while_a_server_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Circle:
+        itself: Any
+
+    async def wait() -> bool:
+        circle = Circle()
+        circle.itself = circle
+        kept = weakref.ref(circle)
+        del circle
+        task = asyncio.create_task(server._collect_garbage(every=0.01))
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if kept() is None:
+                break
+        task.cancel()
+        return kept() is None
+
+    tasks = list(server._list_tasks(MagicMock(), MagicMock()))
+    assert "_collect_garbage" in {getattr(task, "__name__", "") for task in tasks}
+    for task in tasks:
+        if isinstance(task, Coroutine):
+            task.close()
+    gc.disable()  # a server lets 50,000 objects pile up before Python looks by itself
+    try:
+        assert asyncio.run(wait())
+    finally:
+        gc.enable()
+
+
+def test_memory_is_judged_after_the_first_minutes_and_its_curve_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import soak
+
+    killed = [(float(t), 1, 900_000_000) for t in range(60)]
+    flat = [(float(t), 2, 200_000_000 + 100_000 * min(t - 60, 600)) for t in range(60, 3600)]
+    assert soak.grown(killed + flat) == (True, 0.0)  # what grew at first, or before a kill, does not count
+    growing = [(float(t), 2, 200_000_000 + 10_000 * t) for t in range(60, 3600)]
+    judged, growth = soak.grown(killed + growing)
+    assert judged
+    assert 0.10 < growth < 0.15
+    assert not soak.grown(killed + flat[:60])[0]
+    rows = soak.curve(killed + flat[:120])
+    assert rows[0] == ("0", "900.0", "900.0", "900.0", "1")
+    assert [row[0] for row in rows] == ["0", "1", "2"]
+    assert rows[-1] == ("2", "206.0", "211.9", "211.9", "2")
 
 
 # The twin, by which the soak judges.
