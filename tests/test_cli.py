@@ -555,3 +555,22 @@ def test_a_training_killed_at_random_moments_and_resumed_gives_the_same_bytes(ga
             simile_("train", "--resume", folder, cwd=tmp_path)
         assert (folder / "policy.safetensors").read_bytes() == whole, attempt
         assert not (folder / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("verb", ["train", "tune", "compare", "demo", "reproduce", "camera simulate"])
+@pytest.mark.parametrize("name", ["pan.safetensors", "out/Pan.SAFETENSORS", "pan.npz", "pan.html"])
+def test_a_folder_is_not_made_under_the_name_of_a_file(verb: str, name: str, games: Path, tmp_path: Path):
+    data = [games] if verb in ("train", "tune", "compare") else []
+    refused = simile_(*verb.split(), *data, "--out", name, cwd=tmp_path, code=2).stderr
+    folder = name.rpartition(".")[0]
+    assert f"--out: {name} is the name of a file, and this writes a folder: name that, such as {folder}" in refused
+    assert ("the policy is policy.safetensors in it" in refused) == (verb in ("train", "tune"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_an_older_simile_named_like_a_file_stays_of_use(games: Path, tmp_path: Path):
+    (tmp_path / "pan").write_text("a file")
+    assert "--out: pan is not a folder" in simile_("train", games, "--out", "pan", cwd=tmp_path, code=2).stderr
+    (tmp_path / "pan.safetensors").mkdir()
+    done = simile_("train", games, "--actions", "pan", *QUICK, "--out", "pan.safetensors", cwd=tmp_path)
+    assert "Policy: pan.safetensors/policy.safetensors" in done.stdout

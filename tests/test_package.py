@@ -197,3 +197,11 @@ def test_benchmarks_import_names_that_exist():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "simile":
                 exec(compile(ast.Module([node], []), str(path), "exec"), {})
+
+
+def test_the_five_minutes_of_the_readme_leave_what_the_demo_made_alone():
+    written = re.findall(r'(?:save|write)\([^)]*"out/([^"]+)"', (ROOT / "README.md").read_text("utf-8"))
+    made = re.findall(r'out / [\'"]([^\'"]+)[\'"]', (ROOT / "src/simile/experiments/demo.py").read_text("utf-8"))
+    assert len(written) >= 2
+    assert len(made) >= 4
+    assert not set(written) & set(made)

@@ -39,7 +39,7 @@ sport_option = click.option("--sport", type=click.Choice(SPORTS), default="baske
 
 
 @camera.command(short_help="Make games with noisy detections and an operator.")
-@click.option("--out", type=click.Path(path_type=Path), default="games", help="Folder to write.")
+@options.folder_option("games", "Folder to write.")
 @click.option("--n-games", type=click.IntRange(1), default=8)
 @click.option("--minutes", type=(float, float), default=(1.0, 2.0), help="Shortest and longest.")
 @sport_option

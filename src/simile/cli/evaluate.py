@@ -82,11 +82,9 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits.")
 @click.option("--test", default="0.25", help="Held-out share of the sequences, or a data file.")
 @click.option("--validation", default=0.2, help="Share of the rest that knobs are tuned on.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="comparison",
-    help="Folder for report.html, comparison.json and frontier.png; those of an earlier comparison are replaced.",
+@options.folder_option(
+    "comparison",
+    "Folder for report.html, comparison.json and frontier.png; those of an earlier comparison are replaced.",
 )
 @options.report_option
 @options.json_option

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simile.policies.policies import Policy
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+FILES = (".safetensors", ".npz", ".html", ".json", ".toml", ".csv", ".parquet")  # that simile writes or reads
 
 
 def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -103,6 +104,28 @@ report_option = stack(
     click.option("--report/--no-report", default=True, help="Write report.html, a page to look at."),
     click.option("--title", help="What to write above it."),
 )
+
+
+def _check_folder(_: click.Context, option: click.Parameter, out: Path) -> Path:
+    """Refuse what is a file, or is called like one: whoever says so expects no folder."""
+    if out.is_dir():
+        return out
+    if out.suffix.lower() in FILES:
+        raise click.ClickException(
+            f"--out: {out} is the name of a file, and this writes a folder: name that, such as {out.with_suffix('')} "
+            f"({getattr(option, 'help', '')})"
+        )
+    if out.exists():
+        raise click.ClickException(f"--out: {out} is not a folder")
+    return out
+
+
+def folder_option(default: str, text: str) -> Callable[[Command], Command]:
+    """Return `--out` of a command that writes a folder."""
+    return click.option("--out", type=click.Path(path_type=Path), default=default, callback=_check_folder, help=text)
+
+
+run_option = folder_option("run", "Folder for the results; the policy is policy.safetensors in it.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 start_option = click.option(
     "--start",

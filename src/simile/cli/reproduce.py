@@ -11,7 +11,7 @@ from simile.cli import options
 
 
 @click.command(short_help="Learn to film simulated games, and see how well it went.")
-@click.option("--out", type=click.Path(path_type=Path), default="out", help="Folder to write.")
+@options.folder_option("out", "Folder to write.")
 def demo(out: Path) -> None:
     """Simulate games, learn to film them, print how well it went, and write a picture and a page to watch."""
     from simile.experiments.demo import main
@@ -20,7 +20,7 @@ def demo(out: Path) -> None:
 
 
 @click.command(short_help="Reproduce the experiments of the paper.")
-@click.option("--out", type=click.Path(path_type=Path), default="results", help="Folder to write.")
+@options.folder_option("results", "Folder to write.")
 @click.option("--claims", multiple=True, help="Only these claims; all by default. May be repeated.")
 @click.option("--seeds", type=click.IntRange(1), default=6, help="How many, from --first-seed on.")
 @click.option("--first-seed", type=click.IntRange(0), default=100)

@@ -40,7 +40,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @click.command(short_help="Learn a policy from recorded demonstrations.")
 @options.data_argument
 @options.config_option
-@click.option("--out", type=click.Path(path_type=Path), default="run", help="Folder for the results.")
+@options.run_option
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
@@ -148,8 +148,6 @@ def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[Distribute
 
 def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Hold the folder to the end of the command, and refuse to write over the results of another run."""
-    if folder.exists() and not folder.is_dir():
-        raise click.ClickException(f"--out: {folder} is not a folder")
     from simile.learning.runs import CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
 
     ctx.with_resource(RunFolder(folder).hold())

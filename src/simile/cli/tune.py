@@ -21,7 +21,7 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
 @click.command(short_help="Search for the best settings, and train with them.")
 @options.data_argument
 @options.config_option
-@click.option("--out", type=click.Path(path_type=Path), default="run", help="Folder for the results.")
+@options.run_option
 @click.option("--overwrite", is_flag=True, help="Replace the policy of an earlier run.")
 @click.option("--trials", type=click.IntRange(1), default=50, help="How many in all.")
 @click.option(
