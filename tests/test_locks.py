@@ -52,14 +52,14 @@ def test_the_second_is_told_who_holds_a_lock_and_a_crash_ends_it(tmp_path: Path)
 
 
 def test_a_lock_that_was_removed_while_somebody_waited_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file, lock = tmp_path / "lock", locks._lock
+    file, lock = tmp_path / "lock", locks.lock
 
     def remove_first(held: int) -> None:
-        monkeypatch.setattr(locks, "_lock", lock)
+        monkeypatch.setattr(locks, "lock", lock)
         file.unlink()
         lock(held)
 
-    monkeypatch.setattr(locks, "_lock", remove_first)
+    monkeypatch.setattr(locks, "lock", remove_first)
     held = locks.acquire(file)
     assert held is not None
     assert os.path.samestat(os.fstat(held), file.stat())

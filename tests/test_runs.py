@@ -157,3 +157,13 @@ def test_a_comparison_does_not_write_over_a_training(data, tmp_path):
     done = simile_command(f"simile compare {shlex.quote(str(data))} --actions pan --out run", tmp_path, code=2)
     assert "run holds a training" in done.stderr
     assert [p.name for p in (tmp_path / "run").iterdir()] == [POLICY]
+
+
+def test_what_a_killed_run_left_goes_when_the_folder_is_taken_up(tmp_path: Path):
+    (tmp_path / "checkpoint" / "0").mkdir(parents=True)
+    left = [tmp_path / ".policy.safetensors.0123abcd.tmp", tmp_path / "checkpoint" / "0" / ".fit-000.0123abcd.tmp"]
+    ours = [tmp_path / "notes.tmp", tmp_path / ".policy.tmp"]
+    for path in (*left, *ours):
+        path.write_bytes(b"")
+    with RunFolder(tmp_path).hold():
+        assert [p.exists() for p in (*left, *ours)] == [False, False, True, True]

@@ -79,6 +79,7 @@ def test_token_tls_origins_and_limits_hold_on_both_ports(policies: Any, contexts
     page = "https://control.example"
     secret = tmp_path / "token"
     secret.write_text(f"{TOKEN}\n")
+    secret.chmod(0o600)
     arguments = ("--token-file", str(secret), "--certfile", str(cert), "--keyfile", str(key), "--allow-origin", page)
     limits = ("--max-streams", "2", "--max-connections", "3", "--max-rate", "20", "--idle", "3")
     trust = ssl.create_default_context(cafile=str(cert))
@@ -178,6 +179,20 @@ def test_loopback_is_this_machine_alone():
     guard.check_exposure("0.0.0.0", None, insecure=True)
     with pytest.raises(ArgumentError, match="empty"):
         guard.read_token(Path(os.devnull))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="of files as POSIX has them")
+def test_secrets_that_everybody_can_read_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    cert, key = certificate(tmp_path)
+    secret = tmp_path / "token"
+    secret.write_text(TOKEN)
+    for bits, told in ((0o600, ()), (0o644, ("--token-file: every user", "--keyfile: every user"))):
+        key.chmod(bits)
+        secret.chmod(bits)
+        guard.load_tls(cert, key)
+        assert guard.read_token(secret) == TOKEN
+        assert len(caplog.messages) == len(told)
+        assert all(any(m.startswith(words) for m in caplog.messages) for words in told)
 
 
 # HTTP.

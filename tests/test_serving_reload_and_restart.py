@@ -33,7 +33,12 @@ def test_streams_go_on_after_a_kill_and_end_in_good_order(policies: Any, context
             seen = server.metric("simile_snapshots_total")
             until(lambda: server.metric("simile_snapshots_total") > seen + 1)
         server.stop(signal.SIGKILL)
+    assert file.stat().st_mode & 0o077 == 0  # its owner's alone
+    left, other = tmp_path / ".streams.0123abcd.tmp", tmp_path / ".others.0123abcd.tmp"
+    left.write_bytes(b"half a snapshot")
+    other.write_bytes(b"of another service")
     with served(policies["served"], *arguments) as server:
+        assert (left.exists(), other.exists()) == (False, True)
         assert [s["name"] for s in server.get("/streams").json()["streams"]] == ["survivor"]
         with server.connect("/survivor") as ws:
             assert ask(ws, {"open": {"resume": True}})["opened"]["frames"] == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 
 import pytest
@@ -105,3 +106,34 @@ def test_a_file_that_is_too_large_is_refused_by_its_length_and_by_its_stream(cli
         assert "larger than 0.1 MB" in answer.json()["error"]
     assert list((workspace.folder / "data").iterdir()) == []
     assert client.get("/api/state").json()["data"] == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="of files as POSIX has them")
+def test_the_studios_folder_is_its_owners_alone(client: TestClient, workspace: Workspace):
+    client.put("/api/data/new.csv", content=b"a_pan,x\n1,2\n2,3\n")
+    workspace.token()
+    open_to_others = [p for p in (workspace.folder, *workspace.folder.rglob("*")) if p.stat().st_mode & 0o077]
+    assert open_to_others == []
+    (workspace.folder / "data").chmod(0o755)  # as an older simile left it
+    Workspace.at(workspace.folder)
+    assert (workspace.folder / "data").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="of files as POSIX has them")
+def test_a_token_that_others_could_read_is_told_and_replaced(workspace: Workspace, caplog: pytest.LogCaptureFixture):
+    token = workspace.token()
+    assert workspace.token() == token
+    (workspace.folder / "token").chmod(0o644)
+    assert workspace.token() != token
+    assert "every user of this machine can read" in caplog.text
+    assert (workspace.folder / "token").stat().st_mode & 0o077 == 0
+
+
+def test_what_a_killed_studio_left_of_uploads_goes_at_the_next_start(client: TestClient, workspace: Workspace):
+    kept = client.put("/api/data/new.csv", content=b"a_pan,x\n1,2\n2,3\n").json()["id"]
+    half = workspace.folder / "data" / "0123abcd"
+    half.mkdir()
+    (half / ".data.csv.0123abcd.tmp").write_bytes(b"a_pan")
+    workspace.clear_up()
+    assert [p.name for p in (workspace.folder / "data").iterdir()] == [kept]
+    assert len(list((workspace.folder / "data" / kept).iterdir())) == 2

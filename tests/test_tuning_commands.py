@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -33,6 +34,18 @@ def searched(games: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return folder / "tuned", simile_(
         "tune", games, "--actions", "pan", *QUICK, "--out", "tuned", cwd=folder, process=True
     ).stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="of files as POSIX has them")
+def test_a_run_is_its_owners_alone(searched: tuple[Path, str], games: Path, tmp_path: Path):
+    folder, _ = searched
+    assert {p.name: p.stat().st_mode & 0o077 for p in (folder, *folder.iterdir()) if p.stat().st_mode & 0o077} == {}
+    compared = tmp_path / "compared"
+    compared.mkdir(0o755)  # by somebody who thought of nothing: what is in it is no less private
+    few = ("--reductions", "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)", "--n-rounds", "1")
+    simile_("compare", games, "--actions", "pan", *few, "--out", compared, cwd=tmp_path)
+    assert {"frontier.png", "rounds.jsonl", "report.html"} <= {p.name for p in compared.iterdir()}
+    assert {p.name: p.stat().st_mode & 0o077 for p in compared.iterdir() if p.stat().st_mode & 0o077} == {}
 
 
 def test_tune_leaves_a_run_with_its_policy_and_all_trials(searched: tuple[Path, str]):

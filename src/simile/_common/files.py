@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import shlex
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from simile._common import locks
 from simile.errors import StorageError
+
+PRIVATE = 0o600  # who may read and write a file: its owner alone
+TEMPORARY = re.compile(r"\.(.*)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], *, secret: bool = False) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when all is written, and its folder where that is missing.
+
+    Both are their owner's alone; a file that was there, and that its owner has opened to others, stays open to them
+    unless it is secret.
 
     Raises
     ------
@@ -24,23 +34,98 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(path)
     if "\0" in str(target):
         raise StorageError(f"{str(target)!r} cannot be written: no file can have this name: choose another")
-    # In the same folder, for a file can be renamed in one step only where it lies.
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp") if target.name else target
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:
+        make_folder(target.parent)
+        with _open_temporary(target) as file:
+            temporary = Path(file.name)
+            try:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            if temporary != target:
+                if not secret:
+                    with suppress(FileNotFoundError):
+                        temporary.chmod(PRIVATE | stat.S_IMODE(target.stat().st_mode) & 0o666)
+                if os.name == "nt":  # where a file that is open cannot be renamed
+                    file.close()
+                os.replace(temporary, target)
+            except BaseException:
+                file.close()
                 temporary.unlink(missing_ok=True)
-            raise
+                raise
     except OSError as error:
         reason = error.strerror or error
         raise StorageError(f"{target} cannot be written: {reason}: choose another place, or make room there") from error
+
+
+def _open_temporary(target: Path) -> BinaryIO:
+    """Open a new file beside another: one can take another's place in one step only where that lies.
+
+    It is locked, which tells `clear_leftovers` that it is being written.
+    """
+    while True:
+        path = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
+        file = open(path, "xb", opener=_open_privately)  # noqa: SIM115 - for the caller to close
+        with suppress(OSError):  # on a file system without locks, where nothing is cleared either
+            locks.lock(file.fileno(), wait=True)
+        if path.exists():
+            return file
+        file.close()  # it was taken for a left-over
+
+
+def clear_leftovers(folder: Path, name: str | None = None, *, below: bool = False) -> None:
+    """Remove what processes that were killed have left of `replacing`; what is being written, or is not ours, stays.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to look.
+    name : str, optional
+        Of the file that was being written; any by default.
+    below : bool
+        Whether to look into the folders in it, too.
+    """
+    for place, _, files in os.walk(folder):
+        for found in filter(None, map(TEMPORARY.fullmatch, files)):
+            if name is None or found[1] == name[:100]:
+                with suppress(OSError):
+                    _clear(os.path.join(place, found[0]))
+        if not below:
+            return
+
+
+def _clear(path: str) -> None:
+    file = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            locks.lock(file)
+            os.unlink(path)
+    finally:
+        os.close(file)
+
+
+def _open_privately(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, where it is missing, that is its owner's alone."""
+    path.mkdir(0o700, parents=True, exist_ok=True)
+
+
+def append(path: Path, text: str) -> None:
+    """Add text to a file; where it was not there it is its owner's alone, and so is its folder."""
+    make_folder(path.parent)
+    with open(path, "a", encoding="utf-8", opener=_open_privately) as file:
+        file.write(text)
+
+
+def find_readers(path: Path) -> str | None:
+    """Return a sentence where everybody may read or write a file, its owner's group aside; None where they may not."""
+    with suppress(OSError):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if os.name == "posix" and mode & 0o006:
+            return f"every user of this machine can read {path}, or write it: chmod 600 {shlex.quote(str(path))}"
+    return None
 
 
 def read_stamp(path: Path) -> tuple[int, int, int] | None:
@@ -52,7 +137,7 @@ def read_stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes, *, secret: bool = False) -> None:
     """Write `data` to a file, whole or not at all; see `replacing`."""
-    with replacing(path) as file:
+    with replacing(path, secret=secret) as file:
         file.write(data)

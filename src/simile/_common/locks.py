@@ -18,6 +18,16 @@ except ImportError:  # on Windows
 FAR = 2**30  # where Windows locks a byte: there, what is locked cannot be read, and the beginning tells who holds it
 
 
+def lock(held: int, *, wait: bool = False) -> None:
+    """Lock an open file until it is closed; where somebody else has, wait for that, or raise OSError."""
+    if fcntl is not None:
+        fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    else:
+        os.lseek(held, FAR, os.SEEK_SET)
+        msvcrt.locking(held, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        os.lseek(held, 0, os.SEEK_SET)
+
+
 def acquire(file: Path) -> int | None:
     """Lock a file and return its open descriptor; None where somebody else holds it.
 
@@ -26,7 +36,7 @@ def acquire(file: Path) -> int | None:
     while True:
         held = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _lock(held)
+            lock(held)
         except OSError:
             os.close(held)
             return None
@@ -67,7 +77,7 @@ def hold(file: Path, busy: str) -> Iterator[None]:
     """
     made = not file.parent.exists()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(0o700, parents=True, exist_ok=True)
         held = acquire(file)
     except OSError as error:
         raise StorageError(f"{file} cannot be written: {error.strerror or error}: choose another place") from error
@@ -84,15 +94,6 @@ def hold(file: Path, busy: str) -> Iterator[None]:
         if made:
             with contextlib.suppress(OSError):  # unless something was written there
                 file.parent.rmdir()
-
-
-def _lock(held: int) -> None:
-    if fcntl is not None:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    else:
-        os.lseek(held, FAR, os.SEEK_SET)
-        msvcrt.locking(held, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        os.lseek(held, 0, os.SEEK_SET)
 
 
 def _name_holder(file: Path) -> str:

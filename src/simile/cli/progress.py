@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Self
 from rich import progress
 from rich.console import Console
 
+from simile._common.files import append, write_atomically
+
 if TYPE_CHECKING:
     from simile.learning.rounds import Round
 
@@ -67,13 +69,12 @@ class Contenders(Bar):
     def __init__(self, n_contenders: int, record: Path) -> None:
         super().__init__("comparing", n_contenders)
         self.record = record
-        record.write_text(json.dumps({"total": n_contenders}) + "\n", encoding="utf-8")
+        write_atomically(record, json.dumps({"total": n_contenders}).encode() + b"\n")
 
     def __call__(self, name: str) -> None:
         """Show whose turn it is."""
         self.step(name)
-        with self.record.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"contender": name}) + "\n")
+        append(self.record, json.dumps({"contender": name}) + "\n")
 
 
 class Frames(Bar):

@@ -252,21 +252,21 @@ class _Record:
     turns: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        from simile._common.files import write_atomically
         from simile.learning.runs import ROUNDS
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / ROUNDS).write_bytes(b"")
+        write_atomically(self.folder / ROUNDS, b"")
 
     def __call__(self, turn: Round) -> None:
         """Take a round."""
+        from simile._common.files import append
         from simile.learning.algorithms import Run
         from simile.learning.runs import POLICY, ROUNDS
 
         self.progress(turn)
         self.turns.append(turn)
         Run(tuple(self.turns), by_validation=self.by_validation).policy.save(self.folder / POLICY)
-        with (self.folder / ROUNDS).open("a", encoding="utf-8") as file:
-            file.write(f"{to_json(turn.measured(), indent=None)}\n")
+        append(self.folder / ROUNDS, f"{to_json(turn.measured(), indent=None)}\n")
 
 
 def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from simile._common.files import replacing
 from simile._common.plots import BLACK, BLUE, ORANGE, axes_of
 from simile._common.typing import FloatArray
 from simile.camera.features import demonstrations
@@ -114,6 +115,6 @@ def draw(
     right.axvline(1.0, color="0.6", linestyle=":", label="the operator's own")
     right.set(xscale="log", xlabel="roughness", ylabel="RMSE (std of pan)", title="how smooth?")
     right.legend(frameon=False)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    with replacing(picture) as file:
+        figure.savefig(file, dpi=110, format="png")
     plt.close(figure)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from simile._common import locks
-from simile._common.files import write_atomically
+from simile._common.files import clear_leftovers, write_atomically
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading import read
 from simile.errors import ArgumentError, DataError
@@ -93,12 +93,19 @@ class RunFolder:
 
     path: Path
 
-    def hold(self) -> AbstractContextManager[None]:
-        """Keep the folder for one run at a time, told from others by a lock that ends with its process."""
-        return locks.hold(
-            self.path / LOCK,
-            f"{self.path} is in use by {{other}}, a run that is at work: wait for it, or choose another folder (--out)",
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the folder for one run at a time, told from others by a lock that ends with its process.
+
+        What a run that was killed has left of files that it was writing goes.
+        """
+        busy = (
+            f"{self.path} is in use by {{other}}, a run that is at work: wait for it, or choose another folder (--out)"
         )
+        with locks.hold(self.path / LOCK, busy):
+            clear_leftovers(self.path)
+            clear_leftovers(self.path / CHECKPOINT, below=True)
+            yield
 
     @cached_property
     def config(self) -> dict[str, Any]:

@@ -6,15 +6,19 @@ On this machine alone no token is needed; then `Host` must name this machine.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
+from simile._common.files import find_readers
 from simile._common.web import FORBIDDEN, MISDIRECTED, UNAUTHORIZED, Guard
 from simile.errors import ArgumentError
 
 OPEN_PATHS = ("/health", "/ready")  # probes carry no token, and learn nothing here
 SHORTEST_TOKEN = 8  # characters
+
+log = logging.getLogger(__name__)
 
 
 def build_guard(host: str, token: str | None, origins: Iterable[str]) -> Guard:
@@ -63,7 +67,14 @@ def read_token(path: Path) -> str:
         ) from None
     if not found:
         raise ArgumentError(f"--token-file: {path} is empty: write the token into it")
+    tell_readers("--token-file", path)
     return found
+
+
+def tell_readers(option: str, path: Path) -> None:
+    """Say where a file that holds a secret can be read by others."""
+    if (trouble := find_readers(path)) is not None:
+        log.warning("%s: %s", option, trouble)
 
 
 def load_tls(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | None:
@@ -81,6 +92,7 @@ def load_tls(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | No
         raise ArgumentError(
             f"--certfile: {certfile} (and its key) cannot be used: {reason}: give PEM files, the key without a password"
         ) from None
+    tell_readers("--keyfile", keyfile or certfile)
     return context
 
 

@@ -20,6 +20,7 @@ import uvicorn
 from picows import ws_create_server
 
 from simile._common import locks, web
+from simile._common.files import clear_leftovers
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.serving import snapshots
 from simile.serving.guard import build_guard, check_exposure, load_tls
@@ -226,6 +227,7 @@ def _own_snapshots(path: Path | None) -> Iterator[None]:
             busy = f"--snapshots: {path} is in use by {{other}}, another service: end that one, or name another file"
             try:
                 held.enter_context(locks.hold(path.with_name(f"{path.name}.lock"), busy))
+                clear_leftovers(path.parent, path.name)
             except StorageError as error:  # nor will there be snapshots, which is told and does not keep from serving
                 log.warning("the snapshots have no lock: %s", error)
         yield

@@ -110,7 +110,7 @@ def write(snapshot: Snapshot, path: str | os.PathLike[str]) -> None:
     StorageError
         When it cannot be written, for example to a disk that is full; the file that was there is untouched.
     """
-    write_atomically(path, to_bytes(snapshot))
+    write_atomically(path, to_bytes(snapshot), secret=True)
 
 
 def read(path: str | os.PathLike[str]) -> Snapshot:

@@ -111,6 +111,7 @@ def serve(
         raise ArgumentError(
             f"--folder: another studio is at work in {workspace.folder}: end it, or name another folder"
         )
+    workspace.clear_up()
     listening = listen(host, port)
     port = listening.getsockname()[1]
     token = workspace.token()

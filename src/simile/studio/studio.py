@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import anyio
 
 from simile import __version__
+from simile._common.files import make_folder
 from simile._common.text import plain
 from simile._common.web import RequestError
 from simile.learning import ALGORITHMS
@@ -119,7 +120,7 @@ class Studio:
     async def simulate(self, data: Data, **wanted: Any) -> Data:
         """Simulate games into the folder of new data."""
         folder = self.workspace.folder_of(data)
-        folder.mkdir(parents=True)
+        make_folder(folder)
         async with self._looks:
             found = await child_tasks.run_in_child("simulate", folder=str(folder), **wanted)
         table = folder / "games.parquet"
@@ -148,7 +149,7 @@ class Studio:
             defaults["algorithm"] = DEFAULTS["algorithm"]
         name = about.pop("name", None) or _make_name(kind, data, options, parent)
         job = Job(make_id(), clean_name(name), kind, data.id, read_clock(), **about)
-        self.workspace.folder_of(job).mkdir(parents=True)
+        make_folder(self.workspace.folder_of(job))
         self.folder(job).write_config(
             {**defaults, **data.options, **inherited, **options, "data": data.paths, "title": job.name}
         )

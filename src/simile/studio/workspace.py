@@ -5,11 +5,13 @@ Everything that must survive the server is in here, in files that are written wh
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +19,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from simile._common.files import write_atomically
+from simile._common.files import clear_leftovers, find_readers, make_folder, write_atomically
 from simile.errors import StorageError
 
 ABOUT = "about.json"
 ID = re.compile(r"[0-9a-f]{8}")
 WAITING, RUNNING, DONE, STOPPED, FAILED = "waiting", "running", "done", "stopped", "failed"
 UNFINISHED = (WAITING, RUNNING)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -119,26 +123,40 @@ class Workspace:
         """Open a folder, or make one."""
         path = Path(folder).resolve()
         try:
-            for part in ("data", "runs"):
-                (path / part).mkdir(parents=True, exist_ok=True)
+            make_folder(path)
+            for part in (path / "data", path / "runs"):
+                make_folder(part)
+                with suppress(PermissionError):  # on a file system that knows no owners
+                    part.chmod(0o700)  # an older simile left it open
         except OSError as error:
             raise StorageError(
                 f"{path} cannot be the studio's folder: {error.strerror}: name another with --folder"
             ) from None
         return cls(path)
 
+    def clear_up(self) -> None:
+        """Remove what a studio that was killed has left of uploads; for who holds the lock."""
+        clear_leftovers(self.folder, below=True)
+        for place in (self.folder / "data").iterdir():
+            with suppress(OSError):  # all but empty folders
+                place.rmdir()
+
     def token(self) -> str:
-        """Return the studio's secret; it stays the same, so that open pages find back after a restart."""
+        """Return the studio's secret; it stays the same, so that open pages find back after a restart.
+
+        One that others could read is told, and replaced.
+        """
         file = self.folder / "token"
         try:
             kept = file.read_text("ascii").strip()
         except (OSError, ValueError):
             kept = ""
-        if len(kept) < 32:
+        trouble = find_readers(file)
+        if trouble is not None:
+            log.warning("%s: the studio's token is another from now on", trouble)
+        if len(kept) < 32 or trouble is not None:
             kept = secrets.token_urlsafe(32)
-            file.unlink(missing_ok=True)
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-                opened.write(kept)
+            write_atomically(file, kept.encode(), secret=True)
         return kept
 
     def folder_of(self, record: Data | Job) -> Path:

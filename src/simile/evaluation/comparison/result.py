@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from simile._common.files import replacing
 from simile._common.text import table
 from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phrase_roughness
 from simile.evaluation.comparison.scores import HeldOut, SequenceScore
@@ -226,7 +228,8 @@ class Comparison:
         import matplotlib.pyplot as plt
 
         figure = self.plot()
-        figure.savefig(path)
+        with replacing(path) as file:
+            figure.savefig(file, format=Path(path).suffix.removeprefix(".") or None)
         plt.close(figure)
 
     @cached_property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simile._common.files import append
 from simile._common.needs import need
 from simile._common.text import plain
 from simile.errors import ArgumentError, SimileError, StorageError
@@ -214,7 +215,7 @@ def _address(storage: str | Path) -> str:
     """Return what Optuna calls a storage: a file is one of SQLite, which holds no pickles."""
     if "://" in str(storage):
         return str(storage)
-    Path(storage).absolute().parent.mkdir(parents=True, exist_ok=True)
+    append(Path(storage).absolute(), "")  # SQLite would let others read it
     return f"sqlite:///{storage}"
 
 
