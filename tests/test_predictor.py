@@ -450,6 +450,8 @@ def blank(**options) -> Predictor:
         (lambda: blank().step(None), "nothing is known yet of stream 0.* or start="),
         (lambda: blank().override([1.0, 2.0]), r"action must hold 1 action; got shape \(2,\)"),
         (lambda: blank().override([np.nan]), "action must be finite; got"),
+        (lambda: blank().override([1e308]), r"action must lie within 1e\+06 deviations of the training's .*got 1e"),
+        (lambda: blank(start=1e308), r"start must lie within 1e\+06 deviations of the training's mean, from -.* to "),
         (lambda: blank(start=[1.0, 2.0]), "start must have the policy's 1 actions; got 2"),
         (lambda: blank(start=np.nan), "start must be finite"),
         (lambda: blank(start=simile.ExpertStart()), r"start must be known actions.*override\(action, x\)"),

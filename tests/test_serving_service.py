@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from served import NAMES, Played, check_conservation, listed, unstable
 from simile import SimileError
-from simile.online import Extrapolate, HoldAction, Predictor, RateLimit
+from simile.online import AccelerationLimit, Bounds, Extrapolate, HoldAction, Predictor, RateLimit
 from simile.serving.messages import Frame
 from simile.serving.monitoring import Monitor
 from simile.serving.service import Service
@@ -318,6 +318,60 @@ def test_after_a_divergence_the_actuator_is_still_where_it_was():
     stream = served.open(start=[9e5])
     served.step(stream, [0.0])
     assert served.step(stream, [0.0]).a == pytest.approx([9e5 - 0.1])
+
+
+def test_actions_beyond_reason_are_never_taken_and_the_stream_goes_on():
+    served = Played(make("forest"), stages=[AccelerationLimit(1.0)], rate=10.0)
+    stream = served.open()
+    before = served.step(stream, [0.0, 1.0])
+    for wild in (1e308, -1.7e308, math.nan, math.inf, 1e9):
+        found = served.step(stream, override=[wild])
+        assert (found.by, found.a) == ("gap", pytest.approx(before.a, abs=1.0))
+        assert found.error.startswith(("override must be 1 finite", "override must lie within 1e+06 deviations of the"))
+    assert served.counts.malformed == 5
+    assert served.counts.overrides == 0
+    for wild in (1e308, 1e9):
+        with pytest.raises(Refusal, match="start must lie within"):
+            served.open("other", start=[wild])
+    for _ in range(20):
+        assert abs(served.step(stream, [0.0, 1.0]).a[0]) < 10.0
+
+
+WILD = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([1e308, -1.7e308, 9e5, -9e5, 0.0, None])
+
+
+@given(
+    st.sampled_from([(AccelerationLimit(0.01),), (AccelerationLimit(1e-9, rate=1e300), Bounds(-1.0, 1.0)), STAGES]),
+    st.lists(st.tuples(WILD, WILD, st.booleans()), max_size=25),
+)
+def test_whatever_operators_and_sensors_say_actions_are_finite_and_the_snapshot_is_whole(stages, frames):
+    policy = make("forest")
+    served = Played(policy, stages=stages, rate=30.0)
+    stream, limit = served.open(), 1e6 * policy.units.scale[0] + abs(policy.units.center[0])
+    for override, value, seen in frames:
+        x = [0.0, value] if seen else None
+        answer = served.step(stream, x, override=None if override is None else [override])
+        assert answer.a is None or abs(answer.a[0]) <= limit
+    for _ in range(3):  # whatever came, the stream acts again
+        last = served.step(stream, [0.0, 1.0])
+    assert last.a is not None
+    assert served.counts.failed == 0
+    assert Played(policy, stages=stages, rate=30.0).service.restore(served.service.snapshot()) == []
+
+
+def test_stages_that_run_away_begin_anew_from_rest_and_it_is_told():
+    policy = replace(make("forest"), smoothness=0.0)  # whose past is nothing to it
+    served = Played(policy, stages=[AccelerationLimit(0.001)], rate=10.0)
+    stream, wanted = served.open(), Predictor(policy)
+    far = 8e5 * policy.units.scale[0]
+    for action in (-far, far):  # so fast that to stop takes longer than there is a way
+        assert served.step(stream, override=[action]).by == "operator"
+        wanted.override([action])
+    found = served.step(stream, [0.0, 1.0])
+    assert found.a == wanted.step([0.0, 1.0]).tolist()
+    assert served.counts.stages_restarted == 1
+    assert served.service.take_restarted() == ["one"]
+    assert served.service.take_restarted() == []
 
 
 def test_a_bridge_that_diverges_begins_anew_too():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -152,6 +154,23 @@ def test_the_first_action_finds_all_at_rest_there_and_a_start_is_where_the_actua
     assert operated.step([0.0, 0.0]) == 27.0  # from rest
 
 
+@pytest.mark.parametrize("stages", [[AccelerationLimit(0.001)], [AccelerationLimit(0.001), Bounds(-1.0, 1.0)]])
+def test_what_runs_away_begins_anew_from_rest_where_the_policy_wants_it(stages):
+    policy = replace(make("forest"), smoothness=0.0)  # whose past is nothing to it
+    predictor, free = Predictor(policy, stages=stages, rate=10.0), Predictor(policy, stages=stages[1:], rate=10.0)
+    far = 9e5 * policy.units.scale
+    for action in (-far, far):
+        predictor.override(action)
+        free.override(action)
+    with pytest.warns(RuntimeWarning, match="the stages of stream 0 left every reasonable range: .* from rest"):
+        now = predictor.step([0.0, 0.0])
+    np.testing.assert_array_equal(now, free.step([0.0, 0.0]))
+    assert np.abs(predictor.state_dict()["sent"]).max() <= 1e6 * policy.units.scale.max() + 10.0
+    wild = Predictor(policy, stages=[lambda wanted, last, before, seconds: wanted / seconds * 1e12], rate=1.0)
+    with pytest.raises(SimileError, match=r"stages: .* even from rest"):
+        wild.step([1.0, 1.0])
+
+
 def test_after_a_long_pause_the_actuator_is_at_rest():
     predictor = Predictor(make("forest"), stages=[AccelerationLimit(1.0)], rate=1.0, start=[[0.0], [50.0]])
     fast = predictor.step([0.0, 0.0], t=0.0)
@@ -181,6 +200,8 @@ def test_an_operator_between_ticks_moves_the_actuator_there():
         (lambda: Predictor(make("forest"), stages=[DeadBand([1.0, 2.0])]), "or one for each of the 1 actions"),
         (lambda: Predictor(make("forest", k=2), stages=[DeadBand([1.0] * 3)]), "or one for each of the 2 actions"),
         (lambda: Chain([DeadBand(1.0)], 1, 1, None), "give rate="),
+        (lambda: Chain([AccelerationLimit(1e-320)], 1, 1, 1e9), "stages: .* must give finite actions at 1e"),
+        (lambda: Chain([AccelerationLimit(1e308)], 1, 1, 1e-9), "stages: .* must give finite actions at 1e"),
     ],
 )
 def test_bad_stages_are_refused(call, message: str):

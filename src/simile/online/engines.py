@@ -10,7 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, Tape
-from simile.errors import DataError, DivergedError, SimileError
+from simile.errors import ArgumentError, DataError, DivergedError, SimileError
 from simile.online.history import History
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Policy, is_stochastic
@@ -62,6 +62,8 @@ class UserBounds:
                 space.high,
             )
         )
+        # What lies outside, in the user's units, is no action any more, whoever made it.
+        self.reason = (units.restore(np.full(k, -DIVERGED)), units.restore(np.full(k, DIVERGED)))
 
     def check(self, actions: FloatArray, streams: IntArray, frames: IntArray) -> FloatArray:
         """Clip actions (n, k) in standard units; refuse those that are no actions any more."""
@@ -70,6 +72,17 @@ class UserBounds:
         if wild.any():
             i = int(np.argmax(wild))
             raise self.divergence(int(streams[i]), int(frames[i]), actions[i])
+        return actions
+
+    def check_given(self, actions: FloatArray, name: str) -> FloatArray:
+        """Return actions (..., k) that somebody gave, in the user's units; refuse those that are no actions."""
+        low, high = self.reason
+        wild = ~((actions >= low) & (actions <= high))
+        if wild.any():
+            raise ArgumentError(
+                f"{name} must lie within {DIVERGED:g} deviations of the training's mean, from {_list(low)} to "
+                f"{_list(high)}; got {_list(actions[wild])}"
+            )
         return actions
 
     def restore(self, actions: FloatArray) -> FloatArray:
@@ -83,6 +96,10 @@ class UserBounds:
             "took the frame: reset it or override the action, and try other smoothness, fewer action lags, an "
             "ActionSpace"
         )
+
+
+def _list(values: FloatArray) -> str:
+    return ", ".join(f"{value:g}" for value in values[:5])
 
 
 class GeneralEngine:

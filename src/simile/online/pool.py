@@ -87,9 +87,10 @@ class PredictorPool:
         contexts = inputs.read_contexts(X, len(ids), self._streams.n_contexts, self._streams.names, mask)
         if len(ids) == 0:
             return np.empty((0, self._streams.n_actions))
-        if mask is None or mask.all():
-            return self._streams.step(ids, contexts)
-        return self._streams.step_some(ids, contexts, mask)
+        whole = mask is None or mask.all()
+        taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
+        self._streams.warn_of_restarts()
+        return taken
 
     def override(self, A: ArrayLike, X: ArrayLike | None = None, *, streams: ArrayLike | None = None) -> FloatArray:
         """Let operators act in this frame of all streams, or of some, by A (n, k); see `Predictor.override`.
@@ -97,7 +98,7 @@ class PredictorPool:
         X (n, m) are the contexts; without them the last ones are taken to have lasted.
         """
         ids = self._ids(streams)
-        actions = inputs.read_actions(A, "A", (len(ids), self._streams.n_actions))
+        actions = self._streams.read_actions(A, "A", len(ids))
         n_contexts, names = self._streams.n_contexts, self._streams.names
         contexts = None if X is None else inputs.read_contexts(X, len(ids), n_contexts, names)
         return self._streams.override(ids, actions, contexts)

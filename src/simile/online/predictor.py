@@ -109,7 +109,8 @@ class Predictor:
         """Let an operator act in this frame: the action becomes the past and is sent as it is, past all stages.
 
         When the policy takes over again, it goes on from there, because h continues the operator's actions; stages
-        go on from the operator's position and speed. An action outside the bounds is accepted: it did happen.
+        go on from the operator's position and speed. An action outside the bounds is accepted: it did happen. One a
+        million deviations from the training's mean is not: it did not.
 
         Parameters
         ----------
@@ -124,7 +125,7 @@ class Predictor:
         (k,) array
             The action, for the actuator.
         """
-        A = inputs.read_actions(action, "action", (1, self._streams.n_actions))
+        A = self._streams.read_actions(action, "action", 1)
         X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
         if t is None and not self._clock.running:
             return self._streams.override(ONE, A, X).reshape(-1)
@@ -154,7 +155,9 @@ class Predictor:
         self._held = np.array(state["held"])
 
     def _take(self, X: FloatArray | None) -> FloatArray:
-        return self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        self._streams.warn_of_restarts()
+        return taken
 
     def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
         """Run the ticks due by time t; returns how many there were."""

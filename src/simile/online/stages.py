@@ -16,7 +16,9 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, DivergedError
+
+ANYTHING = (np.array([-np.inf]), np.array([np.inf]))
 
 
 @runtime_checkable
@@ -139,9 +141,20 @@ class Bounds:
 
 
 class Chain:
-    """Stages one after the other, for n streams, with the last two actions that each stage let through."""
+    """Stages one after the other, for n streams, with the last two actions that each stage let through.
 
-    def __init__(self, stages: Sequence[Stage], n_streams: int, n_actions: int, rate: float | None) -> None:
+    Where one of them leaves the `reason`able range, low and high of the actions in the user's units, all of that
+    stream's begin anew, at rest where the policy wants to be; `restarted` has the streams, for somebody to tell.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        n_streams: int,
+        n_actions: int,
+        rate: float | None,
+        reason: tuple[FloatArray, FloatArray] = ANYTHING,
+    ) -> None:
         self.stages = _stages(stages)
         if self.stages and rate is None:
             raise ArgumentError(
@@ -152,13 +165,32 @@ class Chain:
         self.sent = np.zeros((n_streams, len(self.stages), 2, n_actions))  # the last, and the one before
         self.moving = np.zeros(n_streams, np.bool_)  # False: nothing was sent yet
         self.n_new = n_streams  # to know quickly that all are under way
+        self.reason = reason
+        self._safe = max(0.0, min(-float(reason[0].max()), float(reason[1].min()))) ** 2  # a sum of squares
+        self.restarted: set[int] = set()
         for stage in self.stages:
-            _check_width(stage, n_actions, self.seconds)
+            _check_stage(stage, n_actions, self.seconds)
 
     def __call__(self, streams: IntArray, wanted: FloatArray) -> FloatArray:
         """Return what to send, (n, k), where the policy wants `wanted`; the first action finds all at rest there."""
         if not self.stages:
             return wanted
+        now, wild = self._pass(streams, wanted)
+        if wild is not None:
+            again = streams[wild]
+            self.reset(again)
+            now[wild], still = self._pass(again, wanted[wild])
+            if still is not None:
+                self.reset(again)
+                raise DivergedError(
+                    f"stages: {', '.join(map(repr, self.stages))} leave every reasonable range of actions, "
+                    f"{self.reason[0]} to {self.reason[1]}, even from rest: give others"
+                )
+            self.restarted.update(again.tolist())
+        return now
+
+    def _pass(self, streams: IntArray, wanted: FloatArray) -> tuple[FloatArray, Any]:
+        """Let actions (n, k) pass all stages; returns them, and which streams left the reasonable range, or None."""
         sent = self.sent[streams]
         new = ~self.moving[streams] if self.n_new else None
         if new is not None and not new.any():
@@ -175,7 +207,11 @@ class Chain:
         self.sent[streams] = sent
         if new is not None:
             self._mark(streams, moving=True)
-        return wanted
+        if np.vdot(sent, sent) <= self._safe:  # none can be outside: at a fraction of the cost
+            return wanted, None
+        low, high = self.reason
+        sane = (sent >= low) & (sent <= high)
+        return wanted, None if sane.all() else ~sane.all(axis=(1, 2, 3))
 
     def follow(self, streams: IntArray, actions: FloatArray) -> None:
         """Note that `actions` (n, k) were sent past the stages: all of them go on from there."""
@@ -216,15 +252,18 @@ def _stages(given: Any) -> tuple[Stage, ...]:
     return stages
 
 
-def _check_width(stage: Stage, n_actions: int, seconds: float) -> None:
-    """Refuse a stage for another number of actions, by trying it."""
+def _check_stage(stage: Stage, n_actions: int, seconds: float) -> None:
+    """Refuse a stage for another number of actions, or with limits beyond computing, by trying it."""
     still = np.zeros((2, n_actions))
     try:
-        fits = np.shape(stage(still, still, still, seconds)) == still.shape
+        with np.errstate(all="ignore"):
+            found = np.asarray(stage(still, still, still, seconds))
     except ValueError:  # arrays that do not broadcast
-        fits = False
-    if not fits:
+        found = np.empty(0)
+    if found.shape != still.shape:
         raise ArgumentError(f"stages: {stage!r} must hold one value, or one for each of the {n_actions} actions")
+    if not np.isfinite(found).all():
+        raise ArgumentError(f"stages: {stage!r} must give finite actions at {1.0 / seconds:g} steps per second")
 
 
 def _within(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
+from simile.online import inputs
 from simile.online.engines import GeneralEngine, engine_of, explain_missing
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
 from simile.online.history import Mark
@@ -49,7 +51,7 @@ class Streams:
         self.memory = one.memory
         self.engine = engine_of(one, n_streams, self.seed, policy.n_contexts or len(self.names))
         self.history = self.engine.history
-        self.chain = Chain(stages, n_streams, policy.n_actions, self.rate)
+        self.chain = Chain(stages, n_streams, policy.n_actions, self.rate, self.engine.bounds.reason)
         self.everyone = np.arange(n_streams)
         self.reset(self.everyone, start)
 
@@ -124,6 +126,22 @@ class Streams:
         self.history.settle(streams, seen=X is not None)
         self.chain.follow(streams, A)
         return A.copy()
+
+    def read_actions(self, A: Any, name: str, n: int) -> FloatArray:
+        """Return the actions of n operators as (n, k); refuse what is none."""
+        return self.engine.bounds.check_given(inputs.read_actions(A, name, (n, self.n_actions)), name)
+
+    def warn_of_restarts(self) -> None:
+        """Say which streams' stages began anew since the last call, as a warning of Python."""
+        if self.chain.restarted:
+            who = ", ".join(map(str, sorted(self.chain.restarted)))
+            self.chain.restarted.clear()
+            warnings.warn(
+                f"the stages of stream {who} left every reasonable range: they begin anew, from rest where the policy "
+                "wants to be",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     def amend(self, streams: IntArray, A: FloatArray) -> FloatArray:
         """Put an operator's actions A (n, k) in the place of those of the last frame."""
@@ -214,7 +232,7 @@ class Streams:
         past = given(self.policy, [np.empty((0, 0))] * n, None).past
         if wrong := next((p.shape[1] for p in past if p.shape[1] != self.n_actions), 0):
             raise ArgumentError(f"start must have the policy's {self.n_actions} actions; got {wrong}")
-        return past
+        return [self.engine.bounds.check_given(p, "start") for p in past]
 
     def _welcome(self, streams: IntArray, X: FloatArray) -> None:
         """Give streams that see their first contexts X (n, m) a past; it counts once the frame is taken."""

@@ -51,6 +51,7 @@ class Batcher:
 
     def __init__(self, switcher: PolicySwitcher, counts: Counts, monitor: Monitor | None) -> None:
         self.switcher, self.counts, self.monitor = switcher, counts, monitor
+        self.restarted: set[str] = set()  # streams whose stages began anew, for somebody to tell
         self._longest = switcher.gap.frames if isinstance(switcher.gap, Extrapolate) else LONGEST_BRIDGE
 
     def begin(self, stream: Stream, start: Any) -> None:
@@ -173,6 +174,10 @@ class Batcher:
             return done + more, failed + worse
         if self.monitor is not None:
             self.monitor.observe(slots, X, actions)
+        if again := self.switcher.streams.chain.restarted:
+            self.counts.stages_restarted += len(again)
+            self.restarted.update(stream.name for stream, _ in batch if stream.slot in again)
+            again.clear()
         by: By = "gap" if X is None else "policy"
         done = [
             (stream, Answer(frame.n, a, by, None, 0, frame.problem))

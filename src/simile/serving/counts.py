@@ -34,6 +34,7 @@ class Counts:
     late: int = _count("Frames that came after their deadline, when their action had been made without them.")
     malformed: int = _count("Messages that could not be read, or not be used as contexts or actions.")
     diverged: int = _count("Streams that left every reasonable range and began anew.")
+    stages_restarted: int = _count("Times that the stages of a stream ran away, and began anew from rest.")
     failed: int = _count("Frames that the policy could not act on.")
     overrides: int = _count("Frames in which an operator acted.")
     missing: int = _count("Frames that never came, by their numbers.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.streams import Streams
@@ -18,6 +20,7 @@ class Reader:
 
     def __init__(self, streams: Streams) -> None:
         self.n_contexts, self.n_actions, self.names = streams.n_contexts, streams.n_actions, streams.names
+        self._check_action = streams.engine.bounds.check_given
 
     def __call__(self, x: Any, override: Any) -> Read:
         """Return x and the override, in order, and what is wrong with them or None."""
@@ -42,7 +45,8 @@ class Reader:
             return None
         if len(override) != self.n_actions or not all(map(math.isfinite, override)):
             raise ArgumentError(f"override must be {self.n_actions} finite numbers; got {override}")
-        return [float(value) for value in override]
+        action: list[float] = self._check_action(np.array(override, dtype=np.float64), "override").tolist()
+        return action
 
 
 def check_columns(ours: Policy, other: Policy) -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
+from simile.errors import ArgumentError
 from simile.serving.counts import Counts
 from simile.serving.sessions import Refusal, Stream
 from simile.serving.switcher import PolicySwitcher
@@ -111,7 +112,10 @@ class StreamRegistry:
         known = np.array(start, dtype=np.float64)
         if known.shape != (k,) or not np.isfinite(known).all():
             raise self.refuse("start", f"start must be {k} finite numbers, the last action; got {list(start)}")
-        return [known]
+        try:
+            return [self.switcher.streams.engine.bounds.check_given(known, "start")]
+        except ArgumentError as error:
+            raise self.refuse("start", str(error)) from None
 
     def _compute_period(self, deadline: float) -> float:
         """Return the seconds from frame to frame, which a deadline needs."""

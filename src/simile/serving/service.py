@@ -247,6 +247,12 @@ class Service:
         self._switcher.settle(self._registry.slots)
         return expired
 
+    def take_restarted(self) -> list[str]:
+        """Return the names of streams whose stages ran away, and began anew from rest, since the last call."""
+        names = sorted(self._batcher.restarted)
+        self._batcher.restarted.clear()
+        return names
+
     # ----------------------------------------------------------------------------------------------- policies and state
 
     def prepare(self, policy: Policy) -> PreparedPolicy:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TICK, SLOW_TICK = 0.005, 0.1  # seconds between looks at the clock, with deadlines and without
 EVENTS_EVERY, WATCH_EVERY = 0.25, 1.0  # seconds
+RESTARTED = "the stages left every reasonable range, and began anew from rest where the policy wants to be"
 
 log = logging.getLogger(__name__)
 
@@ -231,6 +232,8 @@ class ServerState:
         """Tell the streams what the monitor sees in them, for ever."""
         while self.service.monitor is not None:
             await asyncio.sleep(EVENTS_EVERY)
+            for name in self.service.take_restarted():
+                self.tell({"kind": "restarted", "on": True, "reason": RESTARTED}, name)
             for slot, kind, on, detail in self.service.monitor.events():
                 if (stream := self.service.slots.get(slot)) is not None:
                     self.tell({"kind": kind, "on": on, **detail}, stream.name)
