@@ -105,7 +105,7 @@ FIRST = "policy.components.0"
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("version", 2, r"written by a newer simile: version 2 of the format, and this one reads 1: upgrade"),
+        ("version", 3, r"written by a newer simile: version 3 of the format, and this one reads 2: upgrade"),
         ("version", 10**300, "written by a newer simile"),
         ("version", True, "something else"),
         ("version", -1, "something else"),

@@ -184,12 +184,15 @@ def _learn(
     by_validation: bool,
 ) -> Run:
     from simile.cli.progress import Rounds
+    from simile.data.demonstrations import Units
     from simile.learning import algorithms
     from simile.learning.checkpoints import Checkpointed
     from simile.learning.runs import CHECKPOINT, POLICY, ROUNDS
     from simile.models.ridge import RolloutRegressor
 
     said = {name: repr(value) for name, value in settings.items()}
+    if (origin := Units.of(demos).origin) is not None:  # older fits took the contexts as they are
+        said["origin"] = repr(origin.tolist())
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
 
     def keep_fits(model: Any, place: Path) -> Any:

@@ -16,6 +16,7 @@ from simile._common import checks
 from simile._common.sums import ExactSum
 from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile.data import origins
 from simile.data.dataframes import read_frame
 from simile.errors import ArgumentError, DataError
 
@@ -126,6 +127,10 @@ class Recorded(Protocol):
         """Of the actions of each sequence, see `Demonstrations.moments`."""
 
     @property
+    def places(self) -> FloatArray:
+        """Where the contexts of each sequence lie, and how far they move there, see `Demonstrations.places`."""
+
+    @property
     def n_contexts(self) -> int:
         """Dimension m of a context."""
         return len(self.context_names)
@@ -152,7 +157,7 @@ class Recorded(Protocol):
         """Refuse actions outside the bounds."""
 
     def standardize(self, units: Units) -> Self:
-        """Bring the actions to standard units."""
+        """Bring the actions to standard units, and take the origin off the contexts."""
 
     def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off whole sequences for validation."""
@@ -297,6 +302,11 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         """Sum, squares about the mean, minimum and maximum of the actions of each sequence, (sequences, 4, k)."""
         return np.array([_moments(d.actions) for d in self.items])
 
+    @cached_property
+    def places(self) -> FloatArray:
+        """Where the contexts of each sequence lie, and how far they move there, (sequences, 2, m)."""
+        return np.array([origins.find_places(d.contexts) for d in self.items])
+
     @property
     def contexts(self) -> list[FloatArray]:
         """The contexts, one (T, m) array per sequence."""
@@ -314,8 +324,12 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         return Demonstrations(tuple(replace(d, actions=a) for d, a in zip(self.items, actions, strict=True)))
 
     def standardize(self, units: Units) -> Demonstrations:
-        """Bring the actions to standard units."""
-        return self.with_actions([units.standardize(a) for a in self.actions])
+        """Bring the actions to standard units, and take the origin off the contexts."""
+        return Demonstrations(
+            tuple(
+                replace(d, contexts=units.shift(d.contexts), actions=units.standardize(d.actions)) for d in self.items
+            )
+        )
 
     def extremes(self) -> tuple[FloatArray, FloatArray]:
         """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""
@@ -478,11 +492,13 @@ class Units:
     """The affine map between the user's units and standard units, per action dimension.
 
     The algorithm works in standard units (mean 0, deviation 1), so that its defaults hold for degrees,
-    metres and cubic metres alike; policies take and return the user's units.
+    metres and cubic metres alike; policies take and return the user's units. Contexts keep their units; those that lie
+    far from 0 are measured from an `origin` (m,) nearby, see `simile.data.origins`.
     """
 
     center: FloatArray
     scale: FloatArray
+    origin: FloatArray | None = None  # where nothing is taken off
 
     @classmethod
     def of(cls, demos: Recorded) -> Units:
@@ -497,7 +513,8 @@ class Units:
         scale = np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / frames.sum())
         lowest = low.min(axis=0)
         constant = lowest == high.max(axis=0)  # whose mean may miss it by a rounding error, which is no deviation
-        return cls(np.where(constant, lowest, center), np.where(constant, 1.0, scale))
+        origin = origins.choose_origin(demos.places)
+        return cls(np.where(constant, lowest, center), np.where(constant, 1.0, scale), origin)
 
     @classmethod
     def identity(cls, n_actions: int = 1) -> Units:
@@ -511,6 +528,18 @@ class Units:
     def restore(self, actions: FloatArray) -> FloatArray:
         """Map actions (..., k) from standard to the user's units."""
         return actions * self.scale + self.center
+
+    def shift(self, contexts: FloatArray) -> FloatArray:
+        """Take the origin off contexts (..., m)."""
+        return contexts if self.origin is None else contexts - self.origin
+
+    def shift_back(self, contexts: FloatArray) -> FloatArray:
+        """Put the origin back on contexts (..., m)."""
+        return contexts if self.origin is None else contexts + self.origin
+
+    def equals(self, other: Units) -> bool:
+        """Tell whether both mean the same, to the bit."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ("center", "scale", "origin"))
 
 
 _BUILD = "build them with Demonstration(contexts=..., actions=...) or Demonstrations.from_frame(...)"

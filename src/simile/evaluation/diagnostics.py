@@ -112,10 +112,11 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
     """
     demos = Demonstrations.of(demos)
     units = policy.units
-    expert = [units.standardize(a) for a in demos.actions]
+    standard = demos.standardize(units)
+    expert = standard.actions
     before, trained, beta = _last_step(policy)
     rolled = [units.standardize(a) for a in rollout(before or policy, demos)]
-    states = Horizon(0, 0).states(demos, rolled)
+    states = Horizon(0, 0).states(standard, rolled)
     flat = np.concatenate(expert)
     gamma = max(measures.gamma(p, states) for p in (before or policy, trained or policy))
     acted = [measures.act(p, states) for p in (before or policy, trained or policy)]

@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 from simile._common import plots
 from simile._common.text import spell, table
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
+from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures
@@ -130,7 +131,7 @@ def learn(
     goal = MatchExpert() if smoothness is None else smoothness
     value, tried = _choose_smoothness(demos, choices, goal)
     turns = crossfit_rounds(demos, choices, value, validation=validation)
-    run = replace(Run.of(turns, watch), by_validation=False, frontier=tried)
+    run = _note_origin(replace(Run.of(turns, watch), by_validation=False, frontier=tried), demos)
     if run.interrupted:
         return run
     budget, order = run.chosen.validation_roughness, 2
@@ -161,6 +162,12 @@ def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
             f"{', '.join(given)}: learn cross-fits, it has no rounds: use simile.paper({call}) for the rounds of "
             "Algorithm 1 (a command: --algorithm paper)"
         )
+
+
+def _note_origin(run: Run, demos: Recorded) -> Run:
+    """Say which contexts lie so far from 0 that they are measured from elsewhere, and which are lost even so."""
+    places = demos.places
+    return replace(run, notes=(*tell_origin(demos.context_names, places, choose_origin(places)), *run.notes))
 
 
 def _note_roughness(run: Run, goal: MatchExpert) -> Run:
@@ -350,8 +357,8 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
     if isinstance(choices.get("smoothness"), MatchExpert):
         judges = demos if validation is None else place(validation, backend)
         found = _search_smoothness(run, choices["smoothness"], judges)
-        return replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
-    return Run.of(run(), watch)
+        return _note_origin(replace(Run.of(found.rounds, watch), interrupted=found.interrupted), demos)
+    return _note_origin(Run.of(run(), watch), demos)
 
 
 def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:

@@ -19,7 +19,7 @@ from simile.policies.policies import Policy, closed_loop
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The round so far, as a feedback sees it; actions are in standard units, which `units` maps to the user's."""
+    """The round so far, as a feedback sees it; contexts and actions are in standard units, see `Units`."""
 
     round: int
     n_rounds: int
@@ -149,7 +149,10 @@ class OracleFeedback:
     def __call__(self, seen: Seen) -> Trajectories:
         """Query the oracle in all states of the round at once."""
         tape = seen.states.tape
-        states = replace(seen.states, tape=tape.with_actions(seen.units.restore(tape.actions)))
+        shown = tape.with_actions(seen.units.restore(tape.actions))
+        if seen.units.origin is not None:
+            shown = replace(shown, parts=[seen.units.shift_back(x) for x in tape.parts], memo={})
+        states = replace(seen.states, tape=shown)
         answer = np.asarray(self.oracle(states), dtype=np.float64)
         if answer.size != tape.actions.size:
             raise ArgumentError(f"oracle must return actions of shape {tape.actions.shape}; got shape {answer.shape}")

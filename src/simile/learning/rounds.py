@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
+import numpy as np
+
 from simile._common.text import spell
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Recorded, Units
+from simile.data.origins import choose_origin
 from simile.errors import ArgumentError
 from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer
@@ -78,13 +81,19 @@ def card_of(demos: Recorded, choices: Mapping[str, Any]) -> Card:
 
 
 def _ranges(demos: Recorded) -> dict[str, list[float | None]]:
-    """Return the lowest and the highest value of each context in six digits; None where all are missing."""
+    """Return the lowest and the highest value of each context; None where all are missing.
+
+    In six digits, and in all of them where a context lies so far from 0 that six would not tell its values apart.
+    """
     sides = {}
     low, high = demos.extremes()
+    origin = choose_origin(demos.places)
+    digits = [17 if offset else 6 for offset in (np.zeros(len(low)) if origin is None else origin)]
     for name, extreme, rounding in (("low", low, ROUND_FLOOR), ("high", high, ROUND_CEILING)):
-        outwards = Context(prec=6, rounding=rounding)  # so that no value of the training falls outside
+        # Outwards, so that no value of the training falls outside.
+        outwards = [Context(prec=n, rounding=rounding) for n in digits]
         values = extreme.tolist()
-        rounded = [float(outwards.create_decimal(repr(value))) for value in values]
+        rounded = [float(c.create_decimal(repr(value))) for c, value in zip(outwards, values, strict=True)]
         sides[name] = [
             None if math.isnan(value) else short if math.isfinite(short) else value
             for value, short in zip(values, rounded, strict=True)

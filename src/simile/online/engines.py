@@ -14,6 +14,7 @@ from simile.errors import ArgumentError, DataError, DivergedError, SimileError
 from simile.online.history import History
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Policy, is_stochastic
+from simile.policies.precision import find_limits, warn_unresolved
 from simile.policies.rollouts import DIVERGED
 
 BLOCK = 64  # uniform numbers drawn at a time
@@ -48,8 +49,9 @@ def engine_of(policy: Policy, n_streams: int, seed: int, n_contexts: int | None)
 class UserBounds:
     """A policy's units and bounds, one value per action: what `rollout` does with its actions, frame by frame."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, n_contexts: int = 0) -> None:
         self.policy = policy
+        self.limits = find_limits(policy, n_contexts)
         units, space, k = policy.units, policy.space, policy.n_actions
         self.low, self.high, self.center, self.scale, self.floor, self.ceiling = (
             np.broadcast_to(values, (k,)).copy()
@@ -89,6 +91,12 @@ class UserBounds:
         """Bring actions (n, k) to the user's units and exactly into the user's bounds."""
         return self.policy.space.clip(self.policy.units.restore(actions))
 
+    def watch(self, X: FloatArray) -> bool:
+        """Tell, once, of contexts (n, m), measured from the origin, that single precision cannot tell apart."""
+        told = self.limits is not None and warn_unresolved(self.policy, X, self.limits)
+        self.limits = None if told else self.limits
+        return told
+
     def divergence(self, stream: int, frame: int, action: FloatArray) -> DivergedError:
         """Say which stream diverged, and where."""
         return DivergedError(
@@ -107,7 +115,7 @@ class GeneralEngine:
 
     def __init__(self, policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> None:
         self.policy = policy
-        self.bounds = UserBounds(policy)
+        self.bounds = UserBounds(policy, n_contexts or 0)
         self.history = History(n_streams, policy.reach, n_contexts or 0, policy.n_actions, single=False)
         self.draws = Draws(seed, n_streams) if is_stochastic(policy) else None
         self._floor = np.repeat(np.arange(n_streams) * self.history.rows, self.history.rows)
@@ -124,6 +132,7 @@ class GeneralEngine:
     def advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
         self.history.push(streams, X)
+        self.bounds.watch(X)
         acted = self.act(streams)
         self.history.commit(streams, acted)
         return self.bounds.restore(acted)
@@ -140,14 +149,15 @@ class FusedEngine:
     def __init__(self, policy: Policy, fused: FusedPolicy, n_streams: int) -> None:
         from simile.models.kernels import rolling
 
-        self.bounds = bounds = UserBounds(policy)
         k = policy.n_actions
+        self.bounds = bounds = UserBounds(policy, fused.width - k)
         self.history = History(n_streams, policy.reach, fused.width - k, k, single=True)
         self._roll, self._make_desk = rolling.roll, rolling.make_desk
         self._advance: Any = rolling.advance
         self._control = fused.control(bounds.low, bounds.high, DIVERGED)
         self._parts = (*self._control.trees, *self._control.lines, *self._control[2:])
-        self._units = np.array([bounds.center, bounds.scale, bounds.floor, bounds.ceiling])
+        limits = np.full(fused.width - k, np.inf) if bounds.limits is None else bounds.limits
+        self._units = np.concatenate([bounds.center, bounds.scale, bounds.floor, bounds.ceiling, limits])
         self.advance(np.arange(0), np.empty((0, self.history.n_contexts)))  # compiled now, not in the first frame
 
     def act(self, streams: IntArray) -> FloatArray:
@@ -156,7 +166,7 @@ class FusedEngine:
         begin, end, desk = (
             np.zeros_like(places),
             np.ones_like(places),
-            self._make_desk(len(places), len(self._units[0])),
+            self._make_desk(len(places), history.actions.shape[2]),
         )
         lost, _ = self._roll(self._control, history.flat_Z, history.flat_actions, places, begin, end, desk)
         acted = history.flat_actions[places]
@@ -173,6 +183,8 @@ class FusedEngine:
             stream = int(streams[lost])
             wild = history.flat_actions[history.places(streams)[lost]]
             raise self.bounds.divergence(stream, int(history.frame[stream]), wild)
+        if lost < -1 and self.bounds.watch(X):
+            self._units[4 * actions.shape[1] :] = np.inf
         return actions
 
 

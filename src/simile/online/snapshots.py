@@ -34,7 +34,7 @@ def check_state(state: Any, own: State) -> State:
                 f"state[{name!r}] must be {wanted.dtype} of shape {tuple(shape)}; got {value.dtype} of shape "
                 f"{value.shape}: it belongs to another predictor"
             )
-        free = name not in MEASURES or (name == "n_contexts" and open_width)
+        free = name not in (*MEASURES, "context_origin") or (name == "n_contexts" and open_width)
         if not free and not np.array_equal(value, wanted, equal_nan=True):
             raise ArgumentError(
                 f"state[{name!r}] must be {wanted}, as here; got {value}: it belongs to another policy, other stages, "

@@ -44,6 +44,7 @@ class Streams:
         self.rate = card.rate if rate is None else checks.number(rate, "rate", above=0.0)
         self.seed = checks.whole_number(seed, "seed")
         self.policy = policy  # as it was given: the first guess of `rollout` is made before it is collapsed
+        self._shift = policy.units.shift
         one = acting(policy)
         self.gap, self._trend = gap, trend(one)
         if self._trend is None and isinstance(gap, Extrapolate):
@@ -96,7 +97,7 @@ class Streams:
         new = self.history.n_unseen > 0 and not self.history.seen[streams].all()
         if new:
             self._welcome(streams, X)
-        actions = self.engine.advance(streams, X)
+        actions = self.engine.advance(streams, self._shift(X))
         if new:
             self.history.settle(streams, seen=True)
         return actions
@@ -121,7 +122,7 @@ class Streams:
         self.history.hold(streams[new], standard[new])
         if X is not None and self.history.n_unseen:
             self._see(streams, X)
-        self.history.push(streams, X)
+        self.history.push(streams, None if X is None else self._shift(X))
         self.history.commit(streams, standard)
         self.history.settle(streams, seen=X is not None)
         self.chain.follow(streams, A)
@@ -152,7 +153,8 @@ class Streams:
     def restart(self, streams: IntArray, X: FloatArray | None) -> None:
         """Go on after a long pause: the last actions were held, X (n, m) or the last contexts lasted; all rests."""
         if self.history.seen[streams].all():  # else the first context is still to come, and will have lasted anyway
-            self.history.hold_contexts(streams, self.history.last_contexts(streams) if X is None else X)
+            last = self.history.last_contexts(streams) if X is None else self._shift(X)
+            self.history.hold_contexts(streams, last)
         self.history.hold(streams, self.history.last(streams))
         self.chain.rest(streams)
 
@@ -173,10 +175,11 @@ class Streams:
     def adopt(self, other: Streams) -> None:
         """Go on from the past of `other`, whose policy may be another, with other lags and units."""
         ours, theirs = self.policy.units, other.policy.units
-        same = np.array_equal(ours.center, theirs.center) and np.array_equal(ours.scale, theirs.scale)
         past = other.history.state()
-        if not same:  # else the bits would change for nothing
+        if not ours.equals(theirs):  # else the bits would change for nothing
             past["actions"] = ours.standardize(theirs.restore(past["actions"]))
+            if other.n_contexts:
+                past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
         if other.n_contexts == 0:  # none has come yet
             past["contexts"] = np.zeros((len(self.everyone), 1, self.n_contexts))
         for name in ("contexts", "actions"):
@@ -204,6 +207,7 @@ class Streams:
             "n_stages": len(self.chain.stages),
             "rate": math.nan if self.rate is None else self.rate,
             "seed": self.seed,
+            **({} if self.policy.units.origin is None else {"context_origin": self.policy.units.origin.copy()}),
             "sent": self.chain.sent.copy(),
             "moving": self.chain.moving.copy(),
             **self.history.state(),
@@ -247,7 +251,7 @@ class Streams:
         if self.n_contexts == 0:
             self.history.widen(X.shape[1])
         new = ~self.history.seen[streams]
-        self.history.hold_contexts(streams[new], X[new])
+        self.history.hold_contexts(streams[new], self._shift(X[new]))
 
     def _act_blind(self, streams: IntArray) -> FloatArray:
         """Choose the actions (n, k), in standard units, of streams without a context in this frame."""

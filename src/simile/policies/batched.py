@@ -14,6 +14,7 @@ from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import _torch
 from simile.models.neural.network import Network
 from simile.policies.policies import Policy, SmoothPolicy, whole
+from simile.policies.precision import find_limits, warn_unresolved
 
 BLOCK = 1 << 16  # states that f is asked for at a time: as many as any library for GPUs takes
 
@@ -51,10 +52,14 @@ def rollouts(
         When an action is no number.
     """
     policy, parts, loop = _check(policy)
-    X = np.asarray(contexts, dtype=np.float32)
+    X = np.asarray(contexts)
     shape = parts[0][0].shape
     if X.ndim != 3 or 0 in X.shape or X.shape[2] != shape.n_contexts:
         raise ArgumentError(f"contexts must be an (n, T, {shape.n_contexts}) array; got shape {X.shape}")
+    X = policy.units.shift(X)
+    if (limits := find_limits(policy, shape.n_contexts)) is not None:
+        warn_unresolved(policy, X, limits)
+    X = X.astype(np.float32, copy=False)
     block = checks.whole_number(block, "block", at_least=1)
     place = _torch.device_of(device)
     torch = _torch.require()

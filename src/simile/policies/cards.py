@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from simile._common.typing import FloatArray
+
 
 @dataclass(frozen=True)
 class Card:
@@ -25,3 +29,19 @@ class Card:
     action_names: tuple[str, ...] = ()
     rate: float | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+
+    def ranges(self, m: int) -> tuple[FloatArray, FloatArray] | None:
+        """Return the lowest and the highest contexts of the training, (m,), infinite where unknown.
+
+        A card may come from anybody: None where they are not there or make no sense.
+        """
+        given: Any = self.training.get("ranges")
+        try:
+            sides: Any = [[np.nan if v is None else v for v in given[side]] for side in ("low", "high")]
+            low, high = np.array(sides, np.float64)
+        except (KeyError, OverflowError, TypeError, ValueError):
+            return None
+        known = low <= high
+        if low.shape != (m,) or not known.any():
+            return None
+        return np.where(known, low, -np.inf), np.where(known, high, np.inf)

@@ -229,9 +229,8 @@ class MixedPolicy(OpenPolicy):
         weights = tuple(checks.number(w, "weights", at_least=0.0, at_most=1.0) for w in self.weights)
         if len(weights) != len(self.components) or abs(sum(weights) - 1.0) > 1e-9:
             raise ArgumentError(f"weights must be one per component and sum to one; got {self.weights}")
-        first = self.components[0].units
-        for units in (c.units for c in self.components[1:]):
-            if not (np.array_equal(units.center, first.center) and np.array_equal(units.scale, first.scale)):
+        for component in self.components[1:]:
+            if not component.units.equals(self.components[0].units):
                 raise ArgumentError("components must share their units: learn them from the same demonstrations")
         object.__setattr__(self, "weights", weights)
 

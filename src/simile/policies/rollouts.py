@@ -17,6 +17,7 @@ from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Policy, SmoothPolicy, acting, whole
+from simile.policies.precision import find_limits, warn_unresolved
 
 # Actions this many standard units out are no actions any more.
 DIVERGED = 1e6
@@ -69,7 +70,7 @@ class ColdStart:
 
     def __call__(self, policy: Policy, contexts: Trajectories, demos: Demonstrations | None) -> Opening:  # noqa: ARG002
         """Guess from the first contexts."""
-        first = np.concatenate([x[:1] for x in contexts])
+        first = policy.units.shift(np.concatenate([x[:1] for x in contexts]))
         n = len(first)
         tape = Tape([first], np.empty((n, 0)), np.arange(n))
         guess = policy.units.restore(policy.first_guess(tape.states(Horizon(0, 0))))
@@ -127,6 +128,9 @@ def rollout(
     expert, contexts = _contexts(demos)
     opening = open_rollout(policy, demos, start)
     policy = acting(policy)
+    contexts = [policy.units.shift(x) for x in contexts]
+    if (limits := find_limits(policy, contexts[0].shape[1])) is not None:
+        any(warn_unresolved(policy, x, limits) for x in contexts)
     past, given = ([policy.units.standardize(a) for a in part] for part in (opening.past, opening.given))
     low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
     fused = FusedPolicy.of(policy)

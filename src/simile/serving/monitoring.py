@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class Baseline:
         m = policy.n_contexts or len(card.context_names)
         if not m:
             raise ArgumentError("policy: it does not say how many contexts it takes: give n_contexts, or their names")
-        ranges = _read_ranges(card.training.get("ranges"), m)
+        ranges = card.ranges(m)
         unknown = np.full(m, -np.inf), np.full(m, np.inf)
         limits: list[ActionSpace | Bounds] = [policy.space, *(stage for stage in stages if isinstance(stage, Bounds))]
         bottom = np.max([np.broadcast_to(np.asarray(one.low), (k,)) for one in limits], axis=0)
@@ -199,18 +199,6 @@ class Monitor:
         shares = self._actions[slot, 0 if kind == "saturated" else 1]
         what = "share" if kind == "saturated" else "reversals_per_second"
         return Event(slot, kind, on, {"action": self.baseline.actions[int(np.argmax(shares))], what: level})
-
-
-def _read_ranges(given: Any, m: int) -> tuple[FloatArray, FloatArray] | None:
-    """Read the ranges (m,) of a card, which may come from anybody; None where they are not there or make no sense."""
-    try:
-        low, high = np.array([[np.nan if v is None else v for v in given[side]] for side in ("low", "high")], float)
-    except (KeyError, OverflowError, TypeError, ValueError):
-        return None
-    known = low <= high
-    if low.shape != (m,) or not known.any():
-        return None
-    return np.where(known, low, -np.inf), np.where(known, high, np.inf)
 
 
 def _choose_names(names: Sequence[str], n: int, letter: str) -> tuple[str, ...]:

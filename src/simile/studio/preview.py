@@ -130,10 +130,11 @@ def measure(policy: Policy, actions: FloatArray, demo: Demonstration, smoothness
 def compute_outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
     """Return f's outputs (T, k) along the contexts of a sequence, in standard units."""
     bare = replace(policy, smoothness=0.0, units=Units.identity(policy.n_actions), space=ActionSpace())
+    contexts = policy.units.shift(demo.contexts)
     if FusedPolicy.of(bare) is not None:
         # Without smoothness an action is what f says, and the kernel of roll-outs says it fastest.
-        return rollout(bare, [demo.contexts], start=np.zeros(policy.n_actions))[0]
-    tape = Tape.of([demo.contexts], [np.zeros_like(demo.actions)])
+        return rollout(bare, [contexts], start=np.zeros(policy.n_actions))[0]
+    tape = Tape.of([contexts], [np.zeros_like(demo.actions)])
     parts = [
         policy.f.predict(tape.states(policy.horizon, np.arange(i, min(i + _ROWS, len(demo)))).matrix())
         for i in range(0, len(demo), _ROWS)

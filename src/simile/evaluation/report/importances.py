@@ -120,7 +120,7 @@ def _spread(horizon: Horizon, demos: Demonstrations, units: Units, most: int) ->
         rows = np.arange(offset, len(demo), every)
         offset = (offset - len(demo)) % every
         if len(rows):
-            tape = Tape.of([demo.contexts], [units.standardize(demo.actions)])
+            tape = Tape.of([units.shift(demo.contexts)], [units.standardize(demo.actions)])
             with np.errstate(over="ignore"):
                 found.append(tape.states(horizon, rows).matrix().astype(np.float32))  # as f itself takes them
     return np.concatenate(found).astype(np.float64)

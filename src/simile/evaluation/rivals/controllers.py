@@ -104,7 +104,7 @@ def forecast(policy: SmoothPolicy, demos: Demonstrations) -> list[FloatArray]:
     """Return what f says in every frame, (T, k) for each sequence in standard units; f must read contexts alone."""
     return [
         policy.f.predict(Tape.of([x], [np.zeros((len(x), policy.n_actions))]).states(policy.horizon).matrix())
-        for x in demos.contexts
+        for x in map(policy.units.shift, demos.contexts)
     ]
 
 

@@ -63,19 +63,19 @@ class ContextForest:
 
     def candidates(self, demos: Demonstrations, seed: int) -> Iterator[tuple[float, SmoothPolicy]]:
         """Fit a forest for each number of frames ahead, each its own: one for all is faster and less accurate."""
-        tape = _tape(demos)
-        shortest = min(self.ahead)
+        units, shortest = Units.of(demos), min(self.ahead)
+        tape = _tape(demos.standardize(units))
         # Further ahead than any sequence goes there is nothing to learn.
         for ahead in (d for d in self.ahead if d == shortest or d < max(len(a) for a in demos.actions)):
-            yield ahead, self._fit(demos, tape, ahead, seed)
+            yield ahead, self._fit(demos, units, tape, ahead, seed)
 
     def chosen(self, demos: Demonstrations, value: float, seed: int) -> SmoothPolicy:
         """Fit the forest for one number of frames ahead."""
-        return self._fit(demos, _tape(demos), int(value), seed)
-
-    def _fit(self, demos: Demonstrations, tape: Tape, ahead: int, seed: int) -> SmoothPolicy:
         units = Units.of(demos)
-        actions = [units.standardize(a) for a in demos.actions]
+        return self._fit(demos, units, _tape(demos.standardize(units)), int(value), seed)
+
+    def _fit(self, demos: Demonstrations, units: Units, tape: Tape, ahead: int, seed: int) -> SmoothPolicy:
+        actions = np.split(tape.actions, np.cumsum(demos.lengths)[:-1])
         f = fit_ahead(self.model, tape.states(self.horizon), actions, (ahead,), seed)
         return _bare(f, self.horizon, demos, units)
 
@@ -146,8 +146,8 @@ class NoisyHistory:
         if value == 0.0:
             return plain
         rng = np.random.default_rng(seed)
-        actions = np.concatenate([plain.units.standardize(a) for a in demos.actions])
-        tape = _tape(demos)
+        tape = _tape(demos.standardize(plain.units))
+        actions = tape.actions
         noisy = [
             tape.with_actions(actions + value * rng.normal(size=actions.shape)).states(self.horizon)
             for _ in range(self.copies)
@@ -214,13 +214,14 @@ class _System:
     @classmethod
     def of(cls, demos: Demonstrations, horizon: Horizon) -> _System:
         """Sum them up sequence by sequence, so that no matrix of all frames is built."""
+        units = Units.of(demos)
+        demos = demos.standardize(units)
         x = np.concatenate(demos.contexts)
         there = ~np.isnan(x)
         counts = np.maximum(there.sum(axis=0), 1)
         center = np.where(there, x, 0.0).sum(axis=0) / counts
         scale = np.sqrt((np.where(there, x - center, 0.0) ** 2).sum(axis=0) / counts)
         scale[scale < 1e-12 * np.maximum(1.0, np.abs(center))] = 1.0  # a context that never moves says nothing
-        units = Units.of(demos)
         columns, lags = layout(horizon, demos.n_contexts, demos.n_actions)
         center, scale = center[columns], scale[columns]
         gram, moment = np.zeros((len(columns), len(columns))), np.zeros((len(columns), demos.n_actions))
@@ -228,7 +229,7 @@ class _System:
             matrix = Tape.of([contexts], [np.zeros((len(contexts), demos.n_actions))]).states(horizon).matrix()
             z = np.where(np.isnan(matrix), 0.0, (matrix - center) / scale)
             gram += z.T @ z
-            moment += z.T @ units.standardize(actions)
+            moment += z.T @ actions
         # The lagged columns keep the mean of the present one, nearly their own: the intercept stays that of the units.
         return cls(
             gram, moment, center, scale, demos.n_frames, (columns, lags, demos.n_contexts + demos.n_actions), units

@@ -94,6 +94,11 @@ class DistributedDemonstrations(Recorded):
         return self.all.moments
 
     @property
+    def places(self) -> FloatArray:
+        """Where the contexts of each sequence lie, as `Demonstrations.places`."""
+        return self.all.places
+
+    @property
     def rate(self) -> float | None:
         """Frames per second, shared by all sequences; None when unknown."""
         return self.all.rate
@@ -125,7 +130,7 @@ class DistributedDemonstrations(Recorded):
         return self.backend.map(function, self.handles, *handles, shared=shared)
 
     def standardize(self, units: Units) -> Self:
-        """Bring the actions to standard units; the facts remain those of the user's."""
+        """Bring actions and contexts to standard units; the facts remain those of the user's."""
         return type(self)(self.backend, tuple(self.map(_standardize, shared=(units,))), self.facts)
 
     def where(self, numbers: IntArray) -> Self:

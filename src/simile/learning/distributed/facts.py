@@ -13,7 +13,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
 from simile.errors import DataError
 
-ARRAYS = ("lengths", "moments", "low", "high")  # of `Facts`, with a row for each sequence
+ARRAYS = ("lengths", "moments", "places", "low", "high")  # of `Facts`, with a row for each sequence
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,7 @@ class Facts:
     rate: float | None
     lengths: IntArray  # (sequences,)
     moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
+    places: FloatArray  # (sequences, 2, m), see `Demonstrations.places`
     low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
     high: FloatArray
     digests: tuple[bytes, ...]
@@ -40,6 +41,7 @@ class Facts:
             demos.rate,
             demos.lengths,
             demos.moments,
+            demos.places,
             np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
             np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),
             tuple(d.digest for d in demos),

@@ -126,8 +126,9 @@ def advance(
     """Take one frame of some streams, with contexts X (n, m), by `roll`; `out` (n, k) is in the user's units.
 
     The parts of `Control` and `Streams` come one by one, for numba takes longer to look at a tuple, and this is done in
-    every frame. `units` (4, k) holds center, scale, floor and ceiling in one array: each array handed over takes time.
-    Returns which of the streams diverged first, and then none has moved on; or -1.
+    every frame. `units` holds center, scale, floor and ceiling (k,), and then how large contexts may be (m,), in one
+    array: each array handed over takes time.
+    Returns which of the streams diverged first, and then none has moved on; or -1, or -2 where a context is too large.
     """
     trees, lines = Trees(nodes, roots, depths, values), Lines(terms, slopes)
     control = Control(trees, lines, coefficients, smoothness, low, high, limit)
@@ -138,12 +139,15 @@ def advance(
         return -1
     rows = len(past.actions) // len(past.row)
     W = len(past.Z) // len(past.actions)
+    k, answer = out.shape[1], -1
     first, begin, end = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
         first[i], begin[i], end[i] = streams[i] * rows + past.row[streams[i]], 0, 1
         for j in range(X.shape[1]):
             past.Z[first[i] * W + j] = X[i, j]
-    at, f, places = np.empty(BLOCK, np.int32), np.empty((n, out.shape[1])), np.empty(n, np.int64)
+            if abs(X[i, j]) > units[4 * k + j]:
+                answer = -2
+    at, f, places = np.empty(BLOCK, np.int32), np.empty((n, k)), np.empty(n, np.int64)
     lost, _ = roll(control, past.Z, past.actions, first, begin, end, Desk(at, f, places, np.empty(n, np.int64)))
     if lost >= 0:
         return lost
@@ -152,6 +156,7 @@ def advance(
         past.row[s] += 1
         past.frame[s] += 1
         past.missed[s] = 0
-        for j in range(out.shape[1]):
-            out[i, j] = min(max(past.actions[first[i], j] * units[1, j] + units[0, j], units[2, j]), units[3, j])
-    return -1
+        for j in range(k):
+            a = past.actions[first[i], j] * units[k + j] + units[j]
+            out[i, j] = min(max(a, units[2 * k + j]), units[3 * k + j])
+    return answer

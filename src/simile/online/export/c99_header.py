@@ -90,6 +90,11 @@ class _Header:
         return [(f"{self.name}_f", self.f)] + ([(f"{self.name}_naive", self.naive)] if self.naive else [])
 
     @property
+    def _shift(self) -> str:
+        """What takes the origin off context j; nothing where there is none."""
+        return "" if self.policy.units.origin is None else f" - {self.name}_origin[j]"
+
+    @property
     def table_size(self) -> int:
         """Bytes of all constant arrays."""
         return sum(values.nbytes for _, values in self._arrays())
@@ -116,6 +121,7 @@ class _Header:
             models="\n".join(text.write_model(name, tables, self.subject.n_actions) for name, tables in self.models),
             look=self._look(),
             begin=self._begin(),
+            shift=self._shift,
             order=self.policy.h.order,
             smoothness=text.write_number(self.policy.smoothness),
             limit=text.write_number(DIVERGED),
@@ -128,6 +134,7 @@ class _Header:
         plain: dict[str, Any] = {
             "coefficient": np.array(h.coefficients if isinstance(h, Autoregressor) else (), dtype=np.float64),
             **{name: getattr(bounds, name) for name in ("low", "high", "center", "scale", "floor", "ceiling")},
+            "origin": () if self.policy.units.origin is None else self.policy.units.origin,
             "context_lag": np.array(horizon.context_lags, dtype=np.int32),
             "action_lag": np.array(horizon.action_lags, dtype=np.int32),
         }
@@ -151,7 +158,8 @@ class _Header:
             return ""
         m, k = self.subject.n_contexts, self.subject.n_actions
         features = self.policy.horizon.n_features(m, k)
-        return text.fill("begin", name=self.name, m=m, k=k, features=features, guess=self.models[-1][0])
+        guess, shift = self.models[-1][0], self._shift
+        return text.fill("begin", name=self.name, m=m, k=k, features=features, guess=guess, shift=shift)
 
     def _head(self) -> str:
         """Return what a reader should know before including the file."""
@@ -166,6 +174,7 @@ class _Header:
                 *_list_names("actions", card.action_names, self.subject.n_actions),
                 f"  bounds    from {text.write_row(space.low)} to {text.write_row(space.high)}",
                 f"  units     center {text.write_row(units.center)}; scale {text.write_row(units.scale)}",
+                *([] if units.origin is None else [f"  origin    {', '.join(map(str, units.origin.tolist()))}"]),
                 f"  rate      {'not known' if card.rate is None else f'{card.rate:g} frames a second'}",
                 f"  digest    {self.subject.digest or 'none: the policy cannot be stored'}",
                 f"  room      {self.table_size} bytes of constants, {self.state_size} bytes for each stream",

@@ -162,8 +162,10 @@ class _Step:
 
     def _look(self, horizon: Horizon) -> str:
         """Lay out states (n, features) as `States.matrix` does: lag by lag, contexts first; rounded to floats."""
-        reach = self.subject.reach
-        parts = [self.graph.add("Flatten", self._rows(self.window, [reach - lag for lag in horizon.context_lags]))]
+        reach, origin = self.subject.reach, self.subject.policy.units.origin
+        frames = self._rows(self.window, [reach - lag for lag in horizon.context_lags])
+        shifted = frames if origin is None else self.graph.add("Sub", frames, self.graph.constant(origin))
+        parts = [self.graph.add("Flatten", shifted)]
         if horizon.action_lags:
             parts.append(self.graph.add("Flatten", self._rows(self.past, [reach - lag for lag in horizon.action_lags])))
         seen = self.graph.add("Concat", *parts, axis=1)

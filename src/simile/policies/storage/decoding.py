@@ -71,8 +71,7 @@ class Decoder:
             raise StorageError(f"{fields.path}.components must have as many actions each")
         if len({p.n_inputs for c in components for _, p in parts(c)} - {None}) > 1:
             raise StorageError(f"{fields.path}.components must read as many contexts each")
-        units = [(c.units.center.tolist(), c.units.scale.tolist()) for c in components]
-        if any(u != units[0] for u in units):
+        if not all(c.units.equals(components[0].units) for c in components):
             raise StorageError(f"{fields.path}.components must share their units")
         return (Mixture if fields.kind == "Mixture" else StochasticMixture)(components, weights)
 
@@ -251,12 +250,15 @@ class Decoder:
         """Read units."""
         fields = self._open(tree, path, "Units")
         center, scale = fields.numbers("center"), fields.numbers("scale")
+        origin = fields.numbers("origin") if "origin" in tree else None
         fields.close()
         if len(center) == 0 or len(center) != len(scale):
             raise StorageError(f"{path} must have as many centers as scales, and one at least")
         if not ((scale >= 1.0 / LARGEST) & (scale <= LARGEST) & (np.abs(center) <= LARGEST)).all():
             raise StorageError(f"{path} must have scales above zero, and no number beyond {LARGEST:g}")
-        return Units(center, scale)
+        if origin is not None and not (origin.any() and (np.abs(origin) <= LARGEST).all()):
+            raise StorageError(f"{path} must have an origin that is not all 0, and no number beyond {LARGEST:g}")
+        return Units(center, scale, origin)
 
     def read_space(self, tree: Any, path: str) -> ActionSpace:
         """Read bounds; null is an open side."""
@@ -337,6 +339,8 @@ def _check_sizes(policy: SmoothPolicy, path: str) -> None:
     ):
         if len(array) not in (1, k):
             raise StorageError(f"{path}.{name} must be for one or for {k} actions; got {len(array)}")
+    if policy.units.origin is not None and len(policy.units.origin) != policy.n_contexts:
+        raise StorageError(f"{path}.units must have an origin for each of n_contexts; got {len(policy.units.origin)}")
     fields = [("f", policy.f, policy.horizon)]
     if policy.naive is not None:
         fields.append(("naive", policy.naive, policy.horizon.without_actions()))

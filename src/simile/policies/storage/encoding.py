@@ -94,7 +94,8 @@ class Encoder:
     def _object(self, value: Any, path: str) -> dict[str, Any]:
         parts = {f.name: getattr(value, f.name) for f in fields(value)}
         if isinstance(value, Units | ActionSpace):  # to be read by people, so no tensors
-            parts = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in parts.items()}
+            known = {name: array for name, array in parts.items() if array is not None}
+            parts = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in known.items()}
         # In the order in which they will be read: what is stored once is stored where it is met first.
         tree = {name: self.encode(part, f"{path}.{name}") for name, part in sorted(parts.items()) if name != "training"}
         if isinstance(value, Card):

@@ -14,7 +14,8 @@ from simile._common.files import write_atomically
 from simile.errors import StorageError
 from simile.policies.storage.encoding import DTYPES, Encoder
 
-FORMAT, VERSION = "simile-policy", 1
+FORMAT, VERSION = "simile-policy", 2
+FIRST = 1  # the version of a policy without an origin of its contexts, which the first readers take
 LARGEST_HEADER = 16 * 2**20  # bytes; JSON takes many times its room in memory
 
 _ENTRIES = {"card", "digest", "format", "library", "policy", "version"}
@@ -45,7 +46,7 @@ def to_bytes(policy: Any) -> bytes:
     card = encoder.encode(policy.card, "card")
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": FIRST if policy.units.origin is None else VERSION,
         "library": version("smooth-imitation"),
         "card": {name: part for name, part in card.items() if name != "kind"},
         "policy": encoder.encode(policy, "policy"),

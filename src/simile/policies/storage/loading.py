@@ -136,6 +136,7 @@ def _summarize(policy: Policy) -> dict[str, Any]:
         "order": _unite(getattr(p.h, "order", None) for p in smooth),
         "center": policy.units.center.tolist(),
         "scale": policy.units.scale.tolist(),
+        **({} if policy.units.origin is None else {"origin": policy.units.origin.tolist()}),
         "low": [x if math.isfinite(x) else None for x in policy.space.low.tolist()],
         "high": [x if math.isfinite(x) else None for x in policy.space.high.tolist()],
     }

@@ -1,0 +1,49 @@
+"""What single precision can tell apart: contexts that a policy is fed far from those of its training are told of."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import numpy as np
+
+from simile._common.typing import FloatArray
+from simile.data.origins import STEP
+from simile.policies.policies import Policy
+
+LEAST = 1024  # steps of single precision within the training's range of a context
+
+log = logging.getLogger(__name__)
+
+
+def find_limits(policy: Policy, m: int) -> FloatArray | None:
+    """Return how far from its origin each context may lie, (m,), to be told apart from others of the training's range.
+
+    None where the ranges are not known; infinite where one is not, or where the context never moved.
+    """
+    card = getattr(policy, "card", None)
+    ranges = None if card is None else card.ranges(m)
+    if ranges is None:
+        return None
+    width = ranges[1] - ranges[0]
+    limits: FloatArray = np.where(width > 0.0, width / (STEP * LEAST), math.inf)
+    return limits
+
+
+def warn_unresolved(policy: Policy, contexts: FloatArray, limits: FloatArray) -> bool:
+    """Tell of the first of the contexts (..., m), measured from the origin, that lies beyond the limits (m,)."""
+    beyond = np.abs(contexts) > limits  # never where one is missing
+    if not beyond.any():
+        return False
+    *place, j = np.argwhere(beyond)[0]
+    value = contexts[(*place, j)]
+    name = (*policy.card.context_names, *(f"x{i}" for i in range(len(policy.card.context_names), j + 1)))[j]
+    log.warning(
+        "context %r is %.17g: single precision holds it in steps of %.2g, too coarse for a policy that was trained on "
+        "values within %.3g of each other: feed it what it was trained on, or learn it anew if an older simile did",
+        name,
+        value if policy.units.origin is None else value + policy.units.origin[j],
+        STEP * abs(value),
+        limits[j] * STEP * LEAST,
+    )
+    return True
