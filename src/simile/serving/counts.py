@@ -50,6 +50,7 @@ class Counts:
     reloads: int = _count("Policies that were taken over while serving.")
     reload_failures: int = _count("Policy files that were refused while serving; the old policy went on.")
     snapshots: int = _count("Snapshots written.")
+    tasks_restarted: int = _count("Times that something done beside answering ended, and was begun again.")
     snapshot_failures: int = _count("Snapshots that could not be written.")
 
 

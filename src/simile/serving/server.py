@@ -10,7 +10,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -30,6 +30,7 @@ from simile.serving.openapi import PolicyFacts
 from simile.serving.policy_file import LoadedPolicy, load_policy
 from simile.serving.service import Service
 from simile.serving.state import Options, ServerState
+from simile.serving.supervision import supervise
 from simile.serving.websocket import ConnectionRegistry, quiet
 
 SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older actions are of no use
@@ -119,7 +120,7 @@ async def _serve(
     gc.freeze()  # what is here now stays: looking through it again and again would delay frames
     gc.set_threshold(*YOUNG)
     announce(f"{_read_address('wss' if tls else 'ws', streams)}/streams", http_address, state.facts)
-    tasks = [asyncio.create_task(task) for task in _list_tasks(state, registry)]
+    tasks = [asyncio.create_task(supervise(work, service.counts)) for work in _list_tasks(state, registry)]
     await stop.wait()
     for task in tasks:
         task.cancel()
@@ -129,16 +130,16 @@ async def _serve(
         await serving
 
 
-def _list_tasks(state: ServerState, registry: ConnectionRegistry) -> Iterator[Coroutine[Any, Any, None]]:
+def _list_tasks(state: ServerState, registry: ConnectionRegistry) -> Iterator[Callable[[], Awaitable[None]]]:
     """Yield what is done beside answering."""
-    yield state.watch_deadlines()
-    yield state.tell_troubles()
-    yield registry.cut_slow_readers()
-    yield _collect_garbage()
+    yield state.watch_deadlines
+    yield state.tell_troubles
+    yield registry.cut_slow_readers
+    yield _collect_garbage
     if state.options.watch:
-        yield state.watch_file()
+        yield state.watch_file
     if state.options.snapshots is not None:
-        yield state.keep_snapshots()
+        yield state.keep_snapshots
 
 
 async def _collect_garbage(every: float = COLLECT_EVERY) -> None:

@@ -268,10 +268,16 @@ class Service:
             When the policy cannot take over: the old one goes on. Whoever asked for it counts the failure.
         """
         prepared = policy if isinstance(policy, PreparedPolicy) else self._switcher.prepare(policy)
-        self._switcher.take_over(prepared, self._registry.slots)
-        self._reader = Reader(prepared.streams)
+        reader, before = Reader(prepared.streams), None if self.monitor is None else self.monitor.baseline
         if self.monitor is not None:
             self.monitor.adopt(prepared.streams.policy, self._switcher.stages)
+        try:
+            self._switcher.take_over(prepared, self._registry.slots)
+        except BaseException:  # then all is as it was
+            if self.monitor is not None and before is not None:
+                self.monitor.baseline = before
+            raise
+        self._reader = reader
         self.counts.reloads += 1
 
     def snapshot(self) -> snapshots.Snapshot:

@@ -26,6 +26,7 @@ from simile.serving.metrics import build_registry, write_metrics
 from simile.serving.openapi import PolicyFacts, StreamFacts, StreamList
 from simile.serving.policy_file import LoadedPolicy, hide_path, load_policy
 from simile.serving.service import Service
+from simile.serving.supervision import explain
 
 if TYPE_CHECKING:
     from simile.serving.websocket import Connection
@@ -148,11 +149,13 @@ class ServerState:
     def run(self) -> None:
         """Answer what has come."""
         self._due = True  # what is gathered now does not wake it again
-        self.service.run()
-        gathering, self.gathering = self.gathering, []
-        for connection in gathering:
-            connection.send_gathered()
-        self._due = False
+        try:
+            self.service.run()
+            gathering, self.gathering = self.gathering, []
+            for connection in gathering:
+                connection.send_gathered()
+        finally:
+            self._due = False
 
     def close(self, name: str) -> Closed | None:
         """End a stream; None where there is none."""
@@ -186,14 +189,16 @@ class ServerState:
                 self.run()
                 self.service.reload(prepared)
             except SimileError as error:
-                return self._report_failed_reload(error)
+                return self._report_failed_reload(hide_path(error, self.options.policy))
+            except Exception as error:  # a file may be anybody's, and must not end what waits for the next one
+                log.error("the policy file cannot be used: %s", explain(error))
+                return self._report_failed_reload(f"it cannot be used ({type(error).__name__}): train it anew")
             self.loaded = loaded
             self.tell({"kind": "reloaded", "on": True, "digest": loaded.digest}, None)
             log.warning("the policy %s is at work", loaded.digest[:12])
             return None
 
-    def _report_failed_reload(self, error: SimileError) -> str:
-        sentence = hide_path(error, self.options.policy)
+    def _report_failed_reload(self, sentence: str) -> str:
         self.service.counts.reload_failures += 1
         self.tell({"kind": "reload_failed", "on": True, "reason": sentence}, None)
         log.warning("the policy file was not taken, and the policy at work goes on: %s", sentence)
@@ -207,7 +212,7 @@ class ServerState:
             try:
                 state = self.service.snapshot()  # now; what comes later belongs to the next one
                 await asyncio.to_thread(snapshots.write, state, self.options.snapshots)
-            except (SimileError, OSError, MemoryError) as error:
+            except Exception as error:  # whatever it is, it must not end serving
                 self.service.counts.snapshot_failures += 1
                 if not self._failing:  # said once; it is tried again and again
                     log.warning("the snapshot could not be written: %s", error)

@@ -16,6 +16,7 @@ from simile.policies.storage.files import Packed, digest
 from simile.serving.handover import DEEPEST, Acting, Handover
 from simile.serving.inputs import check_columns
 
+MOST_FRAMES = 1e6  # of a hand-over: nobody waits for more
 ASSUMED_RATE = 60.0  # frames a second that a hand-over is counted in where neither policy nor user says
 
 
@@ -69,7 +70,7 @@ class PolicySwitcher:
             )
         new = prepared.streams
         new.adopt(self.streams)
-        frames = round(self.seconds * (new.rate or ASSUMED_RATE))
+        frames = round(self.seconds * (new.rate or ASSUMED_RATE))  # which `_build` has checked
         self.acting = Handover(self.acting, new, frames) if len(live) and frames else new
         self.current = prepared
 
@@ -82,6 +83,11 @@ class PolicySwitcher:
         streams = Streams(
             policy, self._n_streams, start=None, gap=self.gap, stages=self.stages, rate=self._given_rate, seed=0
         )
+        if (frames := self.seconds * (streams.rate or ASSUMED_RATE)) > MOST_FRAMES:
+            raise ArgumentError(
+                f"handover: {self.seconds:g} s at a rate of {streams.rate or ASSUMED_RATE:g} Hz take {frames:g} "
+                f"frames, and {MOST_FRAMES:g} are the most: make it shorter, or give --rate"
+            )
         if not streams.n_contexts:
             raise ArgumentError("policy: it does not say how many contexts it takes: give n_contexts, or their names")
         encoder = Encoder()
