@@ -440,7 +440,7 @@ def test_the_summary_says_what_was_guessed(tmp_path, capsys):
         "games.csv",
         game=np.repeat(["u", "v"], n // 2),
         t=np.tile(np.arange(n // 2) / 30.0, 2),
-        **{f"player{i}": np.arange(n) for i in range(5)},
+        **{f"player{i}": 2 * np.arange(n) for i in range(5)},
         ball=np.where(np.arange(n) < 12, NAN, 1.0),
         referee=["Ann"] * n,
         z_speed=[1.0] * n,

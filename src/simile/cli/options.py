@@ -68,6 +68,11 @@ column_options = stack(
 reading_options = stack(
     click.option("--sequence", help="Column that tells the sequences apart."),
     click.option("--time", help="Column of time: seconds, frames or timestamps."),
+    click.option(
+        "--time-unit",
+        type=click.Choice(["s", "ms", "us", "ns"]),
+        help="What numbers in the time column are; seconds by default, or finer where that would be an absurd rate.",
+    ),
     click.option("--rate", type=float, help="Frames per second; inferred from the time column by default."),
     click.option("--gap", type=float, help="Begin a new sequence where time jumps by more seconds than this."),
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),

@@ -9,31 +9,41 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
+from simile.data.names import by_fold, counts_rows, fold, is_index, tell_twins, tell_untidy, tidy, tidy_all
 from simile.errors import ArgumentError, DataError
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What a frame holds: contexts (rows, m), actions (rows, k) and the rows of each sequence, by name."""
+    """What a frame holds: contexts (rows, m), actions (rows, k) and the rows of each sequence, by name.
+
+    `said` are lines about what was left out, or is written in another way than it was read.
+    """
 
     contexts: FloatArray
     actions: FloatArray
     sequences: dict[str, IntArray]
     context_names: list[str]
     action_names: list[str]
+    said: list[str]
 
 
 def read_frame(
     frame: Any, *, actions: str | Sequence[str], contexts: str | Sequence[str] | None, sequence: str | None
 ) -> Columns:
-    """Pick columns of a pandas, polars or Arrow frame; `contexts` are all remaining columns by default."""
-    data = _open_frame(frame)
+    """Pick columns of a pandas, polars or Arrow frame, blanks and case aside.
+
+    `contexts` are all remaining columns by default, but for those that count rows or are called like an index.
+    """
     wanted = [actions] if isinstance(actions, str) else list(actions)
     keys = [] if sequence is None else [sequence]
+    seen = [contexts] if isinstance(contexts, str) else list(contexts or ())
+    data, notes = _rename(_open_frame(frame), [wanted, keys, seen])
+    left_out: dict[str, str] = {}
     if contexts is None:
-        seen = [c for c in data.columns if c not in {*wanted, *keys}]
-    else:
-        seen = [contexts] if isinstance(contexts, str) else list(contexts)
+        rest = [c for c in data.columns if c not in {*wanted, *keys}]
+        left_out = _indices(data, rest, keys)
+        seen = [c for c in rest if c not in left_out]
     for argument, names in (("sequence", keys), ("actions", wanted), ("contexts", seen)):
         if not names and argument != "sequence":
             raise ArgumentError(f"{argument} must name at least one column; the frame has {', '.join(data.columns)}")
@@ -45,13 +55,47 @@ def read_frame(
                 )
             if name not in data.columns:
                 raise DataError(f"{argument}: no column {name!r}; the frame has {', '.join(data.columns)}")
+    sequences = _sequences(data, *keys)
+    notes += tell_twins(sequences)
+    named = [f"  left out  {', '.join(f'{n} ({why})' for n, why in left_out.items())}"] if left_out else []
     return Columns(
         contexts=_numbers(data, seen, "contexts"),
         actions=_numbers(data, wanted, "actions"),
-        sequences=_sequences(data, sequence),
+        sequences=sequences,
         context_names=seen,
         action_names=wanted,
+        said=[*named, *(f"  note      {note}" for note in notes)],
     )
+
+
+def _rename(data: Any, given: Sequence[list[Any]]) -> tuple[Any, list[str]]:
+    """Give columns the names they are asked for by, which may differ in blanks and case, and others tidy ones."""
+    names, alike = tidy_all(data.columns), by_fold(data.columns)
+    notes = []
+    for group in given:
+        for i, name in enumerate(group):
+            if name in names:
+                names[name] = name
+            elif isinstance(name, str) and len(found := alike.get(fold(name), [])) == 1:
+                names[found[0]] = group[i] = tidy(name)
+                notes += [f"{tidy(name)!r} is the column {found[0]!r}"] * (tidy(name) != tidy(found[0]))
+    notes = tell_untidy(new for old, new in names.items() if new == tidy(old) != old) + notes
+    return data.rename({old: new for old, new in names.items() if old != new}), notes
+
+
+def _indices(data: Any, columns: Iterable[str], keys: Sequence[str]) -> dict[str, str]:
+    """Return the columns that are called like an index or count rows, in the frame or in each sequence."""
+    parts = list(_sequences(data, *keys).values()) if set(keys) <= set(data.columns) else []
+    found = {}
+    for name in columns:
+        if is_index(name):
+            found[name] = "an index"
+        elif data[name].dtype.is_integer() and not data[name].is_null().any():
+            values = data[name].to_numpy().astype(np.float64)
+            inside = np.concatenate([np.diff(values[rows]) for rows in parts]) if parts else np.empty(0)
+            if counts_rows(np.diff(values)) or counts_rows(inside):
+                found[name] = "counts rows"
+    return found
 
 
 def _open_frame(frame: Any) -> Any:
@@ -85,7 +129,7 @@ def _numbers(data: Any, names: list[str], argument: str) -> FloatArray:
     return np.column_stack([data[c].cast(nw.Float64).to_numpy() for c in names]).astype(np.float64)
 
 
-def _sequences(data: Any, sequence: str | None) -> dict[str, IntArray]:
+def _sequences(data: Any, sequence: str | None = None) -> dict[str, IntArray]:
     if sequence is None:
         return {"frame": np.arange(len(data))}
     labels = data[sequence]

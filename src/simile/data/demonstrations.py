@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -234,6 +235,7 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         contexts: str | Sequence[str] | None = None,
         sequence: str | None = None,
         rate: float | None = None,
+        quiet: bool = False,
     ) -> Demonstrations:
         """Build demonstrations from a pandas, polars or Arrow frame (anything narwhals takes).
 
@@ -242,11 +244,16 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         frame
             One row per frame, in order of time inside each sequence.
         actions, contexts : str or sequence of str
-            Columns; `contexts` are all remaining columns by default.
+            Columns, found blanks and case aside; `contexts` are all remaining columns by default, but for those that
+            count rows or are called like an index (`Unnamed: 0`, `index`, `id`).
         sequence : str, optional
             Column that tells the sequences apart; without it the frame is one sequence.
+        quiet : bool
+            Do not print to stderr what was left out, or is written in another way than it was read.
         """
         columns = read_frame(frame, actions=actions, contexts=contexts, sequence=sequence)
+        if columns.said and not quiet:
+            print("\n".join(["frame:", *columns.said]), file=sys.stderr)  # noqa: T201 - as `simile.read` does
         return cls.from_arrays(
             [columns.contexts[rows] for rows in columns.sequences.values()],
             [columns.actions[rows] for rows in columns.sequences.values()],

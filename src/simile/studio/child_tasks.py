@@ -20,7 +20,11 @@ from simile.errors import SimileError
 
 PATIENCE = 600.0  # seconds
 MOST_COLUMNS, MOST_SEQUENCES = 5000, 500  # shown on the page
-KINDS = {"whole numbers": "number", "numbers": "number", "nothing": "number", "timestamps": "time", "text": "text"}
+KINDS = {
+    **dict.fromkeys(("whole numbers", "numbers", "durations", "nothing"), "number"),
+    "timestamps": "time",
+    "text": "text",
+}
 READY, CHOOSE, BROKEN = "ready", "choose", "broken"
 
 
@@ -33,6 +37,7 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         status: "ready"; "choose" where the columns can be seen but not be read as they were chosen; else "broken".
         columns, understood, frames and error as the page has them.
     """
+    from simile.data.names import tidy_all
     from simile.data.reading import read
     from simile.data.reading.columns import choose, shared_columns, shared_roles
     from simile.data.reading.formats import open_tables
@@ -42,9 +47,10 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     try:
         tables = open_tables(given)
         columns = shared_columns(tables)
+        shown = tidy_all([c.name for c in columns])
         found |= {
             "status": CHOOSE,
-            "columns": [{"name": c.name, "kind": KINDS.get(c.kind, c.kind)} for c in columns[:MOST_COLUMNS]],
+            "columns": [{"name": shown[c.name], "kind": KINDS.get(c.kind, c.kind)} for c in columns[:MOST_COLUMNS]],
         }
         summary = io.StringIO()
         with contextlib.redirect_stderr(summary):
@@ -59,8 +65,8 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         "summary": summary.getvalue().rstrip(),
         "actions": list(demos.action_names),
         "contexts": list(demos.context_names),
-        "sequence": choice.sequence,
-        "time": choice.time,
+        "sequence": choice.sequence and shown[choice.sequence],
+        "time": choice.time and shown[choice.time],
         "rate": demos.rate,
         "sequences": [{"name": d.name, "frames": len(d)} for d in demos[:MOST_SEQUENCES]],
     }

@@ -29,6 +29,7 @@ class Reading(Struct, forbid_unknown_fields=True):
     contexts: list[Text] | UnsetType = UNSET
     sequence: Text | UnsetType = UNSET
     time: Text | UnsetType = UNSET
+    time_unit: Literal["s", "ms", "us", "ns"] | UnsetType = UNSET
     rate: Positive | UnsetType = UNSET
     gap: Annotated[float, Meta(gt=0.0, le=1e12)] | UnsetType = UNSET
     resample: Positive | UnsetType = UNSET

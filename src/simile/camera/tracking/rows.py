@@ -84,9 +84,9 @@ class Rows:
         kinds = {c.name: c.kind for c in table.columns}
         stamps = ticking == "time" and kinds[columns["time"]] == STAMP
         numbers = tuple(dict.fromkeys(columns[role] for role in roles))
-        batches = list(table.scan(Wanted(numbers, columns.get("game"), columns[ticking], stamps)))
+        batches = list(table.scan(Wanted(numbers, columns.get("game"), columns[ticking], STAMP if stamps else "")))
         values = {role: np.concatenate([b.numbers[columns[role]] for b in batches]) for role in roles}
-        when: Times = np.concatenate([np.asarray(b.times) for b in batches])
+        when: Times = np.concatenate([np.asarray(b.times, dtype=None if stamps else np.float64) for b in batches])
         for role, column in (*values.items(), *(() if stamps else ((ticking, when),))):
             if (bad := np.abs(column) > MOST).any():
                 i = int(bad.argmax())

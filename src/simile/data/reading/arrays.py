@@ -40,7 +40,8 @@ def open_arrays(path: Path) -> Table:
 
 def _scan(path: Path, values: Mapping[str, Array], wanted: Wanted) -> Iterator[Batch]:
     for start in range(0, len(next(iter(values.values()))), _ROWS):
-        yield as_batch({n: values[n][start : start + _ROWS] for n in wanted.names}, wanted, Place(path, start + 1))
+        some = {n: values[n][start : start + _ROWS] for n in (*wanted.names, *wanted.texts)}
+        yield as_batch(some, wanted, Place(path, start + 1))
 
 
 def _foreign(arrays: Mapping[str, Array], path: Path) -> tuple[list[Column], dict[str, Array], Roles]:

@@ -13,6 +13,7 @@ from simile._common.needs import need
 from simile.data.reading.tables import (
     EMPTY,
     NUMBER,
+    SPAN,
     STAMP,
     TEXT,
     WHOLE,
@@ -138,8 +139,8 @@ def _kind_of_type(kind: Any) -> str:
         (types.is_boolean, NUMBER),
         (types.is_floating, NUMBER),
         (types.is_decimal, NUMBER),
-        (types.is_time, NUMBER),  # seconds, as durations
-        (types.is_duration, NUMBER),
+        (types.is_time, SPAN),
+        (types.is_duration, SPAN),
         (types.is_temporal, STAMP),
     ):
         if test(kind):

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
+from simile.data.names import FEW
 from simile.data.reading.tables import Times, quote
 from simile.errors import DataError
 
 _BROADCAST = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # written 23.976, 29.97 and 59.94
 _IRREGULAR = 0.1  # a step this far from the period, relatively, is worth a note
 _GROWTH = 100  # resampling that makes a sequence longer than this many times is a mistake
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of them in a second
+UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_MINUTE, _DAY = 60.0, 86400.0
+_CENTURY = (946_684_800.0, 4_102_444_800.0)  # 2000 to 2100, in seconds since 1970
 
 
 Steps = Sequence[tuple[str, FloatArray]]  # name and steps (T - 1,) in seconds of every sequence
@@ -30,11 +35,48 @@ class Irregularity:
     where: str
 
 
-def to_seconds(times: Times) -> FloatArray:
-    """Return times (T,) as seconds: stamps since the first of them, numbers as they are."""
+def to_seconds(times: Times, unit: str = "s") -> FloatArray:
+    """Return times (T,) as seconds: stamps and finer units since the first of them, other numbers as they are."""
     if times.dtype.kind == "M":
         return np.asarray((times - times[0]) / np.timedelta64(1, "s"), dtype=np.float64)
-    return times
+    if unit == "s":
+        return times.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        return np.asarray((times - times[0]) / UNITS[unit], dtype=np.float64)
+
+
+def infer_unit(times: Sequence[Times], rate: float | None = None) -> str:
+    """Return the unit of times (T,) that are numbers, one array for each sequence.
+
+    A rate that is known tells, and so does a date of this century. Without them numbers are seconds, unless that would
+    be a step of ten seconds or more that nobody logs at: then they are of the coarsest unit with at least 1 Hz.
+
+    >>> infer_unit([np.arange(100) * 40]), infer_unit([np.arange(100) * 86400])
+    ('ms', 's')
+    """
+    steps = np.concatenate([np.diff(t).astype(np.float64) for t in times])
+    if not len(steps):
+        return "s"
+    step = _median(steps)
+    if rate is not None and (fits := [u for u, per in UNITS.items() if abs(step / per * rate - 1.0) < 0.02]):
+        return fits[0]
+    first, last = (float(extreme(t[i] for t in times)) for extreme, i in ((min, 0), (max, -1)))
+    for unit, per in UNITS.items():
+        # A clock that runs since a machine was started may show such numbers too, but at a finer step.
+        sane = step / per < (1000.0 if unit == "s" else 10.0) or _is_logged(step / per)
+        if sane and _CENTURY[0] <= first / per and last / per <= _CENTURY[1]:
+            return unit
+    if len(steps) < FEW or step < 10.0:
+        return "s"
+    return next((u for u, per in UNITS.items() if _is_logged(step / per) or (u != "s" and step <= per)), "s")
+
+
+def _is_logged(step: float) -> bool:
+    """Return whether people log at a step of so many seconds: 15, 30, whole minutes of which a day has some, days."""
+    near = round(step)
+    if abs(step - near) > 1e-6 * step:
+        return False
+    return near in (15, 30) or (0 < near <= 366 * _DAY and near % _MINUTE == 0.0 and 0.0 in (_DAY % near, near % _DAY))
 
 
 def first_not_later(times: Times) -> int | None:

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
-from simile.data.reading.tables import EMPTY, NUMBER, NUMERIC, STAMP, TEXT, WHOLE, Column, Roles, Table, Wanted, quote
+from simile.data.names import by_fold, fold, is_index, tell_untidy, tidy, tidy_all
+from simile.data.reading.tables import (
+    EMPTY,
+    NUMBER,
+    NUMERIC,
+    SPAN,
+    STAMP,
+    TEXT,
+    WHOLE,
+    Column,
+    Roles,
+    Table,
+    Wanted,
+    quote,
+)
+from simile.data.reading.values import WRITE_TIMES, look_like_values, no_header
 from simile.errors import ArgumentError, DataError
 
 SEQUENCE_NAMES = ("sequence", "episode", "episode_index", "run", "game", "trial")
 TIME_NAMES = ("t", "time", "timestamp", "seconds", "frame", "frame_index")
 ACTION_PATTERNS = (("a_*",), ("action", "action.*"), ("actions", "actions.*"), ("action_*",))
+_UNIT_NAMES = {
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "ms": ("ms", "msec", "millis", "millisecond", "milliseconds"),
+    "us": ("us", "\u00b5s", "\u03bcs", "usec", "micros", "microsecond", "microseconds"),
+    "ns": ("ns", "nsec", "nanos", "nanosecond", "nanoseconds"),
+}
+_UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in names}
 
 Patterns = str | Sequence[str] | None
 
@@ -28,11 +51,77 @@ class Choice:
     time: str | None
     time_kind: str
     left_out: tuple[str, ...]
+    shown: Mapping[str, str]  # what a column is called from here on; most often as in the file
+    notes: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()  # contexts of whole numbers that nobody has asked for: they may count rows
+    texts: tuple[str, ...] = ()  # left out as text, which may turn into numbers further down
 
     @property
     def wanted(self) -> Wanted:
         """What to scan."""
-        return Wanted((*self.contexts, *self.actions), self.sequence, self.time, self.time_kind == STAMP)
+        tidied = self.sequence is not None and self.shown[self.sequence] != self.sequence
+        return Wanted((*self.contexts, *self.actions), self.sequence, self.time, self.time_kind, tidied, self.texts)
+
+    def name(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return what columns are called from here on."""
+        return tuple(self.shown[column] for column in columns)
+
+    def without(self, counters: Collection[str]) -> Choice:
+        """Leave out contexts that have turned out to count rows."""
+        left_out = [f"{self.shown[name]} (counts rows)" for name in self.contexts if name in counters]
+        rest = tuple(name for name in self.contexts if name not in counters)
+        if not rest:
+            raise ArgumentError(
+                f"contexts: no numeric column is left beside the actions but {', '.join(left_out)}: name it with "
+                "contexts=... if it is one"
+            )
+        return replace(self, contexts=rest, left_out=(*self.left_out, *left_out))
+
+
+@dataclass(frozen=True, eq=False)
+class Header:
+    """Columns, to be found by name: by the very one, by one that differs in blanks or case, by that of their list."""
+
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        """The columns by their names in the file."""
+        return {c.name: c for c in self.columns}
+
+    @cached_property
+    def shown(self) -> dict[str, str]:
+        """The names without blanks around them."""
+        return tidy_all([c.name for c in self.columns])
+
+    @cached_property
+    def _alike(self) -> dict[str, list[str]]:
+        return by_fold(self.by_name)
+
+    @cached_property
+    def _elements(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for c in self.columns:
+            found.setdefault(c.parent, []).append(c.name)
+        return found
+
+    @cached_property
+    def _lists(self) -> dict[str, list[str]]:
+        return by_fold(self._elements)
+
+    def find(self, given: str) -> dict[str, str]:
+        """Return the column that a name means, or the elements of the list, with what to call them."""
+        if given in self.by_name:
+            return {given: given}
+        key = fold(given)
+        lists = [given] if given in self._elements else self._lists.get(key, [])
+        if given not in self._elements and key and len(alike := self._alike.get(key, [])) == 1:
+            return {alike[0]: tidy(given)}
+        return {n: self.shown[n] for n in self._elements[lists[0]]} if given and len(lists) == 1 else {}
+
+    def twin(self, name: str) -> str | None:
+        """Return another column whose name differs in nothing but the blanks around it."""
+        return next((n for n in self._alike[fold(name)] if n != name and tidy(n) == tidy(name)), None)
 
 
 def shared_columns(tables: Sequence[Table]) -> tuple[Column, ...]:
@@ -78,28 +167,35 @@ def choose(
     time: str | None,
 ) -> Choice:
     """Return the role of every column; what is named wins, then what the file says, then a guess."""
-    by_name = {c.name: c for c in columns}
+    header = Header(tuple(columns))
+    told = roles.contexts is not None  # a file that knows its columns leaves nothing to guess
+    _check_header(header, actions, contexts)
     explicit: dict[str, str] = {}  # column -> the argument that names it, so that no guess takes it
-    sequence = None if sequence is None else _one(columns, "sequence", sequence)
-    time = None if time is None else _one(columns, "time", time)
+    shown = {c.name: c.name for c in columns} if told else dict(header.shown)
+    asked: dict[str, str] = {}  # column -> the name that was asked for
+    chosen: dict[str, list[str]] = {}
+    if sequence is not None:
+        sequence = _one(header, "sequence", sequence, asked)
+    if time is not None:
+        time = _one(header, "time", time, asked)
     _claim(explicit, "sequence", _some(sequence))
     _claim(explicit, "time", _some(time))
-    chosen = {}
     for argument, patterns, others in (("actions", actions, contexts), ("contexts", contexts, actions)):
         if patterns is not None:
-            chosen[argument] = _match(columns, argument, patterns, taken={*explicit, *_find(columns, others)})
-            _claim(explicit, argument, chosen[argument])
+            found = _match(header, argument, patterns, taken={*explicit, *_named(header, others)})
+            chosen[argument], asked = list(found), asked | found
+            _claim(explicit, argument, found)
+    named = set(explicit)
 
     def free(names: Iterable[str]) -> list[str]:
         return [n for n in names if n not in explicit]
 
-    told = roles.contexts is not None  # a file that knows its columns leaves nothing to guess
     if sequence is None:
-        sequence = next(iter(free(_some(roles.sequence) if told else _find_named(columns, SEQUENCE_NAMES))), None)
+        sequence = next(iter(free(_some(roles.sequence) if told else _find_known(columns, SEQUENCE_NAMES))), None)
     _claim(explicit, "sequence", _some(sequence))
     if time is None:
-        stamped = [c for c in columns if c.kind in (WHOLE, NUMBER, STAMP)]
-        time = next(iter(free(_some(roles.time) if told else _find_named(stamped, TIME_NAMES))), None)
+        stamped = [c for c in columns if c.kind in (WHOLE, NUMBER, SPAN, STAMP)]
+        time = next(iter(free(_some(roles.time) if told else _find_known(stamped, TIME_NAMES))), None)
     _claim(explicit, "time", _some(time))
     if "actions" not in chosen:
         rest = [c for c in columns if c.name not in explicit]
@@ -109,6 +205,7 @@ def choose(
                 f"actions: which columns are the actions? name them with actions=...; {_list(columns)}{_odd(rest)}"
             )
         _claim(explicit, "actions", chosen["actions"])
+    guessed: list[str] = []
     if "contexts" not in chosen:
         rest = [c for c in columns if c.name not in explicit]
         chosen["contexts"] = free(roles.contexts or ()) if told else _guess_contexts(rest, chosen["actions"])
@@ -117,64 +214,77 @@ def choose(
                 f"contexts: no numeric column is left beside the actions: name some with contexts=...; {_list(columns)}"
             )
         _claim(explicit, "contexts", chosen["contexts"])
+        if not told and not _has_prefix(chosen["contexts"][0], "x_"):
+            guessed = [n for n in chosen["contexts"] if header.by_name[n].kind == WHOLE]
+    if not told:
+        _check_twins(header, [n for n in explicit if n not in named])
+    left_out = [c for c in columns if c.name not in explicit]
+    shown |= asked
     return Choice(
         tuple(chosen["contexts"]),
         tuple(chosen["actions"]),
         sequence,
         time,
-        "" if time is None else by_name[time].kind,
-        tuple(_reason(c) for c in columns if c.name not in explicit),
+        "" if time is None else header.by_name[time].kind,
+        tuple(_reason(c, shown[c.name], told) for c in left_out),
+        shown,
+        () if told else tuple(_notes(columns, shown, asked, explicit)),
+        tuple(guessed),
+        tuple(c.name for c in left_out if c.kind == TEXT),
     )
 
 
 def select(columns: Sequence[Column], argument: str, patterns: str | Sequence[str]) -> list[str]:
     """Return the columns that names, globs or regexes (between slashes) choose, each once."""
-    return _match(columns, argument, patterns, taken=frozenset())
+    return list(_match(Header(tuple(columns)), argument, patterns, taken=frozenset()))
 
 
-def _match(columns: Sequence[Column], argument: str, patterns: str | Sequence[str], taken: Set[str]) -> list[str]:
-    found: dict[str, None] = {}
+def _match(header: Header, argument: str, patterns: str | Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Return the columns that are meant, and what to call them."""
+    found: dict[str, str] = {}
     given = [patterns] if isinstance(patterns, str) else list(patterns)
     if not given:
-        raise ArgumentError(f"{argument} must name at least one column; {_list(columns)}")
+        raise ArgumentError(f"{argument} must name at least one column; {_list(header.columns)}")
     for pattern in given:
         if not isinstance(pattern, str):
             raise ArgumentError(f"{argument} must be names of columns; got {pattern!r}")
-        # A pattern passes over what has another role; a name for two roles is a mistake.
-        matches = _find(columns, pattern) or [n for n in _match_pattern(columns, argument, pattern) if n not in taken]
+        matches = header.find(pattern)
+        if not matches:  # a pattern passes over what has another role; a name for two roles is a mistake
+            matches = {n: header.shown[n] for n in _match_pattern(header, argument, pattern) if n not in taken}
         if not matches:
-            names = [c.name for c in columns]
-            close = difflib.get_close_matches(pattern, names, n=1)
+            close = difflib.get_close_matches(pattern, list(header.by_name), n=1)
             hint = f" (did you mean {quote(close[0])}?)" if close else ""
-            raise ArgumentError(f"{argument}: no column is {pattern!r}{hint}; {_list(columns)}")
-        found |= dict.fromkeys(matches)
-    return list(found)
+            raise ArgumentError(f"{argument}: no column is {pattern!r}{hint}; {_list(header.columns)}")
+        found |= {n: name for n, name in matches.items() if n not in found}
+    return found
 
 
-def _find(columns: Sequence[Column], patterns: Patterns) -> list[str]:
-    """Return the columns of exactly these names, and the elements of lists of these names."""
+def _named(header: Header, patterns: Patterns) -> list[str]:
+    """Return the columns of these names, and the elements of lists of these names."""
     given = [patterns] if isinstance(patterns, str) else list(patterns or ())
-    names = {c.name for c in columns}
-    return [n for g in given for n in ([g] if g in names else [c.name for c in columns if c.parent == g])]
+    return [n for g in given if isinstance(g, str) for n in header.find(g)]
 
 
-def _match_pattern(columns: Sequence[Column], argument: str, pattern: str) -> list[str]:
+def _match_pattern(header: Header, argument: str, pattern: str) -> list[str]:
     """Return the columns that a glob, or a regex between slashes, matches."""
-    names = [c.name for c in columns]
+    names = header.shown
     if len(pattern) > 2 and pattern[0] == pattern[-1] == "/":
         try:
             regex = re.compile(pattern[1:-1])
         except re.error as error:
             raise ArgumentError(f"{argument}: {pattern!r} is not a regular expression: {error}") from None
-        return [n for n in names if regex.search(n)]
-    return [n for n in names if fnmatchcase(n, pattern)]
+        return [n for n, shown in names.items() if regex.search(shown)]
+    exact = [n for n, shown in names.items() if fnmatchcase(shown, pattern)]
+    folded = fold(pattern) if any(mark in pattern for mark in "*?[") else ""
+    return exact or [n for n in names if folded and fnmatchcase(fold(n), folded)]
 
 
-def _one(columns: Sequence[Column], argument: str, name: str) -> str:
-    found = select(columns, argument, name)
+def _one(header: Header, argument: str, name: str, asked: dict[str, str]) -> str:
+    found = _match(header, argument, name, taken=frozenset())
     if len(found) > 1:
         raise ArgumentError(f"{argument} must be one column; {name!r} matches {', '.join(found)}")
-    return found[0]
+    asked |= found
+    return next(iter(found))
 
 
 def _claim(explicit: dict[str, str], argument: str, names: Iterable[str]) -> None:
@@ -190,36 +300,113 @@ def _some(name: str | None) -> list[str]:
     return [] if name is None else [name]
 
 
-def _find_named(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
-    return [c.name for name in names for c in columns if c.name.lower() == name]
+def _check_header(header: Header, actions: Patterns, contexts: Patterns) -> None:
+    """Refuse a first row of values, which was taken for names, unless they are asked for by these names."""
+    names = list(header.by_name)
+    asked = [p for some in (actions, contexts) for p in ([some] if isinstance(some, str) else some or [])]
+    exact = actions is not None and contexts is not None and all(name in header.by_name for name in asked)
+    if not exact and look_like_values(names):
+        raise DataError(no_header(names))
+
+
+def _check_twins(header: Header, guessed: Iterable[str]) -> None:
+    for name in guessed:
+        if (twin := header.twin(name)) is not None:
+            raise DataError(
+                f"columns {quote(name)} and {quote(twin)} differ only in blanks: rename one of the two, or name "
+                "all that are meant with actions=..., contexts=..., sequence=... and time=..."
+            )
+
+
+def _find_known(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
+    """Return the columns that are called so, in the order of these names; a name to the letter comes first."""
+    ranks = {name.replace("_", ""): i for i, name in enumerate(names)}
+    found = []
+    for c in columns:
+        stem = unit_of_name(c.name)[0] if names is TIME_NAMES else fold(c.name)
+        if (rank := ranks.get(stem.replace("_", ""))) is not None:
+            found.append((rank, c.name not in names, c.name))
+    return [name for *_, name in sorted(found, key=lambda ranked: ranked[:2])]
+
+
+def unit_of_name(name: str) -> tuple[str, str | None]:
+    """Return the name of a time without the unit in it, and the unit.
+
+    >>> unit_of_name("Time [ms]"), unit_of_name("t_ns"), unit_of_name("nanoseconds"), unit_of_name("time")
+    (('time', 'ms'), ('t', 'ns'), ('seconds', 'ns'), ('time', None))
+    """
+    folded = fold(name)
+    if folded.endswith("seconds"):
+        return "seconds", _UNITS.get(folded)
+    split = re.fullmatch(r"(.+?)[_\[(/]+(\w+)[\])]?", folded)
+    return (split[1], _UNITS[split[2]]) if split and split[2] in _UNITS else (folded, None)
+
+
+def _has_prefix(name: str, *prefixes: str) -> bool:
+    return fold(name).startswith(prefixes)
+
+
+def _is_action(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(fold(name), p) for p in patterns)
 
 
 def _guess_actions(columns: Sequence[Column]) -> list[str]:
     numeric = [c for c in columns if c.is_numeric]
     for patterns in ACTION_PATTERNS:
-        if found := [c.name for c in numeric if any(fnmatchcase(c.name, p) for p in patterns)]:
+        if found := [c.name for c in numeric if _is_action(c.name, patterns)]:
             return found
     return []
 
 
 def _guess_contexts(columns: Sequence[Column], actions: Sequence[str]) -> list[str]:
-    numeric = [c.name for c in columns if c.is_numeric and c.name]  # a nameless column is an index, as a rule
-    if found := [n for n in numeric if n.startswith("x_")]:
+    numeric = [c.name for c in columns if c.is_numeric]
+    if found := [n for n in numeric if _has_prefix(n, "x_")]:
         return found
-    convention = any(a.startswith("a_") for a in actions)
-    return [n for n in numeric if not (convention and n.startswith(("a_", "z_")))]
+    convention = any(_has_prefix(a, "a_") for a in actions)
+    return [n for n in numeric if not is_index(n) and not (convention and _has_prefix(n, "a_", "z_"))]
+
+
+def _notes(
+    columns: Sequence[Column], shown: Mapping[str, str], asked: Mapping[str, str], explicit: Mapping[str, str]
+) -> list[str]:
+    """Say what was recognised although it is not written so."""
+    notes = tell_untidy(shown[c.name] for c in columns if shown[c.name] == tidy(c.name) != c.name)
+    if other := [f"{name!r} is the column {n!r}" for n, name in asked.items() if tidy(n) != tidy(name)]:
+        notes.append(f"blanks and case aside, {', '.join(other)}")
+    roles = {"actions": ("an action", ACTION_PATTERNS), "contexts": ("a context", (("x_*",),))}
+    odd = []
+    for argument, (role, groups) in roles.items():
+        patterns = [p for group in groups for p in group]
+        odd += [
+            f"{shown[n]!r} is {role}"
+            for n, given in explicit.items()
+            if given == argument
+            and n not in asked
+            and _is_action(n, patterns)
+            and not any(fnmatchcase(tidy(n), p) for p in patterns)
+        ]
+    if odd:
+        notes.append(f"upper and lower case aside, {', '.join(odd)}")
+    texts = [c for c in columns if c.kind == TEXT and c.name not in explicit]
+    called = [
+        f"{shown[n]!r} is called like a time but holds text: {WRITE_TIMES}" for n in _find_known(texts, TIME_NAMES)
+    ]
+    return notes + called
 
 
 def _odd(columns: Sequence[Column]) -> str:
     """Name the first column that is called like an action but cannot be one."""
     patterns = [p for group in ACTION_PATTERNS for p in group]
-    odd = [c for c in columns if any(fnmatchcase(c.name, p) for p in patterns)]
+    odd = [c for c in columns if _is_action(c.name, patterns)]
     return f"; {quote(odd[0].name)} holds {odd[0].kind}" if odd else ""
 
 
-def _reason(column: Column) -> str:
-    name = column.name or "(a column without a name)"
-    return name if column.is_numeric else f"{name} ({column.kind})"
+def _reason(column: Column, name: str, told: bool) -> str:
+    if not name:
+        return "(a column without a name)"
+    if not column.is_numeric:
+        return f"{name} ({column.kind})"
+    return f"{name} (an index)" if is_index(name) and not told else name
 
 
 def _list(columns: Sequence[Column]) -> str:
@@ -235,8 +422,8 @@ def list_names(names: Sequence[str]) -> str:
 
 def counts_frames(name: str, kind: str) -> bool | None:
     """Return whether a time column counts frames: True by its name, None if its steps must tell, else False."""
-    if kind == STAMP:
+    if kind in (STAMP, SPAN):
         return False
-    if re.fullmatch(r"(video_)?frames?(_?(index|id|number|no|nr))?", name.lower().replace(" ", "_")):
+    if re.fullmatch(r"(video_)?frames?(_?(index|id|number|no|nr))?", tidy(name).lower().replace(" ", "_")):
         return True
     return None if kind == WHOLE else False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +13,21 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.names import tell_twins
 from simile.data.reading import clock
-from simile.data.reading.columns import Choice, Patterns, choose, counts_frames, shared_columns, shared_roles
+from simile.data.reading.columns import (
+    Choice,
+    Patterns,
+    choose,
+    counts_frames,
+    shared_columns,
+    shared_roles,
+    unit_of_name,
+)
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import Pieces, file_names, gather, join_pieces
-from simile.data.reading.summary import Summary, irregular_note
+from simile.data.reading.summary import Summary, irregular_note, tell_unit, turned_note
+from simile.data.reading.tables import SPAN, STAMP, WHOLE, Times
 from simile.errors import ArgumentError, DataError
 
 
@@ -27,6 +38,7 @@ def read(
     contexts: Patterns = None,
     sequence: str | None = None,
     time: str | None = None,
+    time_unit: str | None = None,
     rate: float | None = None,
     gap: float | None = None,
     resample: float | None = None,
@@ -46,8 +58,11 @@ def read(
     sequence : str, optional
         Column that tells sequences apart. Guessed: sequence, episode, episode_index, run, game or trial.
     time : str, optional
-        Column of time: seconds, frame numbers, or time stamps (ISO 8601). Guessed: t, time, timestamp, seconds,
-        frame or frame_index. It must increase inside every sequence.
+        Column of time: seconds, frame numbers, or time stamps (ISO 8601, `12:00:01`, `31.05.2024 12:00:01`).
+        Guessed: t, time, timestamp, seconds, frame or frame_index. It must increase inside every sequence.
+    time_unit : {"s", "ms", "us", "ns"}, optional
+        What numbers in that column are. Guessed: what its name says (`t_ms`), or else seconds, or finer where seconds
+        would be an absurd rate.
     rate : float, optional
         Frames per second; inferred from the time if not given.
     gap : float, optional
@@ -66,29 +81,44 @@ def read(
         None if value is None else checks.number(value, name, above=0.0)
         for name, value in (("rate", rate), ("gap", gap), ("resample", resample))
     )
+    if time_unit is not None and time_unit not in clock.UNITS:
+        raise ArgumentError(f"time_unit must be one of {', '.join(clock.UNITS)}; got {time_unit!r}")
     tables = open_tables(path)
     roles = shared_roles(tables)
     columns = shared_columns(tables)
-    try:
+    with _naming(tables[0].path):
         choice = choose(columns, roles, actions=actions, contexts=contexts, sequence=sequence, time=time)
-    except (ArgumentError, DataError) as error:
-        raise type(error)(f"{tables[0].path}: {error}") from None
     gathered = gather(tables, choice, file_names([t.path for t in tables]))
-    timing = _timing(gathered, choice, rate=rate, told=roles.rate, gap=gap, resample=resample)
-    demos = Demonstrations(tuple(d for i, p in enumerate(gathered) for d in _demonstrations(p, i, timing, choice)))
+    if gathered.counters:
+        with _naming(tables[0].path):
+            choice = choice.without(gathered.counters)
+    pieces = gathered.pieces
+    timing = _timing(pieces, choice, unit=time_unit, rate=rate, told=roles.rate, gap=gap, resample=resample)
+    demos = Demonstrations(tuple(d for i, p in enumerate(pieces) for d in _demonstrations(p, i, timing, choice)))
     if not quiet:
         several = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
-        told_apart = several if choice.sequence is None else f" by column {choice.sequence!r}"
+        told_apart = several if choice.sequence is None else f" by column {choice.shown[choice.sequence]!r}"
+        twins = () if choice.sequence is None else tell_twins(p.name for p in pieces)
+        turned = (turned_note(choice.shown[name]) for name in choice.texts if name in gathered.turned)
         summary = Summary(
             tables[0].path.resolve().name if len(tables) == 1 else f"{len(tables)} files",
             demos,
             told_apart,
             timing.said,
             (*choice.left_out, *(name for table in tables[:1] for name in table.unread)),
-            (*tables[0].notes, *timing.notes),
+            (*tables[0].notes, *choice.notes, *turned, *twins, *timing.notes),
         )
         print(summary, file=sys.stderr)  # noqa: T201 - the summary is what this prints
     return demos
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Put the file before what is said of it."""
+    try:
+        yield
+    except (ArgumentError, DataError) as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +136,7 @@ def _timing(
     gathered: Sequence[Pieces],
     choice: Choice,
     *,
+    unit: str | None,
     rate: float | None,
     told: float | None,
     gap: float | None,
@@ -114,33 +145,42 @@ def _timing(
     known = told if rate is None else rate
     origin = "" if known is None else " as stored" if rate is None else " as given"
     if choice.time is None:
+        if unit is not None:
+            raise ArgumentError("time_unit needs a column of time: name it with time=...")
         return _without_time(gathered, known, origin, gap, resample)
-    times = [clock.to_seconds(join_pieces(p.times)) for p in gathered]
+    column = choice.shown[choice.time]
+    found = [join_pieces(p.times) for p in gathered]
+    told_unit = _told_unit(choice, unit)
+    frames = told_unit is None and _are_frames(choice, found)
+    known_unit = "s" if frames or choice.time_kind in (STAMP, SPAN) else told_unit
+    unit = known_unit or clock.infer_unit(found, known)
+    times = [clock.to_seconds(t, unit) for t in found]
     steps = [clock.steps_of(t, p.name) for t, p in zip(times, gathered, strict=True)]
-    frames = _are_frames(choice, times, steps)
     if frames and known is not None:
         times, steps = [t / known for t in times], [s / known for s in steps]
     elif frames and (gap or resample):
         raise ArgumentError(
-            f"{'gap' if gap else 'resample'} is in seconds, but {choice.time!r} counts frames: say how many there are "
+            f"{'gap' if gap else 'resample'} is in seconds, but {column!r} counts frames: say how many there are "
             "in a second with rate=..."
         )
     parts = [[slice(0, len(t))] if gap is None else clock.segments(s, gap) for t, s in zip(times, steps, strict=True)]
     named = [(p.name, s if gap is None else s[s <= gap]) for p, s in zip(gathered, steps, strict=True)]
     inferred = None if frames else clock.infer_rate(named, alike=resample is None and known is None)
-    notes = []
+    notes = [] if known_unit else tell_unit(column, unit, inferred, whole=choice.time_kind == WHOLE)
+    of_unit = tuple(notes)
     if known is not None and inferred is not None and abs(known - inferred) > 0.01 * inferred:
-        notes.append(f"the rate is {known:g} Hz as said, but the steps of {choice.time!r} say {inferred:g} Hz")
+        notes.append(f"the rate is {known:g} Hz as said, but the steps of {column!r} say {inferred:g} Hz")
     period = next((1.0 / r for r in (inferred, known) if r is not None), 1.0)
-    if resample is None and (found := clock.irregularity(named, period)) is not None:
-        notes.append(irregular_note(found, choice.time, frames=frames and known is None))
+    if resample is None and (uneven := clock.irregularity(named, period)) is not None:
+        notes.append(irregular_note(uneven, column, frames=frames and known is None))
     if resample is not None:
         source = "from unknown" if (was := inferred or known) is None else f"from {was:g} Hz"
-        return _Timing(resample, f" resampled {source} by column {choice.time!r}", (), times, parts)
+        return _Timing(resample, f" resampled {source} by column {column!r}", of_unit, times, parts)
     if known is not None:
         return _Timing(known, origin, tuple(notes), [], parts)
-    counting = f" ({choice.time!r} counts frames: rate=... says how many a second)" if frames else ""
-    said = counting if inferred is None else f" inferred from column {choice.time!r}"
+    counting = f" ({column!r} counts frames: rate=... says how many a second)" if frames else ""
+    in_unit = "" if unit == "s" else f" in {clock.UNIT_NAMES[unit]}"
+    said = counting if inferred is None else f" inferred from column {column!r}{in_unit}"
     return _Timing(inferred, said, tuple(notes), [], parts)
 
 
@@ -158,12 +198,23 @@ def _without_time(
     return _Timing(resample, f" resampled from {known:g} Hz", (), times, parts)
 
 
-def _are_frames(choice: Choice, times: list[FloatArray], steps: list[FloatArray]) -> bool:
+def _told_unit(choice: Choice, given: str | None) -> str | None:
+    """Return the unit of the time as given, or as the name of the column has it; None if nobody says it."""
+    assert choice.time is not None
+    column, kind = choice.shown[choice.time], choice.time_kind
+    if given is not None and kind in (STAMP, SPAN):
+        raise ArgumentError(f"time_unit: column {column!r} holds {kind}, which tell their unit: leave time_unit out")
+    if given is not None and counts_frames(choice.time, kind):
+        raise ArgumentError(f"time_unit: {column!r} counts frames: say how many there are in a second with rate=...")
+    return given or unit_of_name(choice.time)[1]
+
+
+def _are_frames(choice: Choice, times: Sequence[Times]) -> bool:
     """Return whether the time column counts frames: by its name, or because it is whole and steps by one."""
     by_name = counts_frames(str(choice.time), choice.time_kind)
     if by_name is False or not all((t == np.floor(t)).all() for t in times):
         return False
-    together = np.concatenate(steps)
+    together = np.concatenate([np.diff(t) for t in times])
     return by_name is True or len(together) == 0 or float(np.median(together)) == 1.0
 
 
@@ -171,11 +222,12 @@ def _demonstrations(pieces: Pieces, index: int, timing: _Timing, choice: Choice)
     """Return the demonstrations that a sequence is cut into."""
     contexts, actions = join_pieces(pieces.contexts), join_pieces(pieces.actions)
     parts = timing.parts[index]
+    names = choice.name(choice.contexts), choice.name(choice.actions)
     demos = []
     for i, part in enumerate(parts):
         name = pieces.name if len(parts) == 1 else f"{pieces.name}/{i}"
         x, a = (contexts, actions) if len(parts) == 1 else (contexts[part], actions[part])
         if timing.times and timing.rate is not None:
             x, a = clock.resample(timing.times[index][part], (x, a), timing.rate, name)
-        demos.append(Demonstration(x, a, timing.rate, name, choice.contexts, choice.actions))
+        demos.append(Demonstration(x, a, timing.rate, name, *names))
     return demos

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simile.data.reading.tables import NUMERIC, Batch, Column, Place, Table, Wanted, decoding, elements, quote
-from simile.data.reading.values import as_batch, kind_of
+from simile.data.reading.values import TAIL, as_batch, kind_of
 from simile.errors import DataError
 
 _ROWS = 1 << 13
@@ -28,6 +28,7 @@ def open_records(path: Path) -> Table:
         while batch := list(islice(rows, _ROWS)):
             place = Place(path, first)
             values = {n: _column(batch, *parents[n], len(columns[parents[n][0]]), place) for n in wanted.names}
+            values |= {n: [row.get(n) for row in batch[-TAIL:]] for n in wanted.texts}
             yield as_batch(values, wanted, place)
             first += len(batch)
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray
+from simile.data.names import counts_rows
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
 from simile.data.reading.tables import Batch, Table, Times
+from simile.data.reading.values import NO_DATE
 
 
 @dataclass(eq=False)
@@ -30,8 +32,17 @@ class Pieces:
         return sum(map(len, self.actions))
 
 
-def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> list[Pieces]:
-    """Return the sequences of all tables, in the order in which they begin.
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """All sequences, the contexts that count rows, and the texts that turn into numbers further down."""
+
+    pieces: list[Pieces]
+    counters: frozenset[str]
+    turned: frozenset[str]
+
+
+def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gathered:
+    """Return the sequences of all tables, in the order in which they begin, without guessed contexts that count rows.
 
     Parameters
     ----------
@@ -39,17 +50,48 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> lis
         One per table: the name of the sequence where no column tells them apart.
     """
     gathered: list[list[Pieces]] = []
+    turned: set[str] = set()
+    by_row: dict[str, list[FloatArray]] = {n: [] for n in choice.guessed}  # the steps from row to row, while all are 1
     for table, name in zip(tables, names, strict=True):
         by_label: dict[str, Pieces] = {}
+        last: dict[str, FloatArray] = {}
         for batch in table.scan(choice.wanted):
             _add(batch, choice, by_label, name)
+            turned |= batch.turned
+            for column in list(by_row):
+                values = np.concatenate([last.get(column, np.empty(0)), batch.numbers[column]])
+                last[column], steps = values[-1:], np.diff(values)
+                by_row[column].append(steps)
+                if (steps != 1.0).any():
+                    del by_row[column]
         gathered.append(list(by_label.values()))
     labels = [p.name for pieces in gathered for p in pieces]
     if choice.sequence is not None and len(set(labels)) < len(labels):  # files that each count from 0
         for pieces, name in zip(gathered, names, strict=True):
             for p in pieces:
                 p.name = f"{name}/{p.name}"
-    return [p for pieces in gathered for p in pieces]
+    together = [p for pieces in gathered for p in pieces]
+    counters = frozenset(
+        name
+        for name in choice.guessed
+        if (name in by_row and counts_rows(np.concatenate(by_row[name])))
+        or counts_rows(_steps(together, choice.contexts.index(name)))
+    )
+    if counters:
+        kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
+        for p in together:
+            p.contexts = [table[:, kept] for table in p.contexts]
+    return Gathered(together, counters, frozenset(turned))
+
+
+def _steps(gathered: Sequence[Pieces], i: int) -> FloatArray:
+    """Return the steps of context i inside sequences, as far as the first that is not 1."""
+    found = []
+    for p in gathered:
+        found.append(np.diff(np.concatenate([table[:, i] for table in p.contexts])))
+        if (found[-1] != 1.0).any():
+            break
+    return np.concatenate(found)
 
 
 def join_pieces(pieces: list[FloatArray]) -> FloatArray:
@@ -85,8 +127,9 @@ def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -
     for label, rows in _groups(batch.labels, name):
         pieces = by_label.setdefault(label, Pieces(label))
         if batch.times is not None:
-            _check_later(pieces.times, batch, rows, choice)
-            pieces.times.append(batch.times[rows])
+            times = _past_midnight(pieces.times, batch.times[rows])
+            _check_later(pieces.times, times, batch, rows, choice)
+            pieces.times.append(times)
         pieces.contexts.append(contexts[rows])
         pieces.actions.append(actions[rows])
 
@@ -114,10 +157,18 @@ def _check(batch: Batch, choice: Choice) -> None:
             )
 
 
-def _check_later(earlier: list[Times], batch: Batch, rows: Any, choice: Choice) -> None:
+def _past_midnight(earlier: list[Times], times: Times) -> Times:
+    """Let times of day, which have no date, go on after midnight."""
+    day = np.timedelta64(1, "D")
+    if times.dtype.kind != "M" or not len(times) or times[0] - np.datetime64(NO_DATE) >= day:
+        return times
+    last = earlier[-1][-1:] if earlier else times[:1]
+    times = times + (last - np.datetime64(NO_DATE)) // day * day
+    return times + np.cumsum(np.diff(np.concatenate([last, times])) < -day // 2) * day
+
+
+def _check_later(earlier: list[Times], times: Times, batch: Batch, rows: Any, choice: Choice) -> None:
     """Refuse a time that is not later than the one before it in the same sequence."""
-    assert batch.times is not None
-    times = batch.times[rows]
     last = earlier[-1][-1:] if earlier else times[:0]
     together = np.concatenate([last, times])
     if (i := first_not_later(together)) is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from simile._common.text import count
 from simile.data.demonstrations import Demonstrations
-from simile.data.reading.clock import Irregularity
+from simile.data.reading.clock import UNIT_NAMES, UNITS, Irregularity
 from simile.data.reading.tables import quote
 
 
@@ -50,6 +50,28 @@ def irregular_note(found: Irregularity, column: str, *, frames: bool) -> str:
         return f"{off} are not 1 ({longest}): frames are missing; rate=... with resample=... or gap=... evens it out"
     even = f"resample={1.0 / found.period:.6g} or gap={3.0 * found.period:.2g} evens it out"
     return f"{off} are more than 10 % off {found.period:.4g} s ({longest}): {even}"
+
+
+def tell_unit(column: str, unit: str, rate: float | None, *, whole: bool) -> list[str]:
+    """Say which unit of time was taken where nobody has told it, if another is thinkable."""
+    if rate is None:
+        return []
+    if unit != "s":
+        slow = rate / UNITS[unit]
+        return [
+            f"{quote(column)} is taken for {UNIT_NAMES[unit]}, for as seconds it would be {slow:.4g} Hz: "
+            "time_unit='s' overrules"
+        ]
+    doubtful = whole and 0.1 < rate < 1.0
+    return [f"{quote(column)} is taken for seconds ({rate:g} Hz): time_unit='ms' if it is in milliseconds"] * doubtful
+
+
+def turned_note(column: str) -> str:
+    """Say that a column was left out as text although it holds numbers, and the way out."""
+    return (
+        f"{quote(column)} begins with text but holds numbers further down, and is left out: leave those fields empty, "
+        "or drop their rows"
+    )
 
 
 def _missing(demos: Demonstrations) -> str:

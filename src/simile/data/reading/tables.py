@@ -16,9 +16,10 @@ from simile._common.typing import FloatArray
 from simile.errors import DataError, SimileError
 
 WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
-NUMERIC = frozenset({WHOLE, NUMBER, EMPTY})
+SPAN = "durations"  # seconds, whatever their unit in the file
+NUMERIC = frozenset({WHOLE, NUMBER, SPAN, EMPTY})
 
-Times = npt.NDArray[Any]  # float64 numbers, or datetime64 time stamps
+Times = npt.NDArray[Any]  # float64 or int64 numbers, or datetime64 time stamps
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,23 @@ class Roles:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns to scan: numbers, the labels of the sequences, and the time (as stamps or as numbers)."""
+    """The columns to scan: numbers, the labels of the sequences, the time, and texts that may turn into numbers."""
 
     numbers: tuple[str, ...]
     labels: str | None = None
     time: str | None = None
-    stamps: bool = False
+    time_kind: str = ""
+    tidy_labels: bool = False  # without the blanks around them
+    texts: tuple[str, ...] = ()
+
+    @property
+    def stamps(self) -> bool:
+        """Whether the time is one of stamps."""
+        return self.time_kind == STAMP
 
     @property
     def names(self) -> list[str]:
-        """Every wanted column, each once."""
+        """Every column to read in full, each once."""
         return list(dict.fromkeys((*self.numbers, *(n for n in (self.labels, self.time) if n is not None))))
 
 
@@ -95,12 +103,13 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some consecutive rows: float64 numbers per column (NaN is missing), labels and times."""
+    """Some consecutive rows: float64 numbers per column (NaN is missing), labels, times, texts that are numbers now."""
 
     place: Place
     numbers: dict[str, FloatArray]
     labels: list[str] | None
     times: Times | None
+    turned: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(next(iter(self.numbers.values())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from simile._common.needs import need
-from simile.data.reading.tables import Batch, Column, Place, Table, Wanted, decoding
-from simile.data.reading.values import MISSING, as_batch, kind_of, no_label
+from simile.data.reading.tables import WHOLE, Batch, Column, Place, Table, Wanted, decoding, quote
+from simile.data.reading.values import MISSING, TAIL, as_batch, kind_of, look_like_values, no_header, no_label
 from simile.errors import DataError
 
 _BLOCK = 1 << 20
@@ -24,14 +25,18 @@ _SAMPLE = 1000  # rows that tell numbers from text
 
 def open_text(path: Path) -> Table:
     """Open a .csv, .tsv or .txt file, or one of these as .gz."""
-    text = _Text(path, _delimiter(path))
-    return Table(path, text.columns(), text.scan)
+    delimiter = _delimiter(path)
+    comma = None if delimiter == "," else _decimal_comma(path, delimiter)
+    text = _Text(path, delimiter, comma is not None)
+    notes = () if comma is None else (f"numbers have a decimal comma: {quote(comma)} is {comma.replace(',', '.')}",)
+    return Table(path, text.columns(), text.scan, notes=notes)
 
 
 @dataclass(frozen=True)
 class _Text:
     path: Path
     delimiter: str
+    comma: bool  # in numbers, instead of a point
 
     def columns(self) -> tuple[Column, ...]:
         """Return the columns; their kinds are those of the first rows."""
@@ -44,12 +49,20 @@ class _Text:
             except pa.ArrowInvalid:
                 list(self._scan_slowly(Wanted(()), 1))  # which names the row that is too long or too short
                 raise
+            if len(set(names)) < len(names) and look_like_values(names):
+                raise DataError(f"{self.path}: {no_header(names)}")
             if first is None:
                 raise DataError(f"{self.path}: there is a header but no row below it")
             return tuple(
-                Column(name, kind_of(v.decode(errors="replace") for v in first.column(i).slice(0, _SAMPLE).to_pylist()))
-                for i, name in enumerate(names)
+                Column(name, kind_of(self._decode(first.column(i).slice(0, _SAMPLE)))) for i, name in enumerate(names)
             )
+
+    def _decode(self, column: Any) -> list[str]:
+        return [self._point(value.decode(errors="replace")) for value in column.to_pylist()]
+
+    def _point(self, text: str) -> str:
+        """Return a number with a point."""
+        return text.replace(",", ".") if self.comma and "." not in text else text
 
     def scan(self, wanted: Wanted) -> Iterator[Batch]:
         """Yield the wanted columns; the others are not parsed."""
@@ -57,13 +70,16 @@ class _Text:
         types = dict.fromkeys(wanted.names, pa.float64())
         if wanted.labels is not None:
             types[wanted.labels] = pa.string()
-        if wanted.stamps and wanted.time is not None:
-            types[wanted.time] = pa.string()
+        if wanted.time is not None and (wanted.stamps or wanted.time_kind == WHOLE):
+            types[wanted.time] = pa.string() if wanted.stamps else pa.int64()
+        types |= dict.fromkeys(wanted.texts, pa.binary())
         row, checked = 1, False
         with decoding(self.path, "CSV"):
             try:
-                for batch in self._reader(types, include_columns=wanted.names):
+                for batch in self._reader(types, include_columns=[*wanted.names, *wanted.texts]):
                     values = {n: _values(batch.column(n)) for n in wanted.names}
+                    tail = batch.slice(max(0, batch.num_rows - TAIL))
+                    values |= {n: self._decode(tail.column(n)) for n in wanted.texts}
                     if not checked and wanted.labels is not None and "" in values[wanted.labels]:
                         self._check_labels(wanted.labels)
                         checked = True
@@ -97,6 +113,9 @@ class _Text:
                 for i, label in enumerate(labels):
                     if not _is_utf8(label):
                         raise place.error(i, str(wanted.labels), "not UTF-8 text: save the file as UTF-8")
+                if self.comma:
+                    for name in (*wanted.numbers, *wanted.texts):
+                        columns[name] = tuple(map(self._point, columns[name]))
                 yield as_batch(columns, wanted, place)
 
     def _reader(self, types: Mapping[str, Any], **convert: Any) -> Any:
@@ -106,7 +125,9 @@ class _Text:
             pa.input_stream(str(self.path), compression="gzip" if self.path.suffix.lower() == ".gz" else None),
             read_options=pa_csv.ReadOptions(block_size=_BLOCK),
             parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(column_types=dict(types), **settings),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict(types), decimal_point="," if self.comma else ".", **settings
+            ),
         )
 
     def _check_labels(self, column: str) -> None:
@@ -154,6 +175,23 @@ def find_delimiter(start: str) -> str:
 def split_lines(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     """Yield the fields of every row; csv.Error where quotes, ends of lines or lengths are wrong."""
     return csv.reader(lines, delimiter=delimiter, strict=True)
+
+
+def _decimal_comma(path: Path, delimiter: str) -> str | None:
+    """Return the first number with a decimal comma in the file; None if there is none, or if others have a point."""
+    field = r"(?:^|{0})[ \"]*([+-]?\d*[{1}]\d+(?:[eE][+-]?\d+)?)[ \"]*(?=[{0}\r\n]|\Z)"
+    comma, point = (re.compile(field.format(delimiter, mark).encode(), re.MULTILINE) for mark in ",.")
+    first: str | None = None
+    pointed = False
+    with decoding(path, "text"), _open(path) as file:
+        while lines := file.readlines(_BLOCK):
+            block = b"".join(lines)
+            if first is None and b"," in block and (found := comma.search(block)):
+                first = found[1].decode()
+            pointed = pointed or point.search(block) is not None
+            if pointed:
+                return None
+    return first
 
 
 def _is_utf8(text: str) -> bool:

@@ -17,6 +17,7 @@ from simile._common.needs import need
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading.arrays import ROLES_KEY
 from simile.data.reading.arrow import METADATA_KEY
+from simile.data.reading.clock import infer_unit
 from simile.data.reading.formats import suffix_of
 from simile.data.reading.tables import Roles
 from simile.errors import ArgumentError
@@ -28,7 +29,8 @@ def write(demos: Demonstrations, path: str | Path) -> None:
     """Write demonstrations to a file that `read` takes back unchanged; an old file is replaced at the end.
 
     The columns are `sequence`, `t` (seconds, if the rate is known), the contexts and the actions. Parquet, Arrow and
-    .npz files also keep which is which and the rate; of text files `read` has to be told what it cannot guess.
+    .npz files also keep which is which and the rate; of text files `read` has to be told what it cannot guess. There
+    the time is `t_s` if it is so slow that it would be taken for milliseconds.
 
     Parameters
     ----------
@@ -51,10 +53,11 @@ def write(demos: Demonstrations, path: str | Path) -> None:
 def _check(demos: Demonstrations) -> None:
     if twice := next((n for n in demos.names if demos.names.count(n) > 1), None):
         raise ArgumentError(f"demos: two sequences are called {twice!r}: give them different names")
-    taken = ("sequence",) if demos.rate is None else ("sequence", "t")
+    taken = _header(demos, _clear_time(demos))[: 1 if demos.rate is None else 2]
     for name in (*demos.context_names, *demos.action_names):
         if name in taken:
-            raise ArgumentError(f"demos: the column {name!r} is that of the {_MEANING[name]} in the file: rename it")
+            meaning = "names of the sequences" if name == "sequence" else "time"
+            raise ArgumentError(f"demos: the column {name!r} is that of the {meaning} in the file: rename it")
     for name in (*demos.names, *demos.context_names, *demos.action_names):
         try:
             name.encode()
@@ -62,11 +65,15 @@ def _check(demos: Demonstrations) -> None:
             raise ArgumentError(f"demos: the name {name!r} cannot be written as UTF-8: rename it") from None
 
 
-_MEANING = {"sequence": "names of the sequences", "t": "time"}
+def _clear_time(demos: Demonstrations) -> str:
+    """Return the name of the time in files that do not keep the rate: one that tells the unit where it must."""
+    if demos.rate is None or demos.rate > 0.1:
+        return "t"
+    return "t" if infer_unit([np.arange(len(d)) / demos.rate for d in demos]) == "s" else "t_s"
 
 
-def _header(demos: Demonstrations) -> list[str]:
-    timed = [] if demos.rate is None else ["t"]
+def _header(demos: Demonstrations, time: str = "t") -> list[str]:
+    timed = [] if demos.rate is None else [time]
     return ["sequence", *timed, *demos.context_names, *demos.action_names]
 
 
@@ -75,10 +82,10 @@ def _roles(demos: Demonstrations) -> dict[str, Any]:
     return {"version": 1, **asdict(Roles("sequence", time, demos.context_names, demos.action_names, demos.rate))}
 
 
-def _tables(demos: Demonstrations) -> Iterator[Any]:
+def _tables(demos: Demonstrations, time: str = "t") -> Iterator[Any]:
     """Yield Arrow tables of at least so many rows each, made of whole sequences; missing is null."""
     pa = need("pyarrow", "writing this format")
-    names = _header(demos)
+    names = _header(demos, time)
     kinds = [pa.string()] + [pa.float64()] * (len(names) - 1)
     schema = pa.schema(
         [pa.field(*field) for field in zip(names, kinds, strict=True)],
@@ -116,7 +123,10 @@ def _write_tables(demos: Demonstrations, file: IO[bytes], open_writer: Callable[
 def _text_writer(delimiter: str) -> Callable[[Demonstrations, IO[bytes]], None]:
     def write_text(demos: Demonstrations, file: IO[bytes]) -> None:
         pa, pc = need("pyarrow", "writing CSV"), need("pyarrow.compute", "writing CSV")
-        file.write(delimiter.join(_quote_field(name, delimiter) for name in _header(demos)).encode() + b"\n")
+        file.write(
+            delimiter.join(_quote_field(name, delimiter) for name in _header(demos, _clear_time(demos))).encode()
+            + b"\n"
+        )
         for demo in demos:
             label = pa.scalar(_quote_field(demo.name, delimiter))
             for start in range(0, len(demo), _ROWS):
@@ -139,7 +149,7 @@ def _quote_field(text: str, delimiter: str) -> str:
 
 
 def _write_records(demos: Demonstrations, file: IO[bytes]) -> None:
-    for table in _tables(demos):
+    for table in _tables(demos, _clear_time(demos)):
         for row in table.to_pylist():
             file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
 
