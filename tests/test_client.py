@@ -7,10 +7,11 @@ import json
 import math
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +315,148 @@ def test_a_frame_whose_answer_was_lost_is_sent_anew_under_the_next_number() -> N
         client._hang_up()
 
 
+# A server that is broken, or means ill.
+
+OPENED = {"frames": 0, "rate": 50.0, "contexts": ["x"], "actions": ["a"]}
+NO_ANSWERS: list[Any] = [
+    *(b"", b"\xc1", b"\x81\xa1a", b"\xff" * 100, b"\x91" * 5000, "text", "{}", "[" * 5000),
+    *([], 7, None, "text", {"a": 1.0}, {"a": ["x"]}, {"a": [[1.0]]}, {"a": [None]}, {"a": [[1.0] * 2] * 2}),
+    *({"a": []}, {"a": [math.nan]}, {"a": [math.inf]}, {"n": "0"}, {"n": -1, "a": [1.0]}, {"n": 2**60}, {"lost": -1}),
+    *({"lost": "many"}, {"error": 5}, {"error": ["x"]}, {"event": 3}, {"by": 1, "a": [1.0]}, {"opened": 5}),
+    *({"opened": {}}, {"opened": {**OPENED, "frames": "x"}}, {"opened": {**OPENED, "frames": -5}}),
+    *({"opened": {**OPENED, "contexts": "x"}}, {"opened": {**OPENED, "n": 2**70}}, {"opened": {**OPENED, "n": "x"}}),
+]
+
+
+@contextmanager
+def saying(said: Any) -> Iterator[str]:
+    """Serve one and the same answer to everything."""
+
+    def talk(connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            for message in connection:
+                n = msgspec.msgpack.decode(message).get("n")
+                full = {"n": n, **said} if isinstance(said, dict) and n is not None else said
+                connection.send(full if isinstance(said, bytes | str) else msgspec.msgpack.encode(full))
+
+    with serve(talk, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/streams/x"
+        server.shutdown()
+        thread.join()
+
+
+def try_everything(url: str, **options: Any) -> None:
+    """Use both clients; whatever the server does, it ends in a ServiceError and soon."""
+    given = {"timeout": 0.3, "patience": 0.1, **options}
+    uses: list[Callable[[Any], Any]] = [lambda c: c.step([0.0]), lambda c: c.open(resume=True)]
+    for use in uses:
+        with Client(url, **given) as client, pytest.raises(ServiceError):
+            use(client)
+
+        async def talk(use: Callable[[Any], Any] = use) -> None:
+            async with AsyncClient(url, **given) as client:
+                with pytest.raises(ServiceError):
+                    await use(client)
+
+        asyncio.run(talk())
+
+
+@pytest.mark.parametrize("said", NO_ANSWERS, ids=[f"{i}-{str(s)[:24]!a}" for i, s in enumerate(NO_ANSWERS)])
+def test_what_is_no_answer_ends_in_the_clients_own_error(said: Any) -> None:
+    with saying(said) as url:
+        try_everything(url)
+
+
+def test_an_action_of_another_width_is_not_taken() -> None:
+    actions = iter([[1.0], [1.0, 2.0]])
+    with scripted(lambda said: [{"n": said["n"], "a": next(actions)}] if "n" in said else []) as url:
+        client = Client(url, timeout=0.3)
+        assert client.step([0.0]) == 1.0
+        with pytest.raises(ServiceError, match="no answer: an action of 2 values after one of 1"):
+            client.step([0.0])
+        client.close()
+
+
+HANDSHAKES = {
+    "closes at once": [],
+    "says nothing": None,
+    "garbage": [b"\xff\x00" * 500],
+    "half a status": [b"HTTP/1.1 10"],
+    "no HTTP": [b"SSH-2.0-OpenSSH\r\n"],
+    "an answer of another kind": [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"],
+    "a status that is none": [b"HTTP/1.1 9999 X\r\n\r\n"],
+    "a length that is none": [b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n"],
+    "headers without an end": [b"HTTP/1.1 101 X\r\n", *[b"a: b\r\n" * 100] * 100],
+    "a header without an end": [b"HTTP/1.1 101 X\r\na: ", *[b"b" * 1000] * 100],
+    "a body without an end": [b"HTTP/1.1 404 X\r\n\r\n", *[b"b" * 100_000] * 30],
+    "a key that is wrong": [
+        b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
+    ],
+    "somewhere else": [b"HTTP/1.1 302 X\r\nlocation: ws://[::bad\r\ncontent-length: 0\r\n\r\n"],
+}
+
+
+@contextmanager
+def raw_server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve connections, one after the other, as TCP has them."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def run() -> None:
+            with suppress(OSError):
+                while True:
+                    peer, _ = listening.accept()
+                    with peer, suppress(OSError):
+                        talk(peer)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield f"ws://127.0.0.1:{listening.getsockname()[1]}/streams/x"
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize("parts", HANDSHAKES.values(), ids=HANDSHAKES)
+def test_a_handshake_that_is_none_ends_in_the_clients_own_error(parts: list[bytes] | None) -> None:
+    def talk(peer: socket.socket) -> None:
+        peer.settimeout(1.0)
+        peer.recv(65536)
+        for part in parts or ():
+            peer.sendall(part)
+        if parts is None:
+            peer.recv(1)  # until the client has gone
+
+    with raw_server(talk) as url:
+        try_everything(url)
+
+
+def test_news_without_an_end_do_not_keep_a_client_for_ever() -> None:
+    def talk(connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                connection.send(msgspec.msgpack.encode({"event": {"kind": "drift"}, "n": None}))
+
+    with serve(talk, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}/streams/x"
+        with Client(url, timeout=0.1) as client:
+            with pytest.raises(ServiceError, match=r"no answer within 0\.1 s"):
+                client.step([0.0])
+            client._deadline = 0.01  # as if it had been opened with one: it catches up first
+            with pytest.raises(ServiceError, match=r"no answer within 0\.1 s"):
+                client.step([0.0])
+            assert len(client.events) == 100
+
+        async def ask() -> None:
+            async with AsyncClient(url, timeout=0.1) as client:
+                with pytest.raises(ServiceError, match=r"no answer within 0\.1 s"):
+                    await client.step([0.0])
+
+        asyncio.run(ask())
+        server.shutdown()
+
+
 # What is refused before it is sent.
 
 
@@ -323,6 +466,10 @@ def test_a_frame_whose_answer_was_lost_is_sent_anew_under_the_next_number() -> N
         (lambda: Client("http://127.0.0.1"), "url must be like 'ws://"),
         (lambda: Client("ws://127.0.0.1/streams/x", timeout=-1.0), "timeout must be a number of seconds"),
         (lambda: Client("ws://127.0.0.1/streams/x", patience=np.nan), "patience must be a number of seconds"),
+        (lambda: Client("ws://127.0.0.1:99999/streams/x"), "url must be like 'ws://"),
+        (lambda: Client("ws://[::bad/streams/x"), "url must be like 'ws://"),
+        (lambda: Client("ws:///streams/x"), "url must be like 'ws://"),
+        (lambda: Client("ws://127.0.0.1/streams/x", token="a\r\nHost: b"), "token must be printable"),
         (lambda: Client("ws://127.0.0.1/streams/x").step([np.inf]), "x must be a list of finite numbers"),
         (lambda: Client("ws://127.0.0.1/streams/x").step([[1.0]]), "x must be a list of finite numbers"),
         (lambda: Client("ws://127.0.0.1/streams/x").step("many"), "x must be numbers"),

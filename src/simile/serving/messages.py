@@ -95,11 +95,13 @@ class Answer(Struct, omit_defaults=True, gc=False):
 class Opened(Struct, frozen=True):
     """What a stream that was opened is like."""
 
-    frames: int  # that it has seen: above 0 where it was resumed
+    frames: Count  # that it has seen: above 0 where it was resumed
     rate: float | None
     contexts: list[str]
     actions: list[str]
-    n: int | None = None  # the last number that it took: a client that resumes it goes on from there
+    n: Annotated[int, Meta(ge=0, le=LARGEST_N)] | None = (
+        None  # the last number that it took: a client that resumes it goes on from there
+    )
 
 
 class Closed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,6 +133,20 @@ class Notice(Struct, omit_defaults=True):
 
 
 Reply = Answer | OpenAnswer | CloseAnswer | Notice
+
+
+class Heard(Struct):
+    """Any of these as a client takes it, who cannot know the server; fields that are not known are a newer one's."""
+
+    n: Annotated[int, Meta(le=LARGEST_N)] | None = None
+    a: Annotated[list[float], Meta(min_length=1)] | None = None
+    by: str | None = None
+    lost: Count = 0
+    error: str | None = None
+    opened: Opened | None = None
+    closed: dict[str, Any] | None = None
+    event: dict[str, Any] | None = None
+
 
 from_json = msgspec.json.Decoder(Frame).decode
 from_msgpack = msgspec.msgpack.Decoder(Frame).decode

@@ -12,14 +12,19 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, SimileError
+
+if TYPE_CHECKING:
+    from simile.serving.messages import Heard
 
 HOPELESS = frozenset({1003, 1007, 1008, 1009})  # close codes that the same message would meet again
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between attempts to reconnect
@@ -74,8 +79,12 @@ class ClientProtocol(ABC):
     ) -> None:
         import msgspec
 
-        if not str(url).startswith(("ws://", "wss://")):
+        from simile.serving.messages import Heard
+
+        if not _is_address(str(url)):
             raise ArgumentError(f"url must be like 'ws://127.0.0.1:8770/streams/NAME'; got {url!r}")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise ArgumentError("token must be printable ASCII, as a header of HTTP is")
         for name, given in (("timeout", timeout), ("patience", patience)):
             if not (math.isfinite(given) and given >= 0.0):
                 raise ArgumentError(f"{name} must be a number of seconds, not below 0; got {given!r}")
@@ -96,7 +105,7 @@ class ClientProtocol(ABC):
         }
         kind = msgspec.msgpack if msgpack else msgspec.json
         self._as_text = not msgpack
-        self._encode, self._decode = kind.Encoder().encode, kind.Decoder().decode
+        self._encode, self._decode = kind.Encoder().encode, kind.Decoder(Heard).decode
         self._n = -1
         self._deadline = 0.0
         self._action: FloatArray | None = None
@@ -153,7 +162,7 @@ class ClientProtocol(ABC):
                 if not self._connected:
                     await self._connect(resume=True)
                 await self._send({"n": self._n, **message})
-                answer = await self._receive_until(lambda reply: reply.get("n") == self._n and "n" in reply)
+                answer = await self._receive_until(lambda reply: reply.n == self._n)
             except Broken as error:
                 self._connected = False
                 if error.hopeless or not self._met or time.monotonic() - since > self._patience:
@@ -161,7 +170,7 @@ class ClientProtocol(ABC):
                 await self._pause(min(FIRST_PAUSE * 2.0**again, LONGEST_PAUSE))
                 again += 1
                 continue
-            if again and "a" not in answer and "error" in answer:
+            if again and answer.a is None and answer.error is not None:
                 self._n += 1  # the server had taken the frame, and its answer went down with the connection
                 again = 0
                 continue
@@ -170,16 +179,16 @@ class ClientProtocol(ABC):
     async def _end(self) -> None:
         try:
             await self._send({"close": True})
-            await self._receive_until(lambda reply: "closed" in reply)
+            await self._receive_until(lambda reply: reply.closed is not None or _is_refusal(reply))
         except (Broken, ServiceError):
             pass  # it is closed one way or the other: the server lets a stream without a client expire
         self._connected = False
 
     async def _catch_up(self) -> None:
         """Hear what the server did without us at deadlines: the next frame comes after those."""
-        wait = 0.0
+        wait, end = 0.0, time.monotonic() + self._timeout
         try:
-            while True:
+            while time.monotonic() < end:
                 self._note(await self._receive(wait))
                 wait = CATCH_UP
         except TimeoutError:
@@ -204,14 +213,13 @@ class ClientProtocol(ABC):
 
     async def _open(self, begin: dict[str, Any]) -> Opened:
         await self._send({"open": begin})
-        reply = await self._receive_until(lambda r: "opened" in r or ("error" in r and r.get("n") is None))
-        if "opened" not in reply:
-            raise ServiceError(f"the stream could not be opened: {reply['error']}")
-        found = reply["opened"]
-        self.opened = Opened(found["frames"], found["rate"], tuple(found["contexts"]), tuple(found["actions"]))
+        reply = await self._receive_until(lambda reply: reply.opened is not None or _is_refusal(reply))
+        found = reply.opened
+        if found is None:
+            raise ServiceError(f"the stream could not be opened: {reply.error}")
+        self.opened = Opened(found.frames, found.rate, tuple(found.contexts), tuple(found.actions))
         # A stream that somebody else began is numbered from where it is.
-        last = found.get("n")
-        self._n = max(self._n, found["frames"] - 1 if last is None else last)
+        self._n = max(self._n, found.frames - 1 if found.n is None else found.n)
         return self.opened
 
     async def _send(self, message: dict[str, Any]) -> None:
@@ -221,54 +229,80 @@ class ClientProtocol(ABC):
         except _lost() as error:
             raise _explain(error) from None
 
-    async def _receive(self, seconds: float) -> dict[str, Any]:
+    async def _receive(self, seconds: float) -> Heard:
+        """Return the next message; one that is none, or an action that no actuator could take, ends the connection."""
+        from msgspec import MsgspecError
+
         try:
-            return self._decode(await self._read(seconds))  # type: ignore[no-any-return]
+            said = await self._read(seconds)
         except TimeoutError:
             raise
         except _lost() as error:
             raise _explain(error) from None
+        try:
+            heard: Heard = self._decode(said)
+        except (MsgspecError, UnicodeError, RecursionError, TypeError) as error:
+            raise Broken(f"what the server says is no answer: {str(error)[:200]}", hopeless=True) from None
+        if heard.a is not None:
+            if not all(map(math.isfinite, heard.a)):
+                raise Broken("what the server says is no answer: an action that is not finite", hopeless=True)
+            if self._action is not None and len(heard.a) != len(self._action):
+                told = f"an action of {len(heard.a)} values after one of {len(self._action)}"
+                raise Broken(f"what the server says is no answer: {told}", hopeless=True)
+        return heard
 
-    async def _receive_until(self, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async def _receive_until(self, is_wanted: Callable[[Heard], bool]) -> Heard:
         """Listen until the wanted message comes; keep count of all the others."""
         end = time.monotonic() + self._timeout
-        while True:
-            try:
-                reply = await self._receive(max(end - time.monotonic(), 0.0))
-            except TimeoutError:
-                raise ServiceError(
-                    f"no answer within {self._timeout:g} s: go on with the next frame, or give timeout=... more"
-                ) from None
-            if is_wanted(reply):
-                self.lost += reply.get("lost", 0)
-                return reply
-            self._note(reply)
+        left = self._timeout
+        with suppress(TimeoutError):
+            while left >= 0.0:  # a server that talks without an end is late, too
+                reply = await self._receive(left)
+                if is_wanted(reply):
+                    self.lost += reply.lost
+                    return reply
+                self._note(reply)
+                left = end - time.monotonic()
+        raise ServiceError(f"no answer within {self._timeout:g} s: go on with the next frame, or give timeout=... more")
 
-    def _note(self, reply: dict[str, Any]) -> None:
+    def _note(self, reply: Heard) -> None:
         """Keep what nobody waits for: an event, an action made at a deadline, an answer to a frame given up."""
-        self.lost += reply.get("lost", 0)
-        if "event" in reply:
-            self.events.append(reply["event"])
-        elif reply.get("a") is not None:
-            self._action = np.array(reply["a"], dtype=np.float64)
-            if self._deadline and reply.get("by") == "gap":
+        self.lost += reply.lost
+        if reply.event is not None:
+            self.events.append(reply.event)
+        elif reply.a is not None:
+            self._action = np.array(reply.a, dtype=np.float64)
+            if self._deadline and reply.by == "gap":
                 self.bridged += 1
-                self._n = max(self._n, reply["n"])
+                self._n = max(self._n, self._n if reply.n is None else reply.n)
 
-    def _take(self, answer: dict[str, Any]) -> FloatArray:
-        action = np.array(answer["a"], dtype=np.float64) if answer.get("a") is not None else None
+    def _take(self, answer: Heard) -> FloatArray:
+        action = None if answer.a is None else np.array(answer.a, dtype=np.float64)
         if action is not None:
-            self._action, self.by = action, answer.get("by")
-        if "error" in answer or action is None:
-            raise ServiceError(answer.get("error", "the server sent no action"), action)
+            self._action, self.by = action, answer.by
+        if answer.error is not None or action is None:
+            raise ServiceError(answer.error or "the server sent no action", action)
         return action.copy()
+
+
+def _is_refusal(reply: Heard) -> bool:
+    """Tell whether the server refuses what is no frame."""
+    return reply.error is not None and reply.n is None
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("ws", "wss") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # a port beyond all, or half an address of IPv6
+        return False
 
 
 def _lost() -> tuple[type[Exception], ...]:
     """Return what is raised where a connection breaks, or does not come about; TimeoutError is an OSError."""
     from websockets.exceptions import WebSocketException
 
-    return WebSocketException, OSError
+    return WebSocketException, OSError, EOFError, ValueError
 
 
 def _explain(error: Exception) -> Broken:
