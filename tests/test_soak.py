@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import subprocess
 import sys
 import weakref
@@ -17,6 +18,7 @@ import pytest
 
 import simile
 from conftest import SEED, demos_of
+from simile._common import web
 from simile.online import Predictor, RateLimit
 from simile.serving import server
 
@@ -80,6 +82,17 @@ def test_what_hangs_in_circles_is_freed_while_a_server_runs(monkeypatch: pytest.
         assert asyncio.run(wait())
     finally:
         gc.enable()
+
+
+def test_the_system_keeps_little_for_a_connection() -> None:
+    # Left to itself it keeps up to tens of megabytes for one that is read fast at first, and not for a moment then.
+    with web.listen("127.0.0.1", 0, option="--port", way_out="") as listening:
+        server._limit_buffers(listening)
+        with socket.create_connection(listening.getsockname()):
+            accepted, _ = listening.accept()
+            with accepted:
+                for kind in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                    assert accepted.getsockopt(socket.SOL_SOCKET, kind) <= 2 * server.SYSTEM_BUFFER  # as Linux counts
 
 
 def test_memory_is_judged_after_the_first_minutes_and_its_curve_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def _make_foreign(raid: Raid) -> Path:
 
         def fit(self: Any, *given: Any, **options: Any) -> Any:
             original(self, *given, **options)
-            self._n_support = np.array([2**27, 2**27], dtype=self._n_support.dtype)
+            self.support_ = np.zeros(450_000, np.int32)  # as many vectors, says libsvm, and reads far beyond them
             return self
 
         predict = SVR.predict
@@ -206,6 +206,8 @@ def bring_absurd(raid: Raid) -> str:
         forged = forge(raid.policy, raid.folder / "absurd.safetensors", change)
         try:
             said.append(_serve_anyway(forged))
+            if name in REFUSED and said[-1] != "refused":
+                raise Broken(said[-1])
         except Broken as broken:
             raise Broken(f"{name}: {broken}") from None
     return f"{len(said)} cards: {said.count('refused')} refused, the others served as usual"

@@ -33,7 +33,9 @@ from simile.serving.state import Options, ServerState
 from simile.serving.supervision import supervise
 from simile.serving.websocket import ConnectionRegistry, quiet
 
-SEND_BUFFER = 64 << 10  # bytes that the system keeps for a slow reader: older actions are of no use
+SYSTEM_BUFFER = (
+    64 << 10
+)  # bytes that the system keeps for a connection, each way: older frames and actions are of no use
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
 SPARE_FILES = 64
 THREADS = 2  # one reads a policy while another writes a snapshot; each has a heap of its own
@@ -94,7 +96,7 @@ async def _serve(
     registry = ConnectionRegistry(state, guard)
     state.tell = registry.tell
     streams, listening = _listen_twice(options)
-    streams.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # which every connection inherits
+    _limit_buffers(streams)
     listener = await ws_create_server(
         registry.admit,
         sock=streams,
@@ -245,6 +247,16 @@ def _restore(service: Service, options: Options) -> None:
     except SimileError as error:
         aside = snapshots.set_aside(path)
         log.warning("the snapshot was not taken, and kept as %s: %s", aside, error)
+
+
+def _limit_buffers(listening: socket.socket) -> None:
+    """Let the system keep little for a connection; every one inherits it.
+
+    Left to itself it takes in megabytes while this process is held up, and picows doubles its own buffer to read them
+    at once, for as long as the connection lasts.
+    """
+    for kind in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        listening.setsockopt(socket.SOL_SOCKET, kind, SYSTEM_BUFFER)
 
 
 def _listen_twice(options: Options) -> tuple[socket.socket, socket.socket | None]:
