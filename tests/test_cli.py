@@ -13,12 +13,14 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import simile
 from commands import command, simile_
+from simile.cli.app import app
 from simile.cli.run import Wire
 from simile.data import tasks
 from simile.errors import DataError
@@ -368,6 +370,46 @@ def test_any_bytes_are_answered_line_by_line(trained: Path, lines: list[bytes]):
     done = simile_("run", trained, cwd=trained.parent, stdin=stdin, code=2)
     assert all(np.isfinite(float(a)) for a in done.stdout.splitlines()[1:])
     assert len(done.stdout.splitlines()) == 1 + len(rows)
+
+
+def test_run_finds_fields_blanks_and_case_aside_and_takes_other_units_of_time(
+    trained: Path, games: Path, tmp_path: Path
+):
+    demo, names = contexts_of(games)
+    rows = [list(map(repr, map(float, x))) for x in demo.contexts[:5]]
+    rate = simile.load(trained).card.rate
+    plain = "\n".join([",".join(["t", *names]), *(",".join([str(i / rate), *row]) for i, row in enumerate(rows)), ""])
+    expected = simile_("run", trained, "--time", "t", cwd=tmp_path, stdin=plain).stdout
+    spaced = [", ".join(["T", *map(str.title, names)])]
+    spaced += [", ".join([str(1000 * i / rate), *row]) for i, row in enumerate(rows)]
+    how = ("--time", "t", "--time-unit", "ms")
+    assert simile_("run", trained, *how, cwd=tmp_path, stdin="\n".join([*spaced, ""])).stdout == expected
+    keys = ["t ", *(f" {name.upper()}" for name in names)]
+    objects = [dict(zip(keys, [1e9 * i / rate, *row], strict=True)) for i, row in enumerate(rows)]
+    lines = "".join(json.dumps(row) + "\n" for row in objects)
+    done = simile_("run", trained, "--time", "t", "--time-unit", "ns", cwd=tmp_path, stdin=lines)
+    assert [json.loads(line)["pan"] for line in done.stdout.splitlines()] == [*map(float, expected.splitlines()[1:])]
+    done = simile_("run", trained, "--time-unit", "ms", cwd=tmp_path, stdin=plain, code=2)
+    assert "--time-unit needs the field of time: name it with --time" in done.stderr
+
+
+def test_the_unit_of_time_is_an_option_of_every_command_that_reads(trained: Path, games: Path, tmp_path: Path):
+    for verb, held in app.commands.items():
+        options = {p.name for p in held.params}
+        assert ("time_unit" in options) == bool({"resample", "time"} & options), verb
+    frame = pd.read_csv(games)
+    frame["t"] = (1000 * frame["t"]).round().astype(int)
+    frame.to_csv(tmp_path / "ms.csv", index=False)
+    seconds = simile_("evaluate", trained, games, "--json", cwd=tmp_path)
+    for how in ((), ("--time-unit", "ms")):
+        done = simile_("evaluate", trained, "ms.csv", "--json", *how, cwd=tmp_path)
+        assert done.stdout == seconds.stdout
+        assert "in milliseconds" in done.stderr
+    (tmp_path / "how.toml").write_text('time_unit = "us"\n')
+    done = simile_("evaluate", trained, "ms.csv", "--json", "--config", "how.toml", cwd=tmp_path)
+    assert "in microseconds" in done.stderr
+    done = simile_("evaluate", trained, "ms.csv", "--time-unit", "weeks", cwd=tmp_path, code=2)
+    assert "'weeks' is not one of 's', 'ms', 'us', 'ns'" in done.stderr
 
 
 def test_run_reads_headers_and_lists_as_train_does(trained: Path, games: Path, tmp_path: Path):

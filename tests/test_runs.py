@@ -135,6 +135,12 @@ def test_a_line_quotes_what_a_shell_would_take_apart():
     assert line.endswith("--no-report")
 
 
+def test_a_line_and_a_script_say_the_unit_of_time():
+    config = {"data": "d.csv", "time": "t", "time_unit": "ms", "test": "0.25", "seed": 0, "algorithm": "learn"}
+    assert "--time t --time-unit ms" in as_command("train", config)
+    assert "simile.read('d.csv', time='t', time_unit='ms')" in as_script("train", config)
+
+
 def test_every_name_of_a_recipe_is_public():
     assert set(NAMES) <= set(simile.__all__)
 

@@ -113,6 +113,20 @@ def test_columns_that_cannot_be_read_as_chosen_are_told_and_the_form_stays(
     entry.locator(".chip.action").wait_for()
 
 
+def test_the_unit_of_time_can_be_chosen(studio: Studio, tmp_path: Path, open_page: Opener) -> None:
+    page = open_page(studio.address).page
+    rows = "".join(f"{i % 3},{i % 5},{40 * i}\n" for i in range(20))
+    (tmp_path / "ticks.csv").write_text(f"pan,x_ball,t\n{rows}")
+    page.set_input_files("#file", tmp_path / "ticks.csv")
+    entry = page.locator("#data .entry", has_text="ticks.csv")
+    entry.get_by_label("pan is an action").check()
+    entry.get_by_label("Unit of time").select_option("microseconds")
+    entry.get_by_role("button", name="Read it so").click()
+    entry.locator(".chip.action").wait_for()
+    entry.get_by_text("What was understood").click()
+    assert "25000 Hz inferred from column 't' in microseconds" in entry.locator("pre").inner_text()
+
+
 def test_a_file_that_is_too_large_is_refused_by_the_page_and_else_by_the_server(
     studio: Studio, tmp_path: Path, open_page: Opener
 ) -> None:

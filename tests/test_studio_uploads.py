@@ -53,6 +53,23 @@ def test_a_file_that_takes_its_reader_down_does_not_take_the_studio_down(
     assert client.get("/api/state").json()["data"] == [found]
 
 
+def test_names_with_blanks_and_times_in_milliseconds_are_read_as_on_the_command_line(client: TestClient):
+    rows = "".join(f"{i % 3}, {i % 5}, {i % 7}, one, {40 * i}\n" for i in range(20))
+    content = f"pan, x_ball, z_leak, sequence, t\n{rows}".encode()
+    found = client.put("/api/data/spaced.csv", content=content).json()
+    assert [column["name"] for column in found["columns"]] == ["pan", "x_ball", "z_leak", "sequence", "t"]
+    read = client.post(f"/api/data/{found['id']}", json={"actions": ["pan"], "contexts": ["x_ball"]}).json()
+    understood = read["understood"]
+    assert (understood["contexts"], understood["sequence"], understood["time"]) == (["x_ball"], "sequence", "t")
+    assert understood["rate"] == 25.0
+    assert "'t' is taken for milliseconds" in understood["summary"]
+    how = {"actions": ["pan"], "time_unit": "s"}
+    assert client.post(f"/api/data/{found['id']}", json=how).json()["understood"]["rate"] == 0.025
+    refused = client.post(f"/api/data/{found['id']}", json={**how, "time_unit": "weeks"})
+    assert refused.status_code == 400
+    assert "time_unit" in refused.json()["error"]
+
+
 def test_data_keep_their_order_over_a_restart(client: TestClient, workspace: Workspace):
     keys = [client.put(f"/api/data/{i}.csv", content=b"a_pan,x\n1,2\n2,3\n").json()["id"] for i in range(3)]
     client.post(f"/api/data/{keys[0]}", json={"rate": 5})

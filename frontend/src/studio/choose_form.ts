@@ -24,6 +24,13 @@ export class ChooseForm {
   private readonly body = h("tbody", {});
   private readonly sequence = select([]);
   private readonly time = select([]);
+  private readonly timeUnit = select([
+    ["", "automatic"],
+    ["s", "seconds"],
+    ["ms", "milliseconds"],
+    ["us", "microseconds"],
+    ["ns", "nanoseconds"],
+  ]);
   private readonly rate = numberInput({ min: 0, step: "any" });
   private readonly gap = numberInput({ min: 0, step: "any" });
   private readonly resample = numberInput({ min: 0, step: "any" });
@@ -45,6 +52,7 @@ export class ChooseForm {
         { class: "grid" },
         field("Sequence column", this.sequence),
         field("Time column", this.time),
+        field("Unit of time", this.timeUnit),
         field("Frames per second", this.rate),
         field("New sequence after a gap of (s)", this.gap),
         field("Resample to (Hz)", this.resample),
@@ -75,6 +83,7 @@ export class ChooseForm {
     const guess: [string, string] = ["", "automatic"];
     setOptions(this.sequence, [guess, ...names], options.sequence ?? "");
     setOptions(this.time, [guess, ...names], options.time ?? "");
+    this.timeUnit.value = options.time_unit ?? "";
     this.rate.value = String(options.rate ?? "");
     this.gap.value = String(options.gap ?? "");
     this.resample.value = String(options.resample ?? "");
@@ -94,6 +103,7 @@ export class ChooseForm {
     }
     if (this.sequence.value) options.sequence = this.sequence.value;
     if (this.time.value) options.time = this.time.value;
+    if (this.timeUnit.value) options.time_unit = this.timeUnit.value;
     if (this.rate.value) options.rate = this.rate.valueAsNumber;
     if (this.gap.value) options.gap = this.gap.valueAsNumber;
     if (this.resample.value) options.resample = this.resample.valueAsNumber;

@@ -22,6 +22,7 @@ export interface ReadOptions {
   contexts?: string[];
   sequence?: string;
   time?: string;
+  time_unit?: string;
   rate?: number;
   gap?: number;
   resample?: number;

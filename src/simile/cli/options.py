@@ -65,14 +65,15 @@ column_options = stack(
     click.option("--actions", multiple=True, help="Action columns: a name, a glob or /regex/. May be repeated."),
     click.option("--contexts", multiple=True, help="Context columns; all other numeric columns by default."),
 )
+time_unit_option = click.option(
+    "--time-unit",
+    type=click.Choice(["s", "ms", "us", "ns"]),
+    help="What numbers of time are, if it is not seconds; `simile.read` says which it has taken them for.",
+)
 reading_options = stack(
     click.option("--sequence", help="Column that tells the sequences apart."),
     click.option("--time", help="Column of time: seconds, frames or timestamps."),
-    click.option(
-        "--time-unit",
-        type=click.Choice(["s", "ms", "us", "ns"]),
-        help="What numbers in the time column are; seconds by default, or finer where that would be an absurd rate.",
-    ),
+    time_unit_option,
     click.option("--rate", type=float, help="Frames per second; inferred from the time column by default."),
     click.option("--gap", type=float, help="Begin a new sequence where time jumps by more seconds than this."),
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),

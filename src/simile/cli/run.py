@@ -28,6 +28,7 @@ LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 @options.policy_argument
 @options.config_option
 @click.option("--time", help="Field that holds the time in seconds; without it, every row is one frame.")
+@options.time_unit_option
 @click.option("--rate", type=float, help="Frames per second; the training data's by default.")
 @click.option("--start", multiple=True, type=float, help="Where the actuator stands, one number per action.")
 @click.option("--gap", default="Extrapolate()", help="What to do in a dropped frame (an empty row).")
@@ -39,9 +40,10 @@ def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str |
     """Run POLICY online: contexts on stdin, actions on stdout, each as soon as it can be.
 
     Rows are CSV with a header, or JSON lines; the answer is of the same kind, and every line gets one. Fields are
-    found by name, others are ignored. An empty row is a dropped frame, which the policy bridges. So is a row that
-    cannot be read, but then a message goes to stderr and the exit code is 2 at the end.
+    found by name, blanks and case aside; others are ignored. An empty row is a dropped frame, which the policy
+    bridges. So is a row that cannot be read, but then a message goes to stderr and the exit code is 2 at the end.
     """
+    from simile.data.reading.clock import UNITS
     from simile.learning.recipes import parse
     from simile.online import Predictor
 
@@ -60,14 +62,16 @@ def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str |
     if sys.stdin is None or sys.stdout is None:
         raise click.ClickException("stdin and stdout must be open: contexts come in there, and actions go out")
     wire = Wire.open(sys.stdin.buffer, sys.stdout, found.card.action_names)
+    if time is None and given["time_unit"] is not None:
+        raise click.ClickException("--time-unit needs the field of time: name it with --time")
     wire.check((*names, *(() if time is None else (time,))))
-    bad = _stream(predictor, wire, names, time)
+    bad = _stream(predictor, wire, names, time, UNITS[given["time_unit"] or "s"])
     if bad:
         click.echo(f"simile: {bad} rows could not be used; the messages above say why", err=True)
         ctx.exit(MISTAKE)
 
 
-def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str | None) -> int:
+def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str | None, per_second: float) -> int:
     """Answer every row; return how many could not be used."""
     bad = 0
     for number, row in enumerate(wire.rows(), start=1):
@@ -75,7 +79,7 @@ def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str 
         try:
             if isinstance(row, DataError):
                 raise row
-            t = None if time is None else read_field(row, time, number)
+            t = None if time is None else read_field(row, time, number) / per_second
             x = None if row.keys() <= {time} else [read_field(row, name, number) for name in names]
             action = predictor.step(x, t=t)
         except SimileError as error:
@@ -97,11 +101,15 @@ def _bridge(predictor: Predictor, t: float | None, *, stamped: bool) -> Any:
 
 def read_field(row: Mapping[str, Any], name: str, number: int) -> float:
     """Read a field of a row, as `simile train` would."""
+    from simile.data.names import recognise
     from simile.data.reading.columns import list_names
     from simile.data.reading.values import not_a_number, to_number
 
     if name not in row:
-        raise DataError(f"stdin: row {number} has no field {name!r}; it has {list_names(list(row))}")
+        meant = list(recognise([name], list(row)))
+        if not meant:
+            raise DataError(f"stdin: row {number} has no field {name!r}; it has {list_names(list(row))}")
+        return read_field(row, meant[0], number)
     try:
         return to_number(row[name])
     except ValueError:
@@ -128,10 +136,13 @@ class Wire:
 
     def check(self, names: tuple[str, ...]) -> None:
         """Refuse a CSV header without one of these fields, and answer one that has them by a header of our own."""
+        from simile.data.names import recognise
         from simile.data.reading.columns import list_names
 
         if not self.first or self.is_json:
             return
+        meant = recognise(names, self.header)
+        self.header[:] = [meant.get(name, name) for name in self.header]
         if missing := [name for name in names if name not in self.header]:
             raise DataError(
                 f"stdin: the header has no field {missing[0]!r} ({len(missing)} of {len(names)} are missing); it has "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.names import by_fold, counts_rows, fold, is_index, tell_twins, tell_untidy, tidy, tidy_all
+from simile.data.names import counts_rows, is_index, recognise, tell_twins, tell_untidy, tidy, tidy_all
 from simile.errors import ArgumentError, DataError
 
 
@@ -70,16 +70,14 @@ def read_frame(
 
 def _rename(data: Any, given: Sequence[list[Any]]) -> tuple[Any, list[str]]:
     """Give columns the names they are asked for by, which may differ in blanks and case, and others tidy ones."""
-    names, alike = tidy_all(data.columns), by_fold(data.columns)
-    notes = []
+    names = tidy_all(data.columns)
+    asked = [name for group in given for name in group if isinstance(name, str)]
+    found = recognise(asked, data.columns)
+    names |= {name: name for name in asked if name in names} | {old: tidy(name) for old, name in found.items()}
     for group in given:
-        for i, name in enumerate(group):
-            if name in names:
-                names[name] = name
-            elif isinstance(name, str) and len(found := alike.get(fold(name), [])) == 1:
-                names[found[0]] = group[i] = tidy(name)
-                notes += [f"{tidy(name)!r} is the column {found[0]!r}"] * (tidy(name) != tidy(found[0]))
-    notes = tell_untidy(new for old, new in names.items() if new == tidy(old) != old) + notes
+        group[:] = [tidy(name) if name in found.values() else name for name in group]
+    notes = tell_untidy(new for old, new in names.items() if new == tidy(old) != old)
+    notes += [f"{names[old]!r} is the column {old!r}" for old in found if names[old] != tidy(old)]
     return data.rename({old: new for old, new in names.items() if old != new}), notes
 
 

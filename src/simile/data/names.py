@@ -50,6 +50,17 @@ def by_fold(names: Iterable[str]) -> dict[str, list[str]]:
     return alike
 
 
+def recognise(given: Iterable[str], names: Sequence[str]) -> dict[str, str]:
+    """Return what is meant by given names that are not there: the only names that differ in blanks and case alone.
+
+    >>> recognise(["x_ball", "pan"], [" x_ball", "pan"])
+    {' x_ball': 'x_ball'}
+    """
+    alike, there = by_fold(names), set(names)
+    folded = {name: alike.get(fold(name), []) for name in given if name not in there}
+    return {found[0]: name for name, found in folded.items() if len(found) == 1 and fold(name)}
+
+
 def is_index(name: str) -> bool:
     """Return whether a column is called as tools call the numbers of rows, or not at all."""
     return _INDEX.fullmatch(fold(name)) is not None
