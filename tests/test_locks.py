@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -65,6 +66,15 @@ def test_a_lock_that_was_removed_while_somebody_waited_is_none(tmp_path: Path, m
     assert os.path.samestat(os.fstat(held), file.stat())
     assert locks.is_held(file)
     os.close(held)
+
+
+def test_where_the_file_system_has_no_locks_nobody_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks, "lock", refuse)
+    with locks.hold(tmp_path / "lock", "busy"), locks.hold(tmp_path / "lock", "busy"):
+        assert not locks.is_held(tmp_path / "lock")
 
 
 def test_a_folder_that_was_made_for_a_lock_goes_with_it_unless_it_is_used(tmp_path: Path):

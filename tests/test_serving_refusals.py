@@ -67,6 +67,7 @@ def test_what_cannot_be_read_is_answered_by_a_sentence(server: Server, contexts:
         ({"x": [float("inf")] * 6}, "finite"),
         ({"override": [1.0, 2.0]}, "override must be"),
         ({"override": [float("nan")]}, "override must be"),
+        ({"override": [-1.7e308]}, "override must lie within"),
     ],
 )
 def test_a_frame_that_cannot_be_used_is_bridged_and_says_why(server: Server, contexts: Any, message: Json, words: str):

@@ -17,6 +17,7 @@ import servers as shared
 import simile
 from commands import simile_
 from servers import GENEROUS, ask, event, farewell, served, until
+from simile.serving.messages import LARGEST_N
 
 contexts, policies = shared.contexts, shared.policies
 
@@ -26,6 +27,9 @@ def test_streams_go_on_after_a_kill_and_end_in_good_order(policies: Any, context
     file = tmp_path / "streams"
     arguments = ("--snapshots", str(file), "--snapshot-every", "0.2", *GENEROUS)
     with served(policies["served"], *arguments) as server:
+        with server.connect("/hostile") as ws:  # who would count to what no snapshot can hold
+            ask(ws, {"x": contexts[0].tolist(), "n": LARGEST_N})
+            assert "numbers of this stream end" in ask(ws, {"x": contexts[0].tolist()})["error"]
         with server.connect("/survivor") as ws:
             for n in range(20):
                 ask(ws, {"x": contexts[n].tolist(), "n": n})
@@ -39,7 +43,7 @@ def test_streams_go_on_after_a_kill_and_end_in_good_order(policies: Any, context
     other.write_bytes(b"of another service")
     with served(policies["served"], *arguments) as server:
         assert (left.exists(), other.exists()) == (False, True)
-        assert [s["name"] for s in server.get("/streams").json()["streams"]] == ["survivor"]
+        assert [s["name"] for s in server.get("/streams").json()["streams"]] == ["hostile", "survivor"]
         with server.connect("/survivor") as ws:
             assert ask(ws, {"open": {"resume": True}})["opened"]["frames"] == 20
             for n in range(20, 30):

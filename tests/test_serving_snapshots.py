@@ -256,6 +256,13 @@ def test_a_file_that_is_no_snapshot_is_refused(tmp_path, content):
         snapshots.read(path)
 
 
+def test_a_snapshot_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshots, "LARGEST_FILE", 99)
+    with pytest.raises(StorageError, match=r"would take .* bytes, and 99 are read: serve fewer streams"):
+        snapshots.write(kept()[1], tmp_path / "streams")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_snapshot_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
     served, snapshot = kept()
     path = tmp_path / "streams.safetensors"

@@ -113,6 +113,20 @@ def test_whatever_a_policy_file_does_the_next_one_is_taken(
     play(policies, tmp_path, act)
 
 
+def test_a_stream_is_told_that_its_stages_began_anew(policies: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    told: list[tuple[str | None, dict[str, Any]]] = []
+    monkeypatch.setattr(states, "EVENTS_EVERY", 0.001)
+
+    async def act(state: ServerState) -> None:
+        state.tell = lambda event, name: told.append((name, event))
+        monkeypatch.setattr(state.service, "take_restarted", iter([["one"], []]).__next__)
+        with pytest.raises((RuntimeError, StopIteration)):
+            await state.tell_troubles()
+
+    play(policies, tmp_path, act)
+    assert told == [("one", {"kind": "restarted", "on": True, "reason": states.RESTARTED})]
+
+
 def shared_frame(state: ServerState) -> Any:
     from simile.serving.messages import Frame
 

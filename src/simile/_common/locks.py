@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
+HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a system says where somebody else has the lock
 FAR = 2**30  # where Windows locks a byte: there, what is locked cannot be read, and the beginning tells who holds it
 
 
@@ -37,9 +39,11 @@ def acquire(file: Path) -> int | None:
         held = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             lock(held)
-        except OSError:
-            os.close(held)
-            return None
+        except OSError as error:
+            if error.errno in HELD:
+                os.close(held)
+                return None
+            return held  # a file system without locks: nobody can be kept out
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(held), os.stat(file)):
                 return held

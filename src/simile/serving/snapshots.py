@@ -110,7 +110,10 @@ def write(snapshot: Snapshot, path: str | os.PathLike[str]) -> None:
     StorageError
         When it cannot be written, for example to a disk that is full; the file that was there is untouched.
     """
-    write_atomically(path, to_bytes(snapshot), secret=True)
+    data = to_bytes(snapshot)
+    if len(data) > LARGEST_FILE:
+        raise StorageError(f"{path} would take {len(data):,} bytes, and {LARGEST_FILE:,} are read: serve fewer streams")
+    write_atomically(path, data, secret=True)
 
 
 def read(path: str | os.PathLike[str]) -> Snapshot:

@@ -234,12 +234,12 @@ class ServerState:
                 self.tell({"kind": "expired", "on": True}, stream.name)
 
     async def tell_troubles(self) -> None:
-        """Tell the streams what the monitor sees in them, for ever."""
-        while self.service.monitor is not None:
+        """Tell the streams what became of their stages, and what the monitor sees in them, for ever."""
+        while True:
             await asyncio.sleep(EVENTS_EVERY)
             for name in self.service.take_restarted():
                 self.tell({"kind": "restarted", "on": True, "reason": RESTARTED}, name)
-            for slot, kind, on, detail in self.service.monitor.events():
+            for slot, kind, on, detail in [] if self.service.monitor is None else self.service.monitor.events():
                 if (stream := self.service.slots.get(slot)) is not None:
                     self.tell({"kind": kind, "on": on, **detail}, stream.name)
 
