@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
+import os
 import shutil
+import signal
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import servers as shared
 from served import Played
 from simile.errors import ArgumentError
+from simile.serving import server as servers
 from simile.serving import state as states
 from simile.serving.counts import Counts
 from simile.serving.policy_file import load_policy
@@ -148,6 +155,43 @@ def test_whatever_fails_in_a_snapshot_is_counted_and_told_once(policies: Any, tm
     counts = play(policies, tmp_path, act).service.counts
     assert (counts.snapshot_failures, counts.snapshots) == (2, 1)
     assert told == [("snapshot_failed", True), ("snapshot_failed", False)]
+
+
+def test_http_is_begun_again_on_the_same_port(policies: Any, monkeypatch: pytest.MonkeyPatch):
+    loaded = load_policy(policies["served"])
+    service = Service(loaded.policy, max_streams=3)
+    found: list[str] = []
+    run = servers._HttpServer.main_loop
+
+    async def fail_first(self: Any) -> None:
+        monkeypatch.setattr(servers._HttpServer, "main_loop", run)
+        raise RuntimeError("uvicorn has a mistake")
+
+    monkeypatch.setattr(servers._HttpServer, "main_loop", fail_first)
+
+    async def act() -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            options = Options(policies["served"], port=0, http_port=free.getsockname()[1])
+        serving = asyncio.create_task(
+            servers._serve(options, loaded, service, None, lambda _, http, __: found.append(str(http)))
+        )
+        async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
+            while not service.counts.tasks_restarted or not found:
+                await asyncio.sleep(0.01)
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    assert (await client.get(f"{found[0]}/health")).json()["status"] == "ok"
+                    break
+                await asyncio.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+
+    often = gc.get_threshold()
+    asyncio.run(act())
+    gc.unfreeze()
+    gc.set_threshold(*often)
+    assert service.counts.tasks_restarted == 1
 
 
 def test_a_batch_that_fails_does_not_keep_the_next_from_being_answered(policies: Any, tmp_path: Path):

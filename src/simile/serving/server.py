@@ -112,9 +112,9 @@ async def _serve(
     http, http_address = None, None
     if listening is not None:
         http_address = _read_address("https" if tls else "http", listening)
-        http = _build_http_server(state, guard)
-        serving = asyncio.create_task(http.serve([listening]))
-        while not http.started and not serving.done():
+        http = _HttpHost(state, guard, listening)
+        serving = asyncio.create_task(supervise(http.answer_http, service.counts, until=lambda: state.draining))
+        while not http.server.started:
             await asyncio.sleep(0.005)
     stop = _stop_on_signals(state)
     state.loop.set_default_executor(ThreadPoolExecutor(THREADS))
@@ -128,8 +128,10 @@ async def _serve(
         task.cancel()
     await _drain(state, registry, listener)
     if http is not None:
-        http.should_exit = True
-        await serving
+        http.server.should_exit = True
+        with suppress(TimeoutError):  # it may just be waiting to be begun again
+            await asyncio.wait_for(serving, web.FAREWELL + 1)
+        http.listening.close()
 
 
 def _list_tasks(state: ServerState, registry: ConnectionRegistry) -> Iterator[Callable[[], Awaitable[None]]]:
@@ -182,6 +184,25 @@ class _HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave the signals alone."""
         yield
+
+
+class _HttpHost:
+    """Uvicorn on a port that stays open, should it have to be begun again; it closes the socket that it is given."""
+
+    def __init__(self, state: ServerState, guard: web.Guard, listening: socket.socket) -> None:
+        self.state, self.guard, self.listening = state, guard, listening
+        self.server = _build_http_server(state, guard)
+
+    async def answer_http(self) -> None:
+        """Answer until `server.should_exit`."""
+        self.server = _build_http_server(self.state, self.guard)
+        with self.listening.dup() as copy:
+            try:
+                await self.server.serve([copy])
+            except Exception:
+                self.server.force_exit = True  # without waiting for anybody
+                await self.server.shutdown([copy])
+                raise
 
 
 def _build_http_server(state: ServerState, guard: web.Guard) -> _HttpServer:
