@@ -22,8 +22,8 @@ import pytest
 from websockets.sync.client import connect
 
 import simile
+from simile._common.web import list_hosts
 from simile.data import tasks
-from simile.studio.security import list_hosts
 from simile.studio.server import build_app
 from simile.studio.workspace import Workspace
 

@@ -24,6 +24,7 @@ from websockets.sync.client import connect
 import servers as shared
 import simile
 from servers import Server, ask, event, served
+from simile._common.web import Guard
 from simile.cli import main
 from simile.errors import ArgumentError
 from simile.serving import guard
@@ -179,6 +180,87 @@ def test_loopback_is_this_machine_alone():
     guard.check_exposure("0.0.0.0", None, insecure=True)
     with pytest.raises(ArgumentError, match="empty"):
         guard.read_token(Path(os.devnull))
+
+
+LOCAL = ("127.0.0.1:8770", "localhost:8770", "LocalHost:8770", "[::1]:8770")
+FOREIGN = (
+    *("evil.example", "evil.example:8770", "127.0.0.1.evil.example:8770", "localhost.evil.example:8770", "localhost."),
+    *("127.0.0.1:8770.evil.example", "127.0.0.1:evil", "127.0.0.1:8770:1", "[::1]evil.example:8770", "[::1", "::1"),
+    *("127.0.0.1", "localhost", "127.0.0.1:", "127.0.0.1:877", "127.0.0.1:87700", "127.0.0.1:08770", "", ":8770", "*"),
+)
+
+
+def refuses(rules: Guard, host: str, **headers: str) -> bool:
+    refusal = rules.check({"host": host, **headers}, "")
+    assert refusal is None or (refusal is rules.wrong_host and "--allow-host" in refusal[1])
+    return refusal is not None
+
+
+def test_a_host_is_compared_exactly():
+    here = guard.build_guard("127.0.0.1", 8770, None, ())
+    assert not any(refuses(here, name) for name in LOCAL)
+    assert all(refuses(here, name) for name in (*FOREIGN, "127.0.0.2:8770", "10.0.0.7:8770", "controller:8770"))
+    assert not refuses(guard.build_guard("127.0.0.2", 8770, None, ()), "127.0.0.2:8770")
+    allowed = guard.build_guard(
+        "127.0.0.1", 8770, None, (), ("Pan.example", "tunnel:9000", "fe80::1", "[fe80::2]:9000")
+    )
+    for name in (*LOCAL, "pan.example", "pan.example:8770", "tunnel:9000", "[fe80::1]:8770", "[fe80::2]:9000"):
+        assert not refuses(allowed, name)
+    for name in (*FOREIGN, "pan.example:9000", "tunnel:8770", "tunnel", "a.pan.example", "pan.example.evil.example"):
+        assert refuses(allowed, name)
+
+
+def test_on_the_ports_of_the_web_a_browser_leaves_the_port_out():
+    assert not refuses(guard.build_guard("127.0.0.1", 80, None, ()), "127.0.0.1")
+    assert refuses(guard.build_guard("127.0.0.1", 80, None, (), tls=True), "127.0.0.1")
+    assert not refuses(guard.build_guard("127.0.0.1", 443, None, (), tls=True), "localhost")
+
+
+def test_without_a_token_a_network_has_a_list_of_hosts_too():
+    # A name of a stranger's that is pointed here is how a web page gets around `Origin`; an address cannot be.
+    for host in ("0.0.0.0", "::", "10.0.0.7"):
+        rules = guard.build_guard(host, 8770, None, (), ("pan.example",))
+        for name in (*LOCAL, "10.0.0.7:8770", "[fe80::7]:8770", f"{socket.gethostname()}:8770", "pan.example"):
+            assert not refuses(rules, name)
+        assert all(refuses(rules, name) for name in (*FOREIGN, "10.0.0.7:9000", "10.0.0.7", "10.0.0.7.example:8770"))
+    for name in (*LOCAL, "evil.example"):  # who knows the token is no stranger
+        assert not refuses(guard.build_guard("0.0.0.0", 8770, TOKEN, ()), name, authorization=f"Bearer {TOKEN}")
+    listed = guard.build_guard("0.0.0.0", 8770, TOKEN, (), ("pan.example",))
+    assert not refuses(listed, "pan.example", authorization=f"Bearer {TOKEN}")
+    assert refuses(listed, "evil.example", authorization=f"Bearer {TOKEN}")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "http://pan.example", "pan.example/x", "a b", "pan:x", "pan:0", "pan:99999", "[::1"]
+)
+def test_a_host_that_is_none_cannot_be_allowed(name: str):
+    with pytest.raises(ArgumentError, match="--allow-host must be a name or an address"):
+        guard.build_guard("127.0.0.1", 8770, None, (), (name,))
+
+
+def upgrade(server: Server, headers: str, path: str = "/streams/a") -> str:
+    """Ask for a WebSocket, with these headers alone, and return the answer."""
+    key = (
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+        + "A" * 22
+        + "=="
+    )
+    with socket.create_connection(("127.0.0.1", int(server.url.split(":")[2].split("/")[0])), timeout=10) as raw:
+        raw.sendall(f"GET {path} HTTP/1.1\r\n{headers}{key}\r\n\r\n".encode())
+        return raw.recv(65536).decode()
+
+
+def test_hosts_are_compared_on_both_ports_of_a_service_that_lets_everybody_in(policies: Any):
+    with served(policies["served"], "--insecure", "--allow-host", "pan.example", host="0.0.0.0") as server:
+        port = server.http.rpartition(":")[2]
+        for host, status in ((f"127.0.0.1:{port}", 200), ("pan.example", 200), ("evil.example", 421)):
+            assert server.get("/streams", headers={"Host": host}).status_code == status
+        with pytest.raises(InvalidStatus) as refused, server.connect("/a", additional_headers={"Host": "evil.example"}):
+            pass  # which is a second one
+        assert refused.value.response.status_code == 421
+        port = server.url.split(":")[2].split("/")[0]
+        for host, status in ((f"127.0.0.1:{port}", 101), ("pan.example", 101), ("evil.example", 421)):
+            assert upgrade(server, f"Host: {host}\r\n").startswith(f"HTTP/1.1 {status} ")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="of files as POSIX has them")

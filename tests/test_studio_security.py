@@ -7,7 +7,7 @@ from starlette.websockets import WebSocketDisconnect
 
 import simile
 import studios as shared
-from simile.studio.security import list_hosts
+from simile._common.web import list_hosts
 from simile.studio.server import listen
 from studios import EVENTS, HERE, TOKEN, TestClient
 

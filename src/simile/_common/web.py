@@ -5,10 +5,11 @@ For `simile.serving` and `simile.studio` alone, whose extras bring starlette and
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -35,6 +36,9 @@ HEADERS = {  # of every answer: it is not to be kept, framed, or guessed at
 }
 SENTENCES = {404: "there is nothing at this address", 405: "this address does not take that method"}
 FAREWELL = 3  # seconds for all peers to hang up
+
+LOCAL = ("127.0.0.1", "localhost", "::1")  # names by which every machine knows itself
+HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 
 Refusal = tuple[int, str]  # a status and a sentence
 
@@ -89,7 +93,7 @@ class Guard:
 
         `headers` must find names in any case.
         """
-        if not self.knows_host(headers.get("host", "").lower()):
+        if not self.knows_host(_read_host(headers)):
             return self.wrong_host
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self.origins:
@@ -108,6 +112,55 @@ class Guard:
     def _is_right(self, secret: str) -> bool:
         # In constant time, so that nobody can feel their way to it.
         return secrets.compare_digest(secret.encode("utf-8", "replace"), (self.token or "").encode())
+
+
+def _read_host(headers: Mapping[str, str]) -> str:
+    """Return what `Host` says; of several, which no browser sends, all, so that no rule knows them."""
+    read_all: Callable[[str], list[str]] | None = getattr(headers, "getlist", None)  # of starlette
+    if read_all is None and "host" in headers:
+        read_all = getattr(headers, "getall", None)  # of picows
+    return ", ".join(read_all("host") if read_all else [headers.get("host", "")]).lower()
+
+
+def list_hosts(port: int, *names: str, tls: bool = False, allowed: Iterable[str] = ()) -> frozenset[str]:
+    """Return what `Host` may say, exactly.
+
+    Parameters
+    ----------
+    port : int
+        Where the server listens.
+    names : str
+        Names and addresses by which it is reached there, beside this machine's own.
+    tls : bool
+        Whether it speaks TLS; browsers leave the port of the web out.
+    allowed : iterable of str
+        What was given by --allow-host: with a port, that; without one, the name alone, and with the server's port.
+
+    >>> sorted(list_hosts(8000, allowed=["Pan.example", "tunnel:9000"]))
+    ['127.0.0.1:8000', '[::1]:8000', 'localhost:8000', 'pan.example', 'pan.example:8000', 'tunnel:9000']
+    """
+    usual = 443 if tls else 80
+    found = set[str]()
+    for name in (*LOCAL, *names):
+        host = f"[{name}]" if ":" in name and not name.startswith("[") else name
+        found |= {f"{host}:{port}"} | ({host} if port == usual else set())
+    for name in allowed:
+        host, given = _split_host(name)
+        found |= {f"{host}:{given}"} if given else {host, f"{host}:{port}"}
+    return frozenset(name.lower() for name in found)
+
+
+def _split_host(name: str) -> tuple[str, str]:
+    """Return a name, or an address as an URL has it, and the port where one was given."""
+    if name.count(":") > 1 and not name.startswith("["):
+        name = f"[{name}]"
+    found = HOST.fullmatch(name)
+    if found is None or (found[2] and not 0 < int(found[2]) < 1 << 16):
+        raise ArgumentError(
+            f"--allow-host must be a name or an address, with a port where it is another, as `Host` says it: "
+            f"pan.example, or localhost:9000; got {name!r}"
+        )
+    return found[1], found[2] or ""
 
 
 def _read_secrets(headers: Mapping[str, str], cookie: str | None) -> Iterator[str]:

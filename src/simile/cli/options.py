@@ -139,6 +139,11 @@ start_option = click.option(
     default="expert",
     help="Let the expert act until the policy has its past, or start from the first context alone.",
 )
+host_option = click.option(
+    "--allow-host",
+    multiple=True,
+    help="Name, or NAME:PORT, that `Host` may say beside this machine's. May be repeated.",
+)
 policy_argument = click.argument("policy", type=click.Path(path_type=Path))
 # Several files, as a shell makes of runs/*.csv, are taken as they come; a config may name them too.
 data_argument = click.argument("data", nargs=-1, callback=lambda _, __, paths: _one_or_many(paths))

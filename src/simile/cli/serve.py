@@ -25,6 +25,7 @@ POSITIVE = click.FloatRange(min=0.0, min_open=True)
 @click.option("--token", envvar="SIMILE_TOKEN", show_envvar=True, help="Secret that everybody must show.")
 @click.option("--token-file", type=FILE, help="File that holds it.")
 @click.option("--insecure", is_flag=True, help="Let other machines in without a token.")
+@options.host_option
 @click.option("--certfile", type=FILE, help="Certificate (PEM), for TLS on both ports.")
 @click.option("--keyfile", type=FILE, help="Its key (PEM).")
 @click.option("--allow-origin", multiple=True, help="Web page that may use the service. May be repeated.")
@@ -60,12 +61,13 @@ def serve(policy: Path, **given: Any) -> None:
     from simile.serving.state import Options
 
     logging.basicConfig(format="simile: %(message)s", level=logging.WARNING)
-    token_file, origins, stages = given.pop("token_file"), given.pop("allow_origin"), given.pop("stage")
+    token_file, stages = given.pop("token_file"), given.pop("stage")
+    given |= {"origins": given.pop("allow_origin"), "hosts": given.pop("allow_host")}
     if token_file is not None:
         given["token"] = read_token(token_file)
     gap = parse(given.pop("gap"), "gap")
     run(
-        Options(policy, origins=origins, gap=gap, stages=tuple(parse(text, "stage") for text in stages), **given),
+        Options(policy, gap=gap, stages=tuple(parse(text, "stage") for text in stages), **given),
         _announce,
     )
 

@@ -16,6 +16,7 @@ from simile.cli import options
 @options.reading_options
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="8765, or a free one", help="Port.")
 @click.option("--host", default="127.0.0.1", help="Name or address under which the page is opened.")
+@options.host_option
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -26,7 +27,15 @@ from simile.cli import options
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Trainings at a time.")
 @click.option("--open/--no-open", "show", default=True, help="Open a browser.")
 def studio(
-    data: tuple[str, ...], port: int, host: str, folder: Path, max_upload: float, jobs: int, show: bool, **given: Any
+    data: tuple[str, ...],
+    port: int,
+    host: str,
+    allow_host: tuple[str, ...],
+    folder: Path,
+    max_upload: float,
+    jobs: int,
+    show: bool,
+    **given: Any,
 ) -> None:
     """Open a page to work on, and print its address: read data, train, look, slide the smoothness, compare.
 
@@ -43,6 +52,7 @@ def studio(
         options=reading_arguments(given),
         host=host,
         port=port,
+        hosts=allow_host,
         upload=round(max_upload * 1e6),
         jobs=jobs,
         show=show,

@@ -1,18 +1,20 @@
 """Who may talk to the service: those with the token, where there is one, and no foreign web page.
 
-On this machine alone no token is needed; then `Host` must name this machine.
+On this machine alone no token is needed. Without one, `Host` must name this machine: a name of somebody else's that
+points here is how a page that a browser shows would get around its `Origin`.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import socket
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
 from simile._common.files import find_readers
-from simile._common.web import FORBIDDEN, MISDIRECTED, UNAUTHORIZED, Guard
+from simile._common.web import FORBIDDEN, MISDIRECTED, UNAUTHORIZED, Guard, list_hosts
 from simile.errors import ArgumentError
 
 OPEN_PATHS = ("/health", "/ready")  # probes carry no token, and learn nothing here
@@ -21,13 +23,49 @@ SHORTEST_TOKEN = 8  # characters
 log = logging.getLogger(__name__)
 
 
-def build_guard(host: str, token: str | None, origins: Iterable[str]) -> Guard:
-    """Return the rules of both ports of a service that listens on `host`."""
+def build_guard(
+    host: str,
+    port: int,
+    token: str | None,
+    origins: Iterable[str],
+    allowed: Iterable[str] = (),
+    *,
+    tls: bool = False,
+) -> Guard:
+    """Return the rules of a port of a service that listens on `host`.
+
+    Parameters
+    ----------
+    host, port, tls
+        Where it listens, and whether by TLS.
+    token : str or None
+        The secret that everybody must show.
+    origins : iterable of str
+        Web pages that may use it.
+    allowed : iterable of str
+        What `Host` may say beside this machine's own names, see `simile._common.web.list_hosts`.
+    """
+    allowed, here = tuple(allowed), is_loopback(host)
+    names = (host,) if here else (host, socket.gethostname())
+    hosts = list_hosts(port, *names, tls=tls, allowed=allowed)
+    ports = ("", f":{port}") if port == (443 if tls else 80) else (f":{port}",)
+
+    def knows(name: str) -> bool:
+        if name in hosts:
+            return True
+        # Only a name can be pointed at this machine by a stranger, for a page of theirs to get in.
+        return not here and any(_is_address(name.removesuffix(p)) for p in ports if name.endswith(p))
+
     return Guard(
         token=token,
-        knows_host=(lambda name: is_loopback(_read_name(name))) if is_loopback(host) else lambda _: True,
+        # With a token and no list, any name will do: who knows the token is no stranger.
+        knows_host=knows if here or token is None or allowed else lambda _: True,
         origins=frozenset(origin.lower().rstrip("/") for origin in origins),
-        wrong_host=(MISDIRECTED, "this service answers to this machine's own names only: ask for 127.0.0.1"),
+        wrong_host=(
+            MISDIRECTED,
+            "this service does not go by this name and port: ask for its address, such as 127.0.0.1, or allow the name "
+            "by --allow-host",
+        ),
         wrong_origin=(FORBIDDEN, "web pages may not use this service: allow the page's origin by --allow-origin"),
         wrong_token=(
             UNAUTHORIZED,
@@ -101,8 +139,9 @@ def _no_password() -> str:
     raise ValueError("the key is locked by a password")
 
 
-def _read_name(host: str) -> str:
-    """Return what `Host` says without the port and the brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+def _is_address(name: str) -> bool:
+    """Tell whether `Host` says an address, as URLs have them, and no name."""
+    try:
+        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).version == (6 if name[:1] == "[" else 4)
+    except ValueError:
+        return False

@@ -92,10 +92,9 @@ async def _serve(
     announce: Announce,
 ) -> None:
     state = ServerState(options, loaded, service)
-    guard = build_guard(options.host, options.token, options.origins)
-    registry = ConnectionRegistry(state, guard)
-    state.tell = registry.tell
     streams, listening = _listen_twice(options)
+    registry = ConnectionRegistry(state, _build_guard(options, streams))
+    state.tell = registry.tell
     _limit_buffers(streams)
     listener = await ws_create_server(
         registry.admit,
@@ -112,7 +111,7 @@ async def _serve(
     http, http_address = None, None
     if listening is not None:
         http_address = _read_address("https" if tls else "http", listening)
-        http = _HttpHost(state, guard, listening)
+        http = _HttpHost(state, _build_guard(options, listening), listening)
         serving = asyncio.create_task(supervise(http.answer_http, service.counts, until=lambda: state.draining))
         while not http.server.started:
             await asyncio.sleep(0.005)
@@ -290,6 +289,12 @@ def _listen_twice(options: Options) -> tuple[socket.socket, socket.socket | None
     except ArgumentError:
         streams.close()
         raise
+
+
+def _build_guard(options: Options, listening: socket.socket) -> web.Guard:
+    port = listening.getsockname()[1]
+    tls = options.certfile is not None
+    return build_guard(options.host, port, options.token, options.origins, options.hosts, tls=tls)
 
 
 def _read_address(scheme: str, listening: socket.socket) -> str:

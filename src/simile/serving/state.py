@@ -57,6 +57,7 @@ class Options:
     certfile: Path | None = None
     keyfile: Path | None = None
     origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     gap: Gap = Extrapolate()  # noqa: RUF009 - frozen
     stages: tuple[Stage, ...] = ()
     rate: float | None = None

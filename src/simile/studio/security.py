@@ -9,8 +9,6 @@ from starlette.types import Scope
 
 from simile._common.web import FORBIDDEN, MISDIRECTED, Guard, GuardedApp, answer_refusal
 
-LOCAL = ("127.0.0.1", "localhost", "[::1]")
-
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -21,12 +19,6 @@ SANDBOX_POLICY = (
 )
 
 NO_TOKEN = "this studio needs the token of the address that `simile studio` printed: open that address"
-
-
-def list_hosts(port: int, *names: str) -> frozenset[str]:
-    """Return what `Host` may say: these names and this machine's own, with the port."""
-    named = [f"[{n}]" if ":" in n and not n.startswith("[") else n for n in (*LOCAL, *names)]
-    return frozenset([f"{n}:{port}".lower() for n in named] + ([n.lower() for n in named] if port == 80 else []))
 
 
 def build_guard(token: str, hosts: frozenset[str], cookie: str) -> Guard:

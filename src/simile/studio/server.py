@@ -20,7 +20,7 @@ from starlette.middleware import Middleware
 from simile._common import locks, web
 from simile.errors import ArgumentError
 from simile.studio import api
-from simile.studio.security import GuardedStudio, build_guard, list_hosts
+from simile.studio.security import GuardedStudio, build_guard
 from simile.studio.studio import Studio
 from simile.studio.workspace import Data, Workspace, make_id
 
@@ -84,6 +84,7 @@ def serve(
     options: dict[str, Any] | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
+    hosts: Sequence[str] = (),
     upload: int = 200_000_000,
     jobs: int = 1,
     show: bool = True,
@@ -100,6 +101,8 @@ def serve(
         How to read them, as for `simile.read`.
     host, port
         Where to listen; port 0 is 8765 or, where that is taken, a free one.
+    hosts : sequence of str
+        What `Host` may say beside, as for a tunnel from another port: see `simile._common.web.list_hosts`.
     upload, jobs
         As for `build_app`.
     show : bool
@@ -119,7 +122,7 @@ def serve(
     app = build_app(
         workspace,
         token,
-        list_hosts(port, host),
+        web.list_hosts(port, host, allowed=hosts),
         cookie=f"simile-studio-{port}",
         upload=upload,
         jobs=jobs,
