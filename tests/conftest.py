@@ -61,6 +61,14 @@ def demos_of(*lengths: int, m: int = 2, k: int = 1, seed: int = 0, rate: float |
     return simile.Demonstrations.from_arrays(contexts, actions, rate=rate)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _ledger_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what tests write out of the ledger of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def pursuit() -> tuple[simile.Demonstrations, simile.Demonstrations]:
     """The built-in task, training and test part."""

@@ -34,11 +34,12 @@ from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor
 from simile.models.regularizers import Autoregressor
 from simile.policies.cards import Card
+from simile.policies.storage import rehearsal
 from simile.policies.storage.files import Packed, digest, from_bytes, to_bytes
 from simile.policies.storage.loading import check_savable, load, read_header
 
 TREE = "sklearn.tree._tree.Tree"
-PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+RIDGE, SUPPORT = "sklearn.linear_model._ridge.Ridge", "sklearn.svm._classes.SVR"
 FOREST = SmoothForest(n_trees=3, min_leaf=8, max_depth=4)
 SMALL = {"horizon": Horizon(2, 1), "n_rounds": 2, "step_size": 0.5}
 
@@ -84,6 +85,12 @@ def assert_same_rollouts(one: Any, other: Any, demos: simile.Demonstrations) -> 
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.fixture(autouse=True)
+def _no_rehearsal(monkeypatch) -> None:
+    """Start no process for each file: test_storage_trust.py does."""
+    monkeypatch.setattr(rehearsal, "rehearse", lambda *_: None)
+
+
 @pytest.fixture(scope="module")
 def demos() -> simile.Demonstrations:
     return demos_of(60, 50, 40, rate=25.0)
@@ -116,21 +123,21 @@ def path(tmp_path: Path) -> Path:
         ({"space": ActionSpace(low=-50.0)}, ()),
         ({"model": replace(FOREST, bagging=Bagging.NONE, max_depth=None)}, ()),
         ({"model": replace(FOREST, criterion=simile.Criterion.SMOOTH, max_depth=0)}, ()),
-        ({"model": Ridge()}, ()),
-        ({"model": make_pipeline(StandardScaler(), Ridge())}, ()),
-        ({"model": SVR()}, ()),
+        ({"model": Ridge()}, None),
+        ({"model": make_pipeline(StandardScaler(), Ridge())}, None),
+        ({"model": SVR()}, None),
         ({"model": RandomForestRegressor(3, min_samples_leaf=8)}, (TREE,)),
         ({"model": DecisionTreeRegressor(min_samples_leaf=8)}, (TREE,)),
-        ({"model": HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=8)}, (PREDICTOR,)),
+        ({"model": HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=8)}, None),
     ],
     ids=lambda value: (
         "-".join(getattr(v, "__name__", str(v))[:40] for v in value.values()) if isinstance(value, dict) else ""
     ),
 )
-def test_a_policy_comes_back_to_the_bit(demos, path: Path, choices: dict[str, Any], trusted: tuple[str, ...]):
+def test_a_policy_comes_back_to_the_bit(demos, path: Path, choices: dict[str, Any], trusted: tuple[str, ...] | None):
     policy = learned(demos, **choices)
     policy.save(path)
-    again = load(path, trusted=trusted)
+    again = load(path, trusted=check_savable(choices["model"]) if trusted is None else trusted)
     assert type(again) is type(policy)
     assert again.card == policy.card
     assert again.card.rate == 25.0
@@ -146,7 +153,7 @@ def test_policies_with_several_actions_come_back(k: int, model: Any, path: Path)
     space = ActionSpace(low=[-100.0 * (i + 1) for i in range(k)], high=[math.inf, *[99.0] * (k - 1)])
     policy = learned(demos, model=model, space=space)
     policy.save(path)
-    again = load(path, trusted=[TREE])
+    again = load(path, trusted=[TREE, SUPPORT, "sklearn.multioutput.MultiOutputRegressor"])
     assert again.n_actions == k
     np.testing.assert_array_equal(again.space.high, space.high)
     assert_same_rollouts(policy, again, demos)
@@ -254,7 +261,10 @@ class Halfway:
 def test_models_and_regularizers_of_others_need_trust(path: Path):
     policy = SmoothPolicy(Straight(np.full((4, 1), 0.1)), Halfway(), 2.0, Horizon((0,), 2), None, 2)
     policy.save(path)
-    with pytest.raises(StorageError, match=r"needs types that are not trusted: test_storage\.Straight.*trusted=\["):
+    with pytest.raises(
+        StorageError,
+        match=r"needs types that are not trusted: test_storage\.Halfway, test_storage\.Straight.*trusted=\[",
+    ):
         load(path)
     again = load(path, trusted=["test_storage.Straight", "test_storage.Halfway"])
     demos = demos_of(30)
@@ -436,7 +446,7 @@ def test_without_skops_the_way_out_is_told(demos, path: Path, monkeypatch):
     policy.save(path)
     monkeypatch.setitem(sys.modules, "skops", None)
     monkeypatch.setitem(sys.modules, "skops.io", None)
-    for attempt in (lambda: policy.save(path), lambda: load(path), lambda: check_savable(Ridge())):
+    for attempt in (lambda: policy.save(path), lambda: load(path, trusted=[RIDGE]), lambda: check_savable(Ridge())):
         with pytest.raises(StorageError, match=r"pip install 'smooth-imitation\[skops\]'"):
             attempt()
 
@@ -453,15 +463,10 @@ def test_a_class_that_nobody_can_import_is_refused_by_name(path: Path):
 
 
 def test_check_savable_tells_before_the_training(monkeypatch):
-    check_savable(SmoothForest())
-    check_savable(Ridge(), n_actions=2)
-    check_savable(SVR(), n_actions=2)
-    check_savable(RandomForestRegressor(2), trusted=[TREE])
-    check_savable(RandomForestRegressor(2), trusted=TREE)
-    with pytest.raises(
-        StorageError, match=r"model RandomForestRegressor could be trained but not saved.*not trusted.*"
-    ):
-        check_savable(RandomForestRegressor(2))
+    assert check_savable(SmoothForest()) == ()
+    assert check_savable(Ridge(), n_actions=2) == (RIDGE,)
+    assert check_savable(SVR(), n_actions=2) == ("sklearn.multioutput.MultiOutputRegressor", SUPPORT)
+    assert check_savable(RandomForestRegressor(2)) == (TREE,)
 
     class Odd:
         def fit(self, S, Y):
@@ -475,9 +480,8 @@ def test_check_savable_tells_before_the_training(monkeypatch):
 
 
 def test_check_savable_stores_the_recipe_where_so_few_rows_do_not_fit():
-    check_savable(make_pipeline(StandardScaler(), Ridge(alpha=-1.0)))  # refuses to be fitted
-    with pytest.raises(StorageError, match="not trusted"):
-        check_savable(Greedy())
+    assert RIDGE in check_savable(make_pipeline(StandardScaler(), Ridge(alpha=-1.0)))  # refuses to be fitted
+    assert check_savable(Greedy()) == ("test_storage.Greedy",)
 
 
 class Greedy:
@@ -597,7 +601,7 @@ def test_a_model_for_other_states_or_actions_is_refused(demos, path: Path):
     ):
         wrong.save(path)
         with pytest.raises(StorageError, match=message):
-            load(path, trusted=[TREE])
+            load(path, trusted=[TREE, RIDGE, "sklearn.preprocessing._data.StandardScaler"])
 
 
 @pytest.mark.parametrize(("field", "value"), [("left_child", 10**6), ("right_child", 0), ("feature", 99)])

@@ -11,6 +11,8 @@ import numpy as np
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, DataError
 
+LOWEST_RATE, HIGHEST_RATE = 1e-9, 1e6  # frames a second: one in thirty years, and a million
+
 
 def number(
     value: Any, name: str, *, at_least: float = -math.inf, at_most: float = math.inf, above: float = -math.inf
@@ -35,6 +37,11 @@ def number(
         wanted = limits if limits and not math.isinf(result) else ["finite", *limits]
         raise ArgumentError(f"{name} must be {' and '.join(wanted)}; got {value!r}")
     return result
+
+
+def rate(value: Any, name: str = "rate") -> float:
+    """Return frames a second as a float: of what anybody films, or steers by."""
+    return number(value, name, above=0.0, at_least=LOWEST_RATE, at_most=HIGHEST_RATE)
 
 
 def whole_number(value: Any, name: str, *, at_least: int = 0, at_most: int | None = None) -> int:

@@ -84,9 +84,11 @@ def features(games: tuple[str, ...], sport: str, grid: tuple[int, int], out: Pat
 @options.policy_argument
 @games_argument
 @sport_option
-@options.trust_option
+@options.policy_options
 @options.json_option
-def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str, ...], as_json: bool) -> None:
+def evaluate(
+    policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str, ...], max_memory: float | None, as_json: bool
+) -> None:
     """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
 
     Where there is an operator, the paper's metrics stand below: error, smoothness and lag.
@@ -96,7 +98,7 @@ def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str,
     from simile.cli.output import to_json
     from simile.evaluation.evaluation import evaluate as measure
 
-    loaded, found = options.load_policy(policy, trust), _open(games, sport)
+    loaded, found = options.load_policy(policy, trust, max_memory), _open(games, sport)
     rolled = [_roll_out(loaded, game) for game in found]
     operated = [game.actions for game in found if game.actions is not None]
     if len(operated) < len(found):
@@ -112,9 +114,11 @@ def evaluate(policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str,
 @click.argument("game")
 @sport_option
 @click.option("--policy", type=click.Path(path_type=Path), help="Show what this policy does, too.")
-@options.trust_option
+@options.policy_options
 @click.option("--out", type=click.Path(path_type=Path), default="watch.html", help=".html, .mp4, .gif")
-def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], out: Path) -> None:
+def watch(
+    game: str, sport: str, policy: Path | None, trust: tuple[str, ...], max_memory: float | None, out: Path
+) -> None:
     """Show GAME from above, with the fields of view of the operator and of a policy, and their pan curves."""
     from simile.camera.film.watch import watch_page, watch_video
     from simile.cli.progress import Frames
@@ -122,7 +126,7 @@ def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], ou
     found = _open((game,), sport)[0]
     cameras = {} if found.actions is None else {"operator": found.actions}
     if policy is not None:
-        cameras["simile"] = _roll_out(options.load_policy(policy, trust), found)
+        cameras["simile"] = _roll_out(options.load_policy(policy, trust, max_memory), found)
     if not cameras:
         raise click.ClickException(f"{game} has no operator: say with --policy who films it")
     if out.suffix.lower() in (".html", ".htm"):
@@ -141,16 +145,25 @@ def watch(game: str, sport: str, policy: Path | None, trust: tuple[str, ...], ou
 @click.option("--fov", type=float, default=120.0, help="Degrees across the width of the panorama.")
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
 @click.option("--stage", multiple=True, help="Limit of the virtual camera, e.g. 'RateLimit(30.0)'. May be repeated.")
-@options.trust_option
+@options.policy_options
 @click.option("--out", type=click.Path(path_type=Path), default="broadcast.mp4", help="Video to write.")
-def crop(video: Path, policy: Path, game: str, sport: str, trust: tuple[str, ...], out: Path, **given: Any) -> None:
+def crop(
+    video: Path,
+    policy: Path,
+    game: str,
+    sport: str,
+    trust: tuple[str, ...],
+    max_memory: float | None,
+    out: Path,
+    **given: Any,
+) -> None:
     """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept."""
     from simile.camera.film.crop import crop as film
     from simile.camera.film.panorama import Panorama
     from simile.cli.progress import Frames
     from simile.learning.recipes import parse
 
-    loaded, found = options.load_policy(policy, trust), _open((game,), sport)[0]
+    loaded, found = options.load_policy(policy, trust, max_memory), _open((game,), sport)[0]
     stages = tuple(parse(text, "stage") for text in given["stage"])
     with Frames("filming") as progress:
         done = film(
@@ -171,9 +184,16 @@ def crop(video: Path, policy: Path, game: str, sport: str, trust: tuple[str, ...
 @click.option("--speed", type=float, default=30.0, help="Degrees per second at most.")
 @click.option("--acceleration", type=float, default=60.0, help="Degrees per second squared at most.")
 @click.option("--timeout", type=float, default=0.5, help="Seconds without input before the head stops.")
-@options.trust_option
+@options.policy_options
 def drive(
-    policy: Path, head: str, sport: str, speed: float, acceleration: float, timeout: float, trust: tuple[str, ...]
+    policy: Path,
+    head: str,
+    sport: str,
+    speed: float,
+    acceleration: float,
+    timeout: float,
+    trust: tuple[str, ...],
+    max_memory: float | None,
 ) -> None:
     """Drive a head from detections on stdin: a JSON list of [x, y] in metres per line and frame.
 
@@ -186,7 +206,7 @@ def drive(
     from simile.camera.heads import Driver, ViscaHead
     from simile.online import AccelerationLimit, Predictor
 
-    loaded = options.load_policy(policy, trust)
+    loaded = options.load_policy(policy, trust, max_memory)
     host, _, port = head.partition(":")
     if port and not port.isdigit():
         raise click.ClickException(f"--head must be HOST or HOST:PORT; got {head}")

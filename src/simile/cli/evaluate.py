@@ -24,7 +24,7 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
     """
     from simile.evaluation.evaluation import evaluate as measure
 
-    found = options.load_policy(policy, trust)
+    found = options.load_policy(policy, trust, given["max_memory"])
     judged = measure(found, options.read_for(found, data, given), start=options.start_of(start))
     click.echo(to_json(judged.rows) if as_json else judged)
 
@@ -43,7 +43,7 @@ def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: i
     from simile.data.reading import write
     from simile.policies.rollouts import rollout as roll
 
-    found = options.load_policy(policy, trust)
+    found = options.load_policy(policy, trust, given["max_memory"])
     demos = options.read_for(found, data, given)
     write(demos.with_actions(roll(found, demos, start=options.start_of(start), seed=seed)), out)
     click.echo(f"{out}: {demos.n_frames} frames of {len(demos)} sequences")
@@ -59,7 +59,7 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 
     from simile.evaluation.diagnostics import diagnose as measure
 
-    found = options.load_policy(policy, trust)
+    found = options.load_policy(policy, trust, given["max_memory"])
     diagnosis = measure(found, options.read_for(found, data, given))
     click.echo(to_json({**asdict(diagnosis), "findings": diagnosis.findings()}) if as_json else diagnosis)
 

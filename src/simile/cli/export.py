@@ -13,8 +13,8 @@ from simile.cli import options
 @options.policy_argument
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--name", help="What the names in a C header begin with; the file's name by default.")
-@options.trust_option
-def export(policy: Path, out: Path, name: str | None, trust: tuple[str, ...]) -> None:
+@options.policy_options
+def export(policy: Path, out: Path, name: str | None, trust: tuple[str, ...], max_memory: float | None) -> None:
     """Write one step of POLICY to OUT: a graph where that ends in .onnx, a C99 header where it ends in .h.
 
     C is for forests and lines; ONNX takes networks too. Neither needs Python where it runs.
@@ -25,5 +25,5 @@ def export(policy: Path, out: Path, name: str | None, trust: tuple[str, ...]) ->
         raise click.ClickException(f"OUT must end in .onnx or .h; got {out}")
     if name is not None and out.suffix == ".onnx":
         raise click.ClickException("--name is for C headers; a graph has no names of its own")
-    loaded = options.load_policy(policy, trust)
+    loaded = options.load_policy(policy, trust, max_memory)
     click.echo(export_c(loaded, out, name) if out.suffix == ".h" else export_onnx(loaded, out))

@@ -15,12 +15,13 @@ LISTED = 12  # numbers of a list that `inspect` shows; --json shows all
 
 @click.command(short_help="Show what is in a policy file.")
 @options.policy_argument
+@options.memory_option
 @options.json_option
-def inspect(policy: Path, as_json: bool) -> None:
+def inspect(policy: Path, max_memory: float | None, as_json: bool) -> None:
     """Show what is in a POLICY file: names, units, lags, smoothness, how it was trained. Nothing in it is run."""
     from simile.policies.storage.loading import read_header
 
-    header = read_header(policy)
+    header = read_header(policy, max_memory=max_memory)
     click.echo(to_json(header) if as_json else "\n".join(_lines(header)))
 
 

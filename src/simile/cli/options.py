@@ -28,8 +28,8 @@ def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command
     return decorate
 
 
-def use_config(ctx: click.Context, path: Path) -> None:
-    """Take the options of a TOML file as defaults; what is said on the command line wins."""
+def use_config(ctx: click.Context, path: Path, *, without: tuple[str, ...] = ()) -> None:
+    """Take the options of a TOML file as defaults, but for some; what is said on the command line wins."""
     try:
         held = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -43,7 +43,8 @@ def use_config(ctx: click.Context, path: Path) -> None:
             f"it knows {', '.join(sorted(known - {'config'}))}"
         )
     many = {str(p.name) for p in ctx.command.params if p.multiple or p.nargs == -1}
-    defaults = {n: [v] if n in many and not isinstance(v, list) else v for n, v in held.items()}
+    kept = {n: v for n, v in held.items() if n not in without}
+    defaults = {n: [v] if n in many and not isinstance(v, list) else v for n, v in kept.items()}
     ctx.default_map = {**defaults, **(ctx.default_map or {})}
 
 
@@ -70,6 +71,11 @@ time_unit_option = click.option(
     type=click.Choice(["s", "ms", "us", "ns"]),
     help="What numbers of time are, if it is not seconds; `simile.read` says which it has taken them for.",
 )
+memory_option = click.option(
+    "--max-memory",
+    type=click.FloatRange(min=0.0, min_open=True, max=1e12),
+    help="MB that a file, and what is made of it, may take; a half of the machine's by default.",
+)
 reading_options = stack(
     click.option("--sequence", help="Column that tells the sequences apart."),
     click.option("--time", help="Column of time: seconds, frames or timestamps."),
@@ -77,6 +83,7 @@ reading_options = stack(
     click.option("--rate", type=float, help="Frames per second; inferred from the time column by default."),
     click.option("--gap", type=float, help="Begin a new sequence where time jumps by more seconds than this."),
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
+    memory_option,
 )
 learning_options = stack(
     click.option(
@@ -104,8 +111,9 @@ dask_options = stack(
     ),
 )
 trust_option = click.option(
-    "--trust", multiple=True, help="Type that a policy file may build, for models that are no forests. May be repeated."
+    "--trust", multiple=True, help="Type of another library that a policy file may build. May be repeated."
 )
+policy_options = stack(trust_option, memory_option)  # of commands that read no data, which have these already
 report_option = stack(
     click.option("--report/--no-report", default=True, help="Write report.html, a page to look at."),
     click.option("--title", help="What to write above it."),
@@ -158,11 +166,11 @@ def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
     return paths[0] if len(paths) == 1 else list(paths)
 
 
-def load_policy(path: Path, trust: tuple[str, ...]) -> Policy:
-    """Load a policy; of the models in it, only those of trusted types."""
+def load_policy(path: Path, trust: tuple[str, ...], max_memory: float | None) -> Policy:
+    """Load a policy; of the models in it, only those of trusted types, and in so much memory."""
     from simile.policies.storage.loading import load
 
-    return load(path, trusted=trust)
+    return load(path, trusted=trust, max_memory=max_memory)
 
 
 def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:

@@ -25,16 +25,16 @@ def report(run: Path, data: tuple[str, ...], trust: tuple[str, ...], out: Path |
     from simile.evaluation.report import Report
     from simile.learning.runs import REPORT, RunFolder, reading_arguments
 
-    folder = RunFolder(run)
+    folder, most = RunFolder(run), given["max_memory"]
     shown = None
     if data:
         asked = {**reading_arguments(folder.config), **reading_arguments(given)}
-        shown = options.read_for(folder.policy(trust), list(data) if len(data) > 1 else data[0], asked)
+        shown = options.read_for(folder.policy(trust, max_memory=most), list(data) if len(data) > 1 else data[0], asked)
     elif folder.verb == "train":
         try:
             shown = folder.demonstrations()[1]
         except DataError as error:
             raise DataError(f"{error}: say where the data are now: simile report RUN DATA") from None
     target = run / REPORT if out is None else out
-    Report.of_folder(folder, demos=shown, trusted=trust).save(target)
+    Report.of_folder(folder, demos=shown, trusted=trust, max_memory=most).save(target)
     click.echo(f"Look at {target}")

@@ -34,9 +34,17 @@ LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 @click.option("--gap", default="Extrapolate()", help="What to do in a dropped frame (an empty row).")
 @click.option("--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
-@options.trust_option
+@options.policy_options
 @click.pass_context
-def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str | None, **given: Any) -> None:
+def run(
+    ctx: click.Context,
+    /,
+    policy: Path,
+    trust: tuple[str, ...],
+    max_memory: float | None,
+    time: str | None,
+    **given: Any,
+) -> None:
     """Run POLICY online: contexts on stdin, actions on stdout, each as soon as it can be.
 
     Rows are CSV with a header, or JSON lines; the answer is of the same kind, and every line gets one. Fields are
@@ -47,7 +55,7 @@ def run(ctx: click.Context, /, policy: Path, trust: tuple[str, ...], time: str |
     from simile.learning.recipes import parse
     from simile.online import Predictor
 
-    found = options.load_policy(policy, trust)
+    found = options.load_policy(policy, trust, max_memory)
     predictor = Predictor(
         found,
         start=list(given["start"]) or None,

@@ -45,7 +45,7 @@ POSITIVE = click.FloatRange(min=0.0, min_open=True)
 @click.option("--snapshots", type=FILE, help="File that keeps the streams, for the next start to go on with them.")
 @click.option("--snapshot-every", type=POSITIVE, default=5.0, help="Seconds between two.")
 @click.option("--watch/--no-watch", default=True, help="Reload when the policy file is replaced.")
-@options.trust_option
+@options.policy_options
 def serve(policy: Path, **given: Any) -> None:
     """Serve POLICY: every stream sends its contexts and gets an action for each, over a WebSocket.
 

@@ -33,7 +33,8 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
             raise click.ClickException(
                 f"--resume: {folder} holds no config.toml of an earlier run: train with --out first"
             )
-        options.use_config(ctx, folder / "config.toml")
+        # Whom to trust is for the user to say: a folder that somebody sent could say anything.
+        options.use_config(ctx, folder / "config.toml", without=("trust",))
     return folder
 
 
@@ -92,20 +93,22 @@ def _train(
     from simile.learning import runs
     from simile.learning.crossfit import MODELS
     from simile.models import SmoothForest
+    from simile.policies.storage.foreign import write_trust
+    from simile.policies.storage.loading import save_own
 
     demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
     rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
-    _check_model(settings["model"], demos, given["trust"])
+    types = _check_model(settings["model"], demos)
     share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]
     fitted, validation = demos.hold_out(share, seed=given["seed"]) if share > 0.0 else (demos, None)
     names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
     runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
     run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
     policy = folder / runs.POLICY
-    run.policy.save(policy)
+    save_own(run.policy, policy)
     if run.alternative is not None:
-        run.alternative.save(folder / runs.ALTERNATIVE)
+        save_own(run.alternative, folder / runs.ALTERNATIVE)
     click.echo(run)
     if run.interrupted:
         click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
@@ -119,11 +122,15 @@ def _train(
     _write_summary(folder / runs.SUMMARY, run, found, test)
     shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
     click.echo(f"\n{found}\n\n{found.verdict()}")
-    click.echo(f"\nPolicy: {policy}\nRun it: simile run {policy} < contexts.csv")
+    trust = f" {write_trust(types)}" if types else ""
+    click.echo(f"\nPolicy: {policy}\nRun it: simile run {policy}{trust} < contexts.csv")
     if given["report"]:
         from simile.evaluation.report import Report
 
-        Report.of_folder(runs.RunFolder(folder), demos=test, trusted=given["trust"]).save(folder / runs.REPORT)
+        about = Report.of_folder(
+            runs.RunFolder(folder), demos=test, trusted=given["trust"], max_memory=given["max_memory"]
+        )
+        about.save(folder / runs.REPORT)
         click.echo(f"Look at it: {folder / runs.REPORT}")
 
 
@@ -163,14 +170,13 @@ def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: b
         (folder / name).unlink(missing_ok=True)
 
 
-def _check_model(model: Any, demos: Recorded, trust: tuple[str, ...]) -> None:
-    """Say before the training, not after, that its policy could not be saved."""
+def _check_model(model: Any, demos: Recorded) -> tuple[str, ...]:
+    """Say before the training, not after, that its policy could not be saved; returns what it takes to load it."""
     from simile.models.ridge import RolloutRegressor
     from simile.policies.storage.loading import check_savable
 
-    for one in model if isinstance(model, tuple) else (model,):
-        if not isinstance(one, RolloutRegressor):
-            check_savable(one, n_actions=demos.n_actions, trusted=trust)
+    asked = [m for m in (model if isinstance(model, tuple) else (model,)) if not isinstance(m, RolloutRegressor)]
+    return tuple(sorted({name for one in asked for name in check_savable(one, n_actions=demos.n_actions)}))
 
 
 def _learn(
@@ -265,10 +271,11 @@ class _Record:
         from simile._common.files import append
         from simile.learning.algorithms import Run
         from simile.learning.runs import POLICY, ROUNDS
+        from simile.policies.storage.loading import save_own
 
         self.progress(turn)
         self.turns.append(turn)
-        Run(tuple(self.turns), by_validation=self.by_validation).policy.save(self.folder / POLICY)
+        save_own(Run(tuple(self.turns), by_validation=self.by_validation).policy, self.folder / POLICY)
         append(self.folder / ROUNDS, f"{to_json(turn.measured(), indent=None)}\n")
 
 

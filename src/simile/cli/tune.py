@@ -113,7 +113,7 @@ def _spaces(given: dict[str, Any], demos: Demonstrations) -> tuple[Space, ...]:
         if as_option(one, "model") is None:
             raise click.ClickException(f"--extra: {text} cannot be written in a command: use simile.tune in Python")
         if not isinstance(one, RolloutRegressor):
-            check_savable(one, n_actions=demos.n_actions, trusted=given["trust"])
+            check_savable(one, n_actions=demos.n_actions)
     bounds = None if given["space"] is None else parse(given["space"], "space")
     crossfitting = CrossFitting(extra=extra, bounds=bounds)
     return (crossfitting, Rounds(bounds=bounds)) if given["rounds"] else (crossfitting,)

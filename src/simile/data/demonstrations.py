@@ -62,7 +62,7 @@ class Demonstration:
                 f"{len(actions)}: cut both to the frames they share"
             )
         if self.rate is not None:
-            object.__setattr__(self, "rate", checks.number(self.rate, "rate", above=0.0))
+            object.__setattr__(self, "rate", checks.rate(self.rate))
         object.__setattr__(self, "contexts", contexts)
         object.__setattr__(self, "actions", actions)
         for attribute, width, letter in (

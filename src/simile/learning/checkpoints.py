@@ -40,7 +40,7 @@ class Checkpointed:
     key : str
         What the run is, for example a digest of its data and settings; fits with another key are refused.
     trusted : sequence of str
-        Types that skops may build when the fits are read; needed for models that are no forests.
+        Types of other libraries that may be built when fits are read that somebody else wrote, or on another machine.
 
     Examples
     --------
@@ -102,10 +102,10 @@ class Checkpointed:
     def _write(self, path: Path, f: Model, states: States, rng: np.random.Generator) -> None:
         card = Card(training={"key": self.key, "chance": json.dumps(rng.bit_generator.state)})
         h = PreviousAction().fit([states.tape.actions], 0.0)
-        SmoothPolicy(f, h, 0.0, states.horizon, None, states.tape.n_contexts, card=card).save(path)
+        loading.save_own(SmoothPolicy(f, h, 0.0, states.horizon, None, states.tape.n_contexts, card=card), path)
 
     def _read(self, path: Path, rng: np.random.Generator) -> Model:
-        policy = loading.load(path, trusted=self.trusted)
+        policy = loading.load_own(path, trusted=self.trusted)
         kept = policy.card.training
         if not isinstance(policy, SmoothPolicy) or kept.get("key") != self.key or "chance" not in kept:
             raise StorageError(

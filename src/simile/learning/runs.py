@@ -24,7 +24,7 @@ from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
 from simile.learning.recipes import as_python, parse
 from simile.policies.policies import Policy
-from simile.policies.storage.loading import load
+from simile.policies.storage.loading import load_own
 
 POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
 ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
@@ -139,9 +139,12 @@ class RunFolder:
         }
         write_atomically(self.path / CONFIG, tomli_w.dumps(kept).encode())
 
-    def policy(self, trusted: Sequence[str] = ()) -> Policy:
-        """Load the policy; while the run goes on, that of the best round so far."""
-        return load(self.path / POLICY, trusted=(*trusted, *self.config.get("trust", ())))
+    def policy(self, trusted: Sequence[str] = (), *, name: str = POLICY, max_memory: float | None = None) -> Policy:
+        """Load the policy; while the run goes on, that of the best round so far.
+
+        What this user's own run wrote here needs no trust. What the folder says itself, in config.toml, is none.
+        """
+        return load_own(self.path / name, trusted=trusted, max_memory=max_memory)
 
     def summary(self) -> dict[str, Any] | None:
         """Return what the run found; None before it has ended."""

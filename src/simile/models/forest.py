@@ -227,8 +227,7 @@ class Forest(LaggedModel):
             )
         if not 0 <= sequence < n_sequences:
             raise ArgumentError(f"sequence must be one of 0 to {n_sequences - 1}; got {sequence}")
-        row = int(self.bag.starts[sequence])
-        unseen = [i for i, number in enumerate(self.number) if self.bag.counts(int(number))[row] == 0]
+        unseen = [i for i, number in enumerate(self.number) if not self.bag.saw(int(number), sequence)]
         if not unseen:
             raise ArgumentError(f"every tree saw sequence {sequence}: grow more than {len(self.roots)} trees")
         return self.only(np.array(unseen))

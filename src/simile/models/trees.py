@@ -127,6 +127,12 @@ class Bag:
         """Return how often each row was in the bag of a tree, (n,)."""
         return draw_bag(self.bagging, self.seeds[tree], self.starts, 0, int(self.starts[-1]))
 
+    def saw(self, tree: int, sequence: int) -> bool:
+        """Tell whether a tree was grown on a sequence, of a bag of sequences; rows, of any number, are not laid out."""
+        from simile.models.kernels.drawing import draw_counts
+
+        return bool(draw_counts(len(self.starts) - 1, self.seeds[tree], sequence, 1)[0])
+
 
 def draw_bag(bagging: Bagging, seed: int, starts: IntArray, first: int, n: int) -> Any:
     """Return how often each of n rows, from the first on, is in the bag of a seed over all rows, (n,)."""

@@ -41,7 +41,7 @@ class Streams:
         checks.instance(gap, "gap", needs="__call__")
         card = getattr(policy, "card", None) or Card()
         self.names = card.context_names
-        self.rate = card.rate if rate is None else checks.number(rate, "rate", above=0.0)
+        self.rate = card.rate if rate is None else checks.rate(rate)
         self.seed = checks.whole_number(seed, "seed")
         self.policy = policy  # as it was given: the first guess of `rollout` is made before it is collapsed
         self._shift = policy.units.shift

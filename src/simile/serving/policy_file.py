@@ -25,12 +25,12 @@ class LoadedPolicy:
     facts: PolicyFacts
 
 
-def load_policy(path: Path, trust: Collection[str] = ()) -> LoadedPolicy:
+def load_policy(path: Path, trust: Collection[str] = (), max_memory: float | None = None) -> LoadedPolicy:
     """Read a policy file, with every check of `simile.load`; the facts and the policy are of the same file."""
     for _ in range(TRIES):
-        header = read_header(path)
-        policy = load(path, trusted=trust)
-        if read_header(path)["digest"] == header["digest"]:
+        header = read_header(path, max_memory=max_memory)
+        policy = load(path, trusted=trust, max_memory=max_memory)
+        if read_header(path, max_memory=max_memory)["digest"] == header["digest"]:
             return LoadedPolicy(policy, header["digest"], _describe(policy, header))
     raise StorageError(f"{path}: it is replaced again and again while it is read: try later")
 

@@ -62,7 +62,7 @@ def serve(options: Options, announce: Announce) -> None:
     check_exposure(options.host, options.token, insecure=options.insecure)
     tls = load_tls(options.certfile, options.keyfile)
     _give_memory_back()
-    loaded = load_policy(options.policy, options.trust)
+    loaded = load_policy(options.policy, options.trust, options.max_memory)
     rate = options.rate or loaded.policy.card.rate
     service = Service(
         loaded.policy,

@@ -73,6 +73,7 @@ class Options:
     snapshot_every: float = 5.0
     watch: bool = True
     trust: tuple[str, ...] = ()
+    max_memory: float | None = None
 
 
 class ServerState:
@@ -183,7 +184,8 @@ class ServerState:
         async with self._reloading:
             self._stamp = read_stamp(self.options.policy)
             try:
-                loaded = await asyncio.to_thread(load_policy, self.options.policy, self.options.trust)
+                options = self.options
+                loaded = await asyncio.to_thread(load_policy, options.policy, options.trust, options.max_memory)
                 if loaded.digest == self.loaded.digest:
                     return None
                 prepared = await asyncio.to_thread(self.service.prepare, loaded.policy)

@@ -20,7 +20,6 @@ from simile.evaluation.rivals import HELD
 from simile.learning.algorithms import Run
 from simile.learning.runs import ALTERNATIVE, RunFolder
 from simile.policies.policies import Policy
-from simile.policies.storage.loading import load
 
 POLICY, SIMPLER = "policy", "something simpler"
 
@@ -67,7 +66,9 @@ def of_run(
     )
 
 
-def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence[str]) -> Material:
+def of_folder(
+    folder: RunFolder, demos: Demonstrations | None, trusted: Sequence[str], max_memory: float | None
+) -> Material:
     """Roll the policy of a folder out; what else was measured is taken from the run's summary.
 
     Over other demonstrations than those that the run held out, the rest of the summary is not shown: it was measured
@@ -76,7 +77,7 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
     repeat = {"command": folder.command, "python": folder.python, "config": folder.config_text}
     if (compared := folder.comparison()) is not None:
         return of_data(compared, folder.title, repeat)
-    policy, summary = folder.policy(trusted), folder.summary()
+    policy, summary = folder.policy(trusted, max_memory=max_memory), folder.summary()
     test = folder.demonstrations()[1] if demos is None else demos
     judgement = judge({POLICY: (policy, math.nan)}, test)
     ruler = judgement.ruler
@@ -88,7 +89,7 @@ def of_folder(folder: RunFolder, demos: Demonstrations | None, trusted: Sequence
     rows = _known_rows(known) or judgement.rows()
     simpler = folder.path / ALTERNATIVE
     if simpler.exists():
-        other = load(simpler, trusted=(*trusted, *folder.config.get("trust", ())))
+        other = folder.policy(trusted, name=ALTERNATIVE, max_memory=max_memory)
         rows = rank([*rows, ruler.row(SIMPLER, ruler.measure(roll(other, test, ruler.begin)))])
     steps = [
         Step(*(number(one.get(n)) for n in ("smoothness", "lag", "error", "roughness")))

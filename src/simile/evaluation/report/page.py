@@ -101,7 +101,12 @@ class Report:
 
     @classmethod
     def of_folder(
-        cls, folder: RunFolder, *, demos: Demonstrations | None = None, trusted: Sequence[str] = ()
+        cls,
+        folder: RunFolder,
+        *,
+        demos: Demonstrations | None = None,
+        trusted: Sequence[str] = (),
+        max_memory: float | None = None,
     ) -> Report:
         """Report on what `simile train` or `simile compare` left in a folder; a run may still be going on.
 
@@ -111,12 +116,12 @@ class Report:
             The folder.
         demos : Demonstrations, optional
             What to judge the policy on; the sequences that the run held out, read again, by default.
-        trusted : sequence of str
-            Types of foreign models to load, as for `simile.load`.
+        trusted, max_memory
+            As for `simile.load`; what a run of this user wrote here needs no trust.
         """
         from simile.evaluation.report.from_runs import of_folder
 
-        return cls._of(of_folder(folder, None if demos is None else Demonstrations.of(demos), trusted))
+        return cls._of(of_folder(folder, None if demos is None else Demonstrations.of(demos), trusted, max_memory))
 
     @classmethod
     def _of(cls, material: Material) -> Report:

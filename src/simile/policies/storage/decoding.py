@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.checks import HIGHEST_RATE, LOWEST_RATE
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.errors import StorageError
@@ -23,11 +24,17 @@ from simile.policies.storage import soundness
 from simile.policies.storage.encoding import DEEPEST, MOST_PARTS
 from simile.policies.storage.fields import Fields, wrong
 from simile.policies.storage.files import Packed
+from simile.policies.storage.limits import (
+    LARGEST_ORDER,
+    LONGEST_LAG,
+    LONGEST_NAME,
+    MOST_ACTIONS,
+    MOST_CONTEXTS,
+    MOST_FEATURES,
+)
 
-LONGEST_LAG = 100_000  # frames
+STATES = (0.0, 1.0, 10.0, 1000.0)  # how large the states of a rehearsal are
 LARGEST = 1e100  # of units: what lies beyond it overflows when it is scaled
-MOST_CONTEXTS = 1_000_000
-MOST_FEATURES = 10_000_000
 
 Revive = Callable[[bytes, str], Any]
 
@@ -229,14 +236,16 @@ class Decoder:
         if fields.kind == "Foreign":
             h: Regularizer = self._read_foreign(fields)
             order = getattr(h, "order", None)
-            if not isinstance(h, Unread) and not (callable(h) and isinstance(order, int) and 0 < order <= LONGEST_LAG):
+            if not isinstance(h, Unread) and not (
+                callable(h) and isinstance(order, int) and 0 < order <= LARGEST_ORDER
+            ):
                 raise wrong(path, "a regularizer with an order", type(h))
             return h
         coefficients = fields.array("coefficients", np.float64, None, None)
         damping = fields.number("damping", at_least=0.0, at_most=1.0)
         fields.close()
-        if len(coefficients) > LONGEST_LAG or not np.isfinite(coefficients).all():
-            raise StorageError(f"{path}.coefficients must be finite, and {LONGEST_LAG} at most")
+        if len(coefficients) > LARGEST_ORDER or not np.isfinite(coefficients).all():
+            raise StorageError(f"{path}.coefficients must be finite, and {LARGEST_ORDER} at most")
         return Autoregressor(coefficients, damping)
 
     def read_horizon(self, tree: Any, path: str) -> Horizon:
@@ -274,11 +283,14 @@ class Decoder:
         """Read a card; facts about the training may be any JSON values."""
         fields = self._open(tree, path, "Card")
         action_names, context_names = fields.texts("action_names"), fields.texts("context_names")
-        rate = fields.optional("rate", lambda name: fields.number(name, at_least=np.finfo(float).tiny))
+        rate = fields.optional("rate", lambda n: fields.number(n, at_least=LOWEST_RATE, at_most=HIGHEST_RATE))
         training = fields.take("training")
         fields.close()
         if not isinstance(training, dict) or _is_deeper(training, DEEPEST):
             raise wrong(f"{path}.training", f"an object, nested {DEEPEST} deep at most", training)
+        names = (*action_names, *context_names)
+        if len(set(names)) < len(names) or max(map(len, names), default=0) > LONGEST_NAME:
+            raise wrong(path, f"with different names, of {LONGEST_NAME} letters at most", names)
         return Card(context_names, action_names, rate, training)
 
     def _open(self, tree: Any, path: str, *kinds: str) -> Fields:
@@ -330,8 +342,10 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def _check_sizes(policy: SmoothPolicy, path: str) -> None:
-    """Refuse a policy whose parts do not fit each other."""
+    """Refuse a policy whose parts do not fit each other, or its card."""
     k, m = policy.n_actions, policy.n_inputs
+    if k > MOST_ACTIONS:
+        raise StorageError(f"{path} must have at most {MOST_ACTIONS} actions; got {k}")
     for name, array in (
         ("units", policy.units.center),
         ("space", policy.space.low),
@@ -347,33 +361,39 @@ def _check_sizes(policy: SmoothPolicy, path: str) -> None:
     for name, whole, horizon in fields:
         for model, _ in parts_of(whole):
             _check_model(model, horizon, m, k, f"{path}.{name}")
+    if not isinstance(policy.h, Autoregressor | Unread):
+        _rehearse(policy.h, (policy.h.order, k), k, f"{path}.h")
+    for what, names, n in (("actions", policy.card.action_names, k), ("contexts", policy.card.context_names, m)):
+        if names and n not in (None, len(names)):
+            raise StorageError(f"{path}.card must name all {n} {what}, or none; got {len(names)} names")
 
 
 def _check_model(model: Any, horizon: Horizon, m: int | None, k: int, path: str) -> None:
-    """Refuse a model of other states or actions than the policy's."""
-    if m is None:  # only a model of ours could tell, and there is none
-        return
-    n_features = horizon.n_features(m, k)
-    if n_features > MOST_FEATURES:
+    """Refuse a model of other states or actions than the policy's; without m, only a model of others can tell."""
+    n_features = None if m is None else horizon.n_features(m, k)
+    if n_features is not None and n_features > MOST_FEATURES:
         raise StorageError(f"{path} must read at most {MOST_FEATURES} features; the horizon has {n_features}")
     if isinstance(model, Forest | PiecewiseLinear | Network):
-        if not model.fits(horizon, m, k):
+        if m is not None and not model.fits(horizon, m, k):
             raise StorageError(f"{path} must be {model.kind} for {m} contexts, {k} actions and the lags of the horizon")
     elif isinstance(model, TreeMean):
-        if any((t.n_features, t.n_outputs) != (n_features, k) for t in model.trees if not isinstance(t, Unread)):
+        wanted = [(t.n_features, t.n_outputs) for t in model.trees if not isinstance(t, Unread)]
+        if any(found != (n_features or found[0], k) for found in wanted):
             raise StorageError(f"{path} must have trees for {n_features} features and {k} actions")
     elif not isinstance(model, Unread) and not isinstance(getattr(model, "estimator", None), Unread):
-        _rehearse(model, n_features, k, path)
+        expected = getattr(getattr(model, "estimator", model), "n_features_in_", n_features)
+        if n_features not in (None, expected):
+            raise StorageError(f"{path} must be a model for {n_features} features; got one for {expected}")
+        if expected is not None:
+            _rehearse(model.predict, (expected,), k, path)
 
 
-def _rehearse(model: Model, n_features: int, k: int, path: str) -> None:
-    """Have a model of another library predict once: what it is made of is its own affair."""
-    expected = getattr(getattr(model, "estimator", model), "n_features_in_", n_features)
-    if expected != n_features:
-        raise StorageError(f"{path} must be a model for {n_features} features; got one for {expected}")
+def _rehearse(predict: Callable[[Any], Any], shape: tuple[int, ...], k: int, path: str) -> None:
+    """Have what is of another library predict for a few states: what it is made of is its own affair."""
+    draws = np.random.default_rng(0).normal(size=(len(STATES), *shape))
     try:
-        shape = np.shape(model.predict(np.zeros((1, n_features))))
+        found = np.shape(predict(draws * np.reshape(STATES, (-1, *(1 for _ in shape)))))
     except Exception as error:  # whatever that library raises
         raise StorageError(f"{path} does not predict: {type(error).__name__}: {error}") from error
-    if shape != (1, k):
-        raise StorageError(f"{path} must predict {k} actions; got shape {shape}")
+    if found != (len(STATES), k):
+        raise StorageError(f"{path} must predict {k} actions; got shape {found} for {len(STATES)} states")

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from simile._common.files import write_atomically
 from simile.errors import StorageError
 from simile.policies.storage.encoding import DTYPES, Encoder
+from simile.policies.storage.limits import check_writable
 
 FORMAT, VERSION = "simile-policy", 2
 FIRST = 1  # the version of a policy without an origin of its contexts, which the first readers take
 LARGEST_HEADER = 16 * 2**20  # bytes; JSON takes many times its room in memory
+
+MOST_AXES = 8  # of an array
+
+Layout = dict[str, tuple[Any, tuple[int, ...]]]  # by name: the type and shape of an array
+
+Check = Callable[[dict[str, Any], Layout], None]
 
 _ENTRIES = {"card", "digest", "format", "library", "policy", "version"}
 _DAMAGED = "the file is damaged: get it anew from where it came"
@@ -29,6 +39,7 @@ class Packed:
 
     header: dict[str, Any]
     tensors: dict[str, Any]
+    size: int = 0  # of the file, in bytes
 
 
 def write(policy: Any, path: str | os.PathLike[str]) -> None:
@@ -51,6 +62,7 @@ def to_bytes(policy: Any) -> bytes:
         "card": {name: part for name, part in card.items() if name != "kind"},
         "policy": encoder.encode(policy, "policy"),
     }
+    check_writable(header, {name: (array.dtype, array.shape) for name, array in encoder.tensors.items()})
     header["digest"] = digest(Packed(header, encoder.tensors))
     # One entry alone: safetensors writes several in random order.
     data: bytes = save(encoder.tensors, metadata={"simile": _text(header)})
@@ -63,13 +75,18 @@ def to_bytes(policy: Any) -> bytes:
 
 
 def from_bytes(data: bytes) -> Packed:
-    """Return what a policy file holds; whether it makes a policy is yet to be seen.
+    """Return what the bytes of a policy file hold; see `read`."""
+    return read(io.BytesIO(data), len(data))
 
-    The arrays can be written to. Nothing is allocated by a number in the file: all have the size of their bytes.
+
+def read(file: BinaryIO, size: int, check: Check = lambda *_: None) -> Packed:
+    """Return what a policy file of `size` bytes holds; whether it makes a policy is yet to be seen.
+
+    The header comes first: no more is read where it is wrong, or where `check` refuses it and the layout of the
+    arrays. These can be written to. Nothing is allocated by a number in the file: all have the size of their bytes.
     """
-    header = _read_header(data)
-    packed = Packed(header, _read_tensors(data))
-    if digest(packed) != header["digest"]:
+    packed = _unpack(file, size, check)
+    if digest(packed) != packed.header["digest"]:
         raise StorageError(f"the content does not match its digest: {_DAMAGED}")
     return packed
 
@@ -99,14 +116,22 @@ def _header_size(data: bytes) -> int:
     return int.from_bytes(data[:8], "little")
 
 
-def _read_header(data: bytes) -> dict[str, Any]:
-    if not data:
+def _unpack(file: BinaryIO, size: int, check: Check) -> Packed:
+    header, layout = _read_header(file, size)
+    check(header, layout)
+    return Packed(header, {name: _read_tensor(file, name, *layout[name]) for name in layout}, size)
+
+
+def _read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], Layout]:
+    """Return the header and where the arrays lie, in their order; the file is then at the first of them."""
+    if not size:
         raise StorageError(f"it is empty: {_DAMAGED}")
-    if len(data) < 8 or _header_size(data) > min(len(data) - 8, LARGEST_HEADER):
+    length = _header_size(file.read(8)) if size >= 8 else size
+    if length > min(size - 8, LARGEST_HEADER):
         raise StorageError(f"it is no safetensors file, or cut off: {_NOT_OURS}")
-    beginning = data[8 : 8 + _header_size(data)].decode(errors="replace")
+    beginning = file.read(length).decode(errors="replace")
     outer = _parse(beginning, f"its beginning is no safetensors header: {_NOT_OURS}")
-    metadata = outer.get("__metadata__")
+    metadata = outer.pop("__metadata__", None)
     if not isinstance(metadata, dict) or set(metadata) != {"simile"} or not isinstance(metadata["simile"], str):
         raise StorageError(f"it is a safetensors file of something else: {_NOT_OURS}")
     header = _parse(metadata["simile"], f"its description is no JSON object: {_DAMAGED}")
@@ -120,7 +145,7 @@ def _read_header(data: bytes) -> dict[str, Any]:
         )
     if set(header) != _ENTRIES or not all(isinstance(header[name], str) for name in ("digest", "library")):
         raise StorageError(f"its description must have the entries {', '.join(sorted(_ENTRIES))}: {_DAMAGED}")
-    return header
+    return header, _read_layout(outer, size - 8 - length)
 
 
 def _parse(text: str, otherwise: str) -> dict[str, Any]:
@@ -141,22 +166,42 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read_tensors(data: bytes) -> dict[str, Any]:
-    from safetensors import SafetensorError, deserialize
+def _read_layout(entries: dict[str, Any], room: int) -> Layout:
+    """Return the type and shape of every array, in the order in which they fill the room after the header."""
+    found: list[tuple[int, int, str, Any, tuple[int, ...]]] = []
+    for name, entry in entries.items():
+        named = name[:100]
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            raise StorageError(f"tensor {named!r} is not described as in safetensors: {_DAMAGED}")
+        if entry["dtype"] not in [*DTYPES]:
+            raise StorageError(
+                f"tensor {named!r} has a type that no policy has, {str(entry['dtype'])[:20]}: {_DAMAGED}"
+            )
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        if not (_are_counts(shape) and _are_counts(offsets) and len(shape) <= MOST_AXES and len(offsets) == 2):
+            raise StorageError(f"tensor {named!r} has an absurd shape or place: {_DAMAGED}")
+        dtype = np.dtype(DTYPES[entry["dtype"]])
+        absurd = math.prod(max(1, n) for n in shape) > max(1, room)  # though it may be empty
+        if absurd or offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
+            raise StorageError(f"tensor {named!r} has an absurd shape, or not as many bytes as it says: {_DAMAGED}")
+        found.append((*offsets, name, dtype, tuple(shape)))
+    end = 0
+    for begin, until, *_ in (found := sorted(found)):
+        end = until if begin == end else -1
+    if end != room:
+        raise StorageError(f"its tensors do not fill it as they say: {_DAMAGED}")
+    return {name: (dtype, shape) for _, _, name, dtype, shape in found}
 
-    try:
-        parts = deserialize(data)  # type: ignore[no-untyped-call]
-    except SafetensorError as error:
-        raise StorageError(f"its tensors do not fill it as they say ({error}): {_DAMAGED}") from error
-    tensors: dict[str, Any] = {}
-    for name, part in parts:
-        if part["dtype"] not in DTYPES:
-            raise StorageError(f"tensor {name[:100]!r} has a type that no policy has, {part['dtype']}: {_DAMAGED}")
-        flat: Any = np.frombuffer(part["data"], DTYPES[part["dtype"]])
-        try:
-            tensors[name] = flat.reshape(part["shape"])
-        except (ValueError, OverflowError) as error:  # empty, and yet of an absurd shape
-            raise StorageError(f"tensor {name[:100]!r} has an absurd shape: {_DAMAGED}") from error
-        if flat.dtype == np.bool_ and (flat.view(np.uint8) > 1).any():
-            raise StorageError(f"tensor {name[:100]!r} holds bytes that are neither true nor false: {_DAMAGED}")
-    return tensors
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, list) and all(type(v) is int and 0 <= v < 2**63 for v in values)
+
+
+def _read_tensor(file: BinaryIO, name: str, dtype: Any, shape: tuple[int, ...]) -> Any:
+    array = np.empty(shape, dtype)
+    room = array.reshape(-1).view(np.uint8)
+    if file.readinto(room.data) != len(room):  # type: ignore[attr-defined]
+        raise StorageError(f"its tensors do not fill it as they say: {_DAMAGED}")
+    if dtype == np.bool_ and (room > 1).any():
+        raise StorageError(f"tensor {name[:100]!r} holds bytes that are neither true nor false: {_DAMAGED}")
+    return array

@@ -1,4 +1,7 @@
-"""Objects of other libraries as bytes and back, by skops: no pickle, and no type that the caller does not trust."""
+"""Objects of other libraries as bytes and back, by skops: no pickle, and no type that the caller does not trust.
+
+That skops itself takes scikit-learn's estimators for safe does not count: some of them trust the arrays they are given.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Iterable
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
@@ -17,6 +21,11 @@ from simile.errors import StorageError
 
 _MEMBER = re.compile(r"schema\.json|[0-9]+\.(npy|bin)")
 _IMMUTABLE = ("JsonNode", "TypeNode", "FunctionNode")
+# Plain values, which need no trust; all else that a file names does.
+_PLAIN = re.compile(
+    r"builtins\.(bool|bytes|dict|float|int|list|set|slice|str|tuple)"
+    r"|numpy\.(ndarray|dtype|bool_?|u?int\d*|float\d+|longdouble|dtypes\.\w+)"
+)
 
 
 def class_name(value: Any) -> str:
@@ -42,21 +51,42 @@ def dump(value: Any, name: str) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
-def revive(data: bytes, name: str, trusted: Collection[str]) -> Any:
-    """Return the object that `dump` stored; nothing is built before all its types are known to be trusted."""
-    skops = _skops(name)
+def find_types(data: bytes, name: str) -> set[str]:
+    """Return the full names of all types that building the object takes, but for those of plain values and arrays."""
     try:
         _check(data)
-        unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
+        with ZipFile(io.BytesIO(data)) as archive:
+            named = _find_names(json.loads(archive.read("schema.json")))
     except Exception as error:
         raise StorageError(f"the stored {name} is damaged: {_reason(error)}") from error
-    if unknown:
+    return {name for name in named if not _PLAIN.fullmatch(name)}
+
+
+def check_trust(types: Iterable[str], trusted: Collection[str]) -> None:
+    """Refuse types that are not trusted, with the way out."""
+    if unknown := sorted(set(types) - set(trusted)):
         raise StorageError(
-            f"the stored {name} needs types that are not trusted: {', '.join(unknown)}: where you know who made the "
-            f"file, allow them by name: trusted={[*unknown]}"
+            f"it holds models of other libraries, and needs types that are not trusted: {', '.join(unknown)}: where "
+            f"you know who made the file, allow them by name: {write_trust(unknown)}, in Python trusted={unknown}"
         )
+
+
+def write_trust(types: Iterable[str]) -> str:
+    """Write trust as options of a command; nothing where none is needed."""
+    return " ".join(f"--trust {shlex.quote(name)}" for name in types)
+
+
+def revive(data: bytes, name: str, trusted: Collection[str] | None = None) -> Any:
+    """Return the object that `dump` stored, of trusted types alone; without any, the caller has seen who made it."""
+    skops = _skops(name)
     try:
-        return skops.loads(data, trusted=list(trusted))
+        unknown = skops.get_untrusted_types(data=data)
+    except Exception as error:
+        raise StorageError(f"the stored {name} is damaged: {_reason(error)}") from error
+    if trusted is not None:
+        check_trust([*unknown, *find_types(data, name)], trusted)
+    try:
+        return skops.loads(data, trusted=unknown)
     except Exception as error:
         raise StorageError(f"the stored {name} cannot be built: {_reason(error)}") from error
 
@@ -67,6 +97,20 @@ def _skops(name: str) -> Any:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"
+
+
+def _find_names(schema: Any) -> set[str]:
+    """Return what skops' description of an object names: every class, and every function."""
+    found, left = set(), [schema]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if "__class__" in node:
+                found.add(f"{node.get('__module__')}.{node['__class__']}")
+            left += node.values()
+        elif isinstance(node, list):
+            left += node
+    return found
 
 
 def _canonical(data: bytes) -> bytes:

@@ -8,41 +8,51 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from simile import models
+from simile._common import memory
+from simile._common.files import write_atomically
 from simile.data.demonstrations import Demonstrations
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Forest, PiecewiseLinear, SmoothForest, SmoothRegressor, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.policies.policies import Policy, parts
-from simile.policies.storage import foreign
-from simile.policies.storage.decoding import Decoder, Revive, Unread
+from simile.policies.storage import files, foreign, ledger, rehearsal
+from simile.policies.storage.decoding import Decoder, Unread
 from simile.policies.storage.encoding import Encoder
-from simile.policies.storage.files import Packed, from_bytes
+from simile.policies.storage.files import Packed
+from simile.policies.storage.limits import check_header
 
 __all__ = ["check_savable", "load", "read_header"]
 
 LARGEST_FILE = 4 * 2**30  # bytes
 
+Found = TypeVar("Found")
 
-def load(path: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Policy:
+
+def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), max_memory: float | None = None) -> Policy:
     """Read a policy that `policy.save` wrote: it rolls out to the same bits, and has the same card.
 
-    A file from anybody can be read: everything in it is checked, and nothing in it is run. Models of other libraries
-    are the exception. They are built by skops, which knows most of scikit-learn; other types must be trusted by name.
+    A file from anybody can be read: everything in it is checked, and nothing in it is run. Models of other libraries,
+    scikit-learn's too, are the exception: they are built by skops, and only where every type in them is trusted by
+    name. They are built and asked in a child process first, so that what crashes there is a StorageError here.
 
     Parameters
     ----------
     path : str or path
         The file.
     trusted : collection of str
-        Full names of types that skops may build besides those it knows to be safe; the error lists those it lacks.
+        Full names of the types of other libraries that may be built; the error lists those it lacks.
+    max_memory : float, optional
+        MB that the policy, acting for one stream, may take; a half of what there is by default. The header tells,
+        before anything is allocated.
 
     Returns
     -------
@@ -51,7 +61,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Poli
     Raises
     ------
     StorageError
-        When the file cannot be read, is damaged, is no policy, or needs types that are not trusted.
+        When the file cannot be read, is damaged, is no policy, needs types that are not trusted, or takes too much.
 
     Examples
     --------
@@ -64,11 +74,42 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Poli
     >>> policy.card.training["sequences"]
     3
     """
-    names = _names(trusted)
-    return _decode(path, lambda data, name: foreign.revive(data, name, names))[1]
+    names, limit = _names(trusted), memory.read_limit(max_memory)
+    return _read(path, limit, lambda packed: _decode(packed, path, names, limit))
 
 
-def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+def load_own(path: str | os.PathLike[str], *, trusted: Collection[str] = (), max_memory: float | None = None) -> Policy:
+    """Read a policy as `load` does; what `save_own` wrote, for this user and here, needs no trust and no rehearsal."""
+    names, limit = _names(trusted), memory.read_limit(max_memory)
+
+    def decode(packed: Packed) -> Policy:
+        own = ledger.holds(packed.header["digest"])
+        return Decoder(packed, foreign.revive).decode() if own else _decode(packed, path, names, limit)
+
+    return _read(path, limit, decode)
+
+
+def save_own(policy: Policy, path: str | os.PathLike[str]) -> None:
+    """Write a policy of a run's own, for `load_own`: where it holds models of other libraries, the ledger notes it."""
+    data = files.to_bytes(policy)
+    packed = files.from_bytes(data)
+    if any(name.endswith(".skops") for name in packed.tensors):
+        ledger.note(packed.header["digest"])
+    write_atomically(path, data)
+
+
+def build(path: str | os.PathLike[str], digest: str, types: Collection[str], limit: int) -> Policy:
+    """Build the policy with this digest, of these types alone, here and now: what a rehearsal does."""
+
+    def decode(packed: Packed) -> Policy:
+        if packed.header["digest"] != digest:
+            raise StorageError("it was replaced while it was read: try again")
+        return Decoder(packed, partial(foreign.revive, trusted=types)).decode()
+
+    return _read(path, limit, decode)
+
+
+def read_header(path: str | os.PathLike[str], *, max_memory: float | None = None) -> dict[str, Any]:
     """Tell what a policy file holds, as JSON values; it is checked as by `load`, and models of others stay unbuilt.
 
     Returns
@@ -77,13 +118,14 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         format, version, library, digest, file_size (bytes), card, and structure: the kind of policy, its models,
         trees, nodes, terms, lags, smoothness, order of h, units and bounds.
     """
-    packed, policy, size = _decode(path, None)
+    limit = memory.read_limit(max_memory)
+    packed, policy = _read(path, limit, lambda packed: (packed, Decoder(packed, None).decode()))
     kept = {name: packed.header[name] for name in ("format", "version", "library", "digest")}
-    return {**kept, "file_size": size, "card": packed.header["card"], "structure": _summarize(policy)}
+    return {**kept, "file_size": packed.size, "card": packed.header["card"], "structure": _summarize(policy)}
 
 
-def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = ()) -> None:
-    """Find out before the training whether its policy can be saved, and loaded with this trust.
+def check_savable(model: Any, *, n_actions: int = 1) -> tuple[str, ...]:
+    """Find out before the training whether its policy can be saved, and loaded, and by which trust.
 
     A copy of the model is fitted to a few random rows, stored and read back, all in memory.
 
@@ -93,8 +135,11 @@ def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = 
         The recipe for f.
     n_actions : int
         Dimension k of an action.
-    trusted : collection of str
-        What will be given to `load`.
+
+    Returns
+    -------
+    tuple of str
+        What `load` will have to be given as `trusted`: nothing for our own models.
 
     Raises
     ------
@@ -102,16 +147,21 @@ def check_savable(model: Any, *, n_actions: int = 1, trusted: Collection[str] = 
         When it cannot; the message says what is in the way and the way out.
     """
     if isinstance(model, SmoothForest):
-        return
-    names = _names(trusted)
-    encoder = Encoder()
+        return ()
+    encoder, types = Encoder(), set()
+
+    def revive(data: bytes, name: str) -> Any:
+        types.update(foreign.find_types(data, name))
+        return foreign.revive(data, name)
+
     try:
         tree = encoder.encode(_fit_tiny(model, n_actions), "f")
-        Decoder(Packed({}, encoder.tensors), lambda data, name: foreign.revive(data, name, names)).read_model(tree, "f")
+        Decoder(Packed({}, encoder.tensors), revive).read_model(tree, "f")
     except StorageError as error:
         raise StorageError(
             f"model {type(model).__name__} could be trained but not saved and loaded: {error}"
         ) from error
+    return tuple(sorted(types))
 
 
 def _summarize(policy: Policy) -> dict[str, Any]:
@@ -168,13 +218,33 @@ def _fit_tiny(model: Any, n_actions: int) -> Any:
         return FittedRegressor(model)
 
 
-def _decode(path: str | os.PathLike[str], revive: Revive | None) -> tuple[Packed, Policy, int]:
+def _decode(packed: Packed, path: str | os.PathLike[str], trusted: Collection[str], limit: int) -> Policy:
+    """Build a policy; where models of other libraries are in it, not before all of it is trusted and rehearsed."""
+    policy, types = _find_types(packed)
+    if types is None:
+        return policy
+    foreign.check_trust(types, trusted)
+    rehearsal.rehearse(path, packed.header["digest"], sorted(types), limit)
+    return Decoder(packed, partial(foreign.revive, trusted=types)).decode()
+
+
+def _find_types(packed: Packed) -> tuple[Policy, set[str] | None]:
+    """Return a policy with all that is not ours unread, and the types of that; None where all is ours."""
+    stored: list[tuple[bytes, str]] = []
+
+    def leave(data: bytes, name: str) -> Unread:
+        stored.append((data, name))
+        return Unread(name)
+
+    policy = Decoder(packed, leave).decode()
+    found: set[str] = set()
+    return policy, found.union(*(foreign.find_types(*one) for one in stored)) if stored else None
+
+
+def _read(path: str | os.PathLike[str], limit: int, decode: Callable[[Packed], Found]) -> Found:
     """Read a file; whatever goes wrong becomes a StorageError that names it."""
     try:
-        data = _read(Path(path))
-        packed, size = from_bytes(data), len(data)
-        del data  # its room is wanted for the policy
-        return packed, Decoder(packed, revive).decode(), size
+        return decode(_read_packed(Path(path), limit))
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from error
     except Exception as error:  # nothing is known to come here, but a file from anybody may hold what nobody thought of
@@ -184,20 +254,29 @@ def _decode(path: str | os.PathLike[str], revive: Revive | None) -> tuple[Packed
         ) from error
 
 
-def _read(path: Path) -> bytes:
+def _read_packed(path: Path, limit: int) -> Packed:
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise StorageError("it is a folder: give the policy file in it")
-        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, and a device never ends
-            raise StorageError("it is no regular file: copy it to one first")
-        if found.st_size > LARGEST_FILE:
-            raise StorageError(f"it has {found.st_size:,} bytes, and a policy at most {LARGEST_FILE:,}")
-        return path.read_bytes()
+        _check_regular(path.stat())
+        with path.open("rb") as file:
+            size = _check_regular(os.fstat(file.fileno()))  # which may be another one by now
+            return files.read(file, size, lambda header, layout: check_header(header, layout, limit))
+    except StorageError:  # a ValueError too
+        raise
     except FileNotFoundError as error:
         raise StorageError("there is no such file: check the name, or save a policy there first") from error
     except (OSError, ValueError) as error:
         raise StorageError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _check_regular(found: os.stat_result) -> int:
+    """Return the size of a file that can be read in time."""
+    if stat.S_ISDIR(found.st_mode):
+        raise StorageError("it is a folder: give the policy file in it")
+    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, and a device never ends
+        raise StorageError("it is no regular file: copy it to one first")
+    if found.st_size > LARGEST_FILE:
+        raise StorageError(f"it has {found.st_size:,} bytes, and a policy at most {LARGEST_FILE:,}")
+    return found.st_size
 
 
 def _names(trusted: Collection[str]) -> tuple[str, ...]:
