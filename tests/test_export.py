@@ -192,6 +192,32 @@ def test_the_graph_acts_as_the_predictor_does_over_ten_thousand_frames(tmp_path:
     assert np.abs(np.subtract(acted, expected)).max() < 1e-9
 
 
+def test_contexts_far_from_0_lose_nothing_in_c_and_in_the_graph(tmp_path: Path):
+    policy = with_line(learned(horizon=Horizon(3, (1, 2)), n_trees=10))
+    far = replace(policy, units=replace(policy.units, origin=np.array([1e9, 0.0, -5.4e6])))
+    X = np.round(256.0 * contexts(300, seed=6)) / 256.0
+    start = np.array([0.5])
+    near, predictor, cold = (simile.Predictor(p, start=s) for p, s in ((policy, start), (far, start), (far, None)))
+    moved = X + far.units.origin
+    expected = [near.step(x) for x in X]
+    assert np.array_equal([predictor.step(x) for x in moved], expected)
+    if COMPILERS:
+        program = Compiled(far, tmp_path)
+        program.begin(moved[0], start)
+        assert np.array_equal([program.step(x) for x in moved], expected)
+        program.override(moved[7], start)
+        predictor.override(start, moved[7])
+        assert np.array_equal(program.step(moved[8]), predictor.step(moved[8]))
+        program.begin(moved[0])
+        guessed = [cold.step(x) for x in moved]
+        assert np.allclose([program.step(x) for x in moved], guessed, rtol=0.0, atol=1e-12)
+        assert "origin    1000000000.0, 0.0, -5400000.0" in (tmp_path / "pan.h").read_text()
+    pytest.importorskip("onnx")
+    graph, cold = Graphed(far, tmp_path), simile.Predictor(far)
+    assert np.allclose([graph.step(x)[0] for x in moved], [cold.step(x) for x in moved], rtol=0.0, atol=1e-9)
+    assert np.array_equal(graph.contexts[0, -1], moved[-1], equal_nan=True)  # in the user's units
+
+
 def test_a_batch_of_streams_in_the_graph_is_a_pool_and_a_past_of_nan_begins_a_stream_anew(tmp_path: Path):
     pytest.importorskip("onnx")
     policy = learned(horizon=Horizon(2, 2))

@@ -250,7 +250,6 @@ def test_missing_or_not_is_a_split_and_a_column_may_be_empty():
     assert np.isfinite(tree(min_samples_leaf=1).fit(np.nan_to_num(X), y).predict(X)).all()
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # it is the error that tells
 def test_infinite_values():
     X = np.zeros((5, 1))
     for value in (np.inf, 1e300):
@@ -422,3 +421,11 @@ def test_min_samples_leaf(data, given, fewest):
 def test_settings_that_cannot_be(data, settings, message):
     with pytest.raises(ValueError, match="^" + message):
         SmoothForestRegressor(**settings).fit(*data)
+
+
+def test_features_far_from_0_lose_nothing():
+    rng = np.random.default_rng(0)
+    X = np.round(256.0 * rng.normal(size=(400, 2))) / 256.0
+    y = X[:, 0] ** 2 + X[:, 1]
+    near, far = (SmoothForestRegressor(4, random_state=0).fit(x, y).predict(x) for x in (X, X + 1e9))
+    np.testing.assert_array_equal(near, far)

@@ -11,15 +11,18 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, validate_data
 
 from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Units
+from simile.data.origins import choose_origin, find_places
 from simile.data.states import Horizon, Tape
 from simile.errors import ArgumentError, DataError
 from simile.models import Bagging, Criterion, SmoothForest
 from simile.sklearn._simile import seed_of
+
+FLOATS = [np.float64, np.float32]  # of features: taken as they come
 
 
 class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -75,6 +78,8 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
     0.997
     """
 
+    _origin: FloatArray | None = None  # of what was fitted before there were any
+
     def __init__(
         self,
         n_estimators: int = 50,
@@ -110,9 +115,8 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         `anchors`, of the shape of y, are what splits are held to when smoothness is above zero, and by another
         criterion than "labels"; else they are ignored.
         """
-        # float32, as in scikit-learn's trees: it is what the bins and the nodes hold
         features, given = validate_data(
-            self, X, y, dtype=np.float32, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
+            self, X, y, dtype=FLOATS, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
         )
         self._flat = given.ndim == 1
         labels = np.asarray(given, dtype=np.float64).reshape(len(given), -1)
@@ -126,6 +130,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
             features, labels = features[counted], labels[counted]
             held_to, weights = held_to[counted], weights[counted]
         weights, min_leaf = self._weigh_leaves(weights)
+        self._origin = choose_origin(find_places(features)[np.newaxis])
         recipe = SmoothForest(
             n_trees=checks.whole_number(self.n_estimators, "n_estimators", at_least=1),
             max_depth=None if self.max_depth is None else checks.whole_number(self.max_depth, "max_depth", at_least=1),
@@ -138,7 +143,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         units = _measure_units(labels, weights)
         targets = units.standardize(labels)  # so that no dimension outweighs another, and offsets cost no precision
         # Without lags each row stands alone, whichever sequence it is in.
-        states = Tape.of([np.asarray(features)], [np.empty((len(features), 0))]).states(Horizon(0, 0))
+        states = Tape.of([self._narrow(features)], [np.empty((len(features), 0))]).states(Horizon(0, 0))
         rng = np.random.default_rng(seed_of(self.random_state))
         forest = recipe.fit_smooth(
             [states], targets, targets, units.standardize(held_to), smoothness, rng, weights=weights
@@ -149,9 +154,16 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the mean of the trees at X (n, m), (n,) or (n, k)."""
         check_is_fitted(self)
-        features = validate_data(self, X, reset=False, dtype=np.float32, ensure_all_finite="allow-nan")
-        predicted = self.forest_.predict(features)
+        features = validate_data(self, X, reset=False, dtype=FLOATS, ensure_all_finite="allow-nan")
+        predicted = self.forest_.predict(self._narrow(features))
         return predicted[:, 0] if self._flat else predicted
+
+    def _narrow(self, features: Any) -> Any:
+        """Measure features from where they lie, in the single precision of bins, as scikit-learn's trees."""
+        with np.errstate(over="ignore"):  # it is the error that tells
+            narrow = (features if self._origin is None else features - self._origin).astype(np.float32, copy=False)
+        assert_all_finite(narrow, allow_nan=True, estimator_name=type(self).__name__, input_name="X")
+        return narrow
 
     @property
     def feature_importances_(self) -> FloatArray:
