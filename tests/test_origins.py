@@ -19,6 +19,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 
 import simile
+from commands import simile_
 from conftest import demos_of
 from simile import Demonstrations, Horizon, Predictor, PredictorPool, SmoothForest, rollout
 from simile.data.demonstrations import Units
@@ -287,6 +288,44 @@ def test_mixtures_share_their_origin():
         simile.Mixture((near_, far), (0.5, 0.5))
 
 
+def test_a_run_far_from_0_goes_on_from_its_checkpoints_to_the_same_bits(tmp_path: Path):
+    far, choices = moved(near(), 1e9), {"horizon": Horizon(2, 2), "n_rounds": 2}
+    model = simile.Checkpointed(FOREST, tmp_path)
+    for turn in simile.rounds(far, model=model, **choices):
+        if turn.number == 1:
+            break
+    *_, resumed = simile.rounds(far, model=simile.Checkpointed(FOREST, tmp_path), **choices)
+    *_, whole = simile.rounds(far, model=FOREST, **choices)
+    check_same(resumed.policy, whole.policy, far, far)
+
+
+def test_the_command_says_what_it_took_off_and_acts_by_the_bits_of_the_twin(tmp_path: Path):
+    demos = near(missing=0.0)
+    answers = []
+    for name, some in (("near", demos), ("far", moved(demos, 5.4e6))):
+        simile.write(some, tmp_path / f"{name}.csv")
+        how = (
+            "--actions",
+            "a0",
+            "--algorithm",
+            "clone",
+            "--model",
+            "SmoothForest(n_trees=4)",
+            "--no-report",
+            "--out",
+            name,
+        )
+        done = simile_("train", f"{name}.csv", *how, cwd=tmp_path)
+        assert ("note: contexts so far from 0" in done.stdout) == (name == "far")
+        policy = f"{name}/policy.safetensors"
+        assert ("origin" in simile_("inspect", policy, cwd=tmp_path).stdout) == (name == "far")
+        rows = [",".join(some.context_names), *(",".join(map(repr, x.tolist())) for x in some.contexts[0][:20])]
+        done = simile_("run", policy, cwd=tmp_path, stdin="\n".join(rows))
+        assert not done.stderr
+        answers.append(done.stdout)
+    assert answers[0] == answers[1]
+
+
 # ------------------------------------------------------------------------------------------------------ what is said
 
 
@@ -338,13 +377,27 @@ def test_a_policy_that_is_fed_what_it_cannot_tell_apart_says_so_once(model: Any,
 
 
 def test_a_policy_of_an_older_simile_that_lost_its_contexts_says_so(caplog: pytest.LogCaptureFixture):
-    far = moved(near(missing=0.0), 1e9, [1])
+    far = moved(near(16.0, missing=0.0), 5.4e6, [1])
     policy = simile.clone(far, **QUICK).policy
     rollout(policy, far)
     assert not caplog.records
     older = replace(policy, units=replace(policy.units, origin=None))
     Predictor(older).step(far.contexts[0][0])
     assert "learn it anew if an older simile did" in caplog.messages[0]
+
+
+def test_a_context_that_never_moves_is_not_told_of(caplog: pytest.LogCaptureFixture):
+    demos = near(missing=0.0)
+    still = [np.concatenate([x, np.full((len(x), 1), 0.1234567)], axis=1) for x in demos.contexts]
+    policy = simile.clone(Demonstrations.from_arrays(still, demos.actions), **QUICK).policy
+    Predictor(policy).step([*demos.contexts[0][0], 0.3])
+    assert not caplog.records
+
+
+def test_a_sequence_in_which_a_context_rests_is_not_told_of():
+    demos = near(missing=0.0)
+    contexts = [x + 40.0 if i else 40.0 + 1e-6 * x for i, x in enumerate(demos.contexts)]
+    assert simile.clone(Demonstrations.from_arrays(contexts, demos.actions), **QUICK).notes == ()
 
 
 def test_ranges_that_make_no_sense_watch_nothing(caplog: pytest.LogCaptureFixture):

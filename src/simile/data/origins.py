@@ -52,7 +52,7 @@ def _choose(middles: FloatArray, widths: FloatArray) -> float:
     moves = widths > 0.0
     if not moves.any():
         return 0.0
-    middle, width = (float(np.quantile(v[moves], 0.5, method="lower")) for v in (middles, widths))
+    middle, width = _median(middles[moves]), _median(widths[moves])
     if not abs(middle) * STEP * FINE > width:
         return 0.0
     grain = 8.0 * 2.0 ** np.ceil(np.log2(width))
@@ -68,12 +68,19 @@ def tell_origin(names: Sequence[str], places: FloatArray, origin: FloatArray | N
         )
     middle, width = np.moveaxis(places, 1, 0)
     steps = STEP * np.abs(middle - offsets)
-    for j, lost in enumerate(((width > 0.0) & (steps * COARSE > width)).T):
+    for j, name in enumerate(names):
+        moves = width[:, j] > 0.0
+        typical = _median(width[moves, j]) if moves.any() else 0.0  # so that one that rests for once is not lost
+        lost = moves & (COARSE * steps[:, j] > np.maximum(width[:, j], typical))
         if lost.any():
-            worst = int(np.argmax(np.where(lost, steps[:, j] / np.where(width[:, j] > 0.0, width[:, j], 1.0), 0.0)))
             notes.append(
-                f"{names[j]} lies in places far apart: in {count(int(lost.sum()), 'sequence')} of {len(lost)} it is "
-                f"held in steps of up to {steps[worst, j]:.2g}, where a quarter of the values lie within "
-                f"{width[worst, j]:.2g}, and what is finer is lost: measure it from a place of each sequence's own"
+                f"{name} lies in places far apart: in {count(int(lost.sum()), 'sequence')} of {len(lost)} it is held "
+                f"in steps of up to {steps[lost, j].max():.2g}, and a quarter of its values lie within {typical:.2g}, "
+                "so that what is finer is lost: measure it from a place of each sequence's own"
             )
     return notes
+
+
+def _median(values: FloatArray) -> float:
+    """Return the median, or the lower one of two: a value itself, so that nothing is rounded."""
+    return float(np.quantile(values, 0.5, method="lower"))

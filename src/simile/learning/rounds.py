@@ -17,7 +17,7 @@ from simile.data.origins import choose_origin
 from simile.errors import ArgumentError
 from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer
-from simile.policies.cards import Card
+from simile.policies.cards import DIGITS, Card
 from simile.policies.policies import Policy
 
 # What a round measured, as numbers that can be written down.
@@ -88,7 +88,7 @@ def _ranges(demos: Recorded) -> dict[str, list[float | None]]:
     sides = {}
     low, high = demos.extremes()
     origin = choose_origin(demos.places)
-    digits = [17 if offset else 6 for offset in (np.zeros(len(low)) if origin is None else origin)]
+    digits = [17 if offset else DIGITS for offset in (np.zeros(len(low)) if origin is None else origin)]
     for name, extreme, rounding in (("low", low, ROUND_FLOOR), ("high", high, ROUND_CEILING)):
         # Outwards, so that no value of the training falls outside.
         outwards = [Context(prec=n, rounding=rounding) for n in digits]

@@ -10,6 +10,8 @@ import numpy as np
 
 from simile._common.typing import FloatArray
 
+DIGITS = 6  # of the ranges of contexts; all of them where one lies far from 0
+
 
 @dataclass(frozen=True)
 class Card:

@@ -9,9 +9,10 @@ import numpy as np
 
 from simile._common.typing import FloatArray
 from simile.data.origins import STEP
+from simile.policies.cards import DIGITS
 from simile.policies.policies import Policy
 
-LEAST = 1024  # steps of single precision within the training's range of a context
+LEAST = 128  # steps of single precision within the training's range of a context
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +26,12 @@ def find_limits(policy: Policy, m: int) -> FloatArray | None:
     ranges = None if card is None else card.ranges(m)
     if ranges is None:
         return None
-    width = ranges[1] - ranges[0]
-    limits: FloatArray = np.where(width > 0.0, width / (STEP * LEAST), math.inf)
+    low, high = ranges
+    # A context that never moved has a range of up to two units of the last digit, but for those with an origin.
+    last = 10.0 ** (np.floor(np.log10(np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-300))) + 1.0 - DIGITS)
+    rounded = 2.5 * (last if policy.units.origin is None else np.where(policy.units.origin == 0.0, last, 0.0))
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite where unknown
+        limits: FloatArray = np.where(high - low > rounded, (high - low) / (STEP * LEAST), math.inf)
     return limits
 
 
