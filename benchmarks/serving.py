@@ -52,6 +52,7 @@ def main() -> None:
         if own_core is not None:
             os.sched_setaffinity(0, {own_core})
         arguments = ["--max-streams", str(max(streams)), "--max-connections", str(max(streams) + 8), "--no-watch"]
+        arguments += ["--max-per-address", str(max(streams) + 8)]
         server = Server(Path(folder, "policy.simile"), arguments, core=server_core)
         try:
             print(

@@ -1,4 +1,4 @@
-"""Numbers in tables and in JSON."""
+"""Numbers in tables and in JSON, and texts of others on one line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+# Control characters, line separators, and marks that turn the direction of writing.
+STEERING = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 def cell(value: float, width: int = 12, form: str = ".4g") -> str:
@@ -94,3 +97,12 @@ def spell(value: Any) -> str:
     ('1.5', 'spell')
     """
     return getattr(value, "__name__", None) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def escape(text: str) -> str:
+    r"""Write a text on one line, so that it cannot pass for another line, nor steer a terminal.
+
+    >>> escape("pan\n\x1b[31mall is well")
+    'pan\\n\\x1b[31mall is well'
+    """
+    return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -1,10 +1,11 @@
-"""What every web server of ours has: a guard at the door, a port, bodies up to a limit, and errors in sentences.
+"""What every web server of ours has: a guard, a door, a port, bodies up to a limit, and errors in sentences.
 
 For `simile.serving` and `simile.studio` alone, whose extras bring starlette and uvicorn: nothing else imports it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import socket
@@ -20,10 +21,12 @@ import msgspec
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from simile._common.door import Door, Guest
 from simile.errors import ArgumentError
 
 UNAUTHORIZED, FORBIDDEN, MISDIRECTED = 401, 403, 421
@@ -36,6 +39,9 @@ HEADERS = {  # of every answer: it is not to be kept, framed, or guessed at
 }
 SENTENCES = {404: "there is nothing at this address", 405: "this address does not take that method"}
 FAREWELL = 3  # seconds for all peers to hang up
+BACKLOG = 1024  # connections that the system keeps until they are let in
+CONNECTIONS = 256  # of HTTP, at a time
+BROKEN_OFF = "the request was broken off"
 
 LOCAL = ("127.0.0.1", "localhost", "::1")  # names by which every machine knows itself
 HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
@@ -256,14 +262,43 @@ def build_handlers(server: str) -> dict[Any, Any]:
     return {RequestError: answer_error, HTTPException: answer_missing, Exception: answer_mistake}
 
 
-async def read_body(request: Request, most: int, sentence: str) -> bytes:
-    """Read what was sent; more than `most` bytes are refused with the sentence."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
+class Bodies:
+    """Bodies of requests on their way in: none takes for ever, and all together take little memory.
+
+    Parameters
+    ----------
+    together : int
+        Bytes of all bodies that are read at a time.
+    patience : float
+        Seconds for one to come.
+    """
+
+    def __init__(self, together: int = 32 << 20, patience: float = 30.0) -> None:
+        self.together, self.patience = together, patience
+        self.held = 0  # bytes
+
+    async def read(self, request: Request, most: int, sentence: str) -> bytes:
+        """Read what was sent; more than `most` bytes are refused with the sentence."""
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > most:
             raise RequestError(413, sentence)
-    return bytes(body)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.patience):
+                async for part in request.stream():
+                    body += part
+                    self.held += len(part)
+                    if len(body) > most:
+                        raise RequestError(413, sentence)
+                    if self.held > self.together:
+                        raise RequestError(503, "too many requests are on their way in: ask again in a while")
+        except ClientDisconnect:
+            raise RequestError(400, BROKEN_OFF) from None
+        except TimeoutError:
+            raise RequestError(408, f"the request took longer than {self.patience:g} s: send it at once") from None
+        finally:
+            self.held -= len(body)
+        return bytes(body)
 
 
 def listen(host: str, *ports: int, option: str, way_out: str) -> socket.socket:
@@ -278,7 +313,7 @@ def listen(host: str, *ports: int, option: str, way_out: str) -> socket.socket:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind((host, port))
-            opened.listen(128)
+            opened.listen(BACKLOG)
         except OSError as error:
             opened.close()
             reason = error.strerror
@@ -300,5 +335,103 @@ def write_address(scheme: str, host: str, port: int) -> str:
 def configure_uvicorn(app: ASGIApp, **options: Any) -> uvicorn.Config:
     """Return uvicorn's options for a server to which nobody stands between, and whose log must not show tokens."""
     return uvicorn.Config(
-        app, access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=FAREWELL, **options
+        app,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=FAREWELL,
+        **options,
     )
+
+
+class HttpProtocol(H11Protocol):
+    """A connection of HTTP, of which the door knows who waits for whom.
+
+    Parameters
+    ----------
+    guest : Guest
+        The connection.
+    options
+        As uvicorn has them.
+    """
+
+    def __init__(self, guest: Guest, **options: Any) -> None:
+        super().__init__(**options)
+        self.guest = guest
+        guest.is_waited_for = self._is_waited_for
+
+    def _is_waited_for(self) -> bool:
+        """Tell whether a request, the rest of one, or the reading of an answer is outstanding."""
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete or cycle.more_body or self.flow.write_paused
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; the parts of a body, unlike those of headers, are waited for one by one."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.guest.touch()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self.guest.touch()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Wait for the peer to read."""
+        self.guest.touch()
+        super().pause_writing()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """Leave the connection to another protocol, which asks for a sign of life by itself."""
+        self.guest.is_waited_for = lambda: False
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the connection has gone."""
+        self.guest.leave()
+        super().connection_lost(exc)
+
+
+class WebServer(uvicorn.Server):
+    """Uvicorn behind a door of ours.
+
+    Parameters
+    ----------
+    config : uvicorn.Config
+        By `configure_uvicorn`.
+    door : Door, optional
+        Who may be there.
+    """
+
+    def __init__(self, config: uvicorn.Config, door: Door | None = None) -> None:
+        super().__init__(config)
+        self.door = door or Door(CONNECTIONS, patience=30.0)
+        self._accepting: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin, and let everybody in."""
+        await super().startup(sockets=[])
+        self._accepting = [asyncio.create_task(self.door.accept(one, self._connect)) for one in sockets or []]
+
+    async def on_tick(self, counter: int) -> bool:
+        """Show out who was waited for too long."""
+        self.door.sweep()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let nobody in any more, and end."""
+        for task in self._accepting:
+            task.cancel()
+        await super().shutdown(sockets)
+
+    async def _connect(self, guest: Guest) -> tuple[Any, Any]:
+        tls = self.config.ssl
+        return await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: HttpProtocol(
+                guest, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            ),
+            guest.sock,
+            ssl=tls,
+            ssl_handshake_timeout=self.door.patience if tls else None,
+        )

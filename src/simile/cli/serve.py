@@ -35,9 +35,15 @@ POSITIVE = click.FloatRange(min=0.0, min_open=True)
 @click.option("--handover", type=click.FloatRange(min=0.0), default=1.0, help="Seconds of a reload.")
 @click.option("--queue", type=click.IntRange(1), default=4, help="Frames of a stream that may wait.")
 @click.option("--idle", type=POSITIVE, default=60.0, help="Seconds until a silent stream is forgotten.")
-@click.option("--patience", type=POSITIVE, default=30.0, help="Seconds until who reads nothing is cut.")
+@click.option(
+    "--patience",
+    type=POSITIVE,
+    default=30.0,
+    help="Seconds until who reads nothing, or does not end a request, is cut.",
+)
 @click.option("--max-streams", type=click.IntRange(1), default=1024, help="Streams at a time.")
 @click.option("--max-connections", type=click.IntRange(1), default=1024, help="Connections.")
+@click.option("--max-per-address", type=click.IntRange(1), help="Of one address; three quarters by default.")
 @click.option("--max-message", type=click.IntRange(64), default=65536, help="Bytes of a message.")
 @click.option(
     "--max-rate", type=POSITIVE, help="Frames per second of a stream; by default 10 x the rate, at least 1000."
@@ -53,14 +59,13 @@ def serve(policy: Path, **given: Any) -> None:
     /health, /metrics, /rollouts and /openapi.json. A new policy file takes over without a jump (or SIGHUP); SIGTERM
     ends the service in good order.
     """
-    import logging
-
+    from simile._common import logs
     from simile.learning.recipes import parse
     from simile.serving.guard import read_token
     from simile.serving.server import serve as run
     from simile.serving.state import Options
 
-    logging.basicConfig(format="simile: %(message)s", level=logging.WARNING)
+    logs.calm()
     token_file, stages = given.pop("token_file"), given.pop("stage")
     given |= {"origins": given.pop("allow_origin"), "hosts": given.pop("allow_host")}
     if token_file is not None:
@@ -74,9 +79,11 @@ def serve(policy: Path, **given: Any) -> None:
 
 def _announce(streams: str, http: str | None, policy: PolicyFacts) -> None:
     """Say where what is served."""
+    from simile._common.text import escape
+
     rate = "" if policy.rate is None else f" at {policy.rate:g} Hz"
     click.echo(f"streams {streams}/NAME")
     if http is not None:
         click.echo(f"http    {http}")
-    columns = f": {len(policy.contexts)} contexts to {', '.join(policy.actions)}" if policy.contexts else ""
+    columns = f": {len(policy.contexts)} contexts to {escape(', '.join(policy.actions))}" if policy.contexts else ""
     click.echo(f"policy  {policy.digest[:12]}{columns}{rate}")

@@ -43,9 +43,11 @@ def studio(
     page. Everything is kept in the folder of --folder: what was under way goes on at the next start. Nobody gets in
     without the token in the address.
     """
+    from simile._common import logs
     from simile.learning.runs import reading_arguments
     from simile.studio.server import serve
 
+    logs.calm()
     serve(
         folder,
         data=data,

@@ -94,8 +94,8 @@ def put_in_order(x: Mapping[Any, Any], names: Sequence[str]) -> list[Any]:
             "x: the policy does not know the names of its contexts: give the values in order, or learn from "
             "demonstrations with context_names"
         )
-    if unknown := [name for name in x if name not in names]:
-        raise ArgumentError(f"x: no context is called {unknown[0]!r}; the policy knows {', '.join(names)}")
+    if (unknown := next((name for name in x if name not in names), None)) is not None:
+        raise ArgumentError(f"x: no context is called {str(unknown)[:100]!r}; the policy knows {', '.join(names)}")
     if absent := [name for name in names if name not in x]:
         raise ArgumentError(f"x: {absent[0]!r} is missing: give it, as NaN where it is not known in this frame")
     return [x[name] for name in names]

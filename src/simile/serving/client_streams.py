@@ -84,7 +84,11 @@ class ClientStream:
             # Frames that were left out are bridged, which takes as long as a frame: they count.
             due += self.pace * min(n - last - 1, LONGEST_BRIDGE)
         self.due = due
+        counts = self.state.service.counts
+        before = counts.malformed
         self.put(stream, message, self.sinks[binary], now)
+        if counts.malformed != before:
+            self.connection.allowance.charge()
         self.state.wake()
 
     def _build_sink(self, encode: Callable[[Answer], bytes], *, binary: bool) -> Sink:
@@ -99,6 +103,8 @@ class ClientStream:
             elif self.many:
                 connection.gather(encode(answer), binary)
             else:
+                if connection.gathered:
+                    connection.send_gathered()  # which came before
                 connection.senders[binary](encode(answer))
 
         return send
@@ -142,6 +148,7 @@ class ClientStream:
 
     def _begin(self, wanted: Open, binary: bool, n: int | None) -> Stream | None:
         """Open the stream, and take it from whoever had it; None, and an answer, where that cannot be."""
+        self.connection.allowance.charge()
         present = self.state.service.streams.get(self.name)
         if present is not None and present.queue:
             self.state.run()  # what came before is answered before

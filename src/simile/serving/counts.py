@@ -47,6 +47,7 @@ class Counts:
     expired: int = _count("Streams that were idle for too long.")
     unrestored: int = _count("Streams of a snapshot that could not go on at the start.")
     refused: int = _count("Streams and connections that were refused.")
+    throttled: int = _count("Turns in which a connection was read no further, for it had sent more than its share.")
     reloads: int = _count("Policies that were taken over while serving.")
     reload_failures: int = _count("Policy files that were refused while serving; the old policy went on.")
     snapshots: int = _count("Snapshots written.")

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from simile import __version__
-from simile._common.web import Guard, GuardedApp, RequestError, answer_json, build_handlers, read_body
+from simile._common.web import Bodies, Guard, GuardedApp, RequestError, answer_json, build_handlers
 from simile.errors import DivergedError, SimileError
 from simile.policies.rollouts import ColdStart, rollout
 from simile.serving.guard import OPEN_PATHS
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from simile.serving.state import ServerState
 
 LARGEST_REQUEST = 2 << 20  # bytes; reading more would keep the streams waiting
+LARGEST_TOGETHER = 16 << 20  # bytes of all requests on their way in
+MOST_ROLLOUTS = 16  # at a time, so that connections are left for those who ask for the service's health
 
 
 def build_app(state: ServerState, guard: Guard) -> Starlette:
@@ -56,6 +58,8 @@ class HttpApi:
         self.state = state
         self.token = token
         self.one_at_a_time = asyncio.Lock()  # roll-outs beside each other would take the streams' processor
+        self.rolling_out = 0  # one of them, while the others wait
+        self.bodies = Bodies(LARGEST_TOGETHER, state.options.patience)
 
     async def health(self, _: Request) -> Response:
         """Say whether the service lives."""
@@ -105,11 +109,17 @@ class HttpApi:
     async def roll_out(self, request: Request) -> Response:
         """Roll the policy out, in a thread."""
         self._check_open()
-        sent = await read_body(
+        sent = await self.bodies.read(
             request, LARGEST_REQUEST, f"the request is larger than {LARGEST_REQUEST:,} bytes: ask in parts"
         )
-        async with self.one_at_a_time:
-            body = await asyncio.to_thread(_roll_out, self.state.policy, sent, self.state.n_contexts)
+        if self.rolling_out >= MOST_ROLLOUTS:
+            raise RequestError(503, f"{MOST_ROLLOUTS} roll-outs are asked for already: ask again in a while")
+        self.rolling_out += 1
+        try:
+            async with self.one_at_a_time:
+                body = await asyncio.to_thread(_roll_out, self.state.policy, sent, self.state.n_contexts)
+        finally:
+            self.rolling_out -= 1
         return Response(body, media_type="application/json")
 
     def _check_open(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Reader:
         if override is None:
             return None
         if len(override) != self.n_actions or not all(map(math.isfinite, override)):
-            raise ArgumentError(f"override must be {self.n_actions} finite numbers; got {override}")
+            raise ArgumentError(f"override must be {self.n_actions} finite numbers; got {reprlib.repr(override)}")
         action: list[float] = self._check_action(np.array(override, dtype=np.float64), "override").tolist()
         return action
 

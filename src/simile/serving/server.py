@@ -13,13 +13,14 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-from picows import ws_create_server
+import aiofastnet
 
 from simile._common import locks, web
+from simile._common.door import Door, Guest
 from simile._common.files import clear_leftovers
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.serving import snapshots
@@ -31,13 +32,12 @@ from simile.serving.policy_file import LoadedPolicy, load_policy
 from simile.serving.service import Service
 from simile.serving.state import Options, ServerState
 from simile.serving.supervision import supervise
-from simile.serving.websocket import ConnectionRegistry, quiet
+from simile.serving.websocket import ConnectionRegistry, StreamProtocol
 
-SYSTEM_BUFFER = (
-    64 << 10
-)  # bytes that the system keeps for a connection, each way: older frames and actions are of no use
-PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
-SPARE_FILES = 64
+# Bytes that the system keeps for a connection, each way: older frames and actions are of no use.
+SYSTEM_BUFFER = 64 << 10
+STRANGERS = 256  # connections to the port of streams that have not said yet what they want
+SPARE_FILES = 64  # for snapshots, policies, and the process itself
 THREADS = 2  # one reads a policy while another writes a snapshot; each has a heap of its own
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # as malloc.h numbers them
 LARGE = 128 << 10  # bytes of a block that goes back to the system when it is freed
@@ -75,10 +75,12 @@ def serve(options: Options, announce: Announce) -> None:
         monitor=Monitor(loaded.policy, rate, options.max_streams, stages=options.stages),
         handover=options.handover,
     )
-    _allow_files(options.max_connections)
+    options = replace(options, max_connections=_allow_files(options.max_connections))
     # They write a line for every peer that goes without a word: anybody could fill a disk so.
-    for chatty in ("aiofastnet", "asyncio"):
-        logging.getLogger(chatty).setLevel(logging.ERROR)
+    logging.getLogger("aiofastnet").setLevel(logging.CRITICAL)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    # What is fed by strangers is their affair, and told to them as drift.
+    logging.getLogger("simile.policies.precision").setLevel(logging.ERROR)
     with _own_snapshots(options.snapshots), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         _restore(service, options)
         runner.run(_serve(options, loaded, service, tls, announce))
@@ -92,22 +94,12 @@ async def _serve(
     announce: Announce,
 ) -> None:
     state = ServerState(options, loaded, service)
+    state.loop.set_exception_handler(_note)
     streams, listening = _listen_twice(options)
     registry = ConnectionRegistry(state, _build_guard(options, streams))
     state.tell = registry.tell
     _limit_buffers(streams)
-    listener = await ws_create_server(
-        registry.admit,
-        sock=streams,
-        ssl=tls,
-        backlog=1024,
-        enable_auto_pong=False,  # see `Connection`
-        max_frame_size=options.max_message,
-        enable_auto_ping=True,
-        auto_ping_idle_timeout=PING_EVERY,
-        auto_ping_reply_timeout=PING_EVERY,
-        logger_name=quiet,
-    )
+    listener = asyncio.create_task(_accept(streams, registry, tls))
     http, http_address = None, None
     if listening is not None:
         http_address = _read_address("https" if tls else "http", listening)
@@ -156,10 +148,33 @@ async def _collect_garbage(every: float = COLLECT_EVERY) -> None:
         gc.collect()
 
 
-async def _drain(state: ServerState, registry: ConnectionRegistry, listener: asyncio.Server) -> None:
+def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody has dealt with; what peers do to their connections is theirs."""
+    if not isinstance(context.get("exception"), OSError):  # TLS, resets, time-outs
+        loop.default_exception_handler(context)
+
+
+async def _accept(listening: socket.socket, registry: ConnectionRegistry, tls: ssl.SSLContext | None) -> None:
+    """Let connections to the port of streams in, until cancelled."""
+    patience = registry.state.options.patience
+
+    async def connect(guest: Guest) -> tuple[Any, Any]:
+        return await aiofastnet.connect_accepted_socket(
+            registry.state.loop,
+            lambda: StreamProtocol(registry, guest),
+            guest.sock,
+            ssl=tls,
+            ssl_handshake_timeout=patience if tls else None,
+        )
+
+    with listening:
+        await Door(STRANGERS, patience).accept(listening, connect)
+
+
+async def _drain(state: ServerState, registry: ConnectionRegistry, listener: asyncio.Task[None]) -> None:
     """End in good order: nobody new, all that came is answered, the streams are kept, everybody is told."""
     state.draining = True
-    listener.close()
+    listener.cancel()
     registry.tell({"kind": "draining", "on": True})
     await asyncio.sleep(0)  # what the system has already taken in is read
     state.run()
@@ -176,7 +191,7 @@ async def _drain(state: ServerState, registry: ConnectionRegistry, listener: asy
     await asyncio.sleep(0.01)
 
 
-class _HttpServer(uvicorn.Server):
+class _HttpServer(web.WebServer):
     """Uvicorn as a guest: signals are the host's."""
 
     @contextmanager
@@ -211,11 +226,10 @@ def _build_http_server(state: ServerState, guard: web.Guard) -> _HttpServer:
         log_level="error",
         lifespan="off",
         ws="none",
-        limit_concurrency=options.max_connections,
         ssl_certfile=options.certfile,
         ssl_keyfile=options.keyfile,
     )
-    return _HttpServer(config)
+    return _HttpServer(config, Door(web.CONNECTIONS, options.patience))
 
 
 def _give_memory_back() -> None:
@@ -302,18 +316,35 @@ def _read_address(scheme: str, listening: socket.socket) -> str:
     return web.write_address(scheme, host, port)
 
 
-def _allow_files(connections: int) -> None:
-    """Let this process have as many connections as were asked for: the system's first limit is often 1024 files."""
+def _allow_files(connections: int) -> int:
+    """Let this process have as many connections as were asked for, and return how many it may have.
+
+    The system's first limit is often 1024 files. Strangers, HTTP, snapshots and the process itself have theirs apart.
+    """
     if sys.platform == "win32":
-        return
+        return connections
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * connections + SPARE_FILES
+    apart = STRANGERS + web.CONNECTIONS + SPARE_FILES
+    wanted = connections + apart
     if soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft < wanted:
+        fewer = max(1, soft - apart)
+        log.warning(
+            "--max-connections %d needs %d open files, and the system allows %d: %d connections are let in; "
+            "raise the limit (ulimit -n, LimitNOFILE=)",
+            connections,
+            wanted,
+            soft,
+            fewer,
+        )
+        return fewer
+    return connections
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

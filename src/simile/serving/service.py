@@ -113,6 +113,11 @@ class Service:
         return isinstance(self._switcher.acting, Handover)
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether frames wait for the next `run`."""
+        return bool(self._waiting)
+
+    @property
     def has_deadlines(self) -> bool:
         """Whether some streams must not wait, so that `tick` is to be called every few milliseconds."""
         return bool(self._registry.timed)

@@ -67,6 +67,7 @@ class Options:
     patience: float = 30.0
     max_streams: int = 1024
     max_connections: int = 1024
+    max_per_address: int | None = None
     max_message: int = 65_536
     max_rate: float | None = None
     snapshots: Path | None = None

@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import struct
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from urllib.parse import unquote
 
 from msgspec import MsgspecError
 from picows import (
+    WSAutoPingStrategy,
     WSCloseCode,
     WSFrame,
     WSListener,
@@ -23,7 +25,9 @@ from picows import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
+from simile._common.door import Guest
 from simile._common.web import UNAUTHORIZED, Guard
 from simile.serving.client_streams import ClientStream
 from simile.serving.messages import (
@@ -39,6 +43,7 @@ from simile.serving.messages import (
     to_json,
     to_msgpack,
 )
+from simile.serving.turns import LEAST, PING, READ, SHARE, TURN, USUAL_RATE, Allowance, measure_frame
 
 if TYPE_CHECKING:
     from simile.serving.state import ServerState
@@ -48,6 +53,9 @@ TEXT, BINARY, CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINU
 UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 SMALL_BUFFER = 16 << 10  # bytes of answers that wait in this process for a slow reader: older ones are of no use
 LAST_WORDS = 1.0  # seconds for a peer to hear why it is cut off
+GREETING = 5.0  # seconds for a peer to say what it wants
+PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
+TOO_MUCH = "this connection goes on sending far more than --max-rate allows: send less"
 
 
 def _send_nothing(data: bytes) -> None:
@@ -78,15 +86,16 @@ class ConnectionRegistry:
         self.state = state
         self.guard = guard
         self.connections: set[Connection] = set()
+        self.addresses: Counter[str] = Counter()  # how many connections each has
         self.holders: dict[str, ClientStream] = {}
 
-    def admit(self, request: WSUpgradeRequest) -> WSListener | WSUpgradeResponseWithListener:
+    def admit(self, guest: Guest, request: WSUpgradeRequest) -> WSListener | WSUpgradeResponseWithListener:
         """Let a connection in, or say why not."""
         path, _, query = request.path.decode("latin-1").partition("?")
         found = PATH.fullmatch(unquote(path))
-        refused = self.guard.check(request.headers, query) or self._find_refusal(found)
+        refused = self.guard.check(request.headers, query) or self._find_refusal(found, guest.address)
         if refused is None:
-            return Connection(self, found[1] if found else None)
+            return Connection(self, guest, found[1] if found else None)
         status, sentence = refused
         headers = {"Content-Type": "application/json"}
         if status == UNAUTHORIZED:
@@ -95,15 +104,18 @@ class ConnectionRegistry:
         body = to_json({"error": sentence})
         return WSUpgradeResponseWithListener(WSUpgradeResponse.create_error_response(status, body, headers), None)
 
-    def _find_refusal(self, found: re.Match[str] | None) -> tuple[int, str] | None:
+    def _find_refusal(self, found: re.Match[str] | None, address: str) -> tuple[int, str] | None:
         """Return the status and the sentence where there is no such place, or no place left."""
         state, most = self.state, self.state.options.max_connections
+        each = self.state.options.max_per_address or -(-3 * most // 4)
         if found is None:
             return 404, "streams are at /streams/NAME, NAME being 1 to 64 of A-Z a-z 0-9 . _ -, and at /streams"
         if state.draining:
             return 503, "the service is ending: try another, or wait for its next start"
         if len(self.connections) >= most:
             return 503, f"the service has {most} connections already: close one, or raise --max-connections"
+        if self.addresses[address] >= each:
+            return 503, f"this address has {each} connections already: close one, or raise --max-per-address"
         if found[1] and found[1] not in state.service.streams and state.is_full:
             return 503, f"all {state.options.max_streams} streams are taken: close one, wait, or raise --max-streams"
         return None
@@ -131,12 +143,65 @@ class ConnectionRegistry:
             connection.end(WSCloseCode.GOING_AWAY, "the service is ending")
 
 
+class StreamProtocol(WSProtocol):  # type: ignore[misc]
+    """The protocol of a connection, which reads little at a time, so that others have their turns.
+
+    Parameters
+    ----------
+    registry : ConnectionRegistry
+        Who decides whether it may come in.
+    guest : Guest
+        The connection.
+    """
+
+    def __init__(self, registry: ConnectionRegistry, guest: Guest) -> None:
+        options = registry.state.options
+        super().__init__(
+            None,  # where to, and by which path: of clients
+            None,
+            False,
+            partial(registry.admit, guest),
+            quiet,
+            True,  # hang up after an exception
+            min(GREETING, options.patience),
+            True,  # ask who is silent
+            PING_EVERY,
+            PING_EVERY,
+            WSAutoPingStrategy.PING_WHEN_IDLE,
+            False,  # pongs are ours, see `Connection`
+            options.max_message,
+            None,  # headers: of clients
+            READ,
+        )
+        self.guest = guest
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        """Return where to read to."""
+        room: memoryview = super().get_buffer(size_hint)
+        return room[:READ]
+
+    def buffer_updated(self, size: int) -> None:
+        """Take what was read."""
+        super().buffer_updated(size)
+        if self.listener is not None:
+            self.listener.end_turn(size)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the connection has gone."""
+        self.guest.leave()
+        super().connection_lost(exc)
+
+
 class Connection(WSListener):
     """One peer: decodes what comes and encodes what goes."""
 
-    def __init__(self, registry: ConnectionRegistry, name: str | None) -> None:
+    def __init__(self, registry: ConnectionRegistry, guest: Guest, name: str | None) -> None:
         self.registry = registry
+        self.guest = guest
         self.state = registry.state
+        contexts, actions = self.state.names
+        self.allowance = Allowance(self.state.clock, measure_frame(contexts + actions))
+        self._later: deque[tuple[WSMsgType, bool, bytes]] = deque()  # what was read in this turn, and is for the next
         self.transport: WSTransport | None = None
         self.streams: dict[str, ClientStream] = {}
         self.only = None if name is None else ClientStream(self, name, many=False)
@@ -146,9 +211,10 @@ class Connection(WSListener):
         self.senders = NOBODY  # of text, and of binary messages
         self.spoken = False  # whether it has said anything: until then, nobody knows how to tell it an event
         self.binary = False  # of the latest message: events are told in the same way
-        self._gathered: list[bytes] = []  # answers that go out together, each after its header
+        self.gathered: list[bytes] = []  # answers that go out together, each after its header
         self._parts: list[bytes] = []  # of a message in fragments
         self._size = 0
+        self._clear_next = -math.inf
         if self.only is not None:
             self.streams[self.only.name] = self.only
 
@@ -157,13 +223,17 @@ class Connection(WSListener):
         self.transport, self.reads = transport, True
         self.senders = (partial(transport.send, TEXT), partial(transport.send, BINARY))
         transport.underlying_transport.set_write_buffer_limits(high=SMALL_BUFFER)
+        self.guest.leave()  # it has shown who it is: it is counted here from now on
         self.registry.connections.add(self)
+        self.registry.addresses[self.guest.address] += 1
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002
         """Leave the streams to whoever resumes them, until they expire."""
         self.transport, self.reads = None, False
         self.senders = NOBODY  # which lets go of the transport
+        self._later.clear()
         self.registry.connections.discard(self)
+        self.registry.addresses -= Counter((self.guest.address,))  # and no address is kept without a connection
         for stream in list(self.streams.values()):
             stream.leave()
 
@@ -177,17 +247,47 @@ class Connection(WSListener):
         for stream in list(self.streams.values()):
             stream.send_held()
 
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """Take a message."""
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:  # noqa: ARG002
+        """Take a message now or, where this turn has had enough, in the next one."""
+        if self._later or self.allowance.spent >= TURN:
+            self._later.append((frame.msg_type, frame.fin, frame.get_payload_as_bytes()))
+        else:
+            self._deal_with(frame.msg_type, frame.fin, frame.get_payload_as_memoryview())
+
+    def end_turn(self, size: int) -> None:
+        """Go on when it is this connection's turn again, which has just read so many bytes."""
+        state = self.state
+        rate = SHARE * max(LEAST, state.max_rate, len(self.streams) * (state.rate or USUAL_RATE))
+        wait = self.allowance.end_turn(size, rate)
+        if self.transport is None:
+            return
+        if wait:
+            state.service.counts.throttled += 1
+            if self.allowance.is_abused:
+                self._later.clear()
+                self.end(WSCloseCode.POLICY_VIOLATION, TOO_MUCH)
+        if wait or self._later or size >= READ:
+            self.transport.underlying_transport.pause_reading()
+            state.loop.call_later(wait, self._take_turn)
+        else:
+            self.transport.underlying_transport.resume_reading()
+
+    def _take_turn(self) -> None:
+        """Deal with what was left over from the last turn, and read on when nothing is."""
+        while self._later and self.allowance.spent < TURN:
+            self._deal_with(*self._later.popleft())
+        self.end_turn(0)
+
+    def _deal_with(self, kind: WSMsgType, fin: bool, data: bytes | memoryview) -> None:
         try:
-            kind = frame.msg_type
             if self.ended and kind is not WSMsgType.CLOSE:
                 return
-            if (kind is BINARY or kind is TEXT) and frame.fin and not self._parts:
+            self.allowance.take(len(data))
+            if (kind is BINARY or kind is TEXT) and fin and not self._parts:
                 self.spoken, self.binary = True, kind is BINARY
-                self._take(frame.get_payload_as_memoryview())
+                self._take(data)
             else:
-                self._take_unusual(transport, frame)
+                self._take_unusual(kind, fin, bytes(data))
         except Exception:  # a mistake of ours: this peer is cut off, the others must not notice
             log.exception("a message was not dealt with")
             self.end(WSCloseCode.INTERNAL_ERROR, "the service has made a mistake")
@@ -227,19 +327,25 @@ class Connection(WSListener):
         return None
 
     def _clear_expired(self) -> None:
-        """Forget streams that have expired."""
+        """Forget streams that have expired; looking through them takes long, and is done once a second."""
+        now = self.state.clock()
+        if now < self._clear_next:
+            return
+        self._clear_next = now + 1.0
         for stream in [s for s in self.streams.values() if s.many and (s.stream is None or s.stream.closed)]:
             stream.leave()
 
-    def _take_unusual(self, transport: WSTransport, frame: WSFrame) -> None:
+    def _take_unusual(self, kind: WSMsgType, fin: bool, data: bytes) -> None:
         """Take a fragment, or a word about the connection itself."""
-        kind = frame.msg_type
+        if self.transport is None:
+            return
         if kind is WSMsgType.CLOSE:
-            transport.send_close(WSCloseCode.OK)
-            transport.disconnect()
+            self.transport.send_close(WSCloseCode.OK)
+            self.transport.disconnect()
         elif kind is WSMsgType.PING:
+            self.allowance.charge(PING)
             if self.reads:  # else pongs would pile up
-                transport.send_pong(frame.get_payload_as_bytes())
+                self.transport.send_pong(data)
         elif kind in (TEXT, BINARY, CONTINUATION):
             if (kind is CONTINUATION) != bool(self._parts):
                 self.end(WSCloseCode.PROTOCOL_ERROR, "a message in fragments is out of order")
@@ -247,39 +353,44 @@ class Connection(WSListener):
             if kind is not CONTINUATION:
                 self.spoken, self.binary, self._size = True, kind is BINARY, 0
             # A fragment may be empty, which `_parts` must not be while there is one.
-            self._parts.append(frame.get_payload_as_bytes())
-            self._size += frame.payload_size
+            self._parts.append(data)
+            self._size += len(data)
             if self._size > self.state.options.max_message or len(self._parts) > self.state.options.max_message:
                 self._parts = []
                 self.end(WSCloseCode.MESSAGE_TOO_BIG, "the message is too large")
-            elif frame.fin:
-                data, self._parts = b"".join(self._parts), []
-                self._take(data)
+            elif fin:
+                whole, self._parts = b"".join(self._parts), []
+                self._take(whole)
 
     def refuse(self, sentence: str, message: Frame | None) -> None:
         """Answer a message that cannot be used, and count it; no stream is touched by it."""
-        if self.only is None or (self.only.stream is not None and self.only.stream.queue):
+        self.allowance.charge()
+        if self.state.service.has_waiting:
             self.state.run()  # so that it does not overtake the answers to what came before
         counts = self.state.service.counts
         counts.frames += 1
         counts.malformed += 1
         counts.answers += 1
         name = None if message is None or self.only is not None else message.stream
-        self.send(Answer(None if message is None else message.n, error=sentence, stream=name), self.binary)
+        answer = Answer(None if message is None else message.n, error=sentence, stream=name)
+        if self.reads:
+            self.gather(to_msgpack(answer) if self.binary else to_json(answer), self.binary)
+        else:
+            counts.unsent += 1
 
     def gather(self, data: bytes, binary: bool) -> None:
         """Let an answer go out with others of the same batch: many in one write take little longer than one."""
-        if not self._gathered:
+        if not self.gathered:
             self.state.gathering.append(self)
             self.state.wake()
-        self._gathered += (_header(len(data), binary), data)
+        self.gathered += (_header(len(data), binary), data)
 
     def send_gathered(self) -> None:
         """Send them."""
-        gathered, self._gathered = self._gathered, []
+        gathered, self.gathered = self.gathered, []
         if self.transport is None or self.ended:
             self.state.service.counts.unsent += len(gathered) // 2
-        else:
+        elif gathered:
             self.transport.underlying_transport.write(b"".join(gathered))
 
     def tell(self, event: dict[str, Any]) -> None:
@@ -292,6 +403,8 @@ class Connection(WSListener):
         if not self.reads:
             self.state.service.counts.unsent += 1
         else:
+            if self.gathered:
+                self.send_gathered()  # which came before
             self.senders[binary](to_msgpack(reply) if binary else to_json(reply))
 
     def end(self, code: WSCloseCode, reason: str) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from simile._common.pages import asset
-from simile._common.web import RequestError, answer_json, answer_refusal, read_body
+from simile._common.web import Bodies, RequestError, answer_json, answer_refusal
 from simile.errors import SimileError
 from simile.learning.runs import DEFAULTS, POLICY, REPORT, settings
 from simile.studio import requests, uploads
@@ -66,20 +66,20 @@ def build_handlers(studio: Studio) -> dict[Any, Any]:
     return dict.fromkeys((RequestError, SimileError, OSError), answer)
 
 
-async def read_json(request: Request) -> Any:
-    """Return the JSON of a request; an empty object where there is none."""
-    data = await read_body(request, LONGEST, f"a request must be shorter than {LONGEST} bytes")
-    try:
-        return json.loads(data) if data.strip() else {}
-    except (ValueError, RecursionError):
-        raise RequestError(400, "the request must be JSON") from None
-
-
 class Api:
     """The handlers of a studio's routes."""
 
     def __init__(self, studio: Studio) -> None:
         self.studio = studio
+        self.bodies = Bodies()
+
+    async def _read_json(self, request: Request) -> Any:
+        """Return the JSON of a request; an empty object where there is none."""
+        data = await self.bodies.read(request, LONGEST, f"a request must be shorter than {LONGEST} bytes")
+        try:
+            return json.loads(data) if data.strip() else {}
+        except (ValueError, RecursionError):
+            raise RequestError(400, "the request must be JSON") from None
 
     async def page(self, request: Request) -> Response:  # noqa: ARG002
         """Answer with the page itself."""
@@ -124,7 +124,7 @@ class Api:
     async def choose(self, request: Request) -> Response:
         """Read data again, with other options."""
         data = self.studio.find_data(request.path_params["id"])
-        given = await read_json(request)
+        given = await self._read_json(request)
         given = given["options"] if isinstance(given, dict) and isinstance(given.get("options"), dict) else given
         options = {n: v for n, v in requests.read_request(given, requests.Reading).items() if v not in ("", [])}
         return answer_json((await self.studio.look(replace(data, options=options))).describe())
@@ -136,7 +136,7 @@ class Api:
 
     async def games(self, request: Request) -> Response:
         """Simulate games."""
-        wanted = requests.read_request(await read_json(request), requests.Games)
+        wanted = requests.read_request(await self._read_json(request), requests.Games)
         n, length = wanted["n_games"], wanted["minutes"]
         options = f"--axes {wanted['axes']} --sport {wanted['sport']} --seed {wanted['seed']}"
         origin = [
@@ -149,7 +149,7 @@ class Api:
 
     async def start(self, request: Request) -> Response:
         """Begin a training or a comparison."""
-        given = await read_json(request)
+        given = await self._read_json(request)
         kind = given.get("kind", "train") if isinstance(given, dict) else "train"
         # An unknown kind is refused as a field like any other.
         fields = requests.RUNS.get(str(kind), requests.Training)
@@ -192,7 +192,7 @@ class Api:
     async def roll(self, request: Request) -> Response:
         """Roll a policy out, at its own smoothness or at another."""
         job = self.studio.find_job(request.path_params["id"])
-        wanted = requests.read_request(await read_json(request), requests.Roll)
+        wanted = requests.read_request(await self._read_json(request), requests.Roll)
         curves = await self.studio.in_thread(
             self.studio.previews.curves, self.studio.folder(job), wanted["sequence"], wanted["smoothness"]
         )

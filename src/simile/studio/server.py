@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
@@ -135,7 +134,7 @@ def serve(
         threading.Timer(0.5, webbrowser.open, [address]).start()
     config = web.configure_uvicorn(app, log_level="warning", lifespan="on", ws_max_size=LONGEST_WORD)
     with suppress(KeyboardInterrupt):  # the way to end it
-        uvicorn.Server(config).run(sockets=[listening])
+        web.WebServer(config).run(sockets=[listening])
 
 
 def listen(host: str, port: int) -> socket.socket:
