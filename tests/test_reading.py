@@ -221,7 +221,7 @@ def test_permission_denied_is_a_data_error(tmp_path, monkeypatch, suffix):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", denied)
-    monkeypatch.setattr(pq, "read_schema", denied)
+    monkeypatch.setattr(pq, "read_metadata", denied)
     with pytest.raises(DataError, match=r"permission denied"):
         read(path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from simile._common import checks
@@ -39,6 +40,27 @@ def read_limit(max_memory: float | None) -> int:
     if max_memory is None:
         return int(SHARE * measure_memory())
     return int(checks.number(max_memory, "max_memory", above=0.0, at_most=1e12) * 1e6)
+
+
+@contextlib.contextmanager
+def confined(n_bytes: int) -> Iterator[None]:
+    """Let this process have so many bytes more than now; what takes more ends in a MemoryError, where Linux counts.
+
+    For commands, which do one thing at a time: the limit holds for all threads.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    taken = int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
+    limits = [taken + n_bytes, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def confine(pid: int, n_bytes: int) -> None:

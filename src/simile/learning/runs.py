@@ -32,7 +32,7 @@ ROUNDS = "rounds.jsonl"  # one line for each round, or for each contender of a c
 COMPARISON, REPORT = "comparison.json", "report.html"
 LOCK = ".lock"  # while a run is at work
 
-READING = ("actions", "contexts", "sequence", "time", "time_unit", "rate", "gap", "resample")
+READING = ("actions", "contexts", "sequence", "time", "time_unit", "rate", "gap", "resample", "max_memory")
 RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
 DEFAULTS: dict[str, Any] = {

@@ -2,79 +2,181 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simile.data.reading.tables import Batch, Column, Place, Roles, Table, Wanted, decoding, elements, spread
+from simile.data.reading.tables import (
+    LONGEST,
+    PER_VALUE,
+    Batch,
+    Column,
+    Place,
+    Roles,
+    Table,
+    Wanted,
+    decoding,
+    elements,
+    quote,
+)
 from simile.data.reading.values import as_batch, kind_of_array
 from simile.errors import DataError
 
 ROLES_KEY = "simile"  # the array that says what the others are, as the bytes of JSON
-_ROWS = 1 << 16
+_ROWS, _SAMPLE = 1 << 16, 1000
+_START = 1 << 20  # bytes of an array that hold its header and some values
+_FORMAT = "a NumPy archive"
 
 Array = npt.NDArray[Any]
 
 
+@dataclass(frozen=True, eq=False)
+class _Head:
+    """What an array is, and its first values (flat); the others stay in the archive until they are wanted."""
+
+    shape: tuple[int, ...]
+    first: Array
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole."""
+        return math.prod(self.shape) * self.first.itemsize
+
+
+@dataclass(frozen=True, eq=False)
+class _Arrays:
+    """The columns of an archive: where each is, as an array and the index in its rows, and the names of sequences."""
+
+    path: Path
+    heads: Mapping[str, _Head]
+    columns: dict[Column, tuple[str, int | None]]
+    names: Array | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return next((self.heads[array].shape[0] for array, _ in self._places().values()), 0)
+
+    def scan(self, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the wanted columns; arrays without any are not read."""
+        places = self._places()
+        if odd := next((c for c in self.columns if c.name in wanted.names and c.name not in places), None):
+            raise DataError(f"{self.path}: column {quote(odd.name)} is a {odd.kind}: choose columns of numbers")
+        names = [*wanted.names, *wanted.texts]
+        with decoding(self.path, _FORMAT):
+            with _open(self.path) as archive:
+                arrays = {array: _read(archive, array) for array in dict.fromkeys(places[n][0] for n in names)}
+            for start in range(0, self.n_rows, _ROWS):
+                rows = slice(start, start + _ROWS)
+                values = {
+                    n: arrays[a][rows] if i is None else arrays[a][rows, i] for n in names for a, i in [places[n]]
+                }
+                if self.names is not None and "sequence" in values:
+                    values["sequence"] = self.names[values["sequence"]]
+                yield as_batch(values, wanted, Place(self.path, start + 1))
+
+    def weigh(self, wanted: Wanted) -> int:
+        """Return the bytes of the arrays, and of the rows that are made of them."""
+        places = self._places()
+        arrays = {places[name][0] for name in (*wanted.names, *wanted.texts) if name in places}
+        return sum(self.heads[a].size for a in arrays) + self.n_rows * len(wanted.names) * PER_VALUE
+
+    def _places(self) -> dict[str, tuple[str, int | None]]:
+        return {c.name: place for c, place in self.columns.items() if place[0]}
+
+
 def open_arrays(path: Path) -> Table:
     """Open a .npz archive; arrays of objects (pickles) are refused."""
-    with decoding(path, "a NumPy archive"), path.open("rb") as file:
-        archive = np.load(file, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"{path}: one bare array: save it by name, as np.savez(path, name=array)")
-        with archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-        if not arrays:
+    with decoding(path, _FORMAT), _open(path) as archive:
+        heads = {name.removesuffix(".npy"): _read_head(archive, name) for name in archive.namelist()}
+        if not heads:
             raise DataError(f"{path}: the archive is empty")
-        columns, values, roles = _own(arrays) if ROLES_KEY in arrays else _foreign(arrays, path)
-        if len({len(array) for array in values.values()}) > 1:
-            raise ValueError("its arrays do not fit together")
-    if not values or not len(next(iter(values.values()))):
+        if ROLES_KEY in heads:
+            arrays, roles = _own(path, archive, heads)
+        else:
+            arrays, roles = _foreign(path, heads), Roles()
+    if not arrays.n_rows:
         raise DataError(f"{path}: there are columns but no row")
-    return Table(path, tuple(columns), lambda wanted: _scan(path, values, wanted), roles)
+    return Table(path, tuple(arrays.columns), arrays.scan, roles, weigh=arrays.weigh)
 
 
-def _scan(path: Path, values: Mapping[str, Array], wanted: Wanted) -> Iterator[Batch]:
-    for start in range(0, len(next(iter(values.values()))), _ROWS):
-        some = {n: values[n][start : start + _ROWS] for n in (*wanted.names, *wanted.texts)}
-        yield as_batch(some, wanted, Place(path, start + 1))
+@contextmanager
+def _open(path: Path) -> Iterator[zipfile.ZipFile]:
+    with path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            raise DataError(f"{path}: one bare array: save it by name, as np.savez(path, name=array)")
+        with zipfile.ZipFile(file) as archive:
+            yield archive
 
 
-def _foreign(arrays: Mapping[str, Array], path: Path) -> tuple[list[Column], dict[str, Array], Roles]:
-    columns: list[Column] = []
-    values: dict[str, Array] = {}
+def _read_head(archive: zipfile.ZipFile, name: str) -> _Head:
+    if not name.endswith(".npy"):
+        return _Head((), np.empty(0, np.uint8))
+    with archive.open(name) as member:
+        start = io.BytesIO(member.read(_START))
+    version = np.lib.format.read_magic(start)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(start)
+    if dtype.hasobject:
+        raise ValueError("it holds pickled objects, which could do anything when they are loaded")
+    if math.prod(shape) * dtype.itemsize > archive.getinfo(name).file_size:
+        raise ValueError(f"{name} has less values than its shape {shape} says")
+    rest = start.read(_SAMPLE * dtype.itemsize)
+    count = min(math.prod(shape), len(rest) // max(1, dtype.itemsize))
+    return _Head(shape, np.frombuffer(rest, dtype, count) if count else np.empty(0, dtype))
+
+
+def _read(archive: zipfile.ZipFile, array: str) -> Array:
+    with archive.open(f"{array}.npy") as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+
+def _foreign(path: Path, heads: Mapping[str, _Head]) -> _Arrays:
+    columns: dict[Column, tuple[str, int | None]] = {}
     first: str | None = None
-    for name, array in arrays.items():
-        if array.ndim not in (1, 2):
-            columns.append(Column(name, f"{array.ndim}-D array", name))
+    for name, head in heads.items():
+        width = (*head.shape, 1)[1]
+        if len(head.shape) not in (1, 2) or width > LONGEST:
+            columns[Column(name, f"{'x'.join(map(str, head.shape))} array", name)] = ("", None)
             continue
         first = name if first is None else first
-        if len(array) != len(arrays[first]):
-            raise DataError(
-                f"{path}: arrays must have as many rows; {first!r} has {len(arrays[first])} and {name!r} {len(array)}"
-            )
-        group = elements(name, 1 if array.ndim == 1 else array.shape[1], kind_of_array(array.ravel()[:1000]))
-        columns += group
-        values |= spread(array.reshape(len(array), len(group)), group)
-    return columns, values, Roles()
+        rows, expected = head.shape[0], heads[first].shape[0]
+        if rows != expected:
+            raise DataError(f"{path}: arrays must have as many rows; {first!r} has {expected} and {name!r} {rows}")
+        group = elements(name, width, kind_of_array(head.first))
+        columns |= {c: (name, i if len(head.shape) == 2 else None) for i, c in enumerate(group)}
+    return _Arrays(path, heads, columns)
 
 
-def _own(arrays: Mapping[str, Array]) -> tuple[list[Column], dict[str, Array], Roles]:
+def _own(path: Path, archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tuple[_Arrays, Roles]:
     """Return what `write` has stored."""
-    said = json.loads(arrays[ROLES_KEY].tobytes())
+    if heads[ROLES_KEY].size > _START:
+        raise ValueError("what it says of its columns is too long")
+    said = json.loads(_read(archive, ROLES_KEY).tobytes())
     roles = Roles.parse(said)
     names = np.array([*map(str, said["sequences"]), None], dtype=object)[:-1]  # None: one axis, whatever the names
-    values: dict[str, Array] = {"sequence": names[arrays["sequence"]]}
+    places: dict[str, tuple[str, int | None]] = {"sequence": ("sequence", None)}
     if roles.time is not None:
-        values[roles.time] = arrays["t"]
-    for group, table in ((roles.contexts or (), arrays["contexts"]), (roles.actions or (), arrays["actions"])):
-        if table.shape != (len(arrays["sequence"]), len(group)):
+        places[roles.time] = ("t", None)
+    n_rows = heads["sequence"].shape[0]
+    for group, array in ((roles.contexts or (), "contexts"), (roles.actions or (), "actions")):
+        if heads[array].shape != (n_rows, len(group)):
             raise ValueError("names and arrays do not fit")
-        values |= {name: table[:, i] for i, name in enumerate(group)}
-    if sorted(roles.columns) != sorted(values):
+        places |= {name: (array, i) for i, name in enumerate(group)}
+    if sorted(roles.columns) != sorted(places):
         raise ValueError("a column has two roles")
-    return [Column(name, kind_of_array(array[:1000]), name) for name, array in values.items()], values, roles
+    if heads["sequence"].first.dtype.kind not in "iu" or any(
+        heads[a].shape[:1] != (n_rows,) for a, _ in places.values()
+    ):
+        raise ValueError("its arrays do not fit together")
+    kinds = {a: kind_of_array(names[:_SAMPLE] if a == "sequence" else heads[a].first) for a, _ in places.values()}
+    columns = {Column(name, kinds[place[0]], name): place for name, place in places.items()}
+    return _Arrays(path, heads, columns, names), roles

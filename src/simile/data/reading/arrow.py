@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import numpy as np
 from simile._common.needs import need
 from simile.data.reading.tables import (
     EMPTY,
+    LONGEST,
     NUMBER,
+    PER_VALUE,
     SPAN,
     STAMP,
     TEXT,
@@ -30,7 +33,9 @@ from simile.data.reading.values import as_batch, as_numbers, kind_of
 from simile.errors import DataError
 
 METADATA_KEY = b"simile"  # in the metadata of the schema: the roles of the columns, as JSON
-_ROWS = 1 << 16
+_ROWS, _VALUES = 1 << 16, 1 << 24  # of a batch, at most
+_BUFFERS = 1 << 26  # bytes of all columns together
+_SAMPLE = 1000  # rows that tell time stamps from text
 
 Batches = Callable[[list[str]], Iterator[Any]]  # the wanted fields -> record batches
 
@@ -40,12 +45,33 @@ def open_parquet(path: Path, element_names: Mapping[str, Sequence[str]] | None =
     pq = need("pyarrow.parquet", "reading Parquet")
 
     def batches(fields: list[str]) -> Iterator[Any]:
-        with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-            yield from file.iter_batches(batch_size=_ROWS, columns=fields, use_threads=False)
+        # A text that many rows share is kept once: a few bytes can stand for gigabytes of it.
+        texts = [name for name in fields if _kind_of_type(schema.field(name).type) == TEXT]
+        buffer = max(1 << 12, min(1 << 20, _BUFFERS // len(fields)))
+        rows = max(1, min(_ROWS, _VALUES // sum(widths.get(name, 1) for name in fields)))
+        with pq.ParquetFile(path, buffer_size=buffer, pre_buffer=False, read_dictionary=texts) as file:
+            yield from file.iter_batches(batch_size=rows, columns=fields, use_threads=False)
 
     with decoding(path, "Parquet"):
-        schema = pq.read_schema(path)
-    return _table(path, "Parquet", schema, batches, element_names or {})
+        about = pq.read_metadata(path)
+        schema = about.schema.to_arrow_schema()
+        widths = _measure_lists(about, schema)
+    return _table(path, "Parquet", schema, batches, element_names or {}, widths, about.num_rows)
+
+
+def _measure_lists(about: Any, schema: Any) -> dict[str, int]:
+    """Return how long the lists of every field of lists are on average, rounded up."""
+    leaf, widths = 0, {}
+    for field in schema:
+        if _is_list(field.type):
+            groups = (about.row_group(i) for i in range(about.num_row_groups))
+            widths[field.name] = -(-sum(g.column(leaf).num_values for g in groups) // max(1, about.num_rows)) or 1
+        leaf += _count_leaves(field.type)
+    return widths
+
+
+def _count_leaves(kind: Any) -> int:
+    return sum(_count_leaves(kind.field(i).type) for i in range(kind.num_fields)) or 1
 
 
 def open_ipc(path: Path) -> Table:
@@ -63,24 +89,32 @@ def open_ipc(path: Path) -> Table:
         count = getattr(reader, "num_record_batches", None)
         for batch in reader if count is None else map(reader.get_batch, range(count)):
             batch.validate(full=True)  # a damaged file must not lead to reads outside of its buffers
-            yield from (batch.slice(i, _ROWS) for i in range(0, batch.num_rows, _ROWS))
+            rows = max(1, min(_ROWS, _VALUES // len(fields)))
+            yield from (batch.slice(i, rows) for i in range(0, batch.num_rows, rows))
 
     with decoding(path, "Arrow"):
         schema = open_reader().schema
-    return _table(path, "Arrow", schema, batches, {})
+    return _table(path, "Arrow", schema, batches, {}, {})
 
 
-def _table(path: Path, what: str, schema: Any, batches: Batches, element_names: Mapping[str, Sequence[str]]) -> Table:
+def _table(
+    path: Path,
+    what: str,
+    schema: Any,
+    batches: Batches,
+    element_names: Mapping[str, Sequence[str]],
+    widths: Mapping[str, int],
+    n_rows: int = 0,
+) -> Table:
+    """Return the table of a schema, given how long lists are and how many rows there are where the file tells."""
     with decoding(path, what):
-        if duplicates := sorted({n for n in schema.names if schema.names.count(n) > 1}):
+        if duplicates := sorted(name for name, n in Counter(schema.names).items() if n > 1):
             raise DataError(f"{path}: column {duplicates[0]!r} is there twice: rename one of the two")
         if not schema.names:
             raise DataError(f"{path}: there is no column")
-        columns: dict[str, list[Column]] = {}
-        for field in schema:
-            columns[field.name] = _columns_of(field, batches, element_names.get(field.name, ()))
         if not any(len(b) for b in batches(schema.names[:1])):
             raise DataError(f"{path}: there are columns but no row")
+        columns = _columns(schema, batches, element_names, widths)
 
     def scan(wanted: Wanted) -> Iterator[Batch]:
         fields = {c.name: name for name, group in columns.items() for c in group}
@@ -98,35 +132,61 @@ def _table(path: Path, what: str, schema: Any, batches: Batches, element_names: 
                 row += batch.num_rows
 
     flat = tuple(c for group in columns.values() for c in group)
-    return Table(path, flat, scan, _roles(schema, {c.name for c in flat}))
+    roles = _roles(schema, {c.name for c in flat})
+    return Table(path, flat, scan, roles, weigh=lambda wanted: n_rows * len(wanted.names) * PER_VALUE)
 
 
-def _columns_of(field: Any, batches: Batches, names: Sequence[str]) -> list[Column]:
-    if not _is_list(field.type):
-        return [Column(field.name, _kind(field, batches), field.name)]
-    if _kind_of_type(field.type.value_type) not in (WHOLE, NUMBER, EMPTY):
-        return [Column(field.name, f"lists of {field.type.value_type}", field.name)]
-    width = getattr(field.type, "list_size", None) or _first_length(field.name, batches)
-    if width == 0:
-        return [Column(field.name, "empty lists", field.name)]
-    return elements(field.name, width, _kind_of_type(field.type.value_type), names if len(names) == width else ())
+def _columns(
+    schema: Any, batches: Batches, element_names: Mapping[str, Sequence[str]], widths: Mapping[str, int]
+) -> dict[str, list[Column]]:
+    """Return the columns of every field; what the schema does not tell is looked up for all of them at once."""
+    columns: dict[str, list[Column]] = {}
+    texts, lists = [], []
+    for field in schema:
+        kind = _kind_of_type(field.type)
+        columns[field.name] = [Column(field.name, kind, field.name)]
+        if kind == TEXT:
+            texts.append(field.name)
+        elif _is_list(field.type):
+            kind = _kind_of_type(field.type.value_type)
+            width = max(widths.get(field.name, 0), getattr(field.type, "list_size", 0))
+            if kind not in (WHOLE, NUMBER, EMPTY):
+                columns[field.name] = [Column(field.name, f"lists of {field.type.value_type}", field.name)]
+            elif width > LONGEST:
+                columns[field.name] = elements(field.name, width, kind)
+            else:
+                lists.append(field.name)
+    for name, kind in _kinds_of_texts(texts, batches).items():
+        columns[name] = [Column(name, kind, name)]
+    for name, width in _first_lengths(lists, batches).items():
+        kind, labels = _kind_of_type(schema.field(name).type.value_type), element_names.get(name, ())
+        columns[name] = [Column(name, "empty lists", name)]
+        if width:
+            columns[name] = elements(name, width, kind, labels if len(labels) == width else ())
+    return columns
 
 
-def _first_length(name: str, batches: Batches) -> int:
-    for batch in batches([name]):
-        present = batch.column(name).drop_null()
-        if len(present):
-            return len(present[0])
-    return 0
+def _kinds_of_texts(names: list[str], batches: Batches) -> dict[str, str]:
+    first = next((b for b in batches(names) if len(b)), None) if names else None
+    if first is None:
+        return dict.fromkeys(names, TEXT)
+    kinds = {name: kind_of(_plain(first.column(name).slice(0, _SAMPLE))) for name in names}
+    # Who stores numbers as text in a typed format means text.
+    return {name: STAMP if kind == STAMP else TEXT for name, kind in kinds.items()}
 
 
-def _kind(field: Any, batches: Batches) -> str:
-    kind = _kind_of_type(field.type)
-    if kind != TEXT:
-        return kind
-    first = next((b for b in batches([field.name]) if len(b)), None)
-    kind = EMPTY if first is None else kind_of(first.column(field.name).slice(0, 1000).to_pylist())
-    return STAMP if kind == STAMP else TEXT  # who stores numbers as text in a typed format means text
+def _first_lengths(names: list[str], batches: Batches) -> dict[str, int]:
+    """Return how long the first list of every field is that is there; 0 where there is none."""
+    lengths: dict[str, int] = {}
+    for batch in batches(names) if names else ():
+        for name in [n for n in names if n not in lengths]:
+            column = batch.column(name)
+            there = column.is_valid().to_numpy(zero_copy_only=False)
+            if there.any():
+                lengths[name] = len(column[int(there.argmax())])
+        if len(lengths) == len(names):
+            break
+    return {name: lengths.get(name, 0) for name in names}
 
 
 def _kind_of_type(kind: Any) -> str:
@@ -169,6 +229,10 @@ def _values(array: Any, field: str, columns: Sequence[Column], place: Place) -> 
 
 def _plain(array: Any) -> Any:
     pa = need("pyarrow", "reading Arrow files")
+    if pa.types.is_dictionary(array.type) and _kind_of_type(array.type) == TEXT:
+        codes, texts = array.indices.to_pylist(), array.dictionary
+        known = {i: None if i is None else texts[i].as_py() for i in set(codes)}  # each once, for all rows that have it
+        return [known[i] for i in codes]
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type

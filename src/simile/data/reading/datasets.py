@@ -17,7 +17,18 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.arrow import open_parquet
 from simile.data.reading.columns import Patterns, select, shared_columns
-from simile.data.reading.tables import Batch, Column, Place, Roles, Table, Wanted, decoding, elements
+from simile.data.reading.tables import (
+    LONGEST,
+    PER_VALUE,
+    Batch,
+    Column,
+    Place,
+    Roles,
+    Table,
+    Wanted,
+    decoding,
+    elements,
+)
 from simile.data.reading.values import as_numbers, kind_of_array
 from simile.errors import ArgumentError, DataError
 
@@ -92,9 +103,10 @@ class _Leaf:
     def __init__(self, name: str, values: Any) -> None:
         self.values = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)
         shape = tuple(self.values.shape)
-        if len(shape) in (1, 2):
-            kind = kind_of_array(np.asarray(self.values[:1000]).ravel()[:1000])
-            self.columns = elements(name, 1 if len(shape) == 1 else shape[1], kind)
+        width = (*shape, 1)[1]
+        if len(shape) in (1, 2) and width <= LONGEST:
+            kind = kind_of_array(np.asarray(self.values[: 1 + 1000 // max(1, width)]).ravel()[:1000])
+            self.columns = elements(name, width, kind)
         else:  # pictures
             self.columns = [Column(name, f"{'x'.join(map(str, shape[1:]))} arrays", name)]
 
@@ -151,6 +163,7 @@ def _open_minari(folder: Path) -> Table:
             key: [c for leaf in _leaves(file[names[0]][f"{key}s"], key) for c in leaf.columns]
             for key in ("observation", "action")
         }
+        n_rows = sum(_count_steps(file[name]["actions"]) for name in names)
 
     def scan(wanted: Wanted) -> Iterator[Batch]:
         with decoding(path, "HDF5"), h5py.File(path, "r") as file:
@@ -174,7 +187,15 @@ def _open_minari(folder: Path) -> Table:
         scan,
         Roles("episode", None, numeric["observation"], numeric["action"], _minari_rate(folder)),
         (f"Minari dataset: {_ENDOGENOUS}",),
+        weigh=lambda wanted: n_rows * len(wanted.names) * PER_VALUE,
     )
+
+
+def _count_steps(actions: Any) -> int:
+    """Return how many rows the first array in there has, without reading it."""
+    while hasattr(actions, "items"):
+        actions = next(iter(actions.values()))
+    return int(actions.shape[0])
 
 
 def _minari_rate(folder: Path) -> float | None:
@@ -192,7 +213,7 @@ def _open_lerobot(folder: Path) -> Table:
     features = info.get("features") if isinstance(info.get("features"), dict) else {}
     assert isinstance(features, dict)
     names = {key: _flat_names(feature) for key, feature in features.items()}
-    files = sorted((folder / "data").rglob("*.parquet"))
+    files = sorted(file for file in (folder / "data").rglob("*.parquet") if file.is_file())
     if not files:
         raise DataError(f"{folder}: there is no .parquet file below data/")
     tables = [open_parquet(file, names) for file in files]
@@ -213,6 +234,7 @@ def _open_lerobot(folder: Path) -> Table:
         ),
         (f"LeRobot {info.get('codebase_version', 'dataset')}: {_ENDOGENOUS}",),
         tuple(pictures),
+        lambda wanted: sum(table.weigh(wanted) for table in tables),
     )
 
 

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from simile._common import memory
 from simile.data.reading.arrays import open_arrays
 from simile.data.reading.arrow import open_ipc, open_parquet
 from simile.data.reading.datasets import open_dataset
 from simile.data.reading.records import open_records
-from simile.data.reading.tables import Table
+from simile.data.reading.tables import Budget, Table
 from simile.data.reading.text import open_text
 from simile.errors import ArgumentError, DataError
 
@@ -24,8 +25,9 @@ _OPENERS: dict[str, Callable[[Path], Table]] = {
 }
 
 
-def open_tables(path: str | Path | Sequence[str | Path]) -> list[Table]:
-    """Open whatever a path, a pattern, a folder or a list of these stands for."""
+def open_tables(path: str | Path | Sequence[str | Path], *, max_memory: float | None = None) -> list[Table]:
+    """Open whatever a path, a pattern, a folder or a list of these stands for; all rows in so many MB of memory."""
+    budget = Budget(memory.read_limit(max_memory))
     given = [path] if isinstance(path, str | Path) else list(path) if isinstance(path, Iterable) else []
     if not given or not all(isinstance(p, str | Path) for p in given):
         raise ArgumentError(f"path must be a path or a list of paths; got {path!r}")
@@ -33,13 +35,13 @@ def open_tables(path: str | Path | Sequence[str | Path]) -> list[Table]:
         raise ArgumentError(f"path must not hold a null character; got {nul!r}")
     try:
         if len(given) == 1 and (table := open_dataset(Path(given[0]))) is not None:
-            return [table]
+            return [budget.watch(table)]
         files = [file for one in given for file in _files(one)]
     except OSError as error:
         raise DataError(f"{error.filename or path}: {error.strerror or error}") from None
     if twice := next((f for i, f in enumerate(files) if f in files[:i]), None):
         raise ArgumentError(f"path: {twice} is given twice")
-    return [_OPENERS[suffix_of(file)](file) for file in files]
+    return [budget.watch(_OPENERS[suffix_of(file)](file)) for file in files]
 
 
 def suffix_of(path: Path) -> str:
@@ -60,6 +62,8 @@ def _files(given: str | Path) -> list[Path]:
         return _files_below(path)
     if path.exists():
         suffix_of(path)
+        if not path.is_file():
+            raise DataError(f"{path}: a pipe or a device, which can be read only once: write it to a file first")
         return [path]
     if not glob.has_magic(str(given)):
         raise DataError(f"{path}: there is no such file")

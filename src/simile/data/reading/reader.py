@@ -42,6 +42,7 @@ def read(
     rate: float | None = None,
     gap: float | None = None,
     resample: float | None = None,
+    max_memory: float | None = None,
     quiet: bool = False,
 ) -> Demonstrations:
     r"""Read demonstrations from files; what is not said is guessed, and the guesses are printed to stderr.
@@ -69,6 +70,8 @@ def read(
         Begin a new sequence where the time jumps by more than this many seconds.
     resample : float, optional
         Bring every sequence to this rate (Hz) by linear interpolation.
+    max_memory : float, optional
+        MB of memory that the rows may take: a small file can hold a great many. A half of the machine's by default.
     quiet : bool
         Do not print the summary.
 
@@ -83,7 +86,7 @@ def read(
     )
     if time_unit is not None and time_unit not in clock.UNITS:
         raise ArgumentError(f"time_unit must be one of {', '.join(clock.UNITS)}; got {time_unit!r}")
-    tables = open_tables(path)
+    tables = open_tables(path, max_memory=max_memory)
     roles = shared_roles(tables)
     columns = shared_columns(tables)
     with _naming(tables[0].path):

@@ -8,7 +8,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from simile.data.reading.tables import NUMERIC, Batch, Column, Place, Table, Wanted, decoding, elements, quote
+from simile.data.reading.tables import (
+    NUMERIC,
+    Batch,
+    Column,
+    Place,
+    Table,
+    Wanted,
+    decoding,
+    elements,
+    quote,
+    read_lines,
+)
 from simile.data.reading.values import TAIL, as_batch, kind_of
 from simile.errors import DataError
 
@@ -38,7 +49,7 @@ def open_records(path: Path) -> Table:
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     row = 0
     with decoding(path, "JSON lines"), path.open("rb") as file:
-        for number, line in enumerate(file):
+        for number, line in enumerate(read_lines(file, path)):
             text = line.decode("utf-8-sig" if number == 0 else "utf-8").strip()
             if not text:
                 continue

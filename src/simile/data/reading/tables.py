@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, AnyStr
 
-import numpy as np
 import numpy.typing as npt
 
 from simile._common import checks
+from simile._common.text import size
 from simile._common.typing import FloatArray
 from simile.errors import DataError, SimileError
 
 WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
 SPAN = "durations"  # seconds, whatever their unit in the file
 NUMERIC = frozenset({WHOLE, NUMBER, SPAN, EMPTY})
+
+LONGEST = 100_000  # elements of a list that are columns
+LONGEST_LINE = 1 << 26  # bytes
+PER_VALUE = 16  # bytes of memory: what was read, and once more while the pieces of a sequence are joined
+PER_PIECE = 1024  # bytes of memory for what a sequence has in one batch, beside its values
 
 Times = npt.NDArray[Any]  # float64 or int64 numbers, or datetime64 time stamps
 
@@ -125,6 +130,7 @@ class Table:
     roles: Roles = field(default=Roles())
     notes: tuple[str, ...] = ()  # for the summary
     unread: tuple[str, ...] = ()  # what belongs to the data but is no column, such as videos
+    weigh: Callable[[Wanted], int] = lambda _: 0  # bytes that a scan takes, as far as the file tells them
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -132,6 +138,34 @@ class Table:
             if column.name in seen:
                 raise DataError(f"{self.path}: column {quote(column.name)} is there twice: rename one of the two")
             seen.add(column.name)
+
+
+@dataclass
+class Budget:
+    """The bytes that the rows of one reading may take, of all its files together."""
+
+    limit: int
+    taken: int = 0
+
+    def watch(self, table: Table) -> Table:
+        """Return a table whose scan is refused before it begins, or ends, where its rows take more than that."""
+
+        def scan(wanted: Wanted) -> Iterator[Batch]:
+            self._check(table.path, self.taken + table.weigh(wanted))
+            for batch in table.scan(wanted):
+                self.taken += len(batch) * len(wanted.names) * PER_VALUE + len(set(batch.labels or ())) * PER_PIECE
+                self._check(table.path, self.taken)
+                yield batch
+
+        return replace(table, scan=scan)
+
+    def _check(self, path: Path, needed: int) -> None:
+        if needed > self.limit:
+            raise DataError(
+                f"{path}: its rows take {size(needed)} of memory or more, and may take {size(self.limit)}: choose "
+                "fewer columns or read a part of it; where you know who made it, allow more, in MB, by max_memory "
+                "(--max-memory)"
+            )
 
 
 def quote(value: object) -> str:
@@ -163,13 +197,20 @@ def decoding(path: Path, what: str) -> Iterator[None]:
         ) from None
 
 
+def read_lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
+    """Yield the lines of a file; what has no end is refused before it fills the memory."""
+    while line := file.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE and line[-1:] not in ("\n", "\r", b"\n", b"\r"):
+            raise DataError(
+                f"{path}: a line of more than {size(LONGEST_LINE)}: is this a table, with a line for each row?"
+            )
+        yield line
+
+
 def elements(name: str, width: int, kind: str, labels: Sequence[str] = ()) -> list[Column]:
     """Return the columns that a list of `width` elements is spread over; a single element keeps the name."""
+    if width > LONGEST:
+        return [Column(name, f"lists of {width:,}", name)]
     if width == 1 and not labels:
         return [Column(name, kind, name)]
     return [Column(f"{name}.{label}", kind, name) for label in labels or range(width)]
-
-
-def spread(table: npt.NDArray[Any], columns: Sequence[Column]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a (rows, width) array by name."""
-    return {c.name: np.ascontiguousarray(table[:, i]) for i, c in enumerate(columns)}

@@ -14,7 +14,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from simile._common.needs import need
-from simile.data.reading.tables import WHOLE, Batch, Column, Place, Table, Wanted, decoding, quote
+from simile.data.reading.tables import (
+    LONGEST_LINE,
+    WHOLE,
+    Batch,
+    Column,
+    Place,
+    Table,
+    Wanted,
+    decoding,
+    quote,
+    read_lines,
+)
 from simile.data.reading.values import MISSING, TAIL, as_batch, kind_of, look_like_values, no_header, no_label
 from simile.errors import DataError
 
@@ -92,7 +103,7 @@ class _Text:
         """Yield the rows from `first` on, converted one by one: pyarrow takes less than we do, or a row is wrong."""
         with _open(self.path) as file:
             lines = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-            rows = (row for row in split_lines(lines, self.delimiter) if row)
+            rows = (row for row in split_lines(read_lines(lines, self.path), self.delimiter) if row)
             header = next(rows, [])
             for number in count(1, _ROWS):
                 if not (some := list(islice(rows, _ROWS))):
@@ -184,8 +195,8 @@ def _decimal_comma(path: Path, delimiter: str) -> str | None:
     first: str | None = None
     pointed = False
     with decoding(path, "text"), _open(path) as file:
-        while lines := file.readlines(_BLOCK):
-            block = b"".join(lines)
+        while block := file.read(_BLOCK):
+            block += file.readline(LONGEST_LINE)
             if first is None and b"," in block and (found := comma.search(block)):
                 first = found[1].decode()
             pointed = pointed or point.search(block) is not None
