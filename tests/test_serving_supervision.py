@@ -211,6 +211,6 @@ def test_a_batch_that_fails_does_not_keep_the_next_from_being_answered(policies:
 def test_a_hand_over_of_more_frames_than_anybody_waits_for_is_refused():
     with pytest.raises(ArgumentError, match=r"handover: 1e\+09 s at a rate of 20 Hz take 2e\+10 frames, and 1e\+06"):
         Played(make("forest"), handover=1e9, rate=20.0)
-    with pytest.raises(ArgumentError, match=r"handover: 1 s at a rate of 1\.7e"):
+    with pytest.raises(ArgumentError, match=r"rate must be"):
         Played(make("forest"), rate=1.7e308)
-    Played(make("forest"), handover=0.0, rate=1e12)
+    Played(make("forest"), handover=1.0, rate=1e6)
