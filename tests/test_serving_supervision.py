@@ -157,33 +157,32 @@ def test_whatever_fails_in_a_snapshot_is_counted_and_told_once(policies: Any, tm
     assert told == [("snapshot_failed", True), ("snapshot_failed", False)]
 
 
-def test_http_is_begun_again_on_the_same_port(policies: Any, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("where", "name"), [(servers._HttpServer, "main_loop"), (servers.Door, "accept")])
+def test_ports_are_opened_again_where_they_were(policies: Any, monkeypatch: pytest.MonkeyPatch, where: Any, name: str):
     loaded = load_policy(policies["served"])
     service = Service(loaded.policy, max_streams=3)
     found: list[str] = []
-    run = servers._HttpServer.main_loop
+    works = getattr(where, name)
 
-    async def fail_first(self: Any) -> None:
-        monkeypatch.setattr(servers._HttpServer, "main_loop", run)
-        raise RuntimeError("uvicorn has a mistake")
+    async def fail_first(*_: Any) -> None:
+        monkeypatch.setattr(where, name, works)
+        raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(servers._HttpServer, "main_loop", fail_first)
+    monkeypatch.setattr(where, name, fail_first)
+
+    def announce(streams: str, http: str | None, _: Any) -> None:
+        found.extend((streams.replace("ws:", "http:"), f"{http}/health"))
 
     async def act() -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             options = Options(policies["served"], port=0, http_port=free.getsockname()[1])
-        serving = asyncio.create_task(
-            servers._serve(options, loaded, service, None, lambda _, http, __: found.append(str(http)))
-        )
+        serving = asyncio.create_task(servers._serve(options, loaded, service, None, announce))
+        while not service.counts.tasks_restarted or not found:
+            await asyncio.sleep(0.01)
         async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
-            while not service.counts.tasks_restarted or not found:
-                await asyncio.sleep(0.01)
-            while True:
-                with contextlib.suppress(httpx.TransportError):
-                    assert (await client.get(f"{found[0]}/health")).json()["status"] == "ok"
-                    break
-                await asyncio.sleep(0.02)
+            for address, status in zip(found, (400, 200), strict=True):  # the one wants a WebSocket
+                assert await ask_again_and_again(client, address) == status
         os.kill(os.getpid(), signal.SIGTERM)
         await serving
 
@@ -192,6 +191,13 @@ def test_http_is_begun_again_on_the_same_port(policies: Any, monkeypatch: pytest
     gc.unfreeze()
     gc.set_threshold(*often)
     assert service.counts.tasks_restarted == 1
+
+
+async def ask_again_and_again(client: httpx.AsyncClient, address: str) -> int:
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            return (await client.get(address)).status_code
+        await asyncio.sleep(0.02)
 
 
 def test_a_batch_that_fails_does_not_keep_the_next_from_being_answered(policies: Any, tmp_path: Path):

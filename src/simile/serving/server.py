@@ -167,8 +167,13 @@ async def _accept(listening: socket.socket, registry: ConnectionRegistry, tls: s
             ssl_handshake_timeout=patience if tls else None,
         )
 
+    door = Door(STRANGERS, patience)
+
+    async def accept() -> None:
+        await door.accept(listening, connect)
+
     with listening:
-        await Door(STRANGERS, patience).accept(listening, connect)
+        await supervise(accept, registry.state.service.counts)
 
 
 async def _drain(state: ServerState, registry: ConnectionRegistry, listener: asyncio.Task[None]) -> None:
