@@ -167,6 +167,14 @@ def test_columns_that_differ_only_in_blanks_are_not_guessed_at(tmp_path):
         read(path, time="T", quiet=True)
 
 
+def test_thousands_of_names_are_told_in_a_line(tmp_path):
+    columns = {f" x_{i}": [0.5] * 3 for i in range(300)} | {"a_pan": [0.5] * 3}
+    demos, said = told(save(columns, tmp_path / "d.parquet"))
+    assert demos.n_contexts == 300
+    assert "blanks around their names: x_0, x_1, x_2, x_3, x_4 ... x_299 (300)" in said
+    assert len(said) < 1000
+
+
 def test_a_quoted_name_after_a_blank_loses_its_quotes(tmp_path):
     (tmp_path / "d.csv").write_text('x_ball, "a_pan"\n1, 2\n3, 4\n')
     assert read(tmp_path / "d.csv", quiet=True).action_names == ("a_pan",)
@@ -406,8 +414,17 @@ def test_counters_are_left_out_and_named(tmp_path_factory, suffix, start, per_se
     path = save({"n": counted, **columns}, folder / f"d{suffix}")
     demos, said = told(path)
     same(demos, expected)
-    assert "left out  z_leak, n (counts rows)" in said
+    assert "left out  n (counts rows), z_leak" in said
     assert read(path, contexts=["n", "ball"], quiet=True).context_names == ("n", "ball")
+
+
+def test_the_time_in_another_unit_is_no_context(tmp_path):
+    columns = plain()
+    columns["ball"] = columns.pop("x_ball")
+    columns |= {"time_ms": [40 * i for i in range(12)] * 2, "Frame": [2 * i for i in range(12)] * 2}
+    demos, said = told(save(columns, tmp_path / "d.csv"))
+    assert demos.context_names == ("ball",)
+    assert "left out  time_ms (a time), Frame (a time), z_leak" in said
 
 
 def test_what_is_called_x_counts_as_a_context_even_if_it_counts(tmp_path):
@@ -459,6 +476,14 @@ def test_european_decimals_are_read_beside_whole_numbers(tmp_path_factory, mark,
     rows = [mark.join(map(write_number, row)) for row in zip(*columns.values(), strict=True)]
     (folder / "e.csv").write_text("\n".join([mark.join(columns), *rows, ""]))
     same(read(folder / "e.csv", quiet=True), expected)
+
+
+def test_decimal_commas_are_read_one_by_one_as_well(tmp_path):
+    rows = [f"{i / 25};{i / 8 if i else ' N/A '};{i / 4}".replace(".", ",") for i in range(30)]
+    (tmp_path / "d.csv").write_text("\n".join(["t;x_0;a_0", *rows, ""]))
+    demos = read(tmp_path / "d.csv", quiet=True)
+    assert demos.rate == 25.0
+    assert demos[0].contexts[1:, 0].tolist() == [i / 8 for i in range(1, 30)]
 
 
 def test_decimal_commas_are_said(tmp_path):

@@ -71,9 +71,19 @@ def counts_rows(steps: FloatArray) -> bool:
     return len(steps) >= FEW and bool((steps == 1.0).all())
 
 
+def list_some(names: Iterable[str], most: int = 8) -> str:
+    """Write names one after the other on one line, the first and the last of them if they are many.
+
+    >>> list_some(["a", "b"]), list_some("abcdef", most=4)
+    ('a, b', 'a ... f (6)')
+    """
+    names = [name.replace("\n", " ") for name in names]
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 3])} ... {names[-1]} ({len(names)})"
+
+
 def tell_untidy(names: Iterable[str]) -> list[str]:
     """Say which names were read without the blanks around them."""
-    listed = ", ".join(names)
+    listed = list_some(names)
     return [f"read without the blanks around their names: {listed}"] if listed else []
 
 

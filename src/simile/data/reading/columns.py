@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from simile.data.names import by_fold, fold, is_index, tell_untidy, tidy, tidy_all
+from simile.data.names import by_fold, fold, is_index, list_some, tell_untidy, tidy, tidy_all
 from simile.data.reading.tables import (
     EMPTY,
     NUMBER,
@@ -75,7 +75,7 @@ class Choice:
                 f"contexts: no numeric column is left beside the actions but {', '.join(left_out)}: name it with "
                 "contexts=... if it is one"
             )
-        return replace(self, contexts=rest, left_out=(*self.left_out, *left_out))
+        return replace(self, contexts=rest, left_out=(*left_out, *self.left_out))
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,19 +206,25 @@ def choose(
             )
         _claim(explicit, "actions", chosen["actions"])
     guessed: list[str] = []
+    why: dict[str, str] = {}  # numbers are no contexts, where it is not their prefix
     if "contexts" not in chosen:
         rest = [c for c in columns if c.name not in explicit]
-        chosen["contexts"] = free(roles.contexts or ()) if told else _guess_contexts(rest, chosen["actions"])
+        prefixed = [c.name for c in rest if c.is_numeric and _has_prefix(c.name, "x_")]
+        if not told and not prefixed:
+            why = _no_contexts(rest, time)
+        chosen["contexts"] = (
+            free(roles.contexts or ()) if told else prefixed or _guess_contexts(rest, chosen["actions"], why)
+        )
         if not chosen["contexts"]:
             raise ArgumentError(
                 f"contexts: no numeric column is left beside the actions: name some with contexts=...; {_list(columns)}"
             )
         _claim(explicit, "contexts", chosen["contexts"])
-        if not told and not _has_prefix(chosen["contexts"][0], "x_"):
+        if not told and not prefixed:
             guessed = [n for n in chosen["contexts"] if header.by_name[n].kind == WHOLE]
     if not told:
         _check_twins(header, [n for n in explicit if n not in named])
-    left_out = [c for c in columns if c.name not in explicit]
+    left_out = sorted((c for c in columns if c.name not in explicit), key=lambda c: c.name not in why)
     shown |= asked
     return Choice(
         tuple(chosen["contexts"]),
@@ -226,7 +232,7 @@ def choose(
         sequence,
         time,
         "" if time is None else header.by_name[time].kind,
-        tuple(_reason(c, shown[c.name], told) for c in left_out),
+        tuple(_reason(c, shown[c.name], why) for c in left_out),
         shown,
         () if told else tuple(_notes(columns, shown, asked, explicit)),
         tuple(guessed),
@@ -358,12 +364,17 @@ def _guess_actions(columns: Sequence[Column]) -> list[str]:
     return []
 
 
-def _guess_contexts(columns: Sequence[Column], actions: Sequence[str]) -> list[str]:
-    numeric = [c.name for c in columns if c.is_numeric]
-    if found := [n for n in numeric if _has_prefix(n, "x_")]:
-        return found
+def _guess_contexts(columns: Sequence[Column], actions: Sequence[str], but: Collection[str]) -> list[str]:
+    numeric = [c.name for c in columns if c.is_numeric and c.name not in but]
     convention = any(_has_prefix(a, "a_") for a in actions)
-    return [n for n in numeric if not is_index(n) and not (convention and _has_prefix(n, "a_", "z_"))]
+    return [n for n in numeric if not (convention and _has_prefix(n, "a_", "z_"))]
+
+
+def _no_contexts(columns: Sequence[Column], time: str | None) -> dict[str, str]:
+    """Return the columns of numbers that are called like an index, or like the time where there is one, and why not."""
+    numeric = [c for c in columns if c.is_numeric]
+    clocks = [] if time is None else _find_known(numeric, TIME_NAMES)
+    return dict.fromkeys(clocks, "a time") | {c.name: "an index" for c in numeric if is_index(c.name)}
 
 
 def _notes(
@@ -372,7 +383,7 @@ def _notes(
     """Say what was recognised although it is not written so."""
     notes = tell_untidy(shown[c.name] for c in columns if shown[c.name] == tidy(c.name) != c.name)
     if other := [f"{name!r} is the column {n!r}" for n, name in asked.items() if tidy(n) != tidy(name)]:
-        notes.append(f"blanks and case aside, {', '.join(other)}")
+        notes.append(f"blanks and case aside, {list_some(other)}")
     roles = {"actions": ("an action", ACTION_PATTERNS), "contexts": ("a context", (("x_*",),))}
     odd = []
     for argument, (role, groups) in roles.items():
@@ -386,7 +397,7 @@ def _notes(
             and not any(fnmatchcase(tidy(n), p) for p in patterns)
         ]
     if odd:
-        notes.append(f"upper and lower case aside, {', '.join(odd)}")
+        notes.append(f"upper and lower case aside, {list_some(odd)}")
     texts = [c for c in columns if c.kind == TEXT and c.name not in explicit]
     called = [
         f"{shown[n]!r} is called like a time but holds text: {WRITE_TIMES}" for n in _find_known(texts, TIME_NAMES)
@@ -401,12 +412,11 @@ def _odd(columns: Sequence[Column]) -> str:
     return f"; {quote(odd[0].name)} holds {odd[0].kind}" if odd else ""
 
 
-def _reason(column: Column, name: str, told: bool) -> str:
-    if not name:
+def _reason(column: Column, name: str, why: Mapping[str, str]) -> str:
+    if not tidy(name):
         return "(a column without a name)"
-    if not column.is_numeric:
-        return f"{name} ({column.kind})"
-    return f"{name} (an index)" if is_index(name) and not told else name
+    reason = why.get(column.name, "" if column.is_numeric else column.kind)
+    return f"{name} ({reason})" if reason else name
 
 
 def _list(columns: Sequence[Column]) -> str:

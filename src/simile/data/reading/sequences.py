@@ -71,11 +71,11 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
             for p in pieces:
                 p.name = f"{name}/{p.name}"
     together = [p for pieces in gathered for p in pieces]
+    places = {name: i for i, name in enumerate(choice.contexts)}
     counters = frozenset(
         name
         for name in choice.guessed
-        if (name in by_row and counts_rows(np.concatenate(by_row[name])))
-        or counts_rows(_steps(together, choice.contexts.index(name)))
+        if counts_rows(np.concatenate(by_row.get(name, [np.empty(0)]))) or counts_rows(_steps(together, places[name]))
     )
     if counters:
         kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
@@ -160,7 +160,7 @@ def _check(batch: Batch, choice: Choice) -> None:
 def _past_midnight(earlier: list[Times], times: Times) -> Times:
     """Let times of day, which have no date, go on after midnight."""
     day = np.timedelta64(1, "D")
-    if times.dtype.kind != "M" or not len(times) or times[0] - np.datetime64(NO_DATE) >= day:
+    if times.dtype.kind != "M" or not len(times) or times[0].astype("datetime64[Y]") != np.datetime64("0001"):
         return times
     last = earlier[-1][-1:] if earlier else times[:1]
     times = times + (last - np.datetime64(NO_DATE)) // day * day

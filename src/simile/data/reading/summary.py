@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from simile._common.text import count
 from simile.data.demonstrations import Demonstrations
+from simile.data.names import list_some
 from simile.data.reading.clock import UNIT_NAMES, UNITS, Irregularity
 from simile.data.reading.tables import quote
 
@@ -32,12 +32,12 @@ class Summary:
         lines = [
             f"{self.source}: {count(len(demos), 'sequence', ',')}{self.sequences}, "
             f"{count(demos.n_frames, 'frame', ',')}{f' ({each})' if len(demos) > 1 else ''}, {rate}{self.rate}",
-            f"  actions   {_names(demos.action_names)}",
-            f"  contexts  {_names(demos.context_names)}",
+            f"  actions   {list_some(demos.action_names, most=4)}",
+            f"  contexts  {list_some(demos.context_names, most=4)}",
             f"  missing   {_missing(demos)}",
         ]
         if self.left_out:
-            lines.append(f"  left out  {_names(self.left_out, most=8)}")
+            lines.append(f"  left out  {list_some(self.left_out)}")
         return "\n".join([*lines, *(f"  note      {note}" for note in self.notes)])
 
 
@@ -84,8 +84,3 @@ def _missing(demos: Demonstrations) -> str:
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.2g} %" if share < 0.1 else f"{100.0 * share:.0f} %"
-
-
-def _names(names: Sequence[str], most: int = 4) -> str:
-    names = [n.replace("\n", " ") for n in names]
-    return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 3])} ... {names[-1]} ({len(names)})"

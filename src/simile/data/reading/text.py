@@ -125,7 +125,7 @@ class _Text:
                     if not _is_utf8(label):
                         raise place.error(i, str(wanted.labels), "not UTF-8 text: save the file as UTF-8")
                 if self.comma:
-                    for name in (*wanted.numbers, *wanted.texts):
+                    for name in {*wanted.names, *wanted.texts} - {wanted.labels}:
                         columns[name] = tuple(map(self._point, columns[name]))
                 yield as_batch(columns, wanted, place)
 
