@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
+import threading
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import browser as real
 import simile
 import studio_pages as shared
 from browser import Opener, pixels_near, screenshot
+from simile.studio.security import write_redirect
 from studio_pages import MODEL, PLOT, POLICY, PREVIEW, SLIDES, Studio, complaint, picture, show, until
 
 browser, open_page = real.browser, real.open_page
@@ -242,6 +246,43 @@ def test_what_the_server_refuses_is_told_and_can_be_dismissed(
     assert complaint(page).startswith("model")
     page.get_by_label("Dismiss this message").click()
     assert page.locator(".banner.error").count() == 0
+
+
+def test_the_file_by_which_a_browser_is_opened_leads_to_the_page_and_hides_the_token(
+    studio: Studio, open_page: Opener, tmp_path: Path
+) -> None:
+    file = tmp_path / "open.html"
+    file.write_text(write_redirect(studio.address))
+    opened = open_page(file)
+    page = opened.page
+    page.get_by_role("heading", name="Data", exact=True).wait_for()
+    page.wait_for_selector("#foot:not(:empty)")  # it has been told the state, over the WebSocket
+    assert "token" not in page.url
+    assert page.evaluate("document.cookie") == ""  # no script can read it
+
+
+def test_another_port_of_this_machine_never_gets_the_cookie(studio: Studio, open_page: Opener) -> None:
+    heard: list[str] = []
+
+    class Neighbour(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(f"{self.path} {self.headers.get('cookie')}")
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<title>neighbour</title>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Neighbour) as neighbour:
+        threading.Thread(target=neighbour.serve_forever).start()
+        opened = open_page(studio.address, calm=False)
+        opened.page.wait_for_selector("#foot:not(:empty)")
+        assert [c["path"] for c in opened.page.context.cookies()] == [urllib.parse.urlsplit(opened.page.url).path]
+        opened.page.goto(f"http://127.0.0.1:{neighbour.server_address[1]}/api/state")
+        neighbour.shutdown()
+    assert "/api/state None" in heard
 
 
 def test_a_window_without_the_token_is_told_where_to_get_it(studio: Studio, open_page: Opener) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
+import httpx
 import pytest
 from starlette.websockets import WebSocketDisconnect
 
 import simile
 import studios as shared
 from simile._common.web import list_hosts
-from simile.studio.server import listen
+from simile.studio.server import build_app, listen
+from simile.studio.workspace import Workspace
 from studios import EVENTS, HERE, TOKEN, TestClient
 
 workspace, client = shared.workspace, shared.client
@@ -39,15 +43,49 @@ def test_nobody_gets_in_without_the_token(client: TestClient):
 def test_the_printed_address_hands_out_a_cookie_and_hides_the_token(client: TestClient):
     other = stranger(client)
     welcome = other.get("/", params={"token": TOKEN})
-    assert (welcome.status_code, welcome.headers["location"]) == (303, "/")
+    place = welcome_place(welcome)
+    assert (welcome.status_code, TOKEN in welcome.text) == (200, False)
     cookie = welcome.headers["set-cookie"]
-    for word in ("simile-studio-8765=", "HttpOnly", "SameSite=strict", "Path=/"):
+    for word in ("simile-studio-8765=", "HttpOnly", "SameSite=strict", f"Path={place}"):
         assert word in cookie
-    assert other.get("/api/state").status_code == 200
-    page = other.get("/")
+    typed = other.get("/", params={"token": TOKEN}, headers={"sec-fetch-site": "none"})
+    assert (typed.status_code, typed.headers["location"], typed.headers["set-cookie"]) == (303, place, cookie)
+    assert other.get(f"{place}api/state").status_code == 200
+    assert other.get("/", headers={"cookie": f"simile-studio-8765={TOKEN}"}).status_code == 200
+    page = other.get(place)
     assert page.status_code == 200
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+
+
+def welcome_place(welcome: httpx.Response) -> str:
+    found = re.search(r'content="0;url=(/[0-9a-f]{32}/)"', welcome.text)
+    assert found
+    return found[1]
+
+
+def test_the_cookie_is_good_for_a_place_that_no_other_port_is_asked_for(client: TestClient, workspace: Workspace):
+    other = stranger(client)
+    place = welcome_place(other.get("/", params={"token": TOKEN}))
+    with pytest.raises(WebSocketDisconnect), other.websocket_connect(EVENTS):  # without the cookie
+        pass
+    shown = {"authorization": "", "cookie": f"simile-studio-8765={TOKEN}"}
+    with client.websocket_connect(EVENTS.replace("/api", f"{place}api"), headers=shown) as events:
+        assert events.receive_json()["type"] == "state"
+    for path in ("/", "/api/state", "/static/studio.js", f"{place[:-2]}/api/state", f"/x{place}api/state"):
+        assert other.get(path).status_code == 403  # a browser does not send it there: nor would it to another port
+    assert place not in stranger(client).get("/").text  # nobody is told where it is
+    again = build_app(workspace, TOKEN, list_hosts(8765), cookie="simile-studio-8765")
+    assert welcome_place(TestClient(again, base_url=f"http://{HERE}").get("/", params={"token": TOKEN})) == place
+
+
+def test_a_cookie_that_another_port_has_set_shuts_nobody_out(client: TestClient):
+    for cookies in (
+        f"simile-studio-8765=x; simile-studio-8765={TOKEN}; a",
+        f"a=b;simile-studio-8765={TOKEN}; simile-studio-8765=x",
+    ):
+        assert stranger(client).get("/api/state", headers={"cookie": cookies}).status_code == 200
+    assert stranger(client).get("/api/state", headers={"cookie": f"x-simile-studio-8765={TOKEN}"}).status_code == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "evil.example:8765", "localhost.:8765"])

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 import studios as shared
+from servers import until
 from simile._common import locks
 from studios import QUICK, Server, ready, served
 
@@ -23,12 +24,45 @@ games, server = shared.games, shared.server
 
 
 def test_the_printed_address_opens_the_page(server: Server):
-    with httpx.Client(follow_redirects=True) as browser:
+    with httpx.Client(follow_redirects=True, headers={"sec-fetch-site": "none"}) as browser:
         page = browser.get(f"{server.address}/?token={server.token}")
-        assert (page.status_code, page.url.path, page.url.query) == (200, "/", b"")
-        assert browser.get(f"{server.address}/static/studio.js").headers["content-type"].startswith("text/javascript")
-        assert browser.get(f"{server.address}/favicon.ico").status_code == 204
+        assert (page.status_code, page.url.query, "static/studio.js" in page.text) == (200, b"", True)
+        place = str(page.url)
+        assert browser.get(f"{place}static/studio.js").headers["content-type"].startswith("text/javascript")
+        assert browser.get(f"{place}favicon.ico").status_code == 204
     assert httpx.get(server.address).status_code == 403
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_no_command_of_any_process_holds_the_token(games: Path, tmp_path: Path):
+    told, script = tmp_path / "told", tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\necho "$@" > {told}.new\nmv {told}.new {told}\n')
+    script.chmod(0o755)
+    words = [sys.executable, "-m", "simile", "studio", str(games), "--actions", "pan", "--port", "0"]
+    with subprocess.Popen(
+        [*words, "--folder", str(tmp_path / "studio")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "BROWSER": f"{script} %s &"},
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        address, _, token = address.partition("/?token=")
+        server = Server(process, address, token)
+        try:
+            until(told.exists)
+            with server.http as http:
+                run = http.post("/api/runs", json={**QUICK, "data": ready(server)}).json()["id"]
+            server.wait(run, "running")
+            commands = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if os.access(file, os.R_OK)]
+        finally:
+            process.terminate()
+    assert any(run.encode() in command for command in commands)
+    assert not any(token.encode() in command for command in commands)
+    page = tmp_path / "studio" / "open.html"
+    assert told.read_text() == f"{page.as_uri()}\n"
+    assert page.stat().st_mode & 0o077 == 0
+    assert f'content="0;url={address}/?token={token}"' in page.read_text()
 
 
 def test_a_foreign_page_reaches_neither_http_nor_websocket(server: Server):

@@ -12,8 +12,9 @@ export class Refusal extends Error {
 
 const SILENT = "The server is not answering. Is `simile studio` still running?";
 
-const runPath = (id: string, rest = ""): string => `/api/runs/${encodeURIComponent(id)}${rest}`;
-const dataPath = (id: string): string => `/api/data/${encodeURIComponent(id)}`;
+// Relative to the page's own address: its cookie is good for that place alone.
+const runPath = (id: string, rest = ""): string => `api/runs/${encodeURIComponent(id)}${rest}`;
+const dataPath = (id: string): string => `api/data/${encodeURIComponent(id)}`;
 
 async function ask(method: string, path: string, body?: unknown): Promise<Response> {
   const request: RequestInit = { method, credentials: "same-origin" };
@@ -43,11 +44,11 @@ function sentence(text: string, status: number): string {
 
 const json = async <T>(answer: Promise<Response>): Promise<T> => (await (await answer).json()) as T;
 
-export const getState = (): Promise<State> => json(ask("GET", "/api/state"));
+export const getState = (): Promise<State> => json(ask("GET", "api/state"));
 export const readAgain = (id: string, options: ReadOptions): Promise<Data> => json(ask("POST", dataPath(id), options));
 export const deleteData = (id: string): Promise<Response> => ask("DELETE", dataPath(id));
-export const makeGames = (wish: GamesWish): Promise<Data> => json(ask("POST", "/api/games", wish));
-export const startRun = (wish: Wish): Promise<Run> => json(ask("POST", "/api/runs", wish));
+export const makeGames = (wish: GamesWish): Promise<Data> => json(ask("POST", "api/games", wish));
+export const startRun = (wish: Wish): Promise<Run> => json(ask("POST", "api/runs", wish));
 export const stopRun = (id: string): Promise<Run> => json(ask("POST", runPath(id, "/stop")));
 export const resumeRun = (id: string): Promise<Run> => json(ask("POST", runPath(id, "/resume")));
 export const deleteRun = (id: string): Promise<Response> => ask("DELETE", runPath(id));

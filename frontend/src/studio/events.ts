@@ -23,8 +23,9 @@ export class Events {
   }
 
   private connect(): void {
-    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(`${scheme}//${location.host}/api/events`);
+    const address = new URL("api/events", location.href);
+    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(address);
     this.socket = socket;
     socket.onmessage = (event) => {
       const message = JSON.parse(String(event.data)) as Message;

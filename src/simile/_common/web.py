@@ -11,9 +11,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -174,8 +172,10 @@ def _read_secrets(headers: Mapping[str, str], cookie: str | None) -> Iterator[st
     if kind.lower() == "bearer":
         yield secret.strip()
     if cookie is not None:
-        with suppress(CookieError, KeyError):
-            yield SimpleCookie(headers.get("cookie", ""))[cookie].value
+        for part in headers.get("cookie", "").split(";"):  # others may have set more of this name
+            name, _, secret = part.strip().partition("=")
+            if name == cookie:
+                yield secret.strip('"')
 
 
 @dataclass(frozen=True)

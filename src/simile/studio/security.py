@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
 from dataclasses import dataclass
+from functools import cached_property
 
+from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from simile._common.web import FORBIDDEN, MISDIRECTED, Guard, GuardedApp, answer_refusal
 
@@ -36,7 +40,23 @@ def build_guard(token: str, hosts: frozenset[str], cookie: str) -> Guard:
 
 @dataclass(frozen=True)
 class GuardedStudio(GuardedApp):
-    """The outermost layer of the studio; a browser that comes with the token in the address is given a cookie."""
+    """The outermost layer of the studio; a browser that comes with the token in the address is given a cookie.
+
+    Browsers send a cookie to every port of a machine, but only for the path that it was set for. So everything is also
+    below a path that nobody can guess, and the cookie is good for that alone: servers on other ports are never asked
+    for it, and so never get the cookie.
+    """
+
+    @cached_property
+    def place(self) -> str:
+        """That path; it stays the same as long as the token does."""
+        return f"/{hashlib.sha256(f'place {self.guard.token}'.encode()).hexdigest()[:32]}/"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it; what is asked for below the path is the same as without it."""
+        if scope.get("path", "").startswith(self.place):
+            scope = {**scope, "path": scope["path"][len(self.place) - 1 :]}
+        await super().__call__(scope, receive, send)
 
     def answer(self, scope: Scope, query: str) -> Response | None:
         """Return the answer to who may not ask, and to who just came with the token; None for everybody else."""
@@ -44,13 +64,30 @@ class GuardedStudio(GuardedApp):
             return super().answer(scope, query)
         refusal = self.check(scope, query)
         if refusal is None:
-            return self._welcome() if scope["method"] == "GET" and self.guard.knows_token(query) else None
+            return self._welcome(scope) if scope["method"] == "GET" and self.guard.knows_token(query) else None
         if refusal is self.guard.wrong_token:
             return HTMLResponse(f"<!doctype html><title>simile studio</title><p>Sorry: {NO_TOKEN}.</p>", FORBIDDEN)
         return answer_refusal(*refusal)
 
-    def _welcome(self) -> Response:
-        """Hand out the cookie and take the token out of the address bar, and so out of the history."""
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(self.guard.cookie or "", self.guard.token or "", httponly=True, samesite="strict", path="/")
+    def _welcome(self, scope: Scope) -> Response:
+        """Hand out the cookie and take the token out of the address bar, and so out of the history.
+
+        A browser that came from elsewhere, such as from the file by which we open it, is led on by a page: it would not
+        yet send the cookie after a redirect.
+        """
+        typed = Headers(scope=scope).get("sec-fetch-site") == "none"
+        answer = RedirectResponse(self.place, 303) if typed else HTMLResponse(write_redirect(self.place))
+        answer.set_cookie(
+            self.guard.cookie or "", self.guard.token or "", httponly=True, samesite="strict", path=self.place
+        )
         return answer
+
+
+def write_redirect(address: str) -> str:
+    """Return a page that leads on to an address."""
+    there = html.escape(address)
+    return (
+        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0;url={there}"><title>simile studio</title>'
+        f'<p><a href="{there}">The studio is here</a>.</p>'
+    )

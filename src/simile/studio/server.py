@@ -17,9 +17,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from simile._common import locks, web
+from simile._common.files import write_atomically
 from simile.errors import ArgumentError
 from simile.studio import api
-from simile.studio.security import GuardedStudio, build_guard
+from simile.studio.security import GuardedStudio, build_guard, write_redirect
 from simile.studio.studio import Studio
 from simile.studio.workspace import Data, Workspace, make_id
 
@@ -131,7 +132,10 @@ def serve(
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
     if show:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
+        # By way of a file: everybody on this machine can see the words of a command, and the token is in the address.
+        page = workspace.folder / "open.html"
+        write_atomically(page, write_redirect(address).encode(), secret=True)
+        threading.Timer(0.5, webbrowser.open, [page.as_uri()]).start()
     config = web.configure_uvicorn(app, log_level="warning", lifespan="on", ws_max_size=LONGEST_WORD)
     with suppress(KeyboardInterrupt):  # the way to end it
         web.WebServer(config).run(sockets=[listening])
