@@ -163,6 +163,16 @@ def test_all_offsets_and_scales_give_the_bits_of_the_twin_online_too(offset: flo
     np.testing.assert_array_equal(np.array([pool.step(X) for X in frames])[:, 1], cold[1][:70])
 
 
+@pytest.mark.parametrize("offset", [5400123.456, 1700000000.789, -123456789012.3])
+def test_any_offset_costs_no_more_than_the_rounding_of_the_data(offset: float):
+    demos = near()
+    far = Demonstrations.from_arrays([x + offset for x in demos.contexts], demos.actions, rate=25.0)
+    settings = {**QUICK, "model": RolloutRidge(knots=2)}
+    policy, twin = (simile.clone(d, **settings).policy for d in (demos, far))
+    apart = np.concatenate(rollout(policy, demos)) - np.concatenate(rollout(twin, far))
+    assert np.abs(apart).max() < 1e-4 * policy.units.scale[0]
+
+
 def test_gaps_overrides_pauses_and_states_far_from_0_are_those_of_the_twin():
     demos = near()
     far = moved(demos, 1e9)
