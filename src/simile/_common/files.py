@@ -32,7 +32,7 @@ def replacing(path: str | os.PathLike[str], *, secret: bool = False) -> Iterator
         When the file cannot be written; what was there before is then untouched.
     """
     target = Path(path)
-    if "\0" in str(target):
+    if "\0" in str(target) or not target.name:
         raise StorageError(f"{str(target)!r} cannot be written: no file can have this name: choose another")
     try:
         make_folder(target.parent)
