@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.reading import read, write
+from simile.data.reading import read, values, write
 from simile.data.reading.clock import infer_rate
 from simile.data.reading.sequences import file_names
 from simile.errors import ArgumentError, DataError
@@ -505,3 +505,25 @@ def test_real_data_need_no_options(name, sequences, frames, rate):
 def test_files_named_by_relative_and_by_absolute_paths_are_told_apart():
     paths = [Path("a/x.csv"), Path("/b/x.csv"), Path("c/y.csv.gz")]
     assert file_names(paths) == ["a/x", "/b/x", "y"]
+
+
+# Where the fast reader gives up, and what is neither a label nor a time
+
+
+def test_a_row_without_a_label_is_named_where_numbers_are_read_one_by_one_too(tmp_path):
+    rows = ["sequence,a_pan,x_ball", *["one,1.5,2"] * 3, ",1.5,2", *["one,NA,2"] * 3]  # NA is no number to pyarrow
+    path = tmp_path / "d.csv"
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(DataError, match=r"d\.csv.*row 4.*'sequence'"):
+        read(path, quiet=True)
+
+
+@pytest.mark.parametrize("label", [None, NAN])
+def test_what_is_missing_is_no_label(label):
+    with pytest.raises(DataError, match=r"d\.csv.*row 3.*'play'"):
+        values.as_labels(["a", 7, label], "play", values.Place(Path("d.csv"), 1))
+
+
+def test_a_number_is_no_moment():
+    with pytest.raises(DataError, match=r"d\.csv.*row 2.*'t'.*3"):
+        values.as_times(["2024-05-31", 3], "t", values.Place(Path("d.csv"), 1), stamps=True)
