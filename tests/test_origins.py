@@ -21,6 +21,7 @@ from sklearn.linear_model import Ridge
 import simile
 from commands import simile_
 from conftest import demos_of
+from naive import naive_place
 from simile import Demonstrations, Horizon, Predictor, PredictorPool, SmoothForest, rollout
 from simile.data.demonstrations import Units
 from simile.data.origins import choose_origin, find_places, tell_origin
@@ -358,6 +359,21 @@ def test_a_run_says_what_no_single_origin_can_save():
         n.startswith("north lies in places far apart: in 2 sequences of 3 it is held in steps of") for n in notes
     )
     assert tell_origin(demos.context_names, demos.places, None) == []
+
+
+@pytest.mark.parametrize(("scale", "told"), [(1e-40, True), (1e39, True), (1e-30, False), (1e37, False)])
+def test_a_run_says_what_is_too_small_or_too_large(scale: float, told: bool):
+    demos = near(scale, missing=0.0)
+    assert any("in another unit" in n for n in tell_origin(demos.context_names, demos.places, None)) == told
+
+
+@given(
+    st.lists(st.lists(st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0, np.nan]), min_size=1), min_size=1, max_size=3)
+)
+def test_places_are_those_of_the_slow_twin(columns: list[list[float]]):
+    length = min(map(len, columns))
+    contexts = np.array([column[:length] for column in columns]).T
+    np.testing.assert_array_equal(find_places(contexts).T, [naive_place(column.tolist()) for column in contexts.T])
 
 
 def test_the_ranges_on_a_card_tell_contexts_far_from_0_apart():

@@ -16,6 +16,7 @@ from simile._common.typing import FloatArray
 MOST_SAMPLED = 512  # frames of a sequence that tell where it lies
 STEP = 2.0**-23  # of single precision, relative to a value
 NOISE = 2.0**-48  # relative: what moves by less is rounding errors of double precision
+SMALLEST, LARGEST = 2.0**-110, 2.0**127  # of what single precision holds
 FINE, COARSE = 2.0**11, 2.0**7  # steps in a quarter of the values: with fewer, an origin helps; a signal is lost
 
 
@@ -60,7 +61,7 @@ def _choose(middles: FloatArray, widths: FloatArray) -> float:
 
 
 def tell_origin(names: Sequence[str], places: FloatArray, origin: FloatArray | None) -> list[str]:
-    """Say which contexts are measured from an origin, and which are lost even so: they lie in several places."""
+    """Say which contexts are measured from an origin, and which are lost even so."""
     offsets, notes = np.zeros(len(names)) if origin is None else origin, []
     if moved := [f"{name} from {offset:.15g}" for name, offset in zip(names, offsets, strict=True) if offset]:
         notes.append(
@@ -71,6 +72,9 @@ def tell_origin(names: Sequence[str], places: FloatArray, origin: FloatArray | N
     for j, name in enumerate(names):
         moves = width[:, j] > 0.0
         typical = _median(width[moves, j]) if moves.any() else 0.0  # so that one that rests for once is not lost
+        if 0.0 < typical < SMALLEST or (np.abs(middle[moves, j]) > LARGEST).any():
+            notes.append(f"{name} is too small or too large for single precision: give it in another unit")
+            continue
         lost = moves & (COARSE * steps[:, j] > np.maximum(width[:, j], typical))
         if lost.any():
             notes.append(
