@@ -15,7 +15,6 @@ from typing import IO, Any
 
 from simile._common.needs import need
 from simile.data.reading.tables import (
-    LONGEST_LINE,
     WHOLE,
     Batch,
     Column,
@@ -32,6 +31,7 @@ from simile.errors import DataError
 _BLOCK = 1 << 20
 _ROWS = 1 << 13
 _SAMPLE = 1000  # rows that tell numbers from text
+_LOOK = 1 << 24  # bytes that tell commas from points
 
 
 def open_text(path: Path) -> Table:
@@ -189,20 +189,15 @@ def split_lines(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
 
 
 def _decimal_comma(path: Path, delimiter: str) -> str | None:
-    """Return the first number with a decimal comma in the file; None if there is none, or if others have a point."""
+    """Return the first number with a decimal comma; None if there is none, or if others have a point."""
     field = r"(?:^|{0})[ \"]*([+-]?\d*[{1}]\d+(?:[eE][+-]?\d+)?)[ \"]*(?=[{0}\r\n]|\Z)"
     comma, point = (re.compile(field.format(delimiter, mark).encode(), re.MULTILINE) for mark in ",.")
-    first: str | None = None
-    pointed = False
     with decoding(path, "text"), _open(path) as file:
-        while block := file.read(_BLOCK):
-            block += file.readline(LONGEST_LINE)
-            if first is None and b"," in block and (found := comma.search(block)):
-                first = found[1].decode()
-            pointed = pointed or point.search(block) is not None
-            if pointed:
-                return None
-    return first
+        start = file.read(_LOOK)
+    if len(start) == _LOOK:
+        start = start[: start.rfind(b"\n") + 1]  # whole lines
+    found = comma.search(start) if b"," in start else None
+    return None if found is None or point.search(start) else found[1].decode()
 
 
 def _is_utf8(text: str) -> bool:
