@@ -174,9 +174,33 @@ def test_a_frame_in_which_one_stream_diverges_is_taken_by_none():
 
 def test_a_few_kilobytes_hold_a_stream():
     pool = PredictorPool(make("forest", m=3), 1_000)
+    pool.step(np.zeros((1_000, 3)))
     used = sum(v.nbytes for v in vars(pool._streams.history).values() if isinstance(v, np.ndarray) and v.base is None)
     rows = 10 + SPARE
     assert used <= 1_000 * (rows * 4 * 4 + rows * 8 + 100)
+
+
+@pytest.mark.parametrize("name", ["forest", "linear"])
+def test_room_is_made_as_streams_begin_and_no_bit_changes(name: str):
+    policy = make(name)
+    pool, alone = PredictorPool(policy, 50), {}
+    history, X = pool._streams.history, contexts_of(policy, 60, 0)
+    assert len(history.actions) == len(history.Z) == 1
+    rooms = []
+    for t in range(60):
+        live = sorted({(7 * i) % 50 for i in range(1 + t // 3)})  # streams begin in any order
+        found = pool.step(np.tile(X[t], (len(live), 1)), streams=live)
+        for i, a in zip(live, found, strict=True):
+            alone.setdefault(i, Predictor(policy))
+            np.testing.assert_array_equal(a, alone[i].step(X[t]))
+        rooms.append(len(history.actions))
+    assert rooms[0] == 1
+    assert rooms == sorted(rooms)
+    assert rooms[-1] <= 50
+    again = PredictorPool(policy, 50)
+    again.load_state_dict(pool.state_dict())
+    assert len(again._streams.history.actions) <= rooms[-1]
+    np.testing.assert_array_equal(again.step(np.tile(X[0], (50, 1))), pool.step(np.tile(X[0], (50, 1))))
 
 
 @pytest.mark.parametrize(

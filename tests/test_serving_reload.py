@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -210,6 +211,28 @@ def test_a_policy_for_other_columns_is_refused_and_the_old_one_goes_on():
     X = contexts_of(old, 20, 0)
     np.testing.assert_array_equal(served.play(stream, X), [alone.step(x) for x in X])
     assert served.counts.reloads == 0
+
+
+def test_a_policy_that_looks_back_too_far_for_all_streams_is_refused_with_the_numbers():
+    old = make("forest")
+    greedy = make("forest", context_lags=(0, 50_000))
+    with pytest.raises(ArgumentError, match=r"takes 1\.64 GB .* 1\.6 MB for the past of each of 1,024 streams, as it "):
+        Played(greedy, max_streams=1024, max_memory=1000)
+    served, alone = Played(old, max_streams=1024, max_memory=1000), Predictor(old)
+    stream, X = served.open(), contexts_of(old, 20, 0)
+    with pytest.raises(ArgumentError, match=r"50,000 frames back at 2 contexts; it may take 1 GB: .*fewer streams or"):
+        served.service.reload(greedy)
+    np.testing.assert_array_equal(served.play(stream, X), [alone.step(x) for x in X])
+    # Where it may, it takes what the streams that are there need: not a thousand times as much.
+    roomy = Played(old, max_streams=1024, max_memory=2000)
+    stream = roomy.open()
+    roomy.step(stream, [0.0, 0.0])
+    tracemalloc.start()
+    roomy.service.reload(greedy)
+    roomy.step(stream, [0.0, 0.0])
+    roomy.service.snapshot()
+    assert tracemalloc.get_traced_memory()[1] < 30e6
+    tracemalloc.stop()
 
 
 def test_without_streams_or_time_a_reload_is_at_once():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ import pytest
 from safetensors.numpy import save as save_tensors
 
 from conftest import demos_of
-from simile import Horizon, Mixture, SmoothForest, SmoothPolicy
+from simile import Bagging, Horizon, Mixture, PreviousAction, SmoothForest, SmoothPolicy, rollout_out_of_bag
 from simile.errors import StorageError
+from simile.models.regularizers import Autoregressor
 from simile.policies.storage import encoding, files, loading
 from simile.policies.storage.files import Packed, from_bytes, to_bytes
 from simile.policies.storage.loading import load, read_header
-from test_storage import flipped, learned, nested, sealed, with_lines, zipped
+from test_storage import FOREST, flipped, learned, nested, sealed, with_lines, zipped
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +120,14 @@ FIRST = "policy.components.0"
         ("card.rate", 0, r"card\.rate must be a finite number"),
         ("card.rate", "fast", r"card\.rate must be a finite number"),
         ("card.rate", 10**400, r"card\.rate must be a finite number"),
+        ("card.rate", 1e18, r"card\.rate must be a finite number from 1e-09 to 1e\+06; got 1e\+18"),
+        ("card.rate", 1.7e308, r"card\.rate must be a finite number from 1e-09 to 1e\+06"),
+        ("card.rate", 1e-300, r"card\.rate must be a finite number from 1e-09 to 1e\+06"),
+        ("card.action_names", [f"a{i}" for i in range(50)], "card must name all 1 actions, or none; got 50 names"),
+        ("card.context_names", ["x0"], "card must name all 2 contexts, or none; got 1 names"),
+        ("card.context_names", ["x0", "x0"], "card must be with different names"),
+        ("card.context_names", ["x0", "a0"], "card must be with different names"),
+        ("card.context_names", ["x0", "x" * 1001], "names, of 1000 letters at most"),
         ("card.context_names", "x0", r"card\.context_names must be a list"),
         ("card.context_names", [1], r"card\.context_names must be a text"),
         ("card.training", [], r"card\.training must be an object"),
@@ -445,3 +455,108 @@ def test_every_kind_that_is_written_is_read():
 
     for kind in encoding.KINDS:
         assert f'"{kind}"' in getsource(decoding), kind
+
+
+# What a file would take
+
+
+def never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_read_tensor", lambda *_: pytest.fail("more than the header was read"))
+
+
+def test_what_a_policy_takes_is_known_by_its_header(path: Path, monkeypatch):
+    """A file of some 20 kB that looks 100,000 frames back takes megabytes for every stream."""
+    learned(demos_of(60), n_rounds=0, horizon=Horizon((0, 100_000), ())).save(path)
+    assert path.stat().st_size < 30_000
+    assert load(path).reach == 100_000
+    never_read(monkeypatch)
+    for read in (load, read_header, loading.load_own):
+        with pytest.raises(
+            StorageError, match=r"takes 3\.2 MB of memory: .* 100,000 frames back at 2 contexts; it may take 2 MB"
+        ):
+            read(path, max_memory=2)
+
+
+def test_the_tables_of_a_policy_count(policy, path: Path, monkeypatch):
+    policy.save(path)
+    load(path, max_memory=1)
+    never_read(monkeypatch)
+    with pytest.raises(StorageError, match=r"kB for its tables, and .* it may take 10 kB: .*--max-memory"):
+        load(path, max_memory=0.01)
+
+
+@pytest.mark.parametrize("of_what", ["a tensor", "nothing", "zeros"])
+def test_a_sparse_file_of_gigabytes_is_not_read_before_its_header(policy, path: Path, monkeypatch, of_what: str):
+    data, room = to_bytes(policy), 3 * 2**30
+    header = json.loads(data[8 : 8 + files._header_size(data)])
+    if of_what == "a tensor":
+        end = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
+        header["stray"] = {"dtype": "U8", "shape": [room], "data_offsets": [end, end + room]}
+    begin = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(b"" if of_what == "zeros" else len(begin).to_bytes(8, "little") + begin)
+        file.truncate(8 + len(begin) + end + room if of_what == "a tensor" else room)
+    never_read(monkeypatch)
+    tracemalloc.start()
+    for read in (load, read_header):
+        with pytest.raises(
+            StorageError, match=r"nothing refers to: 'stray'|do not fill it|something else|no safetensors"
+        ):
+            read(path, max_memory=1e6)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
+
+
+def test_tensors_must_lie_one_after_the_other(policy, path: Path):
+    data = to_bytes(policy)
+    size = files._header_size(data)
+    for place, value, message in (
+        ("data_offsets", [0, 8], "not as many bytes as it says|do not fill it"),
+        ("data_offsets", [8], "absurd shape or place"),
+        ("data_offsets", [-8, 0], "absurd shape or place"),
+        ("data_offsets", [0, True], "absurd shape or place"),
+        ("shape", [0, 2**62, 2**62], "absurd shape"),
+        ("shape", [1] * 9, "absurd shape"),
+        ("shape", "12", "absurd shape"),
+        ("dtype", "BF16", "a type that no policy has"),
+        ("dtype", ["F64"], "a type that no policy has"),
+        ("extra", 1, "not described as in safetensors"),
+    ):
+        header = json.loads(data[8 : 8 + size])
+        header[f"{FIRST}.f.roots"][place] = value
+        begin = json.dumps(header).encode()
+        path.write_bytes(len(begin).to_bytes(8, "little") + begin + data[8 + size :])
+        with pytest.raises(StorageError, match=message):
+            load(path)
+
+
+def test_a_hostile_bag_takes_no_room(path: Path):
+    bagged = replace(FOREST, bagging=Bagging.SEQUENCES, n_trees=8)
+    policy = learned(demos_of(60, 50), n_rounds=0, model=bagged, horizon=Horizon(2, 0), regularizer=PreviousAction())
+    demos = demos_of(60, 50)
+    expected = rollout_out_of_bag(policy, demos)
+    bag = replace(policy.f.bag, starts=np.array([0, 1, 2**31 - 1]))
+    replace(policy, f=replace(policy.f, bag=bag)).save(path)
+    hostile = load(path)
+    tracemalloc.start()
+    found = rollout_out_of_bag(hostile, demos)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
+    assert all(map(np.array_equal, found, expected))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: {"horizon": Horizon((0, 100_001), ())}, "at most 100,000 frames of looking back; got 100,001"),
+        (lambda p: {"h": Autoregressor(np.zeros((1001, 1)), 1.0)}, "at most 1,000 as the order of h; got 1,001"),
+        (lambda p: {"card": replace(p.card, rate=1e7)}, "at most 1,000,000.0 frames a second"),
+        (lambda p: {"card": replace(p.card, rate=1e-10)}, "seconds between frames"),
+        (lambda p: {"card": replace(p.card, context_names=("x" * 1001, "y"))}, "at most 1,000 letters in a name"),
+    ],
+)
+def test_what_would_not_be_read_is_not_written(policy, path: Path, change, message: str):
+    one = policy.components[0]
+    with pytest.raises(StorageError, match=message):
+        replace(one, **change(one)).save(path)
+    assert not path.exists()

@@ -41,7 +41,7 @@ def number(
 
 def rate(value: Any, name: str = "rate") -> float:
     """Return frames a second as a float: of what anybody films, or steers by."""
-    return number(value, name, above=0.0, at_least=LOWEST_RATE, at_most=HIGHEST_RATE)
+    return number(number(value, name, above=0.0), name, at_least=LOWEST_RATE, at_most=HIGHEST_RATE)
 
 
 def whole_number(value: Any, name: str, *, at_least: int = 0, at_most: int | None = None) -> int:

@@ -118,11 +118,13 @@ class GeneralEngine:
         self.bounds = UserBounds(policy, n_contexts or 0)
         self.history = History(n_streams, policy.reach, n_contexts or 0, policy.n_actions, single=False)
         self.draws = Draws(seed, n_streams) if is_stochastic(policy) else None
-        self._floor = np.repeat(np.arange(n_streams) * self.history.rows, self.history.rows)
+        self._floor = np.empty(0, np.intp)
 
     def act(self, streams: IntArray) -> FloatArray:
         """Return the actions (n, k), in standard units, where the contexts were pushed."""
         history, frames = self.history, self.history.frame[streams]
+        if len(self._floor) != len(history.flat_actions):  # there is room for more streams now
+            self._floor = np.repeat(np.arange(len(history.actions)) * history.rows, history.rows)
         tape = Tape([history.Z.reshape(len(self._floor), -1)], history.flat_actions, self._floor)
         chance = np.zeros(len(streams)) if self.draws is None else self.draws(streams, frames)
         with explain_missing(lambda: self._window(streams)):

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-
-# Rows beyond those that the policy reads. Every so many frames the last rows move to the front;
-# with fewer they would move often, and with more thousands of streams would not fit the cache.
-SPARE = 32
+from simile.policies.footprint import SPARE
 
 Mark = tuple[IntArray, IntArray, Any, Any]  # of some streams: frame, missed, begun, seen
 
 
 class History:
     """The past of each of n streams, which slides on: contexts, and actions in standard units.
+
+    Room is made when streams begin: for all up to the highest of them, and for twice as many as before at least.
 
     Parameters
     ----------
@@ -40,7 +39,7 @@ class History:
         self.reach = max(1, reach)  # one at least, for the last context and action
         self.rows = self.reach + SPARE
         self.single = single
-        self.actions = np.zeros((n_streams, self.rows, n_actions))
+        self.actions = np.zeros((1, self.rows, n_actions))
         self.row = np.full(n_streams, self.reach)  # the next to be written
         self.frame = np.zeros(n_streams, np.intp)  # frames taken so far
         self.missed = np.zeros(n_streams, np.intp)  # frames in a row without a context
@@ -51,18 +50,33 @@ class History:
 
     def widen(self, n_contexts: int) -> None:
         """Make room for contexts of m values, before the first one."""
-        n, k = len(self.row), self.actions.shape[2]
+        n, _, k = self.actions.shape
         self.n_contexts = n_contexts
         width = n_contexts + k if self.single else n_contexts
         self.Z = np.zeros((n, self.rows, width), np.float32 if self.single else np.float64)
+        self._refer()
+
+    def reserve(self, streams: IntArray) -> None:
+        """Make room for streams that begin."""
+        held = len(self.actions)
+        if len(streams) and (wanted := int(streams.max()) + 1) > held:
+            room = min(len(self.row), max(wanted, 2 * held))
+            self.Z, self.actions = (_enlarge(array, room) for array in (self.Z, self.actions))
+            self._refer()
+
+    def _refer(self) -> None:
+        n, _, k = self.actions.shape
         self.flat_Z, self.flat_actions = self.Z.reshape(-1), self.actions.reshape(-1, k)
         # What the kernels are handed, made once: it refers to the arrays, which are written in place.
-        self.past = self._streams(self.flat_Z, self.flat_actions, self.row, self.frame, self.missed, self.reach)
+        self.past = self._streams(
+            self.flat_Z, self.flat_actions, self.row[:n], self.frame[:n], self.missed[:n], self.reach
+        )
 
     # ------------------------------------------------------------------------------------------------ how a past begins
 
     def begin(self, streams: IntArray, past: Sequence[FloatArray]) -> None:
         """Start anew from known actions, one (any, k) array per stream; the earliest has lasted forever."""
+        self.reserve(streams)
         for s, known in zip(streams, past, strict=True):
             recent = known[-self.reach :]
             self._write(s, slice(0, self.reach - len(recent)), known[0])
@@ -71,11 +85,13 @@ class History:
 
     def hold(self, streams: IntArray, actions: FloatArray) -> None:
         """Start anew as if `actions` (n, k) had lasted forever."""
+        self.reserve(streams)
         self._write(streams, slice(0, self.reach), actions[:, np.newaxis])
         self.row[streams] = self.reach
 
     def hold_contexts(self, streams: IntArray, X: FloatArray) -> None:
         """Take contexts X (n, m) to have lasted forever, as lags before a sequence's start always do."""
+        self.reserve(streams)
         with np.errstate(over="ignore"):
             self.Z[streams, :, : self.n_contexts] = X[:, np.newaxis]
 
@@ -87,7 +103,9 @@ class History:
 
     def forget(self, streams: IntArray) -> None:
         """Make streams new."""
-        for array in (self.Z, self.actions, self.frame, self.missed, self.begun, self.seen):
+        held = streams[streams < len(self.actions)]
+        self.Z[held] = self.actions[held] = 0
+        for array in (self.frame, self.missed, self.begun, self.seen):
             array[streams] = 0
         self.row[streams] = self.reach
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
@@ -150,26 +168,36 @@ class History:
 
     # ----------------------------------------------------------------------------------------------------------- state
 
-    def state(self) -> dict[str, Any]:
-        """Return copies of all that tells a stream from a new one; only the rows that a policy can read."""
-        recent = self.row[:, np.newaxis] - np.arange(self.reach, 0, -1)
-        every = np.arange(len(self.row))[:, np.newaxis]
-        return {
-            "contexts": self.Z[every, recent, : self.n_contexts],
-            "actions": self.actions[every, recent],
-            "frame": self.frame.copy(),
-            "missed": self.missed.copy(),
-            "begun": self.begun.copy(),
-            "seen": self.seen.copy(),
+    def state(self, streams: IntArray) -> dict[str, Any]:
+        """Return copies of all that tells streams from new ones; only the rows that a policy can read."""
+        n, held = len(streams), np.flatnonzero(streams < len(self.actions))
+        some = streams[held]
+        recent = self.row[some, np.newaxis] - np.arange(self.reach, 0, -1)
+        past = {
+            "contexts": np.zeros((n, self.reach, self.n_contexts), self.Z.dtype),
+            "actions": np.zeros((n, self.reach, self.actions.shape[2])),
         }
+        past["contexts"][held] = self.Z[some[:, np.newaxis], recent, : self.n_contexts]
+        past["actions"][held] = self.actions[some[:, np.newaxis], recent]
+        return {**past, **{name: getattr(self, name)[streams] for name in ("frame", "missed", "begun", "seen")}}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Take over what `state` returned."""
-        every = np.arange(len(self.row))
-        self.widen(state["contexts"].shape[2])
-        self.row[:] = self.reach
-        self.Z[:, : self.reach, : self.n_contexts] = state["contexts"]
-        self._write(every, slice(0, self.reach), state["actions"])
+    def load(self, streams: IntArray, state: dict[str, Any]) -> None:
+        """Take over what `state` returned, for these streams; those that had no past are new."""
+        if (m := state["contexts"].shape[2]) != self.n_contexts:
+            self.widen(m)
+        self.forget(streams)
+        begun = np.asarray(state["begun"])
+        some = streams[begun]
+        self.reserve(some)
+        self.Z[some, : self.reach, : self.n_contexts] = state["contexts"][begun]
+        self._write(some, slice(0, self.reach), state["actions"][begun])
         for name in ("frame", "missed", "begun", "seen"):
-            getattr(self, name)[:] = state[name]
+            getattr(self, name)[streams] = state[name]
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
+
+
+def _enlarge(array: Any, n: int) -> Any:
+    """Return a copy with room for n streams."""
+    found = np.zeros((n, *array.shape[1:]), array.dtype)
+    found[: len(array)] = array
+    return found

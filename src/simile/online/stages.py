@@ -235,9 +235,9 @@ class Chain:
         self.sent[streams] = 0.0
         self._mark(streams, moving=False)
 
-    def load(self, sent: FloatArray, moving: Any) -> None:
+    def load(self, streams: IntArray, sent: FloatArray, moving: Any) -> None:
         """Take over what another chain of such stages had sent."""
-        self.sent[:], self.moving[:] = sent, moving
+        self.sent[streams], self.moving[streams] = sent, moving
         self._mark(np.arange(0), moving=True)
 
     def _mark(self, streams: IntArray, *, moving: bool) -> None:

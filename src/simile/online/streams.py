@@ -175,19 +175,21 @@ class Streams:
     def adopt(self, other: Streams) -> None:
         """Go on from the past of `other`, whose policy may be another, with other lags and units."""
         ours, theirs = self.policy.units, other.policy.units
-        past = other.history.state()
+        live = other.everyone[other.history.begun]
+        past = other.history.state(live)
         if not ours.equals(theirs):  # else the bits would change for nothing
             past["actions"] = ours.standardize(theirs.restore(past["actions"]))
             if other.n_contexts:
                 past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
         if other.n_contexts == 0:  # none has come yet
-            past["contexts"] = np.zeros((len(self.everyone), 1, self.n_contexts))
+            past["contexts"] = np.zeros((len(live), 1, self.n_contexts))
         for name in ("contexts", "actions"):
             past[name] = _lengthen(past[name], self.history.reach)
+        self.history.forget(self.everyone)
         with np.errstate(over="ignore"):
-            self.history.load(past)
+            self.history.load(live, past)
         if len(self.chain.stages) == len(other.chain.stages):
-            self.chain.load(other.chain.sent, other.chain.moving)
+            self.chain.load(self.everyone, other.chain.sent, other.chain.moving)
             return
         self.chain.reset(self.everyone)
         begun = self.everyone[self.history.begun]
@@ -196,8 +198,12 @@ class Streams:
             sent = other.chain.sent[begun, -1, back - 1] if other.chain.stages else wanted
             self.chain.follow(begun, sent)
 
-    def state(self) -> State:
-        """Return all that is needed to go on elsewhere: what the policy must look like, and the streams' past."""
+    def state(self, streams: IntArray | None = None) -> State:
+        """Return all that is needed to go on elsewhere: what the policy must look like, and the streams' past.
+
+        That of all, or of some, in their order: "n_streams" is how many there can be.
+        """
+        some = self.everyone if streams is None else streams
         return {
             "n_streams": len(self.everyone),
             "n_contexts": self.n_contexts,
@@ -208,15 +214,16 @@ class Streams:
             "rate": math.nan if self.rate is None else self.rate,
             "seed": self.seed,
             **({} if self.policy.units.origin is None else {"context_origin": self.policy.units.origin.copy()}),
-            "sent": self.chain.sent.copy(),
-            "moving": self.chain.moving.copy(),
-            **self.history.state(),
+            "sent": self.chain.sent[some],
+            "moving": self.chain.moving[some],
+            **self.history.state(some),
         }
 
-    def load(self, state: State) -> None:
-        """Take over what `state` returned; it was checked."""
-        self.history.load(state)
-        self.chain.load(state["sent"], state["moving"])
+    def load(self, state: State, streams: IntArray | None = None) -> None:
+        """Take over what `state` returned of all streams, or of these; it was checked."""
+        some = self.everyone if streams is None else streams
+        self.history.load(some, state)
+        self.chain.load(some, state["sent"], state["moving"])
         self.seed = int(state["seed"])
         if isinstance(self.engine, GeneralEngine) and self.engine.draws is not None:
             self.engine.draws.reseed(self.seed)

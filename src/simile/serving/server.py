@@ -74,6 +74,7 @@ def serve(options: Options, announce: Announce) -> None:
         idle=options.idle,
         monitor=Monitor(loaded.policy, rate, options.max_streams, stages=options.stages),
         handover=options.handover,
+        max_memory=options.max_memory,
     )
     options = replace(options, max_connections=_allow_files(options.max_connections))
     # They write a line for every peer that goes without a word: anybody could fill a disk so.

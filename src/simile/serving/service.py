@@ -43,7 +43,7 @@ class Service:
     gap, stages, rate
         As for a `Predictor`.
     max_streams : int
-        How many streams there can be; room for all is taken at the start.
+        How many streams there can be; room is taken as they come.
     queue : int
         How many frames of a stream may wait; of more, the oldest is dropped.
     idle : float
@@ -54,6 +54,8 @@ class Service:
         What watches for trouble, with as many slots.
     handover : float
         Seconds that a reload takes to hand every stream over.
+    max_memory : float, optional
+        MB that a policy may take with the past of all streams that there can be; a half of what there is by default.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Service:
         clock: Callable[[], float] = time.monotonic,
         monitor: Monitor | None = None,
         handover: float = 1.0,
+        max_memory: float | None = None,
     ) -> None:
         self.max_streams = checks.whole_number(max_streams, "max_streams", at_least=1)
         self.queue = checks.whole_number(queue, "queue", at_least=1)
@@ -78,7 +81,9 @@ class Service:
         )
         self.clock, self.monitor = clock, monitor
         self.counts, self.latencies = Counts(), Latencies()
-        self._switcher = PolicySwitcher(policy, self.max_streams, gap=gap, stages=stages, rate=rate, seconds=handover)
+        self._switcher = PolicySwitcher(
+            policy, self.max_streams, gap=gap, stages=stages, rate=rate, seconds=handover, max_memory=max_memory
+        )
         self._reader = Reader(self._switcher.streams)
         self._batcher = Batcher(self._switcher, self.counts, monitor)
         self._registry = StreamRegistry(self.max_streams, self._switcher, self._batcher.begin, self.counts, clock)

@@ -59,7 +59,7 @@ def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
         raise StorageError("the policy cannot be written to a file, so a snapshot could not tell whose it is")
     streams, sessions = acting.streams, list(sessions)
     slots = np.array([stream.slot for stream in sessions], dtype=np.intp)
-    state = streams.state()
+    state = streams.state(slots)
     about = {
         "format": FORMAT,
         "version": VERSION,
@@ -67,13 +67,13 @@ def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
         "measures": _read_measures(state),
         "streams": {fact: [getattr(stream, fact) for stream in sessions] for fact in FACTS},
     }
-    return {"about": about, **{name: state[name][slots] for name in PAST}}
+    return {"about": about, **{name: state[name] for name in PAST}}
 
 
 def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], list[str]]:
     """Let new streams go on from a snapshot; returns their sessions, and why others could not."""
     streams = acting.streams
-    state = streams.state()
+    state = streams.state(streams.everyone[:0])
     about = _check_about(snapshot)
     if acting.digest is None or about["digest"] != acting.digest:
         raise ArgumentError("snapshot: it is of another policy: start without it, or serve the policy it is of")
@@ -94,11 +94,10 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], l
             f"snapshot: it has a stream in place {slots.max()}, and there is room for {len(streams.everyone)}: raise "
             "--max-streams, or start without the snapshot"
         )
-    for name in PAST:
-        state[name][slots] = snapshot[name][rows]
-    streams.load(state)
-    for stream in sessions:
-        stream.begun = bool(state["begun"][stream.slot])
+    past = {name: snapshot[name][rows] for name in PAST}
+    streams.load({**state, **past}, slots)
+    for stream, begun in zip(sessions, past["begun"], strict=True):
+        stream.begun = bool(begun)
     return sessions, unfit
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simile._common import memory
 from simile._common.typing import IntArray
 from simile.errors import ArgumentError, StorageError
 from simile.online.gaps import Gap
 from simile.online.stages import Stage
 from simile.online.streams import Streams
+from simile.policies.footprint import Footprint
 from simile.policies.policies import Policy
 from simile.policies.storage.encoding import Encoder
 from simile.policies.storage.files import Packed, digest
@@ -39,15 +41,26 @@ class PolicySwitcher:
         Slots.
     seconds : float
         How long a hand-over takes.
+    max_memory : float or None
+        MB that each policy may take, with the past of all slots; a half of what there is by default.
     policy : Policy
         The first.
     """
 
     def __init__(
-        self, policy: Policy, n_streams: int, *, gap: Gap, stages: Sequence[Stage], rate: float | None, seconds: float
+        self,
+        policy: Policy,
+        n_streams: int,
+        *,
+        gap: Gap,
+        stages: Sequence[Stage],
+        rate: float | None,
+        seconds: float,
+        max_memory: float | None,
     ) -> None:
         self.gap, self.stages, self.seconds = gap, tuple(stages), seconds
         self._given_rate, self._n_streams = rate, n_streams
+        self._limit = memory.read_limit(max_memory)
         self.current = self._build(policy)  # whose past is that of the streams
         self.acting: Acting = self.current.streams
 
@@ -80,6 +93,8 @@ class PolicySwitcher:
             self.acting = self.acting.settle(live)
 
     def _build(self, policy: Policy) -> PreparedPolicy:
+        m = policy.n_contexts or len(policy.card.context_names)
+        Footprint(0, policy.reach, m, policy.n_actions).check(self._limit, self._n_streams)
         streams = Streams(
             policy, self._n_streams, start=None, gap=self.gap, stages=self.stages, rate=self._given_rate, seed=0
         )

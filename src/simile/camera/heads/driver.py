@@ -256,7 +256,7 @@ class Driver(Closing):
             self._note(error)
             fine = False
         if not fine:
-            self._chain.load(before, moving=True)
+            self._chain.load(ONE, before, moving=True)
         return fine
 
     def _slow(self) -> None:

@@ -59,8 +59,9 @@ def _measure(nodes: list[dict[str, Any]], layout: Layout) -> Footprint:
     """
     tables = sum(_count_bytes(*entry) for entry in layout.values())
     lags = [[*_counts(node, LAGS, LONGEST_LAG)] for node in nodes]
-    m = max((n for node in nodes for n in _counts(node, ("n_contexts", "width"), MOST_CONTEXTS)), default=0)
     k = max((len(node["center"]) for node in nodes if isinstance(node.get("center"), list)), default=1)
+    told = (n for node in nodes for n in _counts(node, ("n_contexts",), MOST_CONTEXTS))
+    m = max([*told, *(n - k for node in nodes for n in _counts(node, ("width",), MOST_CONTEXTS + k))], default=0)
     reach = max([0, _find_order(nodes, layout), *(lag for some in lags for lag in some)])
     return Footprint(tables, reach, m, k, max(map(len, lags), default=0) * max(m, k))
 
