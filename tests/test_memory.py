@@ -41,10 +41,22 @@ def test_a_limit_is_in_megabytes_and_a_half_of_the_memory_without_one():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits other processes")
 def test_a_confined_process_fails_for_itself_alone():
-    code = "import sys; print('up', flush=True); sys.stdin.read(); bytearray(400_000_000)"
+    code = "import sys; print('up', flush=True); sys.stdin.read(); bytearray(1_400_000_000)"
     words = [sys.executable, "-c", code]
     with subprocess.Popen(words, stdin=-1, stdout=-1, stderr=-1, text=True) as child:
         assert child.stdout.readline() == "up\n"
         memory.confine(child.pid, 200_000_000)
         assert "MemoryError" in child.communicate("")[1]
     memory.confine(child.pid, 1)  # who has ended is left alone
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts")
+def test_a_process_confines_itself_for_a_while():
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with memory.confined(100_000_000):
+        assert bytearray(50_000_000)
+        with pytest.raises(MemoryError):
+            bytearray(200_000_000 + memory.ROOM)
+        with memory.confined(10**12):  # what holds already is not let go of
+            assert resource.getrlimit(resource.RLIMIT_DATA)[0] < 10**12
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
+import sys
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import feather
 
 import studios as shared
-from simile.studio import child_tasks
-from simile.studio.workspace import Workspace
-from studios import QUICK, TestClient
+from simile._common import memory
+from simile._common.web import list_hosts
+from simile.studio import child_tasks, processes
+from simile.studio.server import build_app
+from simile.studio.workspace import Job, Workspace
+from studios import HERE, QUICK, TOKEN, TestClient
 
 workspace, client = shared.workspace, shared.client
 
@@ -51,6 +60,41 @@ def test_a_file_that_takes_its_reader_down_does_not_take_the_studio_down(
     assert found["status"] == "broken"
     assert "small enough for memory" in found["error"]
     assert client.get("/api/state").json()["data"] == [found]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits other processes")
+@pytest.mark.parametrize(("name", "reason"), [("d.npz", "its rows take 1.1 GB"), ("d.feather", "it takes more memory")])
+def test_a_small_file_that_holds_a_great_deal_is_refused_by_a_child_with_a_limit(
+    workspace: Workspace, tmp_path: Path, name: str, reason: str
+):
+    """Some kilobytes that are gigabytes unpacked; an archive says so beforehand, a compressed column does not."""
+    values = np.zeros(23_000_000)
+    if name == "d.npz":
+        np.savez_compressed(tmp_path / name, x_0=values, a_0=values)
+    else:
+        table = pa.table({f"a_{i}": values for i in range(8)} | {"x_0": values})
+        feather.write_feather(table, tmp_path / name, "zstd", chunksize=len(values))
+    app = build_app(workspace, TOKEN, list_hosts(8765), max_memory=100)
+    with TestClient(app, base_url=f"http://{HERE}", headers={"authorization": f"Bearer {TOKEN}"}) as client:
+        found = client.put(f"/api/data/{name}", content=(tmp_path / name).read_bytes()).json()
+        assert (found["status"], found["name"]) != ("ready", name)
+        assert f"{name}: {reason}" in found["error"]
+        assert "--max-memory" in found["error"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits other processes")
+def test_trainings_have_a_limit_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nexec sleep 30\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(processes.sys, "executable", str(script))
+    child = processes.start(Job("job", "a run", "train", "data", "2026-11-16"), tmp_path, 100.0)
+    try:
+        expected = 100_000_000 + memory.ROOM
+        assert resource.prlimit(child.pid, resource.RLIMIT_DATA) == (expected, expected)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_names_with_blanks_and_times_in_milliseconds_are_read_as_on_the_command_line(client: TestClient):

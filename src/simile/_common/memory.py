@@ -11,6 +11,7 @@ from pathlib import Path
 from simile._common import checks
 
 SHARE = 0.5  # of the memory there is, for one file and all that is made of it, where no limit is given
+ROOM = 1 << 30  # bytes that libraries may reserve for themselves
 UNKNOWN = 8 << 30  # bytes that a machine is taken to have that does not tell
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of containers: v2 and v1
 
@@ -44,7 +45,7 @@ def read_limit(max_memory: float | None) -> int:
 
 @contextlib.contextmanager
 def confined(n_bytes: int) -> Iterator[None]:
-    """Let this process have so many bytes more than now; what takes more ends in a MemoryError, where Linux counts.
+    """Let this process have so many bytes more than now, and some for libraries; beyond is a MemoryError, on Linux.
 
     For commands, which do one thing at a time: the limit holds for all threads.
     """
@@ -55,7 +56,7 @@ def confined(n_bytes: int) -> Iterator[None]:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     taken = int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
-    limits = [taken + n_bytes, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+    limits = [taken + n_bytes + ROOM, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:
         yield
@@ -64,10 +65,10 @@ def confined(n_bytes: int) -> Iterator[None]:
 
 
 def confine(pid: int, n_bytes: int) -> None:
-    """Let another process of ours, and those it starts, have so many bytes each; where the system can do that."""
+    """Let another process of ours, and those it starts, have so many bytes each, and some for libraries; on Linux."""
     if sys.platform == "linux":
         import resource
 
         with contextlib.suppress(OSError):  # it may have ended already
             # Not the address space: libraries reserve much more of that than they ever use.
-            resource.prlimit(pid, resource.RLIMIT_DATA, (n_bytes, n_bytes))
+            resource.prlimit(pid, resource.RLIMIT_DATA, (n_bytes + ROOM, n_bytes + ROOM))

@@ -46,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has gone; there is nobody to tell
         sys.stderr.close()
         return 0
-    except (OSError, MemoryError) as error:
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        return _report(f"there is not enough memory{reason}: use less data, or allow it more", MISTAKE)
+    except OSError as error:
         return _report(f"{type(error).__name__}: {error}", MISTAKE)
     except Exception:
         if interrupted.is_set():

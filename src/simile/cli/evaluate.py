@@ -106,7 +106,8 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
     ctx.with_resource(runs.RunFolder(out).hold())
     if (out / runs.POLICY).exists():
         raise click.ClickException(f"--out: {out} holds a training: choose another folder")
-    train, test = runs.read_and_hold_out(given)
+    with options.bounded(given):
+        train, test = runs.read_and_hold_out(given)
     chosen, hired = tuple(given["reductions"] or ALGORITHMS), ROSTER if given["rivals"] else ()
     settings = runs.settings(given)
     settings["validation"] = given["validation"] or None  # 0 holds nothing back

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -173,6 +174,13 @@ def load_policy(path: Path, trust: tuple[str, ...], max_memory: float | None) ->
     return load(path, trusted=trust, max_memory=max_memory)
 
 
+def bounded(given: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Hold a reading to --max-memory, also where a file lies about how much it holds."""
+    from simile._common.memory import confined, read_limit
+
+    return confined(read_limit(given.get("max_memory")))
+
+
 def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:
     """Read the columns that a policy was trained on."""
     from simile.data.reading import read
@@ -182,7 +190,8 @@ def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> 
     if not card.context_names:
         raise click.ClickException("the policy does not say which columns it was trained on")
     columns = {"actions": card.action_names, "contexts": card.context_names}
-    return read(data, **{**reading_arguments(options), **columns})
+    with bounded(options):
+        return read(data, **{**reading_arguments(options), **columns})
 
 
 def start_of(name: str) -> Any:

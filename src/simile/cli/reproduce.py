@@ -43,11 +43,13 @@ def reproduce(out: Path, seeds: int, first_seed: int, data: str | None, page: Pa
     from simile.experiments import reproduce as measure
     from simile.learning.runs import reading_arguments
 
+    with options.bounded(given):
+        source = None if data is None else FileSource(read(data, **reading_arguments(given)))
     found = measure(
         out,
         claims=given["claims"] or None,
         seeds=range(first_seed, first_seed + seeds),
-        source=None if data is None else FileSource(read(data, **reading_arguments(given))),
+        source=source,
         effort=SMALL if given["quick"] else FULL,
         n_jobs=given["jobs"],
         page=page,

@@ -34,6 +34,7 @@ def studio(
     folder: Path,
     max_upload: float,
     jobs: int,
+    max_memory: float | None,
     show: bool,
     **given: Any,
 ) -> None:
@@ -57,5 +58,6 @@ def studio(
         hosts=allow_host,
         upload=round(max_upload * 1e6),
         jobs=jobs,
+        max_memory=max_memory,
         show=show,
     )

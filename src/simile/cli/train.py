@@ -96,7 +96,8 @@ def _train(
     from simile.policies.storage.foreign import write_trust
     from simile.policies.storage.loading import save_own
 
-    demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
+    with options.bounded(given):
+        demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
     rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     types = _check_model(settings["model"], demos)

@@ -63,7 +63,8 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
 
     folder: Path = given["out"]
     _check_folder(folder, overwrite=given["overwrite"])
-    demos, _ = runs.read_and_hold_out(given)
+    with options.bounded(given):
+        demos, _ = runs.read_and_hold_out(given)
     spaces = _spaces(given, demos)
     storage = given["storage"] or str(folder / STORAGE)
     with _Trials(given["trials"], None if given["frontier"] else given["budget"]) as watch:

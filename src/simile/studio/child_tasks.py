@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simile._common import memory
 from simile._common.needs import tell
 from simile.errors import SimileError
 
@@ -94,8 +95,8 @@ def game_file(folder: Path, number: int) -> Path:
     return folder / f"game-{number:03d}.npz"
 
 
-async def run_in_child(task: str, **arguments: Any) -> dict[str, Any]:
-    """Do one of the above in a child process."""
+async def run_in_child(task: str, max_memory: float | None, **arguments: Any) -> dict[str, Any]:
+    """Do one of the above in a child process, which may take so many MB of memory."""
     from simile._common.web import RequestError  # here, for the child has no use for a server
 
     child = await asyncio.create_subprocess_exec(
@@ -105,6 +106,7 @@ async def run_in_child(task: str, **arguments: Any) -> dict[str, Any]:
         stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
     )
+    memory.confine(child.pid, memory.read_limit(max_memory))
     try:
         out, _ = await asyncio.wait_for(child.communicate(json.dumps(arguments).encode()), PATIENCE)
         answer = json.loads(out)

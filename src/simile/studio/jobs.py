@@ -31,14 +31,17 @@ class Jobs:
     workspace : Workspace
     most : int
         Children at a time.
+    max_memory : float, optional
+        MB that a child may take; a half of the machine's by default.
     changed : callable
         Awaited with the id of a run whenever it, or what its folder holds, has changed.
     """
 
-    def __init__(self, workspace: Workspace, most: int, changed: Changed) -> None:
+    def __init__(self, workspace: Workspace, most: int, max_memory: float | None, changed: Changed) -> None:
         self.workspace = workspace
         self.all: dict[str, Job] = {job.id: job for job in workspace.jobs()}
         self._most = most
+        self._max_memory = max_memory
         self._changed = changed
         self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -94,9 +97,8 @@ class Jobs:
             job = self.all.get(key)
             if job is not None and job.status == WAITING and key not in self._tasks:
                 try:
-                    self._follow_in_task(
-                        replace(job, status=RUNNING), processes.start(job, self.workspace.folder_of(job))
-                    )
+                    child = processes.start(job, self.workspace.folder_of(job), self._max_memory)
+                    self._follow_in_task(replace(job, status=RUNNING), child)
                 except OSError as error:
                     reason = error.strerror or error
                     await self._keep(replace(job, status=FAILED, error=f"it cannot be started: {reason}"))

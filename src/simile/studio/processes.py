@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from simile._common import locks
+from simile._common import locks, memory
 from simile.learning.runs import CONFIG
 from simile.studio.workspace import Job
 
@@ -36,7 +36,7 @@ class Child(Protocol):
         """End it at once."""
 
 
-def start(job: Job, folder: Path) -> Child:
+def start(job: Job, folder: Path, max_memory: float | None) -> Child:
     """Begin a run, or go on with it: the folder holds its config and, where it was begun, its checkpoints."""
     verb = ["train", "--resume", str(folder)]
     if job.kind == "compare":
@@ -58,6 +58,7 @@ def start(job: Job, folder: Path) -> Child:
         os.write(lock, f"{child.pid}\n".encode())  # for the next server, should this one die
     finally:
         os.close(lock)  # now the child alone holds it
+    memory.confine(child.pid, memory.read_limit(max_memory))
     if hasattr(os, "setpriority"):
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)

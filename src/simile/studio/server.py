@@ -36,6 +36,7 @@ def build_app(
     cookie: str = "simile-studio",
     upload: int = 200_000_000,
     jobs: int = 1,
+    max_memory: float | None = None,
     given: Sequence[Data] = (),
 ) -> Starlette:
     """Build the server of a workspace.
@@ -53,10 +54,12 @@ def build_app(
         Bytes of the largest file that is taken.
     jobs : int
         Trainings at a time.
+    max_memory : float, optional
+        MB that a child process may take, which looks into a file or trains; a half of the machine's by default.
     given : sequence of Data
         Data to look into at the start.
     """
-    studio = Studio(workspace, upload=upload, jobs=jobs)
+    studio = Studio(workspace, upload=upload, jobs=jobs, max_memory=max_memory)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -87,6 +90,7 @@ def serve(
     hosts: Sequence[str] = (),
     upload: int = 200_000_000,
     jobs: int = 1,
+    max_memory: float | None = None,
     show: bool = True,
 ) -> None:
     """Serve a workspace until Ctrl-C; prints the address to open.
@@ -103,7 +107,7 @@ def serve(
         Where to listen; port 0 is 8765 or, where that is taken, a free one.
     hosts : sequence of str
         What `Host` may say beside, as for a tunnel from another port: see `simile._common.web.list_hosts`.
-    upload, jobs
+    upload, jobs, max_memory
         As for `build_app`.
     show : bool
         Whether to open a browser.
@@ -126,6 +130,7 @@ def serve(
         cookie=f"simile-studio-{port}",
         upload=upload,
         jobs=jobs,
+        max_memory=max_memory,
         given=given,
     )
     address = f"{web.write_address('http', host, port)}/?token={token}"

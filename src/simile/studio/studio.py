@@ -41,15 +41,18 @@ class Studio:
         Bytes of the largest file that is taken.
     jobs : int
         Trainings at a time.
+    max_memory : float, optional
+        MB that a child process may take, which looks into a file or trains; a half of the machine's by default.
     """
 
-    def __init__(self, workspace: Workspace, *, upload: int, jobs: int = 1) -> None:
+    def __init__(self, workspace: Workspace, *, upload: int, jobs: int = 1, max_memory: float | None = None) -> None:
         self.workspace = workspace
         self.upload = upload
+        self.max_memory = max_memory
         self.events = Events()
         self.previews = PreviewService()
         self.data: dict[str, Data] = {data.id: data for data in workspace.data()}
-        self.jobs = Jobs(workspace, jobs, self._refresh)
+        self.jobs = Jobs(workspace, jobs, max_memory, self._refresh)
         self._views: dict[str, dict[str, Any]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
         self._looks = asyncio.Semaphore(2)
@@ -105,7 +108,7 @@ class Studio:
         """Look into data, anew where there are other options, and tell the pages."""
         is_new = data.id not in self.data
         async with self._looks:
-            found = await child_tasks.run_in_child("look", paths=data.paths, options=data.options)
+            found = await child_tasks.run_in_child("look", self.max_memory, paths=data.paths, options=data.options)
         if not is_new:
             self.find_data(data.id)  # somebody may have removed them meanwhile
         return self.keep(replace(data, found=self.scrub(found, data)))
@@ -122,7 +125,7 @@ class Studio:
         folder = self.workspace.folder_of(data)
         make_folder(folder)
         async with self._looks:
-            found = await child_tasks.run_in_child("simulate", folder=str(folder), **wanted)
+            found = await child_tasks.run_in_child("simulate", self.max_memory, folder=str(folder), **wanted)
         table = folder / "games.parquet"
         size = table.stat().st_size if table.exists() else 0
         return self.keep(replace(data, paths=[str(table)], bytes=size, found=self.scrub(found, data)))

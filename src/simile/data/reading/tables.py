@@ -184,6 +184,11 @@ def decoding(path: Path, what: str) -> Iterator[None]:
         yield
     except SimileError:
         raise
+    except MemoryError:
+        raise DataError(
+            f"{path}: it takes more memory than there is, or than is allowed: read a part of it; where you know who "
+            "made it, allow more, in MB, by max_memory (--max-memory)"
+        ) from None
     except PermissionError:
         raise DataError(f"{path}: permission denied: make the file readable") from None
     except UnicodeDecodeError as error:

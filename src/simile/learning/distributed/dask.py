@@ -96,7 +96,8 @@ class DaskBackend:
             As for `simile.read`. A file is read by one worker, as a part or as one of several files of a part, so
             write large data as many files of whole sequences.
         **how
-            `actions`, `contexts`, `sequence`, `time`, `time_unit`, `rate`, `gap` and `resample`, as for `simile.read`.
+            `actions`, `contexts`, `sequence`, `time`, `time_unit`, `rate`, `gap`, `resample` and
+            `max_memory` (of each file), as for `simile.read`.
 
         Returns
         -------
