@@ -15,7 +15,7 @@ from served import Played, listed, unstable
 from simile.data.demonstrations import Units
 from simile.errors import ArgumentError
 from simile.models.regularizers import Autoregressor
-from simile.online import HoldAction, Predictor, PredictorPool, RateLimit
+from simile.online import AccelerationLimit, HoldAction, Predictor, PredictorPool, RateLimit
 from test_predictor import STAGES, contexts_of, make
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
@@ -245,3 +245,21 @@ def test_without_streams_or_time_a_reload_is_at_once():
     at_once.service.reload(new)
     assert not at_once.service.handing_over
     assert at_once.service.policy is new
+
+
+@pytest.mark.parametrize("factor", [1e5, 1e-5])
+def test_an_operator_far_from_either_policy_during_a_hand_over_leaves_the_stream_alive(factor: float):
+    old = make("forest")
+    units = Units(old.units.center, old.units.scale * factor)
+    served = Played(old, stages=[AccelerationLimit(1.0)])
+    stream = served.open()
+    served.step(stream, [0.0, 1.0])
+    served.service.reload(old.in_units(units, old.space, old.card))
+    assert served.service.handing_over
+    for n, action in enumerate((9e5, -9e5, 9e5 * factor, -9e5 * factor, None, None, None, None)):
+        answer = served.step(
+            stream, [0.0, n / 10.0], override=None if action is None else [action * old.units.scale[0]]
+        )
+        assert answer.a is None or np.isfinite(answer.a).all()
+    assert answer.a is not None
+    assert served.counts.failed == 0
