@@ -82,7 +82,7 @@ def serve(options: Options, announce: Announce) -> None:
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     # What is fed by strangers is their affair, and told to them as drift.
     logging.getLogger("simile.policies.precision").setLevel(logging.ERROR)
-    with _own_snapshots(options.snapshots), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with _own_snapshots(options.snapshots, options.policy), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         _restore(service, options)
         runner.run(_serve(options, loaded, service, tls, announce))
 
@@ -263,10 +263,12 @@ def _stop_on_signals(state: ServerState) -> asyncio.Event:
 
 
 @contextmanager
-def _own_snapshots(path: Path | None) -> Iterator[None]:
+def _own_snapshots(path: Path | None, policy: Path) -> Iterator[None]:
     """Keep other services off the file of snapshots: they would write over each other's streams."""
     with ExitStack() as held:
         if path is not None:
+            if path.exists() and path.samefile(policy):
+                raise ArgumentError(f"--snapshots: {path} is the policy file, which it would replace: name another")
             busy = f"--snapshots: {path} is in use by {{other}}, another service: end that one, or name another file"
             try:
                 held.enter_context(locks.hold(path.with_name(f"{path.name}.lock"), busy))
