@@ -240,6 +240,26 @@ def test_the_rate_is_inferred_from_the_time_and_lost_frames_are_empty(tmp_path):
         assert [len(g) for g in read_detections(path, court=SOCCER, gap=0.05)] == [100, 398]
 
 
+def test_tables_of_strangers_are_read_as_other_data_are(tmp_path, capsys):
+    frames = np.repeat(np.arange(30), 2)
+    plain = pd.DataFrame({"time": frames / 25, "x": np.arange(60.0) % 7, "y": np.arange(60.0) % 5, "pan": frames * 0.5})
+    plain.to_csv(tmp_path / "d.csv", index=False)
+    (expected,) = read_detections(tmp_path / "d.csv", court=BASKETBALL)
+    assert capsys.readouterr().err == ""
+    clocks = pd.Timestamp("2024-05-31 23:59:59.5") + pd.to_timedelta(plain["time"], unit="s")
+    for name, times in {
+        " time": (plain["time"] * 1000).round().astype(int),
+        "Time": 1_717_199_999_500 + (plain["time"] * 1000).round().astype(int),
+        "time ": clocks.dt.strftime("%H:%M:%S.%f"),
+    }.items():
+        plain.assign(time=times).rename(columns={"time": name, "x": " x"}).to_csv(tmp_path / "d.csv", index=False)
+        (game,) = read_detections(tmp_path / "d.csv", court=BASKETBALL)
+        assert game.rate == expected.rate
+        np.testing.assert_array_equal(game.detections, expected.detections)
+        np.testing.assert_array_equal(game.actions, expected.actions)
+        assert ("taken for milliseconds" in capsys.readouterr().err) == (times.dtype.kind == "i")
+
+
 def test_an_operator_in_the_same_table_can_be_learned_from(tmp_path):
     frame = np.repeat(np.arange(20), 2)
     path = table(

@@ -366,11 +366,33 @@ def test_times_as_people_write_them_are_read(tmp_path, suffix, form):
     )
 
 
+def test_durations_as_text_are_read(tmp_path):
+    columns = plain()
+    for write_span in (str, lambda span: str(pd.Timedelta(span))):
+        spans = [timedelta(hours=23, minutes=59, seconds=59.9 + i / 25) for i in range(12)]
+        columns["t"] = [f'"{write_span(span)}"' for span in spans] * 2
+        assert read(save(columns, tmp_path / "d.csv"), quiet=True).rate == 25.0
+
+
+def test_times_of_day_pass_midnight_more_than_once_and_in_many_batches(tmp_path):
+    start = datetime(2024, 5, 31, 20)
+    times = [(start + timedelta(seconds=10.5 * i)).strftime("%H:%M:%S.%f") for i in range(20_000)]
+    columns = {"t": times, "x_ball": [0.5] * 20_000, "a_pan": [0.5] * 20_000}
+    for suffix in (".csv", ".jsonl"):
+        assert read(save(columns, tmp_path / f"d{suffix}"), quiet=True).rate == pytest.approx(1 / 10.5)
+
+
 def test_zones_are_taken_into_account(tmp_path):
     columns = plain()
     zones = ["+02:00" if i % 2 else "+00:00" for i in range(12)]
     columns["t"] = [f"2024-05-31T{12 + 2 * (i % 2)}:00:{i:02d}{zone}" for i, zone in enumerate(zones)] * 2
     assert read(save(columns, tmp_path / "d.csv"), quiet=True).rate == 1.0
+
+
+def test_a_text_that_is_almost_a_time_is_seen_to_be_none_at_once(tmp_path):
+    columns = plain()
+    columns["t"] = [f"2024-05-31{' ' * 50_000}x"] * 24
+    assert read(save(columns, tmp_path / "d.csv"), quiet=True).rate is None
 
 
 def test_a_text_called_like_the_time_that_is_none_is_told(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from simile._common.typing import FloatArray, IntArray
 from simile.camera.games import AXES
 from simile.camera.tracking.frames import MOST, Piece
 from simile.data.dataframes import group_rows
+from simile.data.names import recognise
+from simile.data.reading import clock
+from simile.data.reading.columns import unit_of_name
 from simile.data.reading.formats import open_tables
-from simile.data.reading.sequences import file_names
+from simile.data.reading.sequences import file_names, past_midnight
 from simile.data.reading.tables import STAMP, Place, Table, Times, Wanted, quote
 from simile.errors import ArgumentError, DataError
 
@@ -68,7 +72,9 @@ class Rows:
         (table,) = open_tables(path)
         present = tuple(c.name for c in table.columns)
         roles = (*clocks, "game", *needed, *optional)
-        columns = {role: n for role in roles if (n := next((n for n in names[role] if n in present), None)) is not None}
+        meant = {n: column for column, n in recognise([n for role in roles for n in names[role]], present).items()}
+        found = {role: next((meant.get(n, n) for n in names[role] if n in (*present, *meant)), None) for role in roles}
+        columns = {role: column for role, column in found.items() if column is not None}
         ticking = [role for role in clocks if role in columns]
         for lacking, wanted in ((not ticking, clocks), *((r not in columns, (r,)) for r in needed)):
             if lacking:
@@ -87,13 +93,16 @@ class Rows:
         batches = list(table.scan(Wanted(numbers, columns.get("game"), columns[ticking], STAMP if stamps else "")))
         values = {role: np.concatenate([b.numbers[columns[role]] for b in batches]) for role in roles}
         when: Times = np.concatenate([np.asarray(b.times, dtype=None if stamps else np.float64) for b in batches])
+        labels = [label for b in batches for label in b.labels or ()] if "game" in columns else [name] * len(when)
+        games = group_rows(labels)
+        if ticking == "time":
+            when = _to_seconds(when, games, columns["time"], table.path)
         for role, column in (*values.items(), *(() if stamps else ((ticking, when),))):
             if (bad := np.abs(column) > MOST).any():
                 i = int(bad.argmax())
                 raise Place(table.path).error(i, columns[role], f"{column[i]} is far too large: mend it")
-        labels = [label for b in batches for label in b.labels or ()] if "game" in columns else [name] * len(when)
         present = tuple(c.name for c in table.columns)
-        return cls(table.path, present, columns, ticking, values, when, group_rows(labels))
+        return cls(table.path, present, columns, ticking, values, when, games)
 
     @property
     def name(self) -> str | None:
@@ -192,3 +201,17 @@ class Timeline:
         i = max(0, int(np.searchsorted(self.ticks, frame, side="right")) - 1)
         since = self.times[i] + (frame - self.ticks[i]) / self.rate
         return f"frame {self.origin + since:.0f}" if self.numbered else f"the frame {since:.6g} s after the first row"
+
+
+def _to_seconds(when: Times, games: dict[str, IntArray], column: str, path: Path) -> Times:
+    """Return times that are numbers as seconds, and times of day such that they go on after midnight."""
+    if when.dtype.kind == "M":
+        when = when.copy()
+        for rows in games.values():
+            when[rows] = past_midnight([], when[rows])
+        return when
+    unit = unit_of_name(column)[1] or clock.infer_unit([np.unique(when[rows]) for rows in games.values()])
+    if unit == "s":
+        return when
+    print(f"{path}: {quote(column)} is taken for {clock.UNIT_NAMES[unit]}", file=sys.stderr)  # noqa: T201 - a guess
+    return when / clock.UNITS[unit]

@@ -16,7 +16,6 @@ from simile.data.names import counts_rows
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
 from simile.data.reading.tables import Batch, Table, Times
-from simile.data.reading.values import NO_DATE
 
 
 @dataclass(eq=False)
@@ -127,7 +126,7 @@ def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -
     for label, rows in _groups(batch.labels, name):
         pieces = by_label.setdefault(label, Pieces(label))
         if batch.times is not None:
-            times = _past_midnight(pieces.times, batch.times[rows])
+            times = past_midnight(pieces.times, batch.times[rows])
             _check_later(pieces.times, times, batch, rows, choice)
             pieces.times.append(times)
         pieces.contexts.append(contexts[rows])
@@ -157,13 +156,13 @@ def _check(batch: Batch, choice: Choice) -> None:
             )
 
 
-def _past_midnight(earlier: list[Times], times: Times) -> Times:
+def past_midnight(earlier: list[Times], times: Times) -> Times:
     """Let times of day, which have no date, go on after midnight."""
-    day = np.timedelta64(1, "D")
     if times.dtype.kind != "M" or not len(times) or times[0].astype("datetime64[Y]") != np.datetime64("0001"):
         return times
+    day = np.timedelta64(1, "D")
     last = earlier[-1][-1:] if earlier else times[:1]
-    times = times + (last - np.datetime64(NO_DATE)) // day * day
+    times = times + np.maximum(np.rint((last - times[0]) / day), 0).astype(int) * day
     return times + np.cumsum(np.diff(np.concatenate([last, times])) < -day // 2) * day
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -34,7 +34,9 @@ MISSING = frozenset({"", "NaN", *(spell(word) for word in _WORDS for spell in (s
 WRITE_TIMES = "write ISO 8601, as 2024-05-31T12:00:00.25, or seconds"
 TAIL = 50  # values at the end of a batch that tell whether a text has turned into numbers
 NO_DATE = "0001-01-03"  # of times without one; not the first, that no zone leads out of the calendar
+_LONGEST_TIME = 80  # characters
 _TIME = re.compile(
+    r"(?:(?P<days>\d{1,3}) days?,?\s+)?"
     r"(?:(?P<y>\d{4})[-/.](?P<m>\d\d?)[-/.](?P<d>\d\d?)|(?P<D>\d\d?)\.(?P<M>\d\d?)\.(?P<Y>\d{4}))?[T,\s]*"
     r"(?:(?P<clock>\d\d?:\d\d:\d\d)(?:[.,](?P<part>\d+))?)?\s*(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)?(?:\[[\w/+-]+\])?",
     re.ASCII | re.IGNORECASE,
@@ -79,11 +81,12 @@ def to_stamp(value: object) -> datetime:
 
 def _as_iso(text: str) -> str:
     """Write a time, or a date, as ISO 8601; ValueError if it is neither."""
-    found = _TIME.fullmatch(text)
+    found = _TIME.fullmatch(text) if len(text) <= _LONGEST_TIME else None
     if found is None or not (found["clock"] or found["y"] or found["Y"]):
         raise ValueError
     year, month, day = (found[name] or found[name.swapcase()] for name in "ymd")
-    date_part = f"{year}-{month:0>2}-{day:0>2}" if year else NO_DATE
+    since = (date.fromisoformat(NO_DATE) + timedelta(int(found["days"] or 0))).isoformat()
+    date_part = f"{year}-{month:0>2}-{day:0>2}" if year else since
     zone = (found["zone"] or "").upper()
     part = f".{found['part'][:6]:0<6}" if found["part"] else ""
     return f"{date_part}T{found['clock'] or '00:00:00':0>8}{part}{'Z' if zone in ('UTC', 'GMT') else zone}"
