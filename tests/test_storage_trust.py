@@ -225,6 +225,30 @@ def test_a_run_with_a_model_of_scikit_learn_is_not_asked_about_its_own(data: Pat
     simile_("report", "strange", "--trust", RIDGE, cwd=tmp_path)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "FILE"),
+        ("rollout", "FILE", "DATA"),
+        ("evaluate", "FILE", "DATA"),
+        ("diagnose", "FILE", "DATA"),
+        ("export", "FILE", "pan.onnx"),
+        ("bench", "FILE"),
+        ("serve", "FILE"),
+        ("camera", "evaluate", "FILE", "game.npz"),
+        ("camera", "drive", "FILE", "--head", "192.0.2.10"),
+    ],
+    ids=lambda words: "-".join(words[:2]),
+)
+def test_every_door_asks_and_measures(demos, data: Path, path: Path, words: tuple[str, ...]):
+    learned(demos, model=Ridge(), n_rounds=0).save(path)
+    words = tuple({"FILE": str(path), "DATA": str(data)}.get(word, word) for word in words)
+    assert f"--trust {RIDGE}" in simile_(*words, cwd=path.parent, code=2).stderr
+    small = simile_(*words, "--max-memory", "0.001", cwd=path.parent, code=2)
+    assert "it may take 1 kB" in small.stderr
+    assert "--max-memory" in small.stderr
+
+
 def test_the_fits_of_a_strangers_checkpoint_are_not_built_on_resume(data: Path, tmp_path: Path, monkeypatch):
     model = ("--model", "sklearn.linear_model.Ridge()", "--algorithm", "paper", "--n-rounds", "1")
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # the checkpoints of a run that has ended stay
