@@ -42,7 +42,8 @@ def import_early() -> None:
 class PreviewService:
     """Previews of all runs, with small caches of what they share."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_memory: float | None = None) -> None:
+        self._max_memory = max_memory
         self._parts: Cache[Parts] = Cache(3)
         self._policies: Cache[PreviewedPolicy] = Cache(8)
         self._outputs: Cache[FloatArray] = Cache(32)
@@ -101,7 +102,10 @@ class PreviewService:
             return page.read_bytes()
 
     def _load_policy(self, run: RunFolder) -> PreviewedPolicy:
-        return self._policies.get(self._make_key(run), lambda: PreviewedPolicy(run.policy(), self._read_parts(run)[0]))
+        def load() -> PreviewedPolicy:
+            return PreviewedPolicy(run.policy(max_memory=self._max_memory), self._read_parts(run)[0])
+
+        return self._policies.get(self._make_key(run), load)
 
     def _read_parts(self, run: RunFolder) -> Parts:
         """Return what a run learned from and what it held out; runs on the same data share them."""

@@ -42,7 +42,8 @@ class Studio:
     jobs : int
         Trainings at a time.
     max_memory : float, optional
-        MB that a child process may take, which looks into a file or trains; a half of the machine's by default.
+        MB that a child process may take, which looks into a file or trains, or a policy that is looked at; a half of
+        the machine's by default.
     """
 
     def __init__(self, workspace: Workspace, *, upload: int, jobs: int = 1, max_memory: float | None = None) -> None:
@@ -50,7 +51,7 @@ class Studio:
         self.upload = upload
         self.max_memory = max_memory
         self.events = Events()
-        self.previews = PreviewService()
+        self.previews = PreviewService(max_memory)
         self.data: dict[str, Data] = {data.id: data for data in workspace.data()}
         self.jobs = Jobs(workspace, jobs, max_memory, self._refresh)
         self._views: dict[str, dict[str, Any]] = {}

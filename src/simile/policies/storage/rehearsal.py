@@ -18,7 +18,6 @@ from simile._common import memory, text
 from simile.errors import StorageError
 
 PATIENCE = 60.0  # seconds
-INTERPRETER = 1 << 30  # bytes that Python and the libraries take themselves
 # The child looks for modules where this process does; -P keeps it from looking elsewhere before it knows.
 _CODE = (
     "import json, sys; asked = json.load(sys.stdin); sys.path[:] = asked.pop('modules'); "
@@ -50,7 +49,7 @@ def rehearse(path: str | os.PathLike[str], digest: str, types: Sequence[str], li
         env={**kept, **_ONE},
     ) as child:
         try:
-            memory.confine(child.pid, INTERPRETER + limit)
+            memory.confine(child.pid, limit)
             said, _ = child.communicate(json.dumps(asked).encode(), PATIENCE)
         except subprocess.TimeoutExpired:
             raise _refuse(f"took more than {PATIENCE:g} seconds") from None
