@@ -115,6 +115,15 @@ def test_blanks_after_every_delimiter_are_no_part_of_labels_either(tmp_path):
     same(read(tmp_path / "e.csv", quiet=True), read(tmp_path / "d.csv", quiet=True))
 
 
+def test_blanks_around_labels_never_make_two_sequences_one(tmp_path):
+    columns = plain()
+    columns[" sequence"] = [" run 1"] * 12 + [" run 1 "] * 12
+    del columns["sequence"]
+    demos, said = told(save(columns, tmp_path / "d.csv"))
+    assert demos.names == (" run 1", " run 1 ")
+    assert "the sequences ' run 1' and ' run 1 ' differ only in blanks" in said
+
+
 @every_format
 def test_upper_and_lower_case_do_not_hide_a_role_and_it_is_said(tmp_path, suffix):
     columns = plain()
@@ -563,6 +572,36 @@ def test_wide_numbers_beyond_float_are_refused_by_row_in_typed_formats(tmp_path)
     columns["x_ball"] = [np.longdouble("1e400") if i == 19 else np.longdouble(i) for i in range(24)]
     with pytest.raises(DataError, match="row 20, column 'x_ball'"):
         read(save(columns, tmp_path / "d.npz"), quiet=True)
+
+
+# All at once
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@examples
+@given(data=st.data())
+def test_many_disguises_at_once_are_seen_through(tmp_path_factory, mark, data):
+    folder, columns = tmp_path_factory.mktemp("all"), plain(seed=data.draw(st.integers(0, 99)))
+    expected = read(save(columns, folder / "d.csv"), quiet=True)
+    unit, start = data.draw(st.sampled_from(("ms", "us", "ns"))), data.draw(st.sampled_from((0, 1_717_156_801)))
+    per = int(UNITS[unit])
+    dressed = {
+        **data.draw(
+            st.sampled_from(({}, {"": range(24)}, {"Unnamed: 0": range(24)}, {"__index_level_0__": range(24)}))
+        ),
+        **columns,
+        "t": [start * per + i * per // 25 for i in range(12)] * 2,
+    }
+    names = data.draw(st.permutations(list(dressed)))
+    comma = data.draw(st.booleans()) and mark != ","
+    blank = data.draw(st.sampled_from(("", " ", "  ")))
+
+    def write_field(value):
+        return str(value).replace(".", ",") if comma and isinstance(value, float) else str(value)
+
+    rows = [names, *zip(*(map(write_field, dressed[name]) for name in names), strict=True)]
+    (folder / "e.csv").write_text("".join(f"{blank}{mark}{blank}".join(row) + "\n" for row in rows))
+    same(read(folder / "e.csv", quiet=True), expected)
 
 
 # Headers and texts

@@ -59,8 +59,7 @@ class Choice:
     @property
     def wanted(self) -> Wanted:
         """What to scan."""
-        tidied = self.sequence is not None and self.shown[self.sequence] != self.sequence
-        return Wanted((*self.contexts, *self.actions), self.sequence, self.time, self.time_kind, tidied, self.texts)
+        return Wanted((*self.contexts, *self.actions), self.sequence, self.time, self.time_kind, self.texts)
 
     def name(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Return what columns are called from here on."""

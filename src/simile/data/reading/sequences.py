@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray
-from simile.data.names import counts_rows
+from simile.data.names import counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
 from simile.data.reading.tables import Batch, Table, Times
@@ -64,6 +64,10 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
                 if (steps != 1.0).any():
                     del by_row[column]
         gathered.append(list(by_label.values()))
+        if choice.sequence is not None and tidy(choice.sequence) != choice.sequence:  # blanks after delimiters
+            names_of = tidy_all(list(by_label))
+            for label, p in by_label.items():
+                p.name = names_of[label]
     labels = [p.name for pieces in gathered for p in pieces]
     if choice.sequence is not None and len(set(labels)) < len(labels):  # files that each count from 0
         for pieces, name in zip(gathered, names, strict=True):

@@ -80,7 +80,6 @@ class Wanted:
     labels: str | None = None
     time: str | None = None
     time_kind: str = ""
-    tidy_labels: bool = False  # without the blanks around them
     texts: tuple[str, ...] = ()
 
     @property

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from simile._common.typing import FloatArray
-from simile.data.names import tidy
 from simile.data.reading.tables import (
     EMPTY,
     NUMBER,
@@ -112,12 +111,8 @@ def as_numbers(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Pla
     return out
 
 
-def as_labels(
-    values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place, *, tidied: bool = False
-) -> list[str]:
+def as_labels(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place) -> list[str]:
     """Return one label per row."""
-    if tidied:
-        return list(map(tidy, as_labels(values, column, place)))
     labels = _plain(values)
     if set(map(type, labels)) == {str}:
         return list(labels)
@@ -149,9 +144,7 @@ def as_batch(values: Mapping[str, Any], wanted: Wanted, place: Place) -> Batch:
     return Batch(
         place,
         {n: as_numbers(values[n], n, place) for n in wanted.numbers},
-        None
-        if wanted.labels is None
-        else as_labels(values[wanted.labels], wanted.labels, place, tidied=wanted.tidy_labels),
+        None if wanted.labels is None else as_labels(values[wanted.labels], wanted.labels, place),
         None if wanted.time is None else as_times(values[wanted.time], wanted.time, place, stamps=wanted.stamps),
         frozenset(n for n in wanted.texts if n in values and kind_of(values[n][-TAIL:]) in (WHOLE, NUMBER)),
     )
