@@ -14,12 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import feather
 
 import simile
 from commands import command, simile_
+from simile._common import memory
 from simile.cli.app import app
 from simile.cli.run import Wire
 from simile.data import tasks
@@ -442,6 +446,58 @@ def test_run_ends_at_once_when_told_while_it_waits(trained: Path, tmp_path: Path
         assert process.stderr.read().strip() == "simile: interrupted"
 
 
+NO_DATA = {
+    "pipe.csv": "a pipe or a device, which can be read only once: write it to a file first",
+    "zero.csv": "a pipe or a device, which can be read only once: write it to a file first",
+    "empty.csv": "the file is empty",
+    "folder.csv": "there is no data file in this folder",
+}
+NO_POLICY = {
+    "pipe.csv": "it is no regular file",
+    "zero.csv": "it is no regular file",
+    "empty.csv": "it is empty",
+    "folder.csv": "it is a folder",
+}
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "folder.csv").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NO_DATA)
+def test_what_is_no_file_of_data_or_policy_gets_a_sentence_at_once(name: str, trained: Path, games: Path, odd: Path):
+    for verb in (["train"], ["compare"], ["tune"], *([verb, trained] for verb in ("evaluate", "rollout", "diagnose"))):
+        assert f"{name}: {NO_DATA[name]}" in simile_(*verb, name, cwd=odd, code=2).stderr
+    on_policy = (["evaluate", games], ["rollout", games], ["diagnose", games], ["inspect"], ["run"], ["export", "x.h"])
+    for verb, *rest in on_policy:
+        assert f"{name}: {NO_POLICY[name]}" in simile_(verb, name, *rest, cwd=odd, code=2).stderr
+
+
+def test_a_pipe_as_data_ends_a_real_command_at_once(odd: Path):
+    assert NO_DATA["pipe.csv"] in simile_("train", "pipe.csv", cwd=odd, code=2, process=True).stderr
+
+
+def test_a_small_file_that_holds_a_great_deal_is_refused_by_commands(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A compressed column does not say how long it is: the system holds the command to its limit."""
+    monkeypatch.setattr(memory, "ROOM", 1 << 26)
+    names = simile.load(trained).card.context_names
+    zeros = np.zeros(4_000_000)
+    table = pa.table({**dict.fromkeys(names, zeros), "pan": zeros})
+    feather.write_feather(table, tmp_path / "bomb.feather", "zstd", chunksize=len(zeros))
+    done = simile_("evaluate", trained, "bomb.feather", "--max-memory", "20", cwd=tmp_path, code=2)
+    assert "bomb.feather: it takes more memory than there is, or than is allowed" in done.stderr
+    pq.write_table(table, tmp_path / "bomb.parquet")
+    done = simile_("evaluate", trained, "bomb.parquet", "--max-memory", "20", cwd=tmp_path, code=2)
+    assert "bomb.parquet: its rows take 448 MB of memory or more, and may take 20 MB" in done.stderr
+
+
 MISTAKES = {
     "no such file": (["train", "nowhere.csv"], "nowhere.csv"),
     "no data": (["train"], "DATA"),
@@ -457,6 +513,9 @@ MISTAKES = {
     "no policy": (["evaluate", "nowhere.safetensors", "{games}"], "nowhere.safetensors"),
     "no policy but data": (["inspect", "{games}"], "games.csv"),
     "other columns": (["evaluate", "{policy}", "{other}"], "no column is 'pan'"),
+    "endless config": (["train", "--config", "/dev/zero"], "/dev/zero is no TOML file: it has more than"),
+    "deep config": (["train", "--config", "{deep}"], "deep.toml is no TOML file"),
+    "endless token": (["serve", "{policy}", "--token-file", "/dev/zero"], "/dev/zero cannot be read: it has more than"),
     "bad stage": (["run", "{policy}", "--stage", "Fast()"], "Fast"),
 }
 
@@ -465,8 +524,12 @@ MISTAKES = {
 def test_a_mistake_gets_one_clear_sentence_and_exit_code_2(case: str, games: Path, trained: Path, tmp_path: Path):
     other = tmp_path / "other.csv"
     other.write_text("x_a,a_pan\n1,2\n3,4\n")
+    deep = tmp_path / "deep.toml"
+    deep.write_text("a = " + "[" * 100_000)
     arguments, word = MISTAKES[case]
-    done = simile_(*(a.format(games=games, policy=trained, other=other) for a in arguments), cwd=tmp_path, code=2)
+    done = simile_(
+        *(a.format(games=games, policy=trained, other=other, deep=deep) for a in arguments), cwd=tmp_path, code=2
+    )
     assert word in done.stderr
     assert len(done.stderr.splitlines()) <= 12
 

@@ -137,6 +137,14 @@ def read_stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
+def read_text(path: Path, *, longest: int = 1 << 20) -> str:
+    """Return the text of a small file; ValueError where it has no end, or is no UTF-8."""
+    with path.open("rb") as file:
+        if len(data := file.read(longest + 1)) > longest:
+            raise ValueError(f"it has more than {longest:,} bytes")
+    return data.decode("utf-8")
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, secret: bool = False) -> None:
     """Write `data` to a file, whole or not at all; see `replacing`."""
     with replacing(path, secret=secret) as file:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from simile._common.files import read_text
+
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
     from simile.policies.policies import Policy
@@ -32,10 +34,10 @@ def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command
 def use_config(ctx: click.Context, path: Path, *, without: tuple[str, ...] = ()) -> None:
     """Take the options of a TOML file as defaults, but for some; what is said on the command line wins."""
     try:
-        held = tomllib.loads(path.read_text("utf-8"))
+        held = tomllib.loads(read_text(path))
     except OSError as error:
         raise click.ClickException(f"--config: {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # TOML or UTF-8
+    except (ValueError, RecursionError) as error:  # TOML or UTF-8
         raise click.ClickException(f"--config: {path} is no TOML file: {error}") from None
     known = {str(p.name) for p in ctx.command.params}
     if unknown := sorted(set(held) - known):

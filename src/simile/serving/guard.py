@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
-from simile._common.files import find_readers
+from simile._common.files import find_readers, read_text
 from simile._common.web import FORBIDDEN, MISDIRECTED, UNAUTHORIZED, Guard, list_hosts
 from simile.errors import ArgumentError
 
@@ -98,7 +98,7 @@ def check_exposure(host: str, token: str | None, *, insecure: bool) -> None:
 def read_token(path: Path) -> str:
     """Read a secret from a file, which keeps it out of the list of processes."""
     try:
-        found = path.read_text("utf-8").strip()
+        found = read_text(path).strip()
     except (OSError, ValueError) as error:
         raise ArgumentError(
             f"--token-file: {path} cannot be read: {getattr(error, 'strerror', None) or error}"
