@@ -18,13 +18,15 @@ import httpx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from starlette.applications import Starlette
+from starlette.routing import Route
 from websockets.exceptions import InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
 import servers as shared
 import simile
 from servers import Server, ask, event, served
-from simile._common.web import Guard
+from simile._common.web import HEADERS, Guard, build_handlers
 from simile.cli import main
 from simile.errors import ArgumentError
 from simile.serving import guard
@@ -240,13 +242,11 @@ def test_a_host_that_is_none_cannot_be_allowed(name: str):
 
 def upgrade(server: Server, headers: str, path: str = "/streams/a") -> str:
     """Ask for a WebSocket, with these headers alone, and return the answer."""
-    key = (
-        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
-        + "A" * 22
-        + "=="
-    )
+    key = f"Upgrade: websocket\r\nSec-WebSocket-Key: {'A' * 22}==\r\n"
+    for usual in ("Connection: Upgrade\r\n", "Sec-WebSocket-Version: 13\r\n"):
+        key += "" if usual.partition(":")[0] in headers else usual
     with socket.create_connection(("127.0.0.1", int(server.url.split(":")[2].split("/")[0])), timeout=10) as raw:
-        raw.sendall(f"GET {path} HTTP/1.1\r\n{headers}{key}\r\n\r\n".encode())
+        raw.sendall(f"GET {path} HTTP/1.1\r\n{headers}{key}\r\n".encode())
         return raw.recv(65536).decode()
 
 
@@ -275,6 +275,71 @@ def test_secrets_that_everybody_can_read_are_told(tmp_path: Path, caplog: pytest
         assert guard.read_token(secret) == TOKEN
         assert len(caplog.messages) == len(told)
         assert all(any(m.startswith(words) for m in caplog.messages) for words in told)
+
+
+# Headers.
+
+
+def lacks(headers: Any) -> dict[str, str | None]:
+    """Return the promised headers that an answer has otherwise, or not at all."""
+    return {name: headers.get(name) for name, value in HEADERS.items() if headers.get(name) != value}
+
+
+def test_every_answer_of_the_service_carries_the_promised_headers(policies: Any):
+    page = {"Origin": "https://control.example"}
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    asked: list[tuple[int, str, str, dict[str, str], bytes]] = [
+        (200, "GET", "/health", {}, b""),
+        (200, "HEAD", "/metrics", bearer, b""),
+        (200, "GET", "/openapi.json", bearer, b""),
+        (200, "OPTIONS", "/streams", {**page, "Access-Control-Request-Method": "GET"}, b""),
+        (400, "OPTIONS", "/streams", {"Origin": "https://e.example", "Access-Control-Request-Method": "GET"}, b""),
+        (400, "POST", "/rollouts", bearer, b"{"),
+        (401, "GET", "/streams", {}, b""),
+        (403, "GET", "/streams", {**bearer, "Origin": "https://elsewhere.example"}, b""),
+        (404, "GET", "/nothing", bearer, b""),
+        (405, "PUT", "/health", bearer, b""),
+        (413, "POST", "/rollouts", bearer, b"[" * (3 << 20)),
+        (421, "GET", "/health", {"Host": "elsewhere.example"}, b""),
+    ]
+    with served(policies["served"], "--token", TOKEN, "--allow-origin", page["Origin"]) as server:
+        for status, method, path, headers, body in asked:
+            found = httpx.request(
+                method, f"{server.http}{path}", headers=headers, content=body, trust_env=False, timeout=10
+            )
+            assert (found.status_code, lacks(found.headers)) == (status, {}), (method, path)
+        for request, status in ((b"\0\0\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400)):
+            with socket.create_connection(("127.0.0.1", int(server.http.rpartition(":")[2])), timeout=10) as raw:
+                raw.sendall(request)
+                first, *rest = raw.recv(65536).decode().partition("\r\n\r\n")[0].split("\r\n")
+            assert (first.split()[1], lacks(dict(line.split(": ") for line in rest))) == (str(status), {})
+        host = server.url.split("/")[2]
+        usual = f"Host: {host}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        for headers_, path, status in (
+            (f"Host: {host}\r\n", "/streams/a", 401),
+            ("Host: elsewhere.example\r\n", "/streams/a", 421),
+            (f"{usual}Origin: https://elsewhere.example\r\n", "/streams/a", 403),
+            (usual, "/nothing", 404),
+            (f"{usual}Sec-WebSocket-Version: 99\r\n", "/streams/a", 400),
+        ):
+            first, *rest = upgrade(server, headers_, path).partition("\r\n\r\n")[0].split("\r\n")
+            assert (first.split()[1], lacks(dict(line.split(": ") for line in rest))) == (str(status), {})
+        assert upgrade(server, usual).startswith("HTTP/1.1 101 ")
+        # As Firefox says it.
+        assert upgrade(server, f"{usual}Connection: keep-alive, Upgrade\r\n").startswith("HTTP/1.1 101 ")
+
+
+def test_a_mistake_of_ours_carries_them_too():
+    async def fail(_: Any) -> None:
+        raise ZeroDivisionError
+
+    app = Starlette(routes=[Route("/", fail)], exception_handlers=build_handlers("service"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from starlette.testclient import TestClient
+    found = TestClient(app, raise_server_exceptions=False).get("/")
+    assert (found.status_code, lacks(found.headers)) == (500, {})
+    assert found.json() == {"error": "the service has made a mistake: its terminal shows which"}
 
 
 # HTTP.

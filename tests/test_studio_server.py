@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,6 +20,7 @@ from websockets.sync.client import connect
 import studios as shared
 from servers import until
 from simile._common import locks
+from simile._common.web import HEADERS
 from studios import QUICK, Server, ready, served
 
 games, server = shared.games, shared.server
@@ -79,6 +82,51 @@ def test_a_foreign_page_reaches_neither_http_nor_websocket(server: Server):
         socket.send("x" * 100_000)
         with pytest.raises(ConnectionClosed):
             socket.recv(timeout=10)
+
+
+def test_every_answer_of_the_studio_carries_the_promised_headers(server: Server):
+    def lacks(headers: Any) -> set[str]:
+        return {name for name in HEADERS if name not in headers}
+
+    bearer = {"authorization": f"Bearer {server.token}"}
+    asked: list[tuple[int, str, str, dict[str, str], bytes]] = [
+        (200, "GET", "/", bearer, b""),
+        (200, "GET", f"/?token={server.token}", {}, b""),
+        (303, "GET", f"/?token={server.token}", {"sec-fetch-site": "none"}, b""),
+        (200, "GET", "/static/studio.js", bearer, b""),
+        (200, "HEAD", "/static/studio.css", bearer, b""),
+        (200, "GET", "/api/state", bearer, b""),
+        (204, "GET", "/favicon.ico", bearer, b""),
+        (400, "POST", "/api/runs", bearer, b"{"),
+        (403, "GET", "/", {}, b""),
+        (403, "GET", "/static/studio.js", {}, b""),
+        (404, "GET", "/static/x", bearer, b""),
+        (405, "PUT", "/api/state", bearer, b""),
+        (413, "PUT", "/api/data/a.csv", bearer, b"1" * 1_100_000),
+        (415, "PUT", "/api/data/a.exe", bearer, b"1"),
+        (421, "GET", "/", {**bearer, "host": "evil.example"}, b""),
+    ]
+    for status, method, path, headers, body in asked:
+        found = httpx.request(method, f"{server.address}{path}", headers=headers, content=body, timeout=30)
+        assert (found.status_code, lacks(found.headers)) == (status, set()), (method, path)
+        if method == "GET" and path == "/" and status == 200:
+            assert "script-src 'self'" in found.headers["content-security-policy"]  # the page has one of its own
+        elif "html" not in found.headers.get("content-type", ""):
+            assert {n: found.headers[n] for n in HEADERS} == HEADERS
+    events = f"ws{server.address[4:]}/api/events"
+    for shown in ({}, {"origin": "http://evil.example"}):
+        with pytest.raises(InvalidStatus) as refused, connect(events, additional_headers=shown):
+            pass
+        answer = refused.value.response
+        assert (answer.status_code, lacks(answer.headers)) == (403, set())
+        assert answer.body is not None
+        assert "studio" in json.loads(answer.body)["error"]
+    upgrade = f"GET /api/events HTTP/1.1\r\nHost: {server.address[7:]}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    for request in ("\0\0\r\n\r\n", f"{upgrade}Sec-WebSocket-Version: 99\r\nSec-WebSocket-Key: x\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2])), timeout=10) as raw:
+            raw.sendall(request.encode())
+            first, *rest = raw.recv(65536).decode().partition("\r\n\r\n")[0].split("\r\n")
+        assert (first.split()[1][0], lacks({line.partition(":")[0].lower() for line in rest})) == ("4", set())
 
 
 def test_an_upload_that_is_too_large_is_answered_before_it_ends(server: Server):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+import h11
 import msgspec
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,7 +29,6 @@ from simile._common.door import Door, Guest
 from simile.errors import ArgumentError
 
 UNAUTHORIZED, FORBIDDEN, MISDIRECTED = 401, 403, 421
-CLOSED = 4403  # of a WebSocket that may not be opened
 HEADERS = {  # of every answer: it is not to be kept, framed, or guessed at
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -179,8 +179,33 @@ def _read_secrets(headers: Mapping[str, str], cookie: str | None) -> Iterator[st
 
 
 @dataclass(frozen=True)
+class HeaderedApp:
+    """The outermost layer of a server: every answer, a refused WebSocket's too, has the headers that are promised.
+
+    Parameters
+    ----------
+    app
+        What answers; a header that it has set by itself stays.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+@dataclass(frozen=True)
 class GuardedApp:
-    """The outermost layer of a server: every request, of HTTP or WebSocket, passes the guard or is refused.
+    """The next layer of a server: every request, of HTTP or WebSocket, passes the guard or is refused.
 
     Parameters
     ----------
@@ -202,21 +227,7 @@ class GuardedApp:
             await self.app(scope, receive, send)
             return
         answer = self.answer(scope, scope.get("query_string", b"").decode("latin-1"))
-        if scope["type"] == "websocket":
-            if answer is None:
-                await self.app(scope, receive, send)
-            else:
-                await send({"type": "websocket.close", "code": CLOSED, "reason": ""})
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await (self.app if answer is None else answer)(scope, receive, send_with_headers)
+        await (self.app if answer is None else answer)(scope, receive, send)
 
     def answer(self, scope: Scope, query: str) -> Response | None:
         """Return the answer to who may not ask; None for everybody else."""
@@ -256,7 +267,7 @@ def build_handlers(server: str) -> dict[Any, Any]:
     async def answer_mistake(_: Request, error: Exception) -> Response:  # noqa: ARG001
         """Answer for what nobody has thought of; the server's terminal shows the rest."""
         answer = answer_refusal(500, f"the {server} has made a mistake: its terminal shows which")
-        answer.headers.update(HEADERS)  # such an answer does not pass the guard
+        answer.headers.update(HEADERS)  # such an answer passes none of our layers
         return answer
 
     return {RequestError: answer_error, HTTPException: answer_missing, Exception: answer_mistake}
@@ -371,6 +382,22 @@ class HttpProtocol(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.guest.touch()
         super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, with the headers of every answer."""
+        found = answer_refusal(400, msg)
+        headers = [
+            *found.raw_headers,
+            *((n.encode(), v.encode()) for n, v in HEADERS.items()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=bytes(found.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from simile import __version__
-from simile._common.web import Bodies, Guard, GuardedApp, RequestError, answer_json, build_handlers
+from simile._common.web import Bodies, Guard, GuardedApp, HeaderedApp, RequestError, answer_json, build_handlers
 from simile.errors import DivergedError, SimileError
 from simile.policies.rollouts import ColdStart, rollout
 from simile.serving.guard import OPEN_PATHS
@@ -46,7 +46,11 @@ def build_app(state: ServerState, guard: Guard) -> Starlette:
             Route("/streams/{name}", api.close, methods=["DELETE"]),
             Route("/reload", api.reload, methods=["POST"]),
         ],
-        middleware=[*(pages if guard.origins else []), Middleware(GuardedApp, guard=guard, open_paths=OPEN_PATHS)],
+        middleware=[
+            Middleware(HeaderedApp),
+            *(pages if guard.origins else []),
+            Middleware(GuardedApp, guard=guard, open_paths=OPEN_PATHS),
+        ],
         exception_handlers=build_handlers("service"),
     )
 

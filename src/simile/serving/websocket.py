@@ -25,10 +25,10 @@ from picows import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
-from picows.picows import WSProtocol  # type: ignore[attr-defined]
+from picows.picows import WSProtocol, _validate_upgrade_request  # type: ignore[attr-defined]
 
 from simile._common.door import Guest
-from simile._common.web import UNAUTHORIZED, Guard
+from simile._common.web import HEADERS, UNAUTHORIZED, Guard
 from simile.serving.client_streams import ClientStream
 from simile.serving.messages import (
     NAME,
@@ -93,11 +93,15 @@ class ConnectionRegistry:
         """Let a connection in, or say why not."""
         path, _, query = request.path.decode("latin-1").partition("?")
         found = PATH.fullmatch(unquote(path))
-        refused = self.guard.check(request.headers, query) or self._find_refusal(found, guest.address)
+        refused = (
+            self.guard.check(request.headers, query)
+            or self._find_refusal(found, guest.address)
+            or _find_handshake_trouble(request)
+        )
         if refused is None:
             return Connection(self, guest, found[1] if found else None)
         status, sentence = refused
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **HEADERS}
         if status == UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"
         self.state.service.counts.refused += 1
@@ -141,6 +145,18 @@ class ConnectionRegistry:
         """Close every connection: the service ends."""
         for connection in list(self.connections):
             connection.end(WSCloseCode.GOING_AWAY, "the service is ending")
+
+
+def _find_handshake_trouble(request: WSUpgradeRequest) -> tuple[int, str] | None:
+    """Return the status and the sentence for what asks for no WebSocket, in words and with headers of our own."""
+    wanted = request.headers.get("connection", "").lower().split(",")
+    if "upgrade" in map(str.strip, wanted):
+        request.headers["connection"] = "upgrade"  # which picows wants alone; Firefox says more
+    try:
+        _validate_upgrade_request(request)
+    except RuntimeError:
+        return 400, "this port is for WebSockets, version 13: HTTP has a port of its own"
+    return None
 
 
 class StreamProtocol(WSProtocol):  # type: ignore[misc]

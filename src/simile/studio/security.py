@@ -6,12 +6,15 @@ import hashlib
 import html
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Response as HandshakeResponse
 
-from simile._common.web import FORBIDDEN, MISDIRECTED, Guard, GuardedApp, answer_refusal
+from simile._common.web import FORBIDDEN, HEADERS, MISDIRECTED, Guard, GuardedApp, answer_refusal
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -38,9 +41,25 @@ def build_guard(token: str, hosts: frozenset[str], cookie: str) -> Guard:
     )
 
 
+class EventsProtocol(WebSocketsSansIOProtocol):
+    """A connection of a WebSocket, whose refusals have the headers of every answer, too."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        send = self.conn.send_response
+
+        def send_with_headers(response: HandshakeResponse) -> None:
+            if response.status_code != 101:
+                for name, value in HEADERS.items():
+                    response.headers.setdefault(name, value)
+            send(response)
+
+        self.conn.send_response = send_with_headers  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True)
 class GuardedStudio(GuardedApp):
-    """The outermost layer of the studio; a browser that comes with the token in the address is given a cookie.
+    """The guard of the studio; a browser that comes with the token in the address is given a cookie.
 
     Browsers send a cookie to every port of a machine, but only for the path that it was set for. So everything is also
     below a path that nobody can guess, and the cookie is good for that alone: servers on other ports are never asked

@@ -20,7 +20,7 @@ from simile._common import locks, web
 from simile._common.files import write_atomically
 from simile.errors import ArgumentError
 from simile.studio import api
-from simile.studio.security import GuardedStudio, build_guard, write_redirect
+from simile.studio.security import EventsProtocol, GuardedStudio, build_guard, write_redirect
 from simile.studio.studio import Studio
 from simile.studio.workspace import Data, Workspace, make_id
 
@@ -75,7 +75,10 @@ def build_app(
     return Starlette(
         routes=api.routes(studio),
         lifespan=lifespan,
-        middleware=[Middleware(GuardedStudio, guard=build_guard(token, hosts, cookie))],
+        middleware=[
+            Middleware(web.HeaderedApp),
+            Middleware(GuardedStudio, guard=build_guard(token, hosts, cookie)),
+        ],
         exception_handlers={**web.build_handlers("studio"), **api.build_handlers(studio)},
     )
 
@@ -141,7 +144,7 @@ def serve(
         page = workspace.folder / "open.html"
         write_atomically(page, write_redirect(address).encode(), secret=True)
         threading.Timer(0.5, webbrowser.open, [page.as_uri()]).start()
-    config = web.configure_uvicorn(app, log_level="warning", lifespan="on", ws_max_size=LONGEST_WORD)
+    config = web.configure_uvicorn(app, log_level="warning", lifespan="on", ws=EventsProtocol, ws_max_size=LONGEST_WORD)
     with suppress(KeyboardInterrupt):  # the way to end it
         web.WebServer(config).run(sockets=[listening])
 
