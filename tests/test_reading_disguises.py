@@ -458,6 +458,20 @@ def test_the_time_in_another_unit_is_no_context(tmp_path):
     assert "left out  time_ms (a time), Frame (a time), z_leak" in said
 
 
+def test_a_temperature_is_not_taken_for_the_time(tmp_path):
+    columns = {"T": [20.5] * 24, **plain()}
+    columns["ball"] = columns.pop("x_ball")
+    demos = read(save(columns, tmp_path / "d.csv"), quiet=True)
+    assert (demos.context_names, demos.rate) == (("T", "ball"), 25.0)
+
+
+def test_names_do_not_paint_the_terminal(tmp_path):
+    columns = {"x_\x1b[31mball\x1b": [0.5], "z_\nleft\rout": [0.5], "a_pan": [0.5]}
+    _, said = told(save(columns, tmp_path / "d.parquet"))
+    assert not set("\x1b\r") & set(said)
+    assert len(said.splitlines()) == 5
+
+
 def test_what_is_called_x_counts_as_a_context_even_if_it_counts(tmp_path):
     columns = {"x_step": [*range(24)], **plain()}
     assert read(save(columns, tmp_path / "d.csv"), quiet=True).context_names == ("x_step", "x_ball")

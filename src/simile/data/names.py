@@ -77,7 +77,7 @@ def list_some(names: Iterable[str], most: int = 8) -> str:
     >>> list_some(["a", "b"]), list_some("abcdef", most=4)
     ('a, b', 'a ... f (6)')
     """
-    names = [name.replace("\n", " ") for name in names]
+    names = ["".join(c if c.isprintable() else " " for c in name) for name in names]
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 3])} ... {names[-1]} ({len(names)})"
 
 

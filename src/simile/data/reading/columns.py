@@ -372,7 +372,7 @@ def _guess_contexts(columns: Sequence[Column], actions: Sequence[str], but: Coll
 def _no_contexts(columns: Sequence[Column], time: str | None) -> dict[str, str]:
     """Return the columns of numbers that are called like an index, or like the time where there is one, and why not."""
     numeric = [c for c in columns if c.is_numeric]
-    clocks = [] if time is None else _find_known(numeric, TIME_NAMES)
+    clocks = [] if time is None else [n for n in _find_known(numeric, TIME_NAMES) if tidy(n) != "T"]  # a temperature
     return dict.fromkeys(clocks, "a time") | {c.name: "an index" for c in numeric if is_index(c.name)}
 
 

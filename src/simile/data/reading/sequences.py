@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray
-from simile.data.names import counts_rows, tidy, tidy_all
+from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
 from simile.data.reading.tables import Batch, Table, Times
@@ -50,7 +50,7 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
     """
     gathered: list[list[Pieces]] = []
     turned: set[str] = set()
-    by_row: dict[str, list[FloatArray]] = {n: [] for n in choice.guessed}  # the steps from row to row, while all are 1
+    by_row = dict.fromkeys(choice.guessed, 0)  # how many steps from row to row there were, as long as all are 1
     for table, name in zip(tables, names, strict=True):
         by_label: dict[str, Pieces] = {}
         last: dict[str, FloatArray] = {}
@@ -59,9 +59,9 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
             turned |= batch.turned
             for column in list(by_row):
                 values = np.concatenate([last.get(column, np.empty(0)), batch.numbers[column]])
-                last[column], steps = values[-1:], np.diff(values)
-                by_row[column].append(steps)
-                if (steps != 1.0).any():
+                last[column] = values[-1:]
+                by_row[column] += len(values) - 1
+                if (np.diff(values) != 1.0).any():
                     del by_row[column]
         gathered.append(list(by_label.values()))
         if choice.sequence is not None and tidy(choice.sequence) != choice.sequence:  # blanks after delimiters
@@ -76,9 +76,7 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
     together = [p for pieces in gathered for p in pieces]
     places = {name: i for i, name in enumerate(choice.contexts)}
     counters = frozenset(
-        name
-        for name in choice.guessed
-        if counts_rows(np.concatenate(by_row.get(name, [np.empty(0)]))) or counts_rows(_steps(together, places[name]))
+        name for name in choice.guessed if by_row.get(name, 0) >= FEW or counts_rows(_steps(together, places[name]))
     )
     if counters:
         kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
