@@ -202,6 +202,24 @@ def test_a_full_queue_drops_the_oldest_and_the_next_answer_tells():
     check_conservation(served.service)
 
 
+def test_a_round_answers_one_frame_of_each_stream_however_many_wait():
+    policy = make("forest")
+    served, X = Played(policy), contexts_of(policy, 3, 0)
+    flooding, other = served.open("flooding"), served.open("other")
+    for x in X:
+        served.put(flooding, listed(x))
+    served.put(other, listed(X[0]))
+    served.service.run_round()
+    assert [len(served.answers[name]) for name in ("flooding", "other")] == [1, 1]
+    assert served.service.has_waiting
+    served.put(other, listed(X[1]))
+    served.service.run_round()
+    assert [len(served.answers[name]) for name in ("flooding", "other")] == [2, 2]
+    served.service.run()
+    assert not served.service.has_waiting
+    check_conservation(served.service)
+
+
 def test_numbers_that_have_been_are_turned_away_at_once():
     policy = make("forest")
     served = Played(policy)

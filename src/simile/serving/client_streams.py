@@ -23,6 +23,7 @@ from simile.serving.messages import (
     to_msgpack,
 )
 from simile.serving.sessions import Sink, Stream
+from simile.serving.turns import BRIDGE, OPENING
 
 if TYPE_CHECKING:
     from simile.serving.websocket import Connection
@@ -82,13 +83,17 @@ class ClientStream:
         n, last = message.n, stream.n
         if n is not None and last is not None and n > last + 1:
             # Frames that were left out are bridged, which takes as long as a frame: they count.
-            due += self.pace * min(n - last - 1, LONGEST_BRIDGE)
+            missing = min(n - last - 1, LONGEST_BRIDGE)
+            due += self.pace * missing
+            self.connection.allowance.charge(BRIDGE * missing)
         self.due = due
         counts = self.state.service.counts
-        before = counts.malformed
+        malformed, dropped = counts.malformed, counts.dropped
         self.put(stream, message, self.sinks[binary], now)
-        if counts.malformed != before:
+        if counts.malformed != malformed:
             self.connection.allowance.charge()
+        if counts.dropped != dropped:
+            self.connection.allowance.charge(BRIDGE)
         self.state.wake()
 
     def _build_sink(self, encode: Callable[[Answer], bytes], *, binary: bool) -> Sink:
@@ -148,7 +153,7 @@ class ClientStream:
 
     def _begin(self, wanted: Open, binary: bool, n: int | None) -> Stream | None:
         """Open the stream, and take it from whoever had it; None, and an answer, where that cannot be."""
-        self.connection.allowance.charge()
+        self.connection.allowance.charge(OPENING)
         present = self.state.service.streams.get(self.name)
         if present is not None and present.queue:
             self.state.run()  # what came before is answered before

@@ -221,20 +221,24 @@ class Service:
     def run(self) -> None:
         """Answer all frames that wait: of each stream one, all together, then the next of each, until none waits."""
         while self._waiting:
-            waiting, self._waiting = self._waiting, []
-            batch = []
-            for stream in waiting:
-                queue = stream.queue
-                if queue:  # else it was closed in the meantime
-                    batch.append((stream, queue.popleft()))
-                    if queue:
-                        self._waiting.append(stream)
-            if batch:
-                self.counts.answers += len(batch)
-                for stream, answer in self._take(batch):
-                    self._send(stream, answer)
-                now = self.clock()
-                self.latencies.add([now - queued.arrived for _, queued in batch])
+            self.run_round()
+
+    def run_round(self) -> None:
+        """Answer the first frame that waits of each stream, all together."""
+        waiting, self._waiting = self._waiting, []
+        batch = []
+        for stream in waiting:
+            queue = stream.queue
+            if queue:  # else it was closed in the meantime
+                batch.append((stream, queue.popleft()))
+                if queue:
+                    self._waiting.append(stream)
+        if batch:
+            self.counts.answers += len(batch)
+            for stream, answer in self._take(batch):
+                self._send(stream, answer)
+            now = self.clock()
+            self.latencies.add([now - queued.arrived for _, queued in batch])
 
     def tick(self, now: float) -> list[Stream]:
         """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""

@@ -147,13 +147,22 @@ class ServerState:
         """Let what has come be answered in one batch, when all that has come in this turn of the loop was read."""
         if not self._due:
             self._due = True
-            self.loop.call_soon(self.run)
+            self.loop.call_soon(self._run_round)
+
+    def _run_round(self) -> None:
+        """Answer a frame of each stream; the next ones wait for what others send in the meantime."""
+        self._answer_by(self.service.run_round)
+        if self.service.has_waiting:
+            self.wake()
 
     def run(self) -> None:
-        """Answer what has come."""
+        """Answer all that has come."""
+        self._answer_by(self.service.run)
+
+    def _answer_by(self, run: Callable[[], None]) -> None:
         self._due = True  # what is gathered now does not wake it again
         try:
-            self.service.run()
+            run()
             gathering, self.gathering = self.gathering, []
             for connection in gathering:
                 connection.send_gathered()

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 
 READ = 16 << 10  # bytes of a connection that are read in a turn
-TURN = 128  # units of a connection that are dealt with in a turn
-NUISANCE = 10  # units more for what asks for more work than a frame: refusals, openings
-PING = 4  # units more for a pong
+TURN, TURN_OF_ONE = 64, 16  # units of a connection that are dealt with in a turn: at most, and for each of its streams
+# Units more for what takes longer than a frame: refusals, openings, pongs, frames that are bridged.
+NUISANCE, OPENING, PING, BRIDGE = 10, 20, 4, 3
 SHARE = 2.0  # units a second, as a multiple of --max-rate or, if that is more, of the frames of all its streams
 LEAST, USUAL_RATE = 1000.0, 30.0  # a second; where neither policy nor user says
 BURST = 1.0  # seconds' worth of units that may come at once

@@ -43,7 +43,7 @@ from simile.serving.messages import (
     to_json,
     to_msgpack,
 )
-from simile.serving.turns import LEAST, PING, READ, SHARE, TURN, USUAL_RATE, Allowance, measure_frame
+from simile.serving.turns import LEAST, PING, READ, SHARE, TURN, TURN_OF_ONE, USUAL_RATE, Allowance, measure_frame
 
 if TYPE_CHECKING:
     from simile.serving.state import ServerState
@@ -231,6 +231,7 @@ class Connection(WSListener):
         self._parts: list[bytes] = []  # of a message in fragments
         self._size = 0
         self._clear_next = -math.inf
+        self._turn = TURN_OF_ONE
         if self.only is not None:
             self.streams[self.only.name] = self.only
 
@@ -265,7 +266,7 @@ class Connection(WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:  # noqa: ARG002
         """Take a message now or, where this turn has had enough, in the next one."""
-        if self._later or self.allowance.spent >= TURN:
+        if self._later or self.allowance.spent >= self._turn:
             self._later.append((frame.msg_type, frame.fin, frame.get_payload_as_bytes()))
         else:
             self._deal_with(frame.msg_type, frame.fin, frame.get_payload_as_memoryview())
@@ -273,6 +274,7 @@ class Connection(WSListener):
     def end_turn(self, size: int) -> None:
         """Go on when it is this connection's turn again, which has just read so many bytes."""
         state = self.state
+        self._turn = min(TURN, TURN_OF_ONE * max(1, len(self.streams)))
         rate = SHARE * max(LEAST, state.max_rate, len(self.streams) * (state.rate or USUAL_RATE))
         wait = self.allowance.end_turn(size, rate)
         if self.transport is None:
@@ -290,7 +292,7 @@ class Connection(WSListener):
 
     def _take_turn(self) -> None:
         """Deal with what was left over from the last turn, and read on when nothing is."""
-        while self._later and self.allowance.spent < TURN:
+        while self._later and self.allowance.spent < self._turn:
             self._deal_with(*self._later.popleft())
         self.end_turn(0)
 
