@@ -12,9 +12,12 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import jsonschema_rs
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,11 +29,12 @@ from websockets.sync.client import connect
 import servers as shared
 import simile
 from servers import Server, ask, event, served
-from simile._common.web import HEADERS, Guard, build_handlers
+from simile._common.web import HEADERS, Guard, RequestError, build_handlers
 from simile.cli import main
 from simile.errors import ArgumentError
-from simile.serving import guard
-from simile.serving.openapi import build_document
+from simile.serving import guard, http
+from simile.serving.http import build_app
+from simile.serving.openapi import MOST_ROWS, Rollout, build_document
 
 with warnings.catch_warnings():  # of what they are built on
     warnings.simplefilter("ignore")
@@ -399,6 +403,66 @@ def test_addresses_that_are_not_are_refused_in_words(server: Server):
     assert refused.status_code == 405
     assert "GET" in refused.headers["allow"]
     assert server.get("/streams", headers={"Origin": "https://elsewhere.example"}).status_code == 403
+
+
+def test_the_openapi_document_lists_every_route_and_every_way_in():
+    state: Any = SimpleNamespace(options=SimpleNamespace(patience=1.0))
+    app = build_app(state, guard.build_guard("127.0.0.1", 8771, TOKEN, ()))
+    routes = {(r.path, m.lower()) for r in app.routes if isinstance(r, Route) for m in r.methods or ()}
+    for token in (True, False):
+        found = build_document(6, 1, version="1", token=token)
+        listed = {(path, method): said for path, item in found["paths"].items() for method, said in item.items()}
+        assert set(listed) == routes
+        assert len({said["operationId"] for said in listed.values()}) == len(listed)
+        for (path, method), said in listed.items():
+            needs = token and path not in guard.OPEN_PATHS
+            assert {"403", "421"} <= set(said["responses"])
+            assert ("401" in said["responses"]) == needs
+            assert said.get("security", found.get("security")) == (
+                [{"token": []}, {"query": []}] if needs else [] if token else None
+            )
+            assert all(("content" in answer) == (method != "head") for answer in said["responses"].values())
+    schemes = build_document(6, 1, version="1", token=True)["components"]["securitySchemes"]
+    assert schemes == {
+        "token": {"type": "http", "scheme": "bearer"},
+        "query": {"type": "apiKey", "in": "query", "name": "token"},
+    }
+
+
+ROW = [1.0, 2, 3, 4, 5, 6]
+BODIES: list[Any] = [
+    *(None, [], 5, "x", {}, {"contexts": None}, {"contexts": []}, {"contexts": [[]]}, {"contexts": [None]}),
+    *({"contexts": [ROW]}, {"contexts": [ROW, ROW]}, {"contexts": [ROW, ROW[:5]]}, {"contexts": [[*ROW, 7]]}),
+    *({"contexts": [[None] * 6]}, {"contexts": [[True, *ROW[1:]]]}, {"contexts": [["1", *ROW[1:]]]}, {"contexts": ROW}),
+    *({"contexts": [[1e30, *ROW[1:]]]}, {"contexts": [[-1e30, *ROW[1:]]]}, {"contexts": [[1.1e30, *ROW[1:]]]}),
+    *({"contexts": [[10**400, *ROW[1:]]]}, {"contexts": [[1 << 80, *ROW[1:]]]}, {"contexts": [ROW], "speed": 1}),
+    *({"contexts": [ROW], "start": None}, {"contexts": [ROW], "start": [3]}, {"contexts": [ROW], "start": []}),
+    *({"contexts": [ROW], "start": [None]}, {"contexts": [ROW], "start": [1, 2]}, {"contexts": [ROW], "start": 3}),
+    *({"contexts": [ROW], "start": [1e30]}, {"contexts": [ROW], "start": [-1.1e30]}, {"contexts": [ROW], "start": "3"}),
+    *({"contexts": [ROW] * MOST_ROWS}, {"contexts": [ROW] * (MOST_ROWS + 1)}),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_openapi_document_says_exactly_which_roll_outs_are_taken(policies: Any):
+    policy = simile.load(policies["served"])
+    body = build_document(6, 1, version="1", token=False)["paths"]["/rollouts"]["post"]["requestBody"]
+    schema = body["content"]["application/json"]["schema"]
+    assert {f.name: f.required for f in msgspec.structs.fields(Rollout)} == {
+        name: name in schema["required"] for name in schema["properties"]
+    }
+    check = jsonschema_rs.Draft202012Validator(schema)
+    verdicts = []
+    for one in BODIES:
+        try:
+            http._roll_out(policy, json.dumps(one).encode(), 6)
+            taken = True
+        except RequestError as error:
+            taken = error.status == 409  # it was taken, and came to nothing
+        verdicts.append(taken)
+        assert check.is_valid(one) == taken, str(one)[:100]
+    assert 5 < sum(verdicts) < len(BODIES) - 10
+    assert f"{http.LARGEST_REQUEST:,} bytes" in body["description"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -20,12 +20,11 @@ from simile.errors import DivergedError, SimileError
 from simile.policies.rollouts import ColdStart, rollout
 from simile.serving.guard import OPEN_PATHS
 from simile.serving.messages import CloseAnswer
-from simile.serving.openapi import LARGEST_NUMBER, MOST_ROWS, Actions, Health, Rollout, build_document
+from simile.serving.openapi import LARGEST_NUMBER, LARGEST_REQUEST, MOST_ROWS, Actions, Health, Rollout, build_document
 
 if TYPE_CHECKING:
     from simile.serving.state import ServerState
 
-LARGEST_REQUEST = 2 << 20  # bytes; reading more would keep the streams waiting
 LARGEST_TOGETHER = 16 << 20  # bytes of all requests on their way in
 MOST_ROLLOUTS = 16  # at a time, so that connections are left for those who ask for the service's health
 

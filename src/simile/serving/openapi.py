@@ -17,6 +17,7 @@ JSON, TEXT = "application/json", "text/plain"
 Answers = dict[int, tuple[str, type]]  # by status: what it means, and what is sent
 REFERENCE = "#/components/schemas/{name}"
 LARGEST_NUMBER = 1e30  # of what a roll-out is asked for; a policy computes in single precision
+LARGEST_REQUEST = 2 << 20  # bytes; reading more would keep the streams waiting
 MOST_ROWS = 20_000  # of a roll-out: longer ones are for `simile rollout`
 
 
@@ -100,8 +101,11 @@ def build_document(n_contexts: int, n_actions: int, *, version: str, token: bool
         "components": {"schemas": _describe_answers(n_actions)},
     }
     if token:
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        found["security"] = [{"token": []}]
+        found["components"]["securitySchemes"] = {
+            "token": {"type": "http", "scheme": "bearer"},
+            "query": {"type": "apiKey", "in": "query", "name": "token"},
+        }
+        found["security"] = [{"token": []}, {"query": []}]  # either of them
     return found
 
 
@@ -111,8 +115,20 @@ def _describe_paths(n_contexts: int, n_actions: int, *, token: bool) -> dict[str
             more["security"] = []
         elif token:
             answers = {**answers, 401: ("the token is missing or wrong", Error)}
+        answers = {
+            **answers,
+            403: ("a web page asks, and its origin is not allowed", Error),
+            421: ("the service does not go by what `Host` says", Error),
+        }
         described = {str(status): _describe_answer(*answer) for status, answer in answers.items()}
         return {"operationId": name, "summary": summary, "responses": described, **more}
+
+    def ask(name: str, summary: str, answers: Answers, *, free: bool = False) -> dict[str, Any]:
+        """Describe GET, and HEAD, which is the same without the body."""
+        get, head = (operation(n, summary, answers, free=free) for n in (name, f"{name}Head"))
+        for answer in head["responses"].values():
+            del answer["content"]
+        return {"get": get, "head": head}
 
     health: Answers = {200: ("it is well", Health), 503: ("it is ending, or full", Health)}
     ending = ("the service is ending", Error)
@@ -120,8 +136,9 @@ def _describe_paths(n_contexts: int, n_actions: int, *, token: bool) -> dict[str
         200: ("the actions, one row per context", Actions),
         400: ("the contexts or the start cannot be used", Error),
         409: ("the policy diverges on them", Error),
+        408: ("the request did not come in time", Error),
         413: ("the request is too large", Error),
-        503: ending,
+        503: ("the service is ending, or asked for too much at a time", Error),
     }
     reloads: Answers = {
         200: ("the policy that is now at work", PolicyFacts),
@@ -135,16 +152,20 @@ def _describe_paths(n_contexts: int, n_actions: int, *, token: bool) -> dict[str
         "required": True,
         "schema": {"type": "string", "pattern": f"^{NAME.pattern}$"},
     }
-    body = {"required": True, "content": {JSON: {"schema": _describe_rollout(n_contexts, n_actions)}}}
+    body = {
+        "required": True,
+        "description": f"JSON, whatever its Content-Type says, of at most {LARGEST_REQUEST:,} bytes",
+        "content": {JSON: {"schema": _describe_rollout(n_contexts, n_actions)}},
+    }
     advice = "Roll the policy out over contexts; no stream is touched, and no actuator's limits apply"
     return {
-        "/health": {"get": operation("health", "Whether the service lives", health, free=True)},
-        "/ready": {"get": operation("ready", "Whether it takes new streams", health, free=True)},
-        "/metrics": {"get": operation("metrics", "Prometheus metrics", {200: ("text of Prometheus", str)})},
-        "/openapi.json": {"get": operation("openapi", "This document", {200: ("the document", dict)})},
-        "/policy": {"get": operation("policy", "What the policy at work is", {200: ("the policy", PolicyFacts)})},
+        "/health": ask("health", "Whether the service lives", health, free=True),
+        "/ready": ask("ready", "Whether it takes new streams", health, free=True),
+        "/metrics": ask("metrics", "Prometheus metrics", {200: ("text of Prometheus", str)}),
+        "/openapi.json": ask("openapi", "This document", {200: ("the document", dict)}),
+        "/policy": ask("policy", "What the policy at work is", {200: ("the policy", PolicyFacts)}),
         "/rollouts": {"post": operation("rollOut", advice, rollouts, requestBody=body)},
-        "/streams": {"get": operation("streams", "The streams there are", {200: ("the streams", StreamList)})},
+        "/streams": ask("streams", "The streams there are", {200: ("the streams", StreamList)}),
         "/streams/{name}": {"delete": operation("closeStream", "End a stream", closing, parameters=[name])},
         "/reload": {
             "post": operation("reload", "Read the policy file anew, and hand over to it without a jump", reloads)
