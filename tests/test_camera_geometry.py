@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simile
+from simile._common import memory
 from simile.camera.courts import BASKETBALL, COURTS, SOCCER
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
@@ -137,7 +138,7 @@ def test_a_game_comes_back_from_its_file(tmp_path):
         np.testing.assert_array_equal(getattr(back, name), getattr(whole, name))
 
 
-def test_files_that_are_no_games_are_refused(tmp_path):
+def test_files_that_are_no_games_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "game.npz"
     with pytest.raises(simile.DataError, match="cannot be read"):
         load_game(path)
@@ -145,6 +146,10 @@ def test_files_that_are_no_games_are_refused(tmp_path):
     with pytest.raises(simile.DataError, match="no game that simile wrote"):
         load_game(path)
     save_game(game(), path)
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "measure_memory", lambda: 1000)
+        with pytest.raises(simile.DataError, match=r"it takes .* of memory, and may take 500 bytes"):
+            load_game(path)
     data = path.read_bytes()
     for cut in range(0, len(data), 37):
         path.write_bytes(data[:cut])

@@ -348,6 +348,31 @@ def test_a_bad_row_with_a_time_is_bridged_at_that_time_and_a_bad_time_is_refused
     assert "row 4: t must be finite" in done.stderr
 
 
+def test_one_stamp_far_ahead_does_not_make_all_others_late(games: Path, trained: Path, tmp_path: Path):
+    demo, names = contexts_of(games)
+
+    def answers(times: list[float], **how: int) -> tuple[list[float], str]:
+        rows = [
+            {**dict(zip(names, x.tolist(), strict=True)), "t": t} for x, t in zip(demo.contexts, times, strict=False)
+        ]
+        stdin = "\n".join(map(json.dumps, rows))
+        done = simile_("run", trained, "--time", "t", cwd=tmp_path, stdin=stdin, **how)
+        return [json.loads(line)["pan"] for line in done.stdout.splitlines()], done.stderr
+
+    times = [i / 30 for i in range(8)]
+    slipped, told = answers([*times[:4], 1e9, *times[5:]], code=2)
+    assert "row 5: its time was a slip: 0.166667 s came after it" in told
+    assert "1 rows could not be used" in told
+    assert None not in slipped
+    assert slipped[:4] == answers(times)[0][:4]
+    later, told = answers([*times[:4], *(1e9 + t for t in times[4:])])  # a pause
+    assert told == ""
+    assert None not in later
+    late, told = answers([*times[:4], 1e9, 1e9 + 1 / 30, *times[6:]], code=2)  # two of them are no slip
+    assert late[-2:] == [None, None]
+    assert "t must increase" in told
+
+
 @settings(max_examples=200)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([b"1,2", b'{"a": 1}', b'"', b"\r", b"1e999"]))))
 @example([b"1,2", b"\r1,2\r", b"\xef\xbb\xbf"])
@@ -421,6 +446,10 @@ def test_run_reads_headers_and_lists_as_train_does(trained: Path, games: Path, t
     plain = simile_("run", trained, cwd=tmp_path, stdin=f"{','.join(names)}\n{','.join(values)}\n").stdout
     marked = f"\ufeff{';'.join(names)}\r\n{';'.join(values)}\r\n"
     assert simile_("run", trained, cwd=tmp_path, stdin=marked).stdout == plain
+    done = simile_("run", trained, cwd=tmp_path, stdin=marked.replace(".", ","))
+    assert (done.stdout, done.stderr) == (plain, "simile: stdin: numbers have a decimal comma: '1,5' is 1.5\n")
+    mixed = f"{marked}{marked.splitlines()[1].replace('.', ',')}"
+    assert "needs a point, not a comma" in simile_("run", trained, cwd=tmp_path, stdin=mixed, code=2).stderr
     done = simile_("run", trained, cwd=tmp_path, stdin=f"{','.join(names)},player0\n", code=2)
     assert "has the field 'player0' twice" in done.stderr
     assert next(iter(Wire.open(io.BytesIO(b'{"x": [1, 2]}'), io.StringIO(), ()).rows())) == {"x.0": 1, "x.1": 2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,15 +82,19 @@ def run(
 
 def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str | None, per_second: float) -> int:
     """Answer every row; return how many could not be used."""
-    bad = 0
+    bad, slips = 0, Slips(predictor)
     for number, row in enumerate(wire.rows(), start=1):
         t = None
         try:
             if isinstance(row, DataError):
                 raise row
             t = None if time is None else read_field(row, time, number) / per_second
+            if t is not None and slips.undo(t):
+                bad += 1
+                click.echo(f"simile: stdin: row {number - 1}: its time was a slip: {t:g} s came after it", err=True)
             x = None if row.keys() <= {time} else [read_field(row, name, number) for name in names]
             action = predictor.step(x, t=t)
+            slips.note(t)
         except SimileError as error:
             bad += 1
             said = error if isinstance(error, DataError) else f"stdin: row {number}: {error}"
@@ -97,6 +102,31 @@ def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str 
             action = _bridge(predictor, t, stamped=time is not None)
         wire.answer(action)
     return bad
+
+
+@dataclass
+class Slips:
+    """One stamp far ahead of its time must not make all that come after it late."""
+
+    predictor: Predictor
+    now: float = math.nan
+    before: tuple[float, Any] = (math.nan, None)  # the stamp before a jump, and the predictor as it was then
+
+    def undo(self, t: float) -> bool:
+        """Go back to where the predictor was before the latest stamp, where that jumped and t did not."""
+        from simile.online.clock import LONGEST_PAUSE
+
+        last, state = self.before
+        if slipped := last < t <= self.now:
+            self.predictor.load_state_dict(state)
+            self.now = last
+        jumps = t - self.now > LONGEST_PAUSE
+        self.before = (self.now, self.predictor.state_dict()) if jumps else (math.nan, None)
+        return slipped
+
+    def note(self, t: float | None) -> None:
+        """Note a stamp that was taken."""
+        self.now = math.nan if t is None else t
 
 
 def _bridge(predictor: Predictor, t: float | None, *, stamped: bool) -> Any:
@@ -132,6 +162,7 @@ class Wire:
     sink: TextIO
     action_names: tuple[str, ...]
     first: str
+    decimal: str = ""  # what stands before decimals; not known before the first of them
 
     @classmethod
     def open(cls, source: BinaryIO, sink: TextIO, action_names: tuple[str, ...]) -> Wire:
@@ -196,7 +227,19 @@ class Wire:
         fields = _split(line, self.delimiter, f"row {number}")
         if len(fields) != len(self.header):
             raise DataError(f"stdin: row {number} has {len(fields)} fields; the header has {len(self.header)}")
-        return dict(zip(self.header, fields, strict=True))
+        return dict(zip(self.header, self._point(fields), strict=True))
+
+    def _point(self, fields: list[str]) -> list[str]:
+        """Return numbers with a point where the first decimals of the stream stand behind a comma."""
+        from simile.data.reading.text import is_decimal
+
+        if self.decimal == "" and self.delimiter != ",":
+            self.decimal = next((mark for mark in ".," if any(is_decimal(field, mark) for field in fields)), "")
+            if self.decimal == ",":
+                click.echo("simile: stdin: numbers have a decimal comma: '1,5' is 1.5", err=True)
+        if self.decimal != ",":
+            return fields
+        return [field.replace(",", ".") if is_decimal(field, ",") else field for field in fields]
 
     def answer(self, action: Any) -> None:
         """Send one action (k,), at once; empty fields where there is none."""

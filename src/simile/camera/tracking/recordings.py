@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from simile._common.files import write_atomically
+from simile._common.memory import read_limit
+from simile._common.text import size
 from simile._common.typing import AnyPath
 from simile.camera.courts import Court
 from simile.camera.games import Game
@@ -54,6 +56,9 @@ def load_game(path: AnyPath) -> Game:
     """
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
+            needed = 2 * sum(member.file_size for member in held.zip.infolist())  # as stored, and in double precision
+            if needed > (limit := read_limit(None)):
+                raise ValueError(f"it takes {size(needed)} of memory, and may take {size(limit)}")
             arrays = {name: held[name] for name in ARRAYS if name in held}
             about = json.loads(str(held["about"]))
         return _game(about, arrays)

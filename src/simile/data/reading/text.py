@@ -28,6 +28,7 @@ from simile.data.reading.tables import (
 from simile.data.reading.values import MISSING, TAIL, as_batch, kind_of, look_like_values, no_header, no_label
 from simile.errors import DataError
 
+_DECIMAL = r"[+-]?\d*[{}]\d+(?:[eE][+-]?\d+)?"
 _BLOCK = 1 << 20
 _ROWS = 1 << 13
 _SAMPLE = 1000  # rows that tell numbers from text
@@ -190,14 +191,20 @@ def split_lines(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
 
 def _decimal_comma(path: Path, delimiter: str) -> str | None:
     """Return the first number with a decimal comma; None if there is none, or if others have a point."""
-    field = r"(?:^|{0})[ \"]*([+-]?\d*[{1}]\d+(?:[eE][+-]?\d+)?)[ \"]*(?=[{0}\r\n]|\Z)"
-    comma, point = (re.compile(field.format(delimiter, mark).encode(), re.MULTILINE) for mark in ",.")
+    field = r"(?:^|{0})[ \"]*({1})[ \"]*(?=[{0}\r\n]|\Z)"
+    patterns = (field.format(delimiter, _DECIMAL.format(mark)) for mark in ",.")
+    comma, point = (re.compile(pattern.encode(), re.MULTILINE) for pattern in patterns)
     with decoding(path, "text"), _open(path) as file:
         start = file.read(_LOOK)
     if len(start) == _LOOK:
         start = start[: start.rfind(b"\n") + 1]  # whole lines
     found = comma.search(start) if b"," in start else None
     return None if found is None or point.search(start) else found[1].decode()
+
+
+def is_decimal(text: str, mark: str) -> bool:
+    """Whether a field is a number with this mark before its decimals."""
+    return re.fullmatch(_DECIMAL.format(mark), text.strip()) is not None
 
 
 def _is_utf8(text: str) -> bool:
