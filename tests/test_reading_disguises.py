@@ -27,7 +27,7 @@ from simile.errors import ArgumentError, DataError
 
 FORMATS = (".csv", ".tsv", ".csv.gz", ".jsonl", ".parquet", ".feather", ".npz")
 every_format = pytest.mark.parametrize("suffix", FORMATS)
-examples = settings(max_examples=15)
+examples = settings(max_examples=settings.default.max_examples * 3 // 5)  # there are seven formats
 
 
 def save(columns, path):

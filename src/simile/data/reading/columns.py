@@ -37,6 +37,7 @@ _UNIT_NAMES = {
     "ns": ("ns", "nsec", "nanos", "nanosecond", "nanoseconds"),
 }
 _UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in names}
+_WATCHED = 100  # columns of text that are looked at on the way, for it takes time
 
 Patterns = str | Sequence[str] | None
 
@@ -235,7 +236,7 @@ def choose(
         shown,
         () if told else tuple(_notes(columns, shown, asked, explicit)),
         tuple(guessed),
-        tuple(c.name for c in left_out if c.kind == TEXT),
+        tuple(c.name for c in left_out if c.kind == TEXT)[:_WATCHED],
     )
 
 
