@@ -369,6 +369,17 @@ def test_what_is_no_answer_ends_in_the_clients_own_error(said: Any) -> None:
         try_everything(url)
 
 
+def test_what_a_server_says_cannot_steer_a_terminal_nor_fill_it() -> None:
+    said = "bad\n\x1b[31msimile: all is well\r" + "x" * 100_000
+    with scripted(lambda asked: [{"n": asked.get("n"), "error": said}]) as url:
+        for use in (lambda c: c.step([0.0]), lambda c: c.open()):
+            with Client(url, timeout=0.3) as client, pytest.raises(ServiceError) as refused:
+                use(client)
+            assert "bad\\n\\x1b[31msimile" in str(refused.value)
+            assert str(refused.value).isprintable()
+            assert len(str(refused.value)) < 1100
+
+
 def test_an_action_of_another_width_is_not_taken() -> None:
     actions = iter([[1.0], [1.0, 2.0]])
     with scripted(lambda said: [{"n": said["n"], "a": next(actions)}] if "n" in said else []) as url:

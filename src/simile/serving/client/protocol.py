@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simile._common.text import escape
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, SimileError
 
@@ -30,6 +31,7 @@ HOPELESS = frozenset({1003, 1007, 1008, 1009})  # close codes that the same mess
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between attempts to reconnect
 CATCH_UP = 0.001  # seconds to wait for more of what was said in the meantime
 EVENTS = 100  # the latest ones are kept
+LONGEST = 1000  # characters of what is told of a server
 
 
 class ServiceError(SimileError):
@@ -42,7 +44,7 @@ class ServiceError(SimileError):
     """
 
     def __init__(self, message: str, action: FloatArray | None = None) -> None:
-        super().__init__(message)
+        super().__init__(escape(message[:LONGEST]))  # the server's words, or those of what stands in its place
         self.action = action
 
 
