@@ -477,6 +477,17 @@ def test_what_a_policy_takes_is_known_by_its_header(path: Path, monkeypatch):
             read(path, max_memory=2)
 
 
+def test_names_count_where_nothing_else_tells_how_many_contexts_there_are(policy, path: Path, monkeypatch):
+    packed = from_bytes(to_bytes(policy.components[0]))
+    names = [f"x{i}" for i in range(100_000)]
+    path.write_bytes(sealed(Packed(changed(packed.header, "card.context_names", names), packed.tensors)))
+    with pytest.raises(StorageError, match="must name all 2 contexts"):
+        load(path)
+    never_read(monkeypatch)
+    with pytest.raises(StorageError, match=r"MB of memory: .* at 100,000 contexts; it may take 10 MB"):
+        load(path, max_memory=10)
+
+
 def test_the_tables_of_a_policy_count(policy, path: Path, monkeypatch):
     policy.save(path)
     load(path, max_memory=1)

@@ -161,6 +161,13 @@ def test_policies_of_ours_take_no_child_process(demos, path: Path, monkeypatch):
     load_own(path)
 
 
+def test_where_no_process_can_be_started_that_is_said(demos, path: Path, monkeypatch):
+    learned(demos, model=Ridge(), n_rounds=0).save(path)
+    monkeypatch.setattr(sys, "executable", str(path.with_name("nowhere")))
+    with pytest.raises(StorageError, match=r"a child process .* cannot be started: .*No such file"):
+        load(path, trusted=[RIDGE])
+
+
 def test_types_of_the_program_itself_are_built_here_alone(monkeypatch, path: Path):
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     rehearsal.rehearse(path, "", ["__main__.Mine"], 1)

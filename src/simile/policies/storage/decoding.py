@@ -291,6 +291,8 @@ class Decoder:
         names = (*action_names, *context_names)
         if len(set(names)) < len(names) or max(map(len, names), default=0) > LONGEST_NAME:
             raise wrong(path, f"with different names, of {LONGEST_NAME} letters at most", names)
+        if len(names) > MOST_CONTEXTS:
+            raise StorageError(f"{path} must have at most {MOST_CONTEXTS} names; got {len(names)}")
         return Card(context_names, action_names, rate, training)
 
     def _open(self, tree: Any, path: str, *kinds: str) -> Fields:

@@ -117,12 +117,12 @@ def _header_size(data: bytes) -> int:
 
 
 def _unpack(file: BinaryIO, size: int, check: Check) -> Packed:
-    header, layout = _read_header(file, size)
+    header, layout = read_header(file, size)
     check(header, layout)
     return Packed(header, {name: _read_tensor(file, name, *layout[name]) for name in layout}, size)
 
 
-def _read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], Layout]:
+def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], Layout]:
     """Return the header and where the arrays lie, in their order; the file is then at the first of them."""
     if not size:
         raise StorageError(f"it is empty: {_DAMAGED}")

@@ -31,7 +31,7 @@ def check_header(header: dict[str, Any], layout: Layout, limit: int) -> None:
     if sum(_count_bytes(*layout[name]) for name in strays) > WORTH_A_LOOK:
         raise StorageError(f"it holds a tensor that nothing refers to: {min(strays)[:100]!r}")
     try:
-        _measure(nodes, layout).check(limit)
+        _measure([*nodes, {"n_contexts": _count_names(header["card"])}], layout).check(limit)
     except ArgumentError as error:
         raise StorageError(str(error)) from error
 
@@ -64,6 +64,12 @@ def _measure(nodes: list[dict[str, Any]], layout: Layout) -> Footprint:
     m = max([*told, *(n - k for node in nodes for n in _counts(node, ("width",), MOST_CONTEXTS + k))], default=0)
     reach = max([0, _find_order(nodes, layout), *(lag for some in lags for lag in some)])
     return Footprint(tables, reach, m, k, max(map(len, lags), default=0) * max(m, k))
+
+
+def _count_names(card: Any) -> int:
+    """Return how many contexts a card names: where nothing else does, it tells how many there are."""
+    names = card.get("context_names") if isinstance(card, dict) else None
+    return len(names) if isinstance(names, list) else 0
 
 
 def _count_bytes(dtype: Any, shape: tuple[int, ...]) -> int:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import stat
@@ -92,9 +93,9 @@ def load_own(path: str | os.PathLike[str], *, trusted: Collection[str] = (), max
 def save_own(policy: Policy, path: str | os.PathLike[str]) -> None:
     """Write a policy of a run's own, for `load_own`: where it holds models of other libraries, the ledger notes it."""
     data = files.to_bytes(policy)
-    packed = files.from_bytes(data)
-    if any(name.endswith(".skops") for name in packed.tensors):
-        ledger.note(packed.header["digest"])
+    header, layout = files.read_header(io.BytesIO(data), len(data))
+    if any(name.endswith(".skops") for name in layout):
+        ledger.note(header["digest"])
     write_atomically(path, data)
 
 

@@ -41,13 +41,19 @@ def rehearse(path: str | os.PathLike[str], digest: str, types: Sequence[str], li
     asked = {"path": str(Path(path).absolute()), "digest": digest, "types": [*types], "limit": limit}
     asked["modules"] = [entry for entry in sys.path if isinstance(entry, str)]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SIMILE_")}  # no secrets
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", _CODE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**kept, **_ONE},
-    ) as child:
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-c", _CODE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**kept, **_ONE},
+        )
+    except (OSError, TypeError) as error:  # TypeError: a program without an interpreter of its own
+        raise StorageError(
+            f"a child process to try its models of other libraries cannot be started: {error}"
+        ) from error
+    with child:
         try:
             memory.confine(child.pid, limit)
             said, _ = child.communicate(json.dumps(asked).encode(), PATIENCE)
