@@ -11,6 +11,7 @@ import subprocess
 import time
 import warnings
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -328,6 +329,21 @@ def test_every_answer_of_the_service_carries_the_promised_headers(policies: Any)
         ):
             first, *rest = upgrade(server, headers_, path).partition("\r\n\r\n")[0].split("\r\n")
             assert (first.split()[1], lacks(dict(line.split(": ") for line in rest))) == (str(status), {})
+        for request in (
+            "\0\0\r\n\r\n",
+            f"POST / HTTP/1.1\r\n{usual}\r\n",
+            f"GET / HTTP/1.0\r\n{usual}\r\n",
+            f"GET /streams HTTP/1.1\r\n{usual}no header\r\n\r\n",
+            f"GET /streams HTTP/1.1\r\n{usual}Content-Length: 5\r\n\r\nhello",
+        ):
+            with socket.create_connection(("127.0.0.1", int(host.split(":")[1])), timeout=10) as raw:
+                raw.sendall(request[:3].encode())
+                time.sleep(0.01)
+                raw.sendall(request[3:].encode())
+                said = b"".join(iter(partial(raw.recv, 65536), b"")).decode()
+            first, *rest = said.partition("\r\n\r\n")[0].split("\r\n")
+            assert (first.split()[1], lacks(dict(line.split(": ") for line in rest))) == ("400", {})
+            assert "WebSockets" in json.loads(said.partition("\r\n\r\n")[2])["error"]
         assert upgrade(server, usual).startswith("HTTP/1.1 101 ")
         # As Firefox says it.
         assert upgrade(server, f"{usual}Connection: keep-alive, Upgrade\r\n").startswith("HTTP/1.1 101 ")

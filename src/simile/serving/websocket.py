@@ -25,7 +25,7 @@ from picows import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
-from picows.picows import WSProtocol, _validate_upgrade_request  # type: ignore[attr-defined]
+from picows.picows import WSProtocol, _parse_http_request, _validate_upgrade_request  # type: ignore[attr-defined]
 
 from simile._common.door import Guest
 from simile._common.web import HEADERS, UNAUTHORIZED, Guard
@@ -55,6 +55,7 @@ SMALL_BUFFER = 16 << 10  # bytes of answers that wait in this process for a slow
 LAST_WORDS = 1.0  # seconds for a peer to hear why it is cut off
 GREETING = 5.0  # seconds for a peer to say what it wants
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
+NO_WEBSOCKET = "this port is for WebSockets, version 13: HTTP has a port of its own"
 TOO_MUCH = "this connection goes on sending far more than --max-rate allows: send less"
 
 
@@ -100,13 +101,17 @@ class ConnectionRegistry:
         )
         if refused is None:
             return Connection(self, guest, found[1] if found else None)
-        status, sentence = refused
+        return WSUpgradeResponseWithListener(self.refuse(*refused), None)
+
+    def refuse(self, status: int, sentence: str) -> WSUpgradeResponse:
+        """Count a refusal, and return it as all clients expect it."""
         headers = {"Content-Type": "application/json", **HEADERS}
         if status == UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"
         self.state.service.counts.refused += 1
         body = to_json({"error": sentence})
-        return WSUpgradeResponseWithListener(WSUpgradeResponse.create_error_response(status, body, headers), None)
+        answer: WSUpgradeResponse = WSUpgradeResponse.create_error_response(status, body, headers)
+        return answer
 
     def _find_refusal(self, found: re.Match[str] | None, address: str) -> tuple[int, str] | None:
         """Return the status and the sentence where there is no such place, or no place left."""
@@ -155,7 +160,7 @@ def _find_handshake_trouble(request: WSUpgradeRequest) -> tuple[int, str] | None
     try:
         _validate_upgrade_request(request)
     except RuntimeError:
-        return 400, "this port is for WebSockets, version 13: HTTP has a port of its own"
+        return 400, NO_WEBSOCKET
     return None
 
 
@@ -189,18 +194,40 @@ class StreamProtocol(WSProtocol):  # type: ignore[misc]
             None,  # headers: of clients
             READ,
         )
-        self.guest = guest
+        self.registry, self.guest = registry, guest
+        self._head = b""  # of the request, until it is whole
+        self._room = memoryview(b"")
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Return where to read to."""
         room: memoryview = super().get_buffer(size_hint)
-        return room[:READ]
+        self._room = room[:READ]
+        return self._room
 
     def buffer_updated(self, size: int) -> None:
         """Take what was read."""
+        if self.listener is None and self._refuse_no_request(bytes(self._room[:size])):
+            return
         super().buffer_updated(size)
         if self.listener is not None:
             self.listener.end_turn(size)
+
+    def _refuse_no_request(self, data: bytes) -> bool:
+        """Refuse what is no request for a WebSocket, in our words and with our headers; returns whether that was so."""
+        self._head += data
+        head, end, _ = self._head.partition(b"\r\n\r\n")
+        if not end:
+            return False
+        try:
+            _parse_http_request(head)
+        except RuntimeError:
+            answer = self.registry.refuse(400, NO_WEBSOCKET)
+            answer.headers["Connection"] = "close"
+            self.transport.underlying_transport.write(answer.to_bytes())
+            self.transport.disconnect()
+            return True
+        self._head = b""
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the connection has gone."""
