@@ -31,7 +31,9 @@ LONGEST = 300  # seconds of one attack
 def main() -> None:
     """Attack, print the table, and leave with the verdict."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", action="append", default=[], help="attacks with this in their name, or of this point")
+    parser.add_argument(
+        "--only", action="append", default=[], help="attacks with this in their name, or a point; may be repeated"
+    )
     parser.add_argument("--quick", action="store_true", help="as little of each as still shows something")
     parser.add_argument("--untimed", action="store_true", help="leave out verdicts on time, for a busy machine")
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn")
@@ -69,7 +71,7 @@ def _is_chosen(entry: Entry, options: argparse.Namespace) -> bool:
     if options.untimed and entry.timed:
         return False
     points = entry.point.split(", ")
-    return not options.only or any(word in entry.name or word in points for word in options.only)
+    return not options.only or any(word in (points if word.isdigit() else entry.name) for word in options.only)
 
 
 def _try(entry: Entry, raid: Raid) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 A server in a process of its own serves 50 streams at 60 Hz, on connections of their own and several over one, in JSON
 and msgpack. A seeded schedule injects malformed, oversized, out of order, duplicated and missing frames, NaN, slow
-readers, abrupt disconnects, noise instead of HTTP, kill -9 and restart, a full disk while
-snapshotting (RLIMIT_FSIZE of the running server), and policy files replaced by junk, by half a policy
+readers, abrupt disconnects, noise instead of HTTP, floods, silent connections, kill -9 and restart, a full disk while
+snapshotting (RLIMIT_FSIZE of the running server), and policy files replaced by junk, by half a policy, by hostile ones
 and by another policy. Every answer is compared with a `Predictor` of its own, to the bit, across disconnects and
 restarts too; while one policy hands over to another, with the actuator's rate limit. Every frame must be answered, or
 told to be lost, and the server's memory must not grow. The exit status is 1 if one was wrong or lost without being
@@ -139,7 +139,7 @@ async def direct(trials: Trials, end: float) -> None:
     await asyncio.sleep(2.0)
     program: list[Callable[[], Awaitable[None]]] = [
         *(trials.replace_by_junk, trials.replace_by_another, trials.kill, trials.fill_disk),
-        *(trials.read_slowly, trials.make_noise),
+        *(trials.read_slowly, trials.make_noise, trials.flood, trials.stay_silent, trials.replace_by_hostile),
     ]
     while True:
         for trial in program:

@@ -8,10 +8,17 @@ import random
 import resource
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from raids import wire
+from raids.floods import KINDS
+from raids.forgery import forge
+from raids.policies import REFUSED, make_sparse
 
 from load.callers import Caller
 from load.lines import Line
@@ -21,6 +28,7 @@ from load.worlds import World
 NOTICE = 10.0  # seconds for the server to notice something
 TINY_DISK = 2048  # bytes a file may have while the disk is "full"
 SLOW, EXTRA = 4.0, 500  # seconds in which slow readers read nothing, and frames a second that they send meanwhile
+FLOOD, SILENT, HELD = 3.0, 300, 3.0  # seconds of a flood; connections that say nothing, and seconds that they stay
 NOISE = (
     b"",
     b"\x00" * 64,
@@ -59,6 +67,7 @@ class Trials:
     slow: Sequence[Caller]
     rng: random.Random = field(default_factory=lambda: random.Random(11))
     turn: int = 0
+    flooded: int = 0
 
     async def replace_by_junk(self) -> None:
         """Put a file in the policy's place that is none: the old policy must go on."""
@@ -69,6 +78,61 @@ class Trials:
             self._put(junk)
             await self._grown("reload_failures", before, f"policy file of {name} refused")
         self._put(good)
+
+    async def replace_by_hostile(self) -> None:
+        """Put files of a hostile author in the policy's place, which ask for gigabytes or say what cannot be."""
+        good = self.served.read_bytes()
+        source = self.policies[self.turn % len(self.policies)][0]
+        beside = self.served.with_suffix(".hostile")
+        for name, change in {**REFUSED, "a sparse file of 3 GB": None}.items():
+            before = await self._count("reload_failures")
+            self.world.ledger.injected["policy file replaced by a hostile one"] += 1
+            if change is None:
+                make_sparse(source, beside)
+            else:
+                forge(source, beside, change)
+            os.replace(beside, self.served)
+            await self._grown("reload_failures", before, "hostile policy files refused", f"after {name}")
+        self._put(good)
+
+    async def flood(self) -> None:
+        """Let a stranger send as much as it can, of one kind after the other: everybody else must be served."""
+        kind = list(KINDS)[self.flooded % len(KINDS)]
+        self.flooded += 1
+        self.world.ledger.injected["floods"] += 1
+        program = f"from raids.floods import flood; flood({kind!r}, {self.server.port}, {FLOOD})"
+        stranger = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[1])
+        await asyncio.to_thread(stranger.wait)
+        if stranger.returncode == 0 and await asyncio.to_thread(self.server.is_ready):
+            self.world.ledger.held["floods"] += 1
+        else:
+            self.world.ledger.mistake(f"the server was not ready after a flood of {kind} ({stranger.returncode})")
+
+    async def stay_silent(self) -> None:
+        """Hold connections that say nothing, at both ports: probes must be answered meanwhile."""
+        self.world.ledger.injected["silent connections"] += SILENT
+        opened, loop = [], asyncio.get_running_loop()
+        try:
+            for i in range(SILENT):
+                one = socket.socket()
+                opened.append(one)
+                one.setblocking(False)
+                one.bind((wire.ELSEWHERE, 0))
+                port = (self.server.port, self.server.http_port)[i % 2]
+                try:
+                    await asyncio.wait_for(loop.sock_connect(one, (wire.HERE, port)), 0.2)
+                except (OSError, TimeoutError):
+                    continue  # it may let nobody more in
+            end = loop.time() + HELD
+            while loop.time() < end:
+                if not await asyncio.to_thread(self.server.is_ready):
+                    self.world.ledger.mistake(f"/ready does not answer while {SILENT} connections say nothing")
+                    return
+                await asyncio.sleep(0.2)
+            self.world.ledger.held["silent connections"] += SILENT
+        finally:
+            for one in opened:
+                one.close()
 
     async def replace_by_another(self) -> None:
         """Put another policy in the place of the one at work: it must take over without a jump."""
@@ -163,14 +227,14 @@ class Trials:
         """Ask the server how often something has happened."""
         return (await asyncio.to_thread(self.server.metrics)).get(f"simile_{name}_total", 0.0)
 
-    async def _grown(self, name: str, before: float, held: str | None) -> None:
+    async def _grown(self, name: str, before: float, held: str | None, when: str = "") -> None:
         """Wait until the server has counted more of these than before."""
 
         async def more() -> bool:
             return await self._count(name) > before
 
         if not await self._until(more):
-            self.world.ledger.mistake(f"simile_{name}_total did not grow within {NOTICE:g} s")
+            self.world.ledger.mistake(f"simile_{name}_total did not grow within {NOTICE:g} s {when}")
         elif held is not None:
             self.world.ledger.held[held] += 1
 

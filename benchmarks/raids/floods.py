@@ -16,7 +16,7 @@ from raids.raid import CONTEXT, Raid, attack
 from raids.targets import Broken, Service
 
 RATE = 60.0  # frames a second of the victim
-MOST = 0.050  # seconds that the victim may wait at most
+MOST = 0.050  # seconds that the victim may wait at most, or twice as long as without a flood on a busy machine
 SLACK = 0.005  # seconds of the 99th percentile that no flood is blamed for: two cores are shared by three processes
 CHUNK = 1 << 18  # bytes that are written at once
 
@@ -142,7 +142,7 @@ def _drown(raid: Raid, kind: str) -> str:
         service.check_health()
         before, after = (taken[int(0.99 * len(taken))] for taken in (quiet, flooded))
         said = f"p99 {1e3 * before:.1f} -> {1e3 * after:.1f} ms, max {1e3 * flooded[-1]:.0f} ms"
-        if after > max(2.0 * before, SLACK) or flooded[-1] > MOST:
+        if after > max(2.0 * before, SLACK) or flooded[-1] > max(2.0 * quiet[-1], MOST):
             raise Broken(said)
         return said
 

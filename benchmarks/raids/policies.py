@@ -52,8 +52,8 @@ def _depth(header: Header, tensors: Tensors) -> None:  # noqa: ARG001
 def _bag(header: Header, tensors: Tensors) -> None:
     header["policy"]["f"]["bag"]["bagging"] = "SEQUENCES"
     kind, shape, _ = tensors["policy.f.bag.starts"]
-    last = (10**9).to_bytes(8, "little")
-    tensors["policy.f.bag.starts"] = (kind, shape, bytes(8 * (shape[0] - 1)) + last)
+    starts = [*range(shape[0] - 1), 10**9]
+    tensors["policy.f.bag.starts"] = (kind, shape, b"".join(start.to_bytes(8, "little") for start in starts))
 
 
 COSTLY: dict[str, Change] = {"one lag of 100,000": _lag, "h of order 100,000": _order}

@@ -206,25 +206,28 @@ def feed(raid: Raid) -> str:
         "a NUL": "\0,-1,2,0.25,3.5,-2",
     }
     said = []
-    for name, line in bad.items():
+    for name, line in list(bad.items())[: raid.amount(len(bad), 2)]:
         text = "\n".join([names, good, good, line, good, good, ""])
         _feed(raid, name, text, [], said, answers=5)
     rows = [json.dumps({f"player{i}": 1.0 for i in range(6)})] * 5
     deep = '{"player0": ' + "[" * 100_000 + "]" * 100_000 + "}"
     digits = json.dumps({f"player{i}": 1 for i in range(6)}).replace("1", "9" * 5000, 1)
     for name, line in {"deep nesting": deep, "5000 digits in JSON": digits}.items():
+        if raid.quick and name != "deep nesting":
+            continue
         _feed(raid, name, "\n".join([*rows[:2], line, *rows[2:], ""]), [], said, answers=6)
-    for name, when in {"a time of 1e300": "1e300", "a time of -1e300": "-1e300", "a time of nan": "nan"}.items():
-        times = ["0.0", "0.0333", when, "0.0667", "0.1"]
-        text = "\n".join([f"{names},t", *(f"{good},{t}" for t in times), ""])
+    times = ("1e300",) if raid.quick else ("1e300", "-1e300", "nan")
+    for name, when in {f"a time of {when}": when for when in times}.items():
+        rows = [f"{good},{t}" for t in ("0.0", "0.0333", when, "0.0667", "0.1")]
+        text = "\n".join([f"{names},t", *rows, ""])
         _feed(raid, name, text, ["--time", "t"], said, answers=5)
     return f"{len(said)} kinds of bad lines, bridged and told"
 
 
 def _feed(raid: Raid, name: str, text: str, options: list[str], said: list[str], answers: int) -> None:
     try:
-        found = run(["run", str(raid.policy), *options], raid.folder, stdin=text.encode(), seconds=raid.amount(30, 20))
-        found.check(seconds=30.0, memory=900.0)
+        found = run(["run", str(raid.policy), *options], raid.folder, stdin=text.encode(), seconds=60.0)
+        found.check(seconds=60.0, memory=900.0)
         lines = [line for line in found.out.splitlines() if line.strip() and line.strip() != "pan"]
         if not answers <= len(lines) + 1 <= answers + 2:
             raise Broken(f"{len(lines)} answers to {answers} lines; exit code {found.code}: {found.said[-200:]}")

@@ -159,9 +159,12 @@ class Service(Process):
 
     def count(self, name: str) -> float:
         """Return what the server has counted."""
-        found = re.search(rf"^simile_{name}_total (\S+)$", self.get("/metrics").body.decode(), re.MULTILINE)
+        reply = self.get("/metrics")
+        found = re.search(rf"^simile_{name}_total (\S+)$", reply.body.decode(), re.MULTILINE)
         if found is None:
-            raise Broken(f"/metrics does not tell {name}")
+            raise Broken(
+                f"/metrics answers {reply.status} and no {name}; the server's exit code is {self.process.poll()}"
+            )
         return float(found[1])
 
     def check_health(self, seconds: float = 1.0) -> float:
