@@ -38,6 +38,7 @@ from load.worlds import World
 from simile.online import Predictor, RateLimit
 
 MALFORMED_A_MINUTE = 10_500  # 100,000 in ten minutes, restarts aside
+FUZZERS = 8  # connections for these: one alone would send more than its share, and be read no further
 KILLS_UNTIL, KILLS_MOST = 0.4, 300.0  # of the whole time, and seconds; the rest shows whether memory grows
 MOST_GROWTH = 0.02
 LONG_ENOUGH = 120.0  # seconds of one process after which its growth is judged
@@ -66,26 +67,27 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
     served = copied(policies[0][0], folder / "policy.simile")
     arguments = [
         *("--stage", f"RateLimit({limit})", "--snapshots", str(folder / "streams.safetensors")),
-        *("--snapshot-every", "1", "--max-streams", str(options.streams + 8), "--queue", str(QUEUE)),
+        *("--snapshot-every", "1", "--max-streams", str(options.streams + FUZZERS + 5), "--queue", str(QUEUE)),
     ]
     server = Server(served, arguments)
     world = World(policies[0][1], (RateLimit(limit),), limit / RATE)
     lines, callers, slow = called(world, server.url, options)
-    fuzzer = Fuzzer(world, server.url, options.seed)
+    fuzzers = [Fuzzer(world, f"{server.url}/fuzz-{i}", options.seed + i) for i in range(FUZZERS)]
     trials = Trials(server, world, served, policies, lines, callers, slow)
     memory: list[tuple[float, int, int]] = []
     begin, seconds = time.monotonic(), 60.0 * options.minutes
     tasks = [
         *(asyncio.create_task(line.keep()) for line in lines),
         asyncio.create_task(pace(callers)),
-        asyncio.create_task(fuzzer.run(MALFORMED_A_MINUTE / 60.0)),
+        *(asyncio.create_task(fuzzer.run(MALFORMED_A_MINUTE / 60.0 / FUZZERS)) for fuzzer in fuzzers),
         asyncio.create_task(sample(server, memory)),
     ]
     try:
         await direct(trials, begin + seconds)
         await finish(world, callers)
         counted = await asyncio.to_thread(server.metrics)
-        fuzzer.check()
+        for fuzzer in fuzzers:
+            fuzzer.check()
     except OSError as error:  # a server that does not answer: say what it said last, instead of where we noticed
         world.ledger.mistake(f"the server could not be asked: {error}; it said last:\n{server.tail}")
         counted = {}
@@ -98,7 +100,7 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
             world.ledger.mistake(f"the soak itself: {task.exception()!r}")
     if status != 0:
         world.ledger.mistake(f"the server left with status {status} when it was asked to end: {server.tail}")
-    report(world, fuzzer, counted, memory, time.monotonic() - begin)
+    report(world, fuzzers, counted, memory, time.monotonic() - begin)
     return 1 if world.ledger.mistakes else 0
 
 
@@ -181,11 +183,11 @@ async def sample(server: Server, memory: list[tuple[float, int, int]]) -> None:
 
 
 def report(
-    world: World, fuzzer: Fuzzer, counted: dict[str, float], memory: list[tuple[float, int, int]], seconds: float
+    world: World, fuzzers: list[Fuzzer], counted: dict[str, float], memory: list[tuple[float, int, int]], seconds: float
 ) -> None:
     """Print the books."""
     ledger = world.ledger
-    ledger.injected["malformed messages, tried by the fuzzer"] = fuzzer.sent
+    ledger.injected["malformed messages, tried by the fuzzer"] = sum(f.sent for f in fuzzers)
     print(f"{seconds:.0f} s of soak, {ledger.held['answers equal to the bit']:,} answers equal to the bit")
     judged, growth = grown(memory)
     if judged and growth > MOST_GROWTH:

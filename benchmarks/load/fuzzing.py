@@ -24,7 +24,7 @@ class Fuzzer(WSListener):
     world : World
         For the books.
     url : str
-        Where the streams are.
+        Where the stream is.
     seed : int
         Of the messages.
     """
@@ -33,7 +33,7 @@ class Fuzzer(WSListener):
         self.world, self.url = world, url
         self.messages = malformed(seed)
         self.transport: WSTransport | None = None
-        self.sent = self.waiting = self.connections = 0
+        self.sent = self.waiting = 0
 
     async def run(self, rate: float) -> None:
         """Send so many messages a second, for ever."""
@@ -42,8 +42,7 @@ class Fuzzer(WSListener):
         while True:
             if self.transport is None:
                 try:
-                    await ws_connect(lambda: self, f"{self.url}/fuzz-{self.connections % 3}")
-                    self.connections += 1
+                    await ws_connect(lambda: self, self.url)
                 except (OSError, WSError, TimeoutError):
                     await asyncio.sleep(0.2)  # the server is down; what was due is sent when it is back
                     continue
