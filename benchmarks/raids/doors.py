@@ -40,7 +40,7 @@ def _stand_by(raid: Raid, say: bytes, n: int, *, streams: bool = True) -> str:
     options = ("--token-file", str(raid.folder / "token"), "--snapshots", str(snapshots), "--snapshot-every", "0.5")
     (raid.folder / "token").write_text(SECRET)
     (raid.folder / "token").chmod(0o600)
-    files = {"files": 256} if raid.quick else {}
+    files = {"files": 1024} if raid.quick else {}
     with Service(raid.policy, *options, **files) as service:
         service.token = SECRET
         with service.open("before") as before:
@@ -63,19 +63,19 @@ def _stand_by(raid: Raid, say: bytes, n: int, *, streams: bool = True) -> str:
         service.check()
         if service.log_size > LOG_MOST:
             raise Broken(f"{service.log_size / 1e6:.1f} MB of log")
-        return f"{n} held; /health in {1e3 * slowest:.0f} ms at most; log {service.log_size} bytes"
+        return f"{len(connections)} of {n} held; /health in {1e3 * slowest:.0f} ms at most; log {service.log_size} bytes"
 
 
 @attack("silent connections", "2")
 def stay_silent(raid: Raid) -> str:
     """Open many connections and say nothing."""
-    return _stand_by(raid, b"", raid.amount(2200, 300))
+    return _stand_by(raid, b"", raid.amount(2200, 1200))
 
 
 @attack("unfinished headers", "2")
 def begin_headers(raid: Raid) -> str:
     """Open many connections and never finish the first header."""
-    return _stand_by(raid, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", raid.amount(1500, 300))
+    return _stand_by(raid, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", raid.amount(1500, 1200))
 
 
 @attack("silent connections are ended", "2")
