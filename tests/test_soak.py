@@ -38,6 +38,7 @@ INJECTED = (
     ),
     *("malformed", "missing frame", "missing value", "NaN or infinity", "out of order", "slow readers", "wrong length"),
     *("policy file replaced by junk", "policy file replaced by half a policy", "policy replaced by another"),
+    *("floods", "silent connections", "policy file replaced by a hostile one"),
 )
 
 
