@@ -100,6 +100,14 @@ def test_too_large_a_message_closes_its_connection_alone(server: Server, context
         assert ask(steady, {"x": contexts[1].tolist()})["n"] == 1
 
 
+def test_too_large_a_message_is_not_looked_at_though_it_comes_in_pieces(server: Server):
+    before = server.metric("simile_malformed_total")
+    with server.connect("/large") as ws, pytest.raises(ConnectionClosed):  # noqa: PT012 - maybe before all is sent
+        ws.send(json.dumps({"stream": "s" * 70_000, "x": None}))
+        ws.recv(timeout=5)
+    assert server.metric("simile_malformed_total") == before
+
+
 @pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.long)])
 def test_mutilated_messages_leave_the_server_as_it_was(server: Server, contexts: np.ndarray, count: int):
     rng = random.Random(SEED)

@@ -63,7 +63,9 @@ def _stand_by(raid: Raid, say: bytes, n: int, *, streams: bool = True) -> str:
         service.check()
         if service.log_size > LOG_MOST:
             raise Broken(f"{service.log_size / 1e6:.1f} MB of log")
-        return f"{len(connections)} of {n} held; /health in {1e3 * slowest:.0f} ms at most; log {service.log_size} bytes"
+        return (
+            f"{len(connections)} of {n} held; /health in {1e3 * slowest:.0f} ms at most; log {service.log_size} bytes"
+        )
 
 
 @attack("silent connections", "2")

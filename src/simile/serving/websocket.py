@@ -327,6 +327,8 @@ class Connection(WSListener):
         try:
             if self.ended and kind is not WSMsgType.CLOSE:
                 return
+            if len(data) > self.state.options.max_message:
+                return  # picows has said so, and is about to hang up, but goes on reading until then
             self.allowance.take(len(data))
             if (kind is BINARY or kind is TEXT) and fin and not self._parts:
                 self.spoken, self.binary = True, kind is BINARY
