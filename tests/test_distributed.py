@@ -121,6 +121,21 @@ def test_workers_read_what_one_machine_reads(client, files, no_digest):
     check_same_rounds(simile.paper(local, **QUICK).rounds, simile.paper(spread, **QUICK, backend=backend).rounds)
 
 
+def test_what_workers_have_guessed_is_said_here(client, tmp_path, capsys):
+    for i in range(2):
+        rows = "".join(f"{40 * j}, {j % 3}, {j % 5}\n" for j in range(20))
+        (tmp_path / f"{i}.csv").write_text(f"t, x_ball, a_pan\n{rows}")
+    spread = DaskBackend(client).read(tmp_path)
+    assert (spread.rate, spread.context_names) == (25.0, ("x_ball",))
+    said = capsys.readouterr().err
+    assert (
+        "The first of 2 files, as all are read:\n0.csv: 1 sequence, 20 frames, 25 Hz inferred from column 't'" in said
+    )
+    assert "'t' is taken for milliseconds" in said
+    assert DaskBackend(client).read(tmp_path, time_unit="s", quiet=True).rate == 0.025
+    assert capsys.readouterr().err == ""
+
+
 def test_files_that_each_count_from_zero_keep_their_sequences_apart(client, tmp_path):
     for i in range(2):
         simile.write(demos_of(20, 30, seed=i), tmp_path / f"day-{i}.csv")

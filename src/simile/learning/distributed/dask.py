@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
@@ -87,7 +88,9 @@ class DaskBackend:
         """Into how many parts data are cut."""
         return self._parts or PARTS_PER_THREAD * max(1, sum(self.client.nthreads().values()))
 
-    def read(self, path: str | Path | Sequence[str | Path], **how: Any) -> DistributedDemonstrations:
+    def read(
+        self, path: str | Path | Sequence[str | Path], *, quiet: bool = False, **how: Any
+    ) -> DistributedDemonstrations:
         """Let the workers read demonstrations from files, which must have the same paths there.
 
         Parameters
@@ -95,6 +98,8 @@ class DaskBackend:
         path : path or sequence of paths
             As for `simile.read`. A file is read by one worker, as a part or as one of several files of a part, so
             write large data as many files of whole sequences.
+        quiet : bool
+            Do not print the summary of the first file.
         **how
             `actions`, `contexts`, `sequence`, `time`, `time_unit`, `rate`, `gap`, `resample` and
             `max_memory` (of each file), as for `simile.read`.
@@ -111,6 +116,9 @@ class DaskBackend:
         found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
         if len(set(found.names)) < len(found):  # files that each count from 0
             found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, True)), self)
+        if not quiet:
+            (said,) = self.collect(self.map(_tell, [files[0][0]], shared=(how,)))
+            print(f"The first of {len(files)} files, as all are read:\n{said}", file=sys.stderr, end="")  # noqa: T201
         return found
 
     def place(self, parts: Sequence[Any]) -> list[Handle]:
@@ -238,6 +246,13 @@ def _read(files: Sequence[tuple[str, str]], how: dict[str, Any], in_full: bool) 
             rest = demo.name.removeprefix(stem) if alone else f"/{demo.name}"
             demos.append(replace(demo, name=f"{name}{rest}") if alone or in_full else demo)
     return Demonstrations(tuple(demos))
+
+
+def _tell(path: str, how: dict[str, Any]) -> str:
+    """Say what is understood of a file."""
+    with redirect_stderr(io.StringIO()) as said:
+        read(path, **how)
+    return said.getvalue()
 
 
 @contextmanager
