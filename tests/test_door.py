@@ -98,6 +98,17 @@ def test_who_is_waited_for_too_long_is_shown_out():
         assert here.gone() == [0, 1]
 
 
+def test_who_sends_more_than_all_may_together_waits():
+    clock = Clock()
+    door = Door(4, 5.0, pace=100.0, clock=clock)
+    assert [door.delay(50.0) for _ in range(4)] == [0.0, 0.0, 0.5, 1.0]
+    clock.now += 1.0
+    assert door.delay(0.0) == 0.0
+    clock.now += 60.0
+    assert door.delay(150.0) == 0.5
+    assert Door(4, 5.0, clock=clock).delay(1e12) == 0.0
+
+
 def test_when_the_system_has_no_files_left_the_door_rests_and_tells_it_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -117,7 +128,7 @@ def test_when_the_system_has_no_files_left_the_door_rests_and_tells_it_once_a_mi
         monkeypatch.setattr(loop, "sock_accept", accept)
         monkeypatch.setattr(asyncio, "sleep", sleep)
         with socket.socket() as listening, suppress(asyncio.CancelledError):
-            await Door(4, 5.0, clock).accept(listening, accept)
+            await Door(4, 5.0, clock=clock).accept(listening, accept)
 
     asyncio.run(live())
     assert naps == [PAUSE] * len(naps)

@@ -77,6 +77,7 @@ def test_who_speaks_is_heard_however_many_are_silent(policies: Any, contexts: An
             with server.connect("/after", **options) as after:
                 assert "a" in ask(after, {"x": contexts[0].tolist()})
         assert tls or all(map(is_closed, strangers[:20] + strangers[300:320]))  # they made room
+        silent(stack, server.http, 1)[0].send(f"{write_request('POST /rollouts', server, 9000)}[".encode())
         assert server.stop() == (0, "")
 
 

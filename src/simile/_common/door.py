@@ -82,16 +82,20 @@ class Door:
         Connections at a time.
     patience : float
         Seconds that a server waits for a peer.
+    pace : float
+        Bytes a second of all connections together, with a second's worth at once.
     clock : callable
         Seconds, from any beginning.
     """
 
-    def __init__(self, most: int, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most, self.patience, self.clock = most, patience, clock
+    def __init__(
+        self, most: int, patience: float, *, pace: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.most, self.patience, self.pace, self.clock = most, patience, pace, clock
         self.guests: dict[Guest, None] = {}  # in the order of their coming
         self.shown_out = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tell_next = -math.inf
+        self._tell_next = self._due = -math.inf
 
     async def accept(self, listening: socket.socket, connect: Callable[[Guest], Awaitable[tuple[Any, Any]]]) -> None:
         """Let connections in, for ever; `connect` makes a transport and a protocol of each."""
@@ -133,6 +137,12 @@ class Door:
         latest = self.clock() - self.patience
         for guest in [guest for guest in self.guests if guest.since < latest and guest.is_waited_for()]:
             guest.show_out()
+
+    def delay(self, size: float) -> float:
+        """Count bytes that came; returns the seconds after which whoever sent them may go on."""
+        now = self.clock()
+        self._due = max(self._due, now - 1.0) + size / self.pace
+        return max(0.0, self._due - now)
 
     def _forget_closed(self) -> None:
         for guest in [guest for guest in self.guests if guest.transport is not None and guest.transport.is_closing()]:

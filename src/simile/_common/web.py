@@ -39,6 +39,8 @@ SENTENCES = {404: "there is nothing at this address", 405: "this address does no
 FAREWELL = 3  # seconds for all peers to hang up
 BACKLOG = 1024  # connections that the system keeps until they are let in
 CONNECTIONS = 256  # of HTTP, at a time
+# Bytes a second of all requests, where there are streams to be served beside them, and what a request counts for.
+PACE, REQUEST = 20e6, 200e3
 BROKEN_OFF = "the request was broken off"
 
 LOCAL = ("127.0.0.1", "localhost", "::1")  # names by which every machine knows itself
@@ -379,9 +381,18 @@ class HttpProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came; the parts of a body, unlike those of headers, are waited for one by one."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        begun = self.cycle
+        if begun is not None and not begun.response_complete:
             self.guest.touch()
         super().data_received(data)
+        wait = self.guest.door.delay(len(data) + REQUEST * (self.cycle is not begun))
+        if wait:
+            self.transport.pause_reading()
+            self.loop.call_later(wait, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, with the headers of every answer."""
@@ -450,6 +461,9 @@ class WebServer(uvicorn.Server):
         """Let nobody in any more, and end."""
         for task in self._accepting:
             task.cancel()
+        for guest in list(self.door.guests):
+            if guest.is_waited_for():  # for the rest of a request, say, which nobody needs any more
+                guest.show_out()
         await super().shutdown(sockets)
 
     async def _connect(self, guest: Guest) -> tuple[Any, Any]:

@@ -103,6 +103,7 @@ async def _serve(
     listener = asyncio.create_task(_accept(streams, registry, tls))
     http, http_address = None, None
     if listening is not None:
+        _limit_buffers(listening)
         http_address = _read_address("https" if tls else "http", listening)
         http = _HttpHost(state, _build_guard(options, listening), listening)
         serving = asyncio.create_task(supervise(http.answer_http, service.counts, until=lambda: state.draining))
@@ -235,7 +236,7 @@ def _build_http_server(state: ServerState, guard: web.Guard) -> _HttpServer:
         ssl_certfile=options.certfile,
         ssl_keyfile=options.keyfile,
     )
-    return _HttpServer(config, Door(web.CONNECTIONS, options.patience))
+    return _HttpServer(config, Door(web.CONNECTIONS, options.patience, pace=web.PACE))
 
 
 def _give_memory_back() -> None:
