@@ -68,9 +68,10 @@ class _Arrays:
     def scan(self, wanted: Wanted) -> Iterator[Batch]:
         """Yield the wanted columns; arrays without any are not read."""
         places = self._places()
-        if odd := next((c for c in self.columns if c.name in wanted.names and c.name not in places), None):
-            raise DataError(f"{self.path}: column {quote(odd.name)} is a {odd.kind}: choose columns of numbers")
         names = [*wanted.names, *wanted.texts]
+        if strange := set(names) - places.keys():
+            odd = next(c for c in self.columns if c.name in strange)
+            raise DataError(f"{self.path}: column {quote(odd.name)} is a {odd.kind}: choose columns of numbers")
         with decoding(self.path, _FORMAT):
             with _open(self.path) as archive:
                 arrays = {array: _read(archive, array) for array in dict.fromkeys(places[n][0] for n in names)}
