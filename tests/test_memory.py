@@ -12,22 +12,39 @@ from simile._common import memory
 from simile.errors import ArgumentError
 
 
-def test_the_memory_there_is_is_the_least_that_machine_container_and_process_allow(tmp_path, monkeypatch):
+@pytest.fixture
+def groups(tmp_path, monkeypatch):
+    """A machine whose groups of processes are ours to make up."""
+    monkeypatch.setattr(memory, "_OWN", tmp_path / "own")
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path / "groups")
+    return tmp_path / "groups"
+
+
+@pytest.mark.parametrize(
+    ("own", "file"),
+    [
+        ("0::/", "memory.max"),
+        ("0::/job_7/step_0", "job_7/memory.max"),
+        ("4:memory:/job_7/step_0\n0::/", "memory/job_7/memory.limit_in_bytes"),
+        ("4:cpu,memory:/job_7", "memory/job_7/memory.limit_in_bytes"),
+    ],
+)
+def test_the_memory_there_is_is_the_least_that_machine_groups_and_process_allow(groups, monkeypatch, own, file):
     physical = memory.measure_memory()
     assert 1 << 28 < physical < 1 << 50
-    (tmp_path / "v2").write_text("max\n")
-    (tmp_path / "v1").write_text("123456789\n")
-    monkeypatch.setattr(memory, "_CGROUPS", (str(tmp_path / "v2"), str(tmp_path / "none")))
+    memory._OWN.write_text(own)
     assert memory.measure_memory() == physical
-    monkeypatch.setattr(memory, "_CGROUPS", (str(tmp_path / "v2"), str(tmp_path / "v1")))
+    (groups / file).parent.mkdir(parents=True)
+    (groups / file).write_text("max\n")
+    assert memory.measure_memory() == physical
+    (groups / file).write_text("123456789\n")
     assert memory.measure_memory() == 123456789
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1000 + kind, -1))
     assert memory.measure_memory() == 1000 + min(resource.RLIMIT_AS, resource.RLIMIT_DATA)
 
 
-def test_a_machine_that_does_not_tell_is_taken_for_a_small_one(monkeypatch):
-    monkeypatch.setattr(memory.os, "sysconf", lambda name: int(name))
-    monkeypatch.setattr(memory, "_CGROUPS", ())
+def test_a_machine_that_does_not_tell_is_taken_for_a_small_one(groups, monkeypatch):
+    monkeypatch.setattr(memory.os, "sysconf", lambda name: int(name))  # systems raise this ValueError
     assert memory.measure_memory() == memory.UNKNOWN
 
 

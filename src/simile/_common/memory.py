@@ -13,7 +13,7 @@ from simile._common import checks
 SHARE = 0.5  # of the memory there is, for one file and all that is made of it, where no limit is given
 ROOM = 1 << 30  # bytes that libraries may reserve for themselves
 UNKNOWN = 8 << 30  # bytes that a machine is taken to have that does not tell
-_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of containers: v2 and v1
+_CGROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")  # of containers, services and jobs of clusters
 
 
 def measure_memory() -> int:
@@ -21,15 +21,30 @@ def measure_memory() -> int:
     found = [UNKNOWN]
     with contextlib.suppress(AttributeError, ValueError, OSError):  # not everywhere
         found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for path in _CGROUPS:
+    for path in _list_limits():
         with contextlib.suppress(OSError, ValueError):  # "max" is no number
-            found.append(int(Path(path).read_text("ascii")))
+            found.append(int(path.read_text("ascii")))
     if sys.platform != "win32":
         import resource
 
         limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
         found += [limit for limit in limits if limit != resource.RLIM_INFINITY]
     return min(found)
+
+
+def _list_limits() -> Iterator[Path]:
+    """Yield the files that may hold a limit of the groups this process is in: those of version 2, and of version 1."""
+    try:
+        lines = _OWN.read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return
+    for _, kinds, place in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if not kinds or "memory" in kinds.split(","):
+            root = _CGROUPS / "memory" if kinds else _CGROUPS
+            inner = root / place.strip("/")
+            for folder in (inner, *inner.parents):
+                if folder.is_relative_to(root):
+                    yield folder / ("memory.limit_in_bytes" if kinds else "memory.max")
 
 
 def read_limit(max_memory: float | None) -> int:
