@@ -224,7 +224,7 @@ def test_times_in_finer_units_than_seconds_are_recognised(tmp_path_factory, suff
     same(read(path, resample=rate, quiet=True), read(path, rate=rate, quiet=True))
 
 
-@pytest.mark.parametrize("rate", [24000 / 1001, 30.0, 30000 / 1001, 60.0, 90.0])
+@pytest.mark.parametrize("rate", [24000 / 1001, 30.0, 30000 / 1001, 60.0, 90.0, 120.0, 150.0, 240.0])
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
 def test_rounded_times_in_finer_units_give_the_usual_rates(tmp_path, rate, unit):
     columns = plain(n=100)
@@ -291,6 +291,14 @@ def test_a_rate_that_is_given_tells_the_unit(tmp_path):
     assert demos.rate == 200.0
     assert read(path, quiet=True).rate == 0.2  # not absurd, but doubtful
     assert "'t' is taken for seconds (0.2 Hz): time_unit='ms' if it is in milliseconds" in told(path)[1]
+
+
+def test_whole_seconds_that_jitter_or_drift_stay_seconds():
+    rng = np.random.default_rng(0)
+    for period in (1.0, 2.0, 2.5, 5.0, 5.05, 9.0):
+        assert infer_unit([np.round(period * np.arange(200))]) == "s"
+    assert infer_unit([np.cumsum(rng.integers(4, 7, 200))]) == "s"
+    assert infer_unit([8.33 * np.arange(200)]) == "s"  # not whole
 
 
 def test_clocks_since_the_start_of_a_machine_are_no_dates():

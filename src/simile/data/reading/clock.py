@@ -49,7 +49,8 @@ def infer_unit(times: Sequence[Times], rate: float | None = None) -> str:
     """Return the unit of times (T,) that are numbers, one array for each sequence.
 
     A rate that is known tells, and so does a date of this century. Without them numbers are seconds, unless that would
-    be a step of ten seconds or more that nobody logs at: then they are of the coarsest unit with at least 1 Hz.
+    be a step that nobody logs at, of ten seconds or more, or of whole seconds that waver: then they are of the
+    coarsest unit with at least 1 Hz.
 
     >>> infer_unit([np.arange(100) * 40]), infer_unit([np.arange(100) * 86400])
     ('ms', 's')
@@ -66,9 +67,17 @@ def infer_unit(times: Sequence[Times], rate: float | None = None) -> str:
         sane = step / per < (1000.0 if unit == "s" else 10.0) or _is_logged(step / per)
         if sane and _CENTURY[0] <= first / per and last / per <= _CENTURY[1]:
             return unit
-    if len(steps) < FEW or step < 10.0:
+    if len(steps) < FEW or (step < 10.0 and not _wavers(times, steps)):
         return "s"
     return next((u for u, per in UNITS.items() if _is_logged(step / per) or (u != "s" and step <= per)), "s")
+
+
+def _wavers(times: Sequence[Times], steps: FloatArray) -> bool:
+    """Return whether whole numbers waver, as 8, 8, 9 do at 120 Hz in milliseconds: they count something finer."""
+    regular = _keep_regular(steps)
+    mean = float(regular.mean())
+    rounded = np.ptp(regular) == 1.0 and all((t == np.floor(t)).all() for t in times)  # two neighbours, no jitter
+    return rounded and mean >= 3.0 and abs(mean - round(mean)) > 0.02 * mean
 
 
 def _is_logged(step: float) -> bool:
