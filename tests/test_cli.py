@@ -440,6 +440,16 @@ def test_the_unit_of_time_is_an_option_of_every_command_that_reads(trained: Path
     assert "'weeks' is not one of 's', 'ms', 'us', 'ns'" in done.stderr
 
 
+@given(st.lists(st.one_of(st.floats(), st.floats(-1e4, 1e4), st.integers(-(10**400), 10**400)), max_size=12))
+@example([0.0, 1e300, 0.1, -1e300, 1e15, 0.2])
+def test_any_times_are_answered_line_by_line_and_soon(trained: Path, times: list[float]):
+    names = simile.load(trained).card.context_names
+    rows = [json.dumps({**dict.fromkeys(names, 1.0), "t": t}) for t in (*times, "bad")]
+    stdin = "\n".join(['{"t": null}', *rows])
+    done = simile_("run", trained, "--time", "t", cwd=trained.parent, stdin=stdin, code=2)
+    assert len(done.stdout.splitlines()) == len(times) + 2
+
+
 def test_run_reads_headers_and_lists_as_train_does(trained: Path, games: Path, tmp_path: Path):
     demo, names = contexts_of(games)
     values = list(map(repr, map(float, demo.contexts[0])))
