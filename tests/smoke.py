@@ -82,6 +82,7 @@ class Environment:
         """Start a server, ask for a page below the address that it prints, and stop it."""
         print("$ simile", *arguments, flush=True)
         browser = build_opener(ProxyHandler({}), HTTPCookieProcessor())  # the studio turns its token into a cookie
+        browser.addheaders = [("Sec-Fetch-Site", "none")]  # as of an address that somebody has typed
         with subprocess.Popen([self.bin / "simile", *arguments], stdout=subprocess.PIPE, **self.where) as server:
             try:
                 words = (word for line in server.stdout for word in line.split())
