@@ -210,6 +210,17 @@ def test_no_server_is_said_at_once() -> None:
 
 
 @contextmanager
+def talking(talk: Callable[[ServerConnection], None]) -> Iterator[str]:
+    """Serve connections by a function."""
+    with serve(talk, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/streams/x"
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
 def scripted(answer: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> Iterator[str]:
     """Serve whatever `answer` says to each message; raising ConnectionError hangs up."""
 
@@ -223,12 +234,8 @@ def scripted(answer: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> Iterat
         except ConnectionClosed:
             pass
 
-    with serve(talk, "127.0.0.1", 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/streams/x"
-        server.shutdown()
-        thread.join()
+    with talking(talk) as url:
+        yield url
 
 
 def test_what_was_lost_and_what_happened_is_kept() -> None:
@@ -339,12 +346,8 @@ def saying(said: Any) -> Iterator[str]:
                 full = {"n": n, **said} if isinstance(said, dict) and n is not None else said
                 connection.send(full if isinstance(said, bytes | str) else msgspec.msgpack.encode(full))
 
-    with serve(talk, "127.0.0.1", 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/streams/x"
-        server.shutdown()
-        thread.join()
+    with talking(talk) as url:
+        yield url
 
 
 def try_everything(url: str, **options: Any) -> None:
@@ -448,9 +451,7 @@ def test_news_without_an_end_do_not_keep_a_client_for_ever() -> None:
             while True:
                 connection.send(msgspec.msgpack.encode({"event": {"kind": "drift"}, "n": None}))
 
-    with serve(talk, "127.0.0.1", 0) as server:
-        threading.Thread(target=server.serve_forever).start()
-        url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}/streams/x"
+    with talking(talk) as url:
         with Client(url, timeout=0.1) as client:
             with pytest.raises(ServiceError, match=r"no answer within 0\.1 s"):
                 client.step([0.0])
@@ -465,7 +466,6 @@ def test_news_without_an_end_do_not_keep_a_client_for_ever() -> None:
                     await client.step([0.0])
 
         asyncio.run(ask())
-        server.shutdown()
 
 
 # What is refused before it is sent.
