@@ -170,27 +170,34 @@ class History:
 
     def state(self, streams: IntArray) -> dict[str, Any]:
         """Return copies of all that tells streams from new ones; only the rows that a policy can read."""
-        n, held = len(streams), np.flatnonzero(streams < len(self.actions))
-        some = streams[held]
-        recent = self.row[some, np.newaxis] - np.arange(self.reach, 0, -1)
-        past = {
-            "contexts": np.zeros((n, self.reach, self.n_contexts), self.Z.dtype),
-            "actions": np.zeros((n, self.reach, self.actions.shape[2])),
-        }
-        past["contexts"][held] = self.Z[some[:, np.newaxis], recent, : self.n_contexts]
-        past["actions"][held] = self.actions[some[:, np.newaxis], recent]
-        return {**past, **{name: getattr(self, name)[streams] for name in ("frame", "missed", "begun", "seen")}}
+        n, m = len(streams), self.n_contexts
+        contexts = np.zeros((n, self.reach, m), self.Z.dtype)
+        actions = np.zeros((n, self.reach, self.actions.shape[2]))
+        for i, s in enumerate(streams.tolist()):  # which is quicker than an index of all rows
+            if s < len(self.actions):
+                recent = slice(self.row[s] - self.reach, self.row[s])
+                contexts[i], actions[i] = self.Z[s, recent, :m], self.actions[s, recent]
+        facts = {name: getattr(self, name)[streams] for name in ("frame", "missed", "begun", "seen")}
+        return {"contexts": contexts, "actions": actions, **facts}
 
     def load(self, streams: IntArray, state: dict[str, Any]) -> None:
-        """Take over what `state` returned, for these streams; those that had no past are new."""
+        """Take over what `state` returned, for these streams; those that had no past are new.
+
+        Where it reaches back less far than this policy does, the oldest frame is taken to have lasted before.
+        """
         if (m := state["contexts"].shape[2]) != self.n_contexts:
             self.widen(m)
         self.forget(streams)
         begun = np.asarray(state["begun"])
         some = streams[begun]
         self.reserve(some)
-        self.Z[some, : self.reach, : self.n_contexts] = state["contexts"][begun]
-        self._write(some, slice(0, self.reach), state["actions"][begun])
+        contexts, actions = (state[name][begun, -self.reach :] for name in ("contexts", "actions"))
+        known = slice(self.reach - contexts.shape[1], self.reach)
+        self.Z[some, : known.start, :m] = contexts[:, :1]
+        self.Z[some, known, :m] = contexts
+        known = slice(self.reach - actions.shape[1], self.reach)
+        self._write(some, slice(0, known.start), actions[:, :1])
+        self._write(some, known, actions)
         for name in ("frame", "missed", "begun", "seen"):
             getattr(self, name)[streams] = state[name]
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))

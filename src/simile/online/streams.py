@@ -183,8 +183,6 @@ class Streams:
                 past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
         if other.n_contexts == 0:  # none has come yet
             past["contexts"] = np.zeros((len(live), 1, self.n_contexts))
-        for name in ("contexts", "actions"):
-            past[name] = _lengthen(past[name], self.history.reach)
         self.history.forget(self.everyone)
         with np.errstate(over="ignore"):
             self.history.load(live, past)
@@ -291,9 +289,3 @@ class Streams:
             trend=trend,
             again=lambda: self.engine.act(streams),
         )
-
-
-def _lengthen(past: FloatArray, reach: int) -> FloatArray:
-    """Return the last `reach` rows of each stream's past (n, any, width); the oldest one has lasted before."""
-    absent = max(reach - past.shape[1], 0)
-    return np.concatenate([np.repeat(past[:, :1], absent, axis=1), past[:, past.shape[1] + absent - reach :]], axis=1)
