@@ -91,6 +91,12 @@ class Line(WSListener):
         for caller in self.callers.values():
             caller.broken()
 
+    def pause_writing(self) -> None:
+        """Write on: what a server does not read yet waits here, and is little."""
+
+    def resume_writing(self) -> None:
+        """Write on."""
+
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Hand a message to whom it is for."""
         if frame.msg_type == WSMsgType.CLOSE:
