@@ -129,7 +129,7 @@ class Process:
 class Service(Process):
     """`simile serve POLICY`, on ports of its own."""
 
-    def __init__(self, policy: Path, *options: str, token: str = "", **bounds: Any) -> None:
+    def __init__(self, policy: Path, *options: str, token: str = "", tries: int = 3, **bounds: Any) -> None:
         self.http = free_port()
         self.token = token
         secret = {"environment": {"SIMILE_TOKEN": token}} if token else {}
@@ -140,6 +140,9 @@ class Service(Process):
             self.wait_for(r"^policy ")
         except Broken:
             self.kill()
+            if tries > 1 and "already in use" in self.log:  # somebody else was quicker
+                self.__init__(policy, *options, token=token, tries=tries - 1, **bounds)  # type: ignore[misc]
+                return
             raise
 
     @property
