@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,7 +23,7 @@ from websockets.frames import Frame, Opcode
 import servers as shared
 from served import Clock
 from servers import Server, ask, served, until
-from simile.serving import turns
+from simile.serving import http, turns
 from simile.serving.guard import build_guard
 from simile.serving.policy_file import load_policy
 from simile.serving.server import _accept
@@ -285,3 +286,16 @@ def test_uploads_that_are_broken_off_leave_no_trace(strict: Server):
             peer.send((write_request("POST /rollouts", strict, 9000) + "{").encode())
             peer.close()
         assert strict.get("/health").status_code == 200  # and what it has logged is looked at in the end
+
+
+def test_what_can_be_asked_is_worked_out_once(monkeypatch: pytest.MonkeyPatch):
+    built: list[Any] = []
+    monkeypatch.setattr(http, "build_document", lambda *sizes, **options: built.append(sizes) or {})
+    state: Any = SimpleNamespace(
+        policy=SimpleNamespace(n_actions=1), n_contexts=6, options=SimpleNamespace(patience=1.0)
+    )
+    api = http.HttpApi(state, token=False)
+    request: Any = None
+    for _ in range(3):
+        asyncio.run(api.openapi(request))
+    assert built == [(6, 1)]

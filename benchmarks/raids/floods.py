@@ -80,6 +80,23 @@ KINDS: dict[str, tuple[str, Callable[[], Iterator[bytes]], float]] = {  # where,
 }
 
 
+REQUESTS = {
+    "GET /openapi.json": b"",
+    "GET /metrics": b"",
+    "POST /rollouts": b'{"contexts": [' + b"[1,1,1,1,1,1]," * 2000 + b"[1,1,1,1,1,1]]}",
+}
+
+
+def ask_on(kind: str, port: int, seconds: float) -> None:
+    """Ask for the same again and again for a while, by HTTP."""
+    os.nice(10)
+    method, path = kind.split()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            wire.ask(port, path, method=method, body=REQUESTS[kind], source=wire.ELSEWHERE)
+
+
 def flood(kind: str, port: int, seconds: float) -> None:
     """Send one kind of message for a while, reading what is answered; whoever is cut off comes again."""
     os.nice(10)  # a stranger's machine is not ours: it must not take the victim's time by its own work
@@ -126,7 +143,7 @@ def _drown(raid: Raid, kind: str) -> str:
     tries = []
     with Service(raid.policy) as service, service.open("victim", timeout=20.0) as ws:
         for i in range(raid.amount(3, 1)):
-            tries.append(_flood_once(ws, service.port, kind, raid.amount(5, 1), 100_000 * i))
+            tries.append(_flood_once(ws, service, kind, raid.amount(5, 1), 100_000 * i))
             service.check()
             service.check_health()
             if _is_held(*tries[-1]):
@@ -141,11 +158,12 @@ def _drown(raid: Raid, kind: str) -> str:
 
 
 def _flood_once(
-    ws: wire.WebSocket, port: int, kind: str, seconds: float, first: int
+    ws: wire.WebSocket, service: Service, kind: str, seconds: float, first: int
 ) -> tuple[list[float], list[float]]:
     """Return what the victim's answers took, quiet and flooded."""
     quiet = _beat(ws, seconds, first)
-    stranger = multiprocessing.get_context("fork").Process(target=flood, args=(kind, port, seconds + 1.0))
+    target, port = (ask_on, service.http) if kind in REQUESTS else (flood, service.port)
+    stranger = multiprocessing.get_context("fork").Process(target=target, args=(kind, port, seconds + 1.0))
     stranger.start()
     try:
         time.sleep(0.3)
@@ -162,5 +180,5 @@ def _is_held(quiet: list[float], flooded: list[float]) -> bool:
     return after <= max(2.0 * before, SLACK) and flooded[-1] <= max(2.0 * quiet[-1], MOST)
 
 
-for _kind in KINDS:
+for _kind in (*KINDS, *REQUESTS):
     attack(f"flood of {_kind}", "4", timed=True)(lambda raid, kind=_kind: _drown(raid, kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -82,10 +83,13 @@ class HttpApi:
 
     async def openapi(self, _: Request) -> Response:
         """Show what can be asked."""
-        policy = self.state.policy
-        return answer_json(
-            build_document(self.state.n_contexts, policy.n_actions, version=__version__, token=self.token)
-        )
+        return answer_json(self.document)
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """What can be asked; building it takes many times as long as a frame, and no policy can change it."""
+        n_actions = self.state.policy.n_actions
+        return build_document(self.state.n_contexts, n_actions, version=__version__, token=self.token)
 
     async def policy(self, _: Request) -> Response:
         """Show what the policy at work is."""
