@@ -67,6 +67,7 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
     served = copied(policies[0][0], folder / "policy.simile")
     arguments = [
         *("--stage", f"RateLimit({limit})", "--snapshots", str(folder / "streams.safetensors")),
+        *("--max-per-address", "1024"),  # all come from here
         *("--snapshot-every", "1", "--max-streams", str(options.streams + FUZZERS + 5), "--queue", str(QUEUE)),
     ]
     server = Server(served, arguments)

@@ -142,6 +142,7 @@ def test_a_connection_that_comes_to_nothing_is_forgotten():
 
         async def connect(guest: Guest) -> Any:
             made.append(guest)
+            guest.sock.close()
             raise ConnectionResetError
 
         with socket.create_server(("127.0.0.1", 0)) as listening:

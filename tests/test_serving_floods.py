@@ -42,6 +42,12 @@ def silent(stack: ExitStack, address: str, count: int) -> list[socket.socket]:
     return [stack.enter_context(socket.create_connection((host, port), timeout=10)) for _ in range(count)]
 
 
+def elsewhere(server: Server) -> socket.socket:
+    """Return a connection from another address of this machine."""
+    address = urlsplit(server.url)
+    return socket.create_connection((address.hostname, address.port), 10, ("127.0.0.2", 0))
+
+
 def write_request(what: str, server: Server, length: int) -> str:
     return f"{what} HTTP/1.1\r\nHost: {urlsplit(server.http).netloc}\r\nContent-Length: {length}\r\n\r\n"
 
@@ -146,6 +152,18 @@ def test_one_address_has_its_share_of_the_connections(strict: Server):
             pass
         assert refusal.value.response.status_code == 503
         assert "--max-per-address" in refusal.value.response.body.decode()
+
+
+def test_one_address_has_its_share_of_the_streams(policies: Any, contexts: Any):
+    frame = {"x": contexts[0].tolist()}
+    with served(policies["served"], "--max-streams", "4") as server:
+        for _ in range(2):  # those of a connection that has gone are counted, too
+            with server.connect("") as greedy:
+                for name in "abc":
+                    assert "a" in ask(greedy, {**frame, "stream": name})
+                assert "3 of 4 streams" in ask(greedy, {**frame, "stream": "d"})["error"]
+        with server.connect("/d", sock=elsewhere(server)) as other:
+            assert "a" in ask(other, frame)
 
 
 # ----------------------------------------------------------------------------------------------------------- fair turns

@@ -151,9 +151,8 @@ class Door:
     async def _connect(self, guest: Guest, connect: Callable[[Guest], Awaitable[tuple[Any, Any]]]) -> None:
         try:
             guest.transport, _ = await connect(guest)
-        except Exception:  # what strangers do in a TLS handshake is theirs
+        except Exception:  # what strangers do in a TLS handshake is theirs; the transport closes by itself
             guest.leave()
-            guest.sock.close()
 
     async def _bear(self, error: Exception) -> None:
         """Wait until the system may have files again."""

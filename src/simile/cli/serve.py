@@ -43,7 +43,11 @@ POSITIVE = click.FloatRange(min=0.0, min_open=True)
 )
 @click.option("--max-streams", type=click.IntRange(1), default=1024, help="Streams at a time.")
 @click.option("--max-connections", type=click.IntRange(1), default=1024, help="Connections.")
-@click.option("--max-per-address", type=click.IntRange(1), help="Of one address; three quarters by default.")
+@click.option(
+    "--max-per-address",
+    type=click.IntRange(1),
+    help="Connections of one address, with as large a share of the streams; three quarters by default.",
+)
 @click.option("--max-message", type=click.IntRange(64), default=65536, help="Bytes of a message.")
 @click.option(
     "--max-rate", type=POSITIVE, help="Frames per second of a stream; by default 10 x the rate, at least 1000."

@@ -157,6 +157,9 @@ class ClientStream:
         present = self.state.service.streams.get(self.name)
         if present is not None and present.queue:
             self.state.run()  # what came before is answered before
+        if trouble := self.connection.registry.claim(self.name, self.connection.guest.address):
+            self._refuse(trouble, binary, n)
+            return None
         try:
             stream = self.state.service.open(
                 self.name, start=wanted.start, deadline=wanted.deadline, resume=wanted.resume

@@ -53,6 +53,7 @@ TEXT, BINARY, CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINU
 UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 SMALL_BUFFER = 16 << 10  # bytes of answers that wait in this process for a slow reader: older ones are of no use
 LAST_WORDS = 1.0  # seconds for a peer to hear why it is cut off
+SHARE_OF_ONE = 0.75  # of all connections and streams, for one address
 GREETING = 5.0  # seconds for a peer to say what it wants
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
 NO_WEBSOCKET = "this port is for WebSockets, version 13: HTTP has a port of its own"
@@ -89,6 +90,21 @@ class ConnectionRegistry:
         self.connections: set[Connection] = set()
         self.addresses: Counter[str] = Counter()  # how many connections each has
         self.holders: dict[str, ClientStream] = {}
+        self.origins: dict[str, str] = {}  # the address that opened a stream
+        each, most = state.options.max_per_address, state.options.max_connections
+        self.share = SHARE_OF_ONE if each is None else min(1.0, each / most)  # of all, for an address
+
+    def claim(self, name: str, address: str) -> str | None:
+        """Note whose a stream is; returns a sentence where its address has enough of them."""
+        streams, most = self.state.service.streams, self.state.options.max_streams
+        each = math.ceil(most * self.share)
+        if name not in streams and len(streams) >= each:
+            if sum(self.origins.get(one) == address for one in streams) >= each:
+                self.state.service.counts.refused += 1
+                return f"this address has {each} of {most} streams already: close one, or raise --max-per-address"
+            self.origins = {one: self.origins[one] for one in streams if one in self.origins}
+        self.origins[name] = address
+        return None
 
     def admit(self, guest: Guest, request: WSUpgradeRequest) -> WSListener | WSUpgradeResponseWithListener:
         """Let a connection in, or say why not."""
@@ -116,7 +132,7 @@ class ConnectionRegistry:
     def _find_refusal(self, found: re.Match[str] | None, address: str) -> tuple[int, str] | None:
         """Return the status and the sentence where there is no such place, or no place left."""
         state, most = self.state, self.state.options.max_connections
-        each = self.state.options.max_per_address or -(-3 * most // 4)
+        each = math.ceil(most * self.share)
         if found is None:
             return 404, "streams are at /streams/NAME, NAME being 1 to 64 of A-Z a-z 0-9 . _ -, and at /streams"
         if state.draining:
