@@ -70,9 +70,16 @@ class Server:
             time.sleep(0.02)
 
     def is_ready(self) -> bool:
-        """Whether it takes frames."""
+        """Whether it takes new streams."""
+        return self._says("/ready")
+
+    def is_alive(self) -> bool:
+        """Whether it is there, however many streams it has."""
+        return self._says("/health")
+
+    def _says(self, path: str) -> bool:
         try:
-            self.get("/ready")
+            self.get(path)
         except OSError:
             return False
         return True
