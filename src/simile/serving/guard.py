@@ -122,6 +122,9 @@ def load_tls(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | No
             raise ArgumentError("--keyfile needs --certfile: give the certificate of that key too")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # A stream is not taken up again by a ticket; and one that comes while a client with two threads writes its request
+    # may end the connection there (Python before 3.13 does not guard a TLS socket that is read and written at once).
+    context.num_tickets = 0
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(certfile, keyfile, password=_no_password)
