@@ -202,11 +202,11 @@ async def ask_again_and_again(client: httpx.AsyncClient, address: str) -> int:
 
 def test_a_batch_that_fails_does_not_keep_the_next_from_being_answered(policies: Any, tmp_path: Path):
     async def act(state: ServerState) -> None:
-        run, ran = state.service.run, []
+        run, ran = state.service.run_round, []
         state.service.run = lambda: 1 / 0  # type: ignore[assignment, method-assign, return-value]
         with pytest.raises(ZeroDivisionError):
             state.run()
-        state.service.run = lambda: ran.append(1) or run()  # type: ignore[method-assign, func-returns-value]
+        state.service.run_round = lambda: ran.append(1) or run()  # type: ignore[method-assign, func-returns-value]
         state.wake()
         await asyncio.sleep(0)
         assert ran == [1]
