@@ -90,6 +90,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Page | Non
     return None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long: whoever gets it last keeps the others waiting."""
+    items.sort(key=lambda item: not (isinstance(item, Code) or item.path.name in ("test_soak.py", "test_attack.py")))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Take a worker more than there are cores: some tests wait for servers and browsers."""
