@@ -155,7 +155,7 @@ def test_a_connection_that_comes_to_nothing_is_forgotten():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(live())
+    asyncio.run(asyncio.wait_for(live(), 10.0))
 
 
 # --------------------------------------------------------------------------------------------------------------- bodies
