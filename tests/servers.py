@@ -32,23 +32,39 @@ GENEROUS = ("--max-rate", "1000000")  # a test sends as fast as it can
 Json = dict[str, Any]
 
 
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 class Server:
     """`simile serve` in a process of its own."""
 
     def __init__(self, policy: Path, *arguments: str, http: bool = True, host: str = "127.0.0.1") -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1] if http else 0
-        command = [sys.executable, "-m", "simile", "serve", str(policy), "--port", "0", "--http-port", str(port)]
-        self.errors = policy.with_name(f"stderr-{port}-{time.monotonic_ns()}")
-        environment = {**os.environ, "PYTHONWARNINGS": "error"}
+        for _ in range(5):  # between choosing a port and listening on it, another test may take it
+            self.errors = policy.with_name(f"stderr-{time.monotonic_ns()}")
+            said = self._start(policy, *arguments, "--http-port", str(free_port() if http else 0), "--host", host)
+            if said[-1:] and said[-1].startswith("policy"):
+                break
+            self.stop()
+            assert "already in use" in self.errors.read_text(), f"{''.join(said)}{self.errors.read_text()}"
+        else:
+            raise AssertionError(f"the server found no port: {self.errors.read_text()}")
+        self.said = "".join(said)
+        self.url = said[0].split()[1].removesuffix("/NAME").replace("0.0.0.0", "127.0.0.1")
+        self.http = said[1].split()[1].replace("0.0.0.0", "127.0.0.1") if http else ""
+
+    def _start(self, policy: Path, *arguments: str) -> list[str]:
+        """Start the process and return what it says until it is ready, or all that it says."""
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [*command, "--host", host, *arguments],
+                [sys.executable, "-m", "simile", "serve", str(policy), "--port", "0", *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=environment,
+                env={**os.environ, "PYTHONWARNINGS": "error"},
             )
         assert self.process.stdout is not None
         said: list[str] = []
@@ -56,11 +72,7 @@ class Server:
             said.append(line)
             if line.startswith("policy"):
                 break
-        else:
-            raise AssertionError(f"the server did not start: {''.join(said)}{self.errors.read_text()}")
-        self.said = "".join(said)
-        self.url = said[0].split()[1].removesuffix("/NAME").replace("0.0.0.0", "127.0.0.1")
-        self.http = said[1].split()[1].replace("0.0.0.0", "127.0.0.1") if http else ""
+        return said
 
     def connect(self, path: str = "", **options: Any) -> ClientConnection:
         return connect(
