@@ -145,6 +145,27 @@ def test_rollout_writes_the_data_with_the_policys_actions(games: Path, trained: 
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_evaluate_and_rollout_take_stages_as_run_does(games: Path, trained: Path, tmp_path: Path):
+    limits = ("--stage", "Play(0.5)", "--stage", "RateLimit(6.0)")
+    stages, policy = [simile.Play(0.5), simile.RateLimit(6.0)], simile.load(trained)
+    demos = simile.read(games, actions="pan", quiet=True)
+    simile_("rollout", trained, games, *limits, "--out", "limited.parquet", cwd=tmp_path, process=True)
+    written = simile.read(tmp_path / "limited.parquet", quiet=True)
+    for ours, theirs in zip(simile.rollout(policy, demos, stages=stages), written.actions, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    rows = json.loads(simile_("evaluate", trained, games, *limits, "--json", cwd=tmp_path, process=True).stdout)
+    found = simile.evaluate(policy, demos, stages=stages)
+    assert [row["policy"] for row in rows] == pytest.approx([row["policy"] for row in found.rows], nan_ok=True)
+    assert found.mean("rmse") != simile.evaluate(policy, demos).mean("rmse")
+    slow = simile_(
+        "rollout", trained, games, *limits, "--rate", "3", cwd=tmp_path
+    )  # frames that take ten times as long
+    assert "rolled.csv" in slow.stdout
+    written = simile.read(tmp_path / "rolled.csv", actions="pan", quiet=True)
+    for ours, theirs in zip(simile.rollout(policy, demos, stages=stages, rate=3.0), written.actions, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
 def test_compare_runs_reductions_and_baselines(few: Path, tmp_path: Path):
     done = simile_("compare", few, "--actions", "pan", *SMALL, cwd=tmp_path)
     names = (
@@ -553,6 +574,12 @@ MISTAKES = {
     "deep config": (["train", "--config", "{deep}"], "deep.toml is no TOML file"),
     "endless token": (["serve", "{policy}", "--token-file", "/dev/zero"], "/dev/zero cannot be read: it has more than"),
     "bad stage": (["run", "{policy}", "--stage", "Fast()"], "Fast"),
+    "bad stage of a roll-out": (["rollout", "{policy}", "{games}", "--stage", "Play(-1)"], "width must be a finite"),
+    "bad stage to judge": (["evaluate", "{policy}", "{games}", "--stage", "Play()"], "stage must be a recipe such as"),
+    "a stage too wide": (
+        ["rollout", "{policy}", "{games}", "--stage", "Play((1, 2))"],
+        "one for each of the 1 actions",
+    ),
 }
 
 

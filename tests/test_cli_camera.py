@@ -71,6 +71,20 @@ def test_watch_writes_a_page_or_a_film(studio: Path):
         assert film.streams.video[0].frames == len(load_game(studio / "brief" / "game-000.npz"))
 
 
+def test_stages_limit_what_is_judged_and_watched(studio: Path):
+    policy, game = "run/policy.safetensors", "games/game-003.npz"
+    limits = ("--stage", "RateLimit(2.0)", "--stage", "Bounds(-20, 20)")
+    found = json.loads(simile_("camera", "evaluate", policy, game, *limits, "--json", cwd=studio, process=True).stdout)
+    free = json.loads(simile_("camera", "evaluate", policy, game, "--json", cwd=studio).stdout)
+    assert found["policy"]["speed"] <= 2.0 + 1e-9 < free["policy"]["speed"]
+    assert found["operator"] == free["operator"]
+    speeds = {row["metric"]: row["policy"] for row in found["rows"]}
+    assert speeds["velocity"] <= 2.0 + 1e-9
+    simile_("camera", "watch", game, "--policy", policy, *limits, "--out", "limited.html", cwd=studio, process=True)
+    simile_("camera", "watch", game, "--policy", policy, "--out", "free.html", cwd=studio)
+    assert (studio / "limited.html").read_bytes() != (studio / "free.html").read_bytes()
+
+
 def test_crop_cuts_a_film_out_of_a_panorama(studio: Path):
     import av
 
@@ -99,7 +113,8 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
     with Server() as server:
         process = subprocess.Popen(
             command(
-                "camera", "drive", "run/policy.safetensors", "--head", f"127.0.0.1:{server.port}", "--timeout", "5"
+                *("camera", "drive", "run/policy.safetensors", "--head", f"127.0.0.1:{server.port}", "--timeout", "5"),
+                *("--stage", "Bounds(-1.5, 1.5)", "--stage", "Play(0.1)"),
             ),
             cwd=studio,
             stdin=subprocess.PIPE,
@@ -117,6 +132,7 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
         assert process.returncode == 0, told
         assert not server.camera.moving
         assert server.camera.pan != 0.0
+        assert abs(server.camera.pan) < 2.0
 
 
 def test_mistakes_are_told_in_one_sentence(studio: Path):
@@ -125,6 +141,16 @@ def test_mistakes_are_told_in_one_sentence(studio: Path):
         (("camera", "evaluate", policy, "nowhere.npz"), "nowhere.npz"),
         (("camera", "watch", "train.parquet"), "train.parquet"),
         (("camera", "drive", policy, "--head", "127.0.0.1:x"), "--head"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--stage", "Fast()"), "Fast is not known"),
+        (
+            (
+                *("camera", "drive", policy, "--head", "127.0.0.1"),
+                *("--speed", "5", "--stage", "AccelerationLimit(9.0)"),
+            ),
+            "leave them out, or the last --stage",
+        ),
+        (("camera", "evaluate", policy, "games/game-003.npz", "--stage", "Play(-1)"), "width must be"),
+        (("camera", "watch", "games/game-003.npz", "--stage", "Play(1)"), "--policy"),
         (("camera", "crop", "nowhere.mp4", policy, "games/game-003.npz"), "nowhere.mp4"),
         (("reproduce", "--claims", "magic"), "magic"),
     ):

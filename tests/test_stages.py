@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simile import SimileError
-from simile.online import AccelerationLimit, Bounds, DeadBand, Predictor, RateLimit
-from simile.online.stages import Chain
+from conftest import demos_of
+from simile import ColdStart, Demonstrations, ExpertStart, SimileError, evaluate, rollout
+from simile.online import AccelerationLimit, Bounds, DeadBand, Play, Predictor, RateLimit
+from simile.policies.stages import Chain
 from test_predictor import contexts_of, make
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
@@ -92,6 +93,83 @@ def test_a_dead_band_moves_only_as_far_as_it_must(wishes, width: float):
     for wish, last, now in zip(wishes[1:], moved, moved[1:], strict=False):
         assert abs(now - wish) <= width + 1e-9
         assert now == last or abs(now - wish) == pytest.approx(width, abs=1e-9)
+
+
+@given(WISHES, st.floats(0.0, 30.0))
+def test_a_dead_band_is_a_play_to_the_bit(wishes, width: float):
+    np.testing.assert_array_equal(sent([DeadBand(width)], wishes), sent([Play(width)], wishes))
+    by_hand = [wishes[0]]
+    for wish in wishes[1:]:
+        by_hand.append(min(max(by_hand[-1], wish - width), wish + width))
+    assert sent([Play(width)], wishes).tolist() == by_hand
+    assert isinstance(DeadBand(width), Play)
+    assert repr(DeadBand(2.0)) == "DeadBand(width=array([2.]), stepping=False)"
+
+
+@given(WISHES, st.floats(0.0, 30.0))
+def test_a_stepping_play_holds_and_then_goes_there_at_once(wishes, width: float):
+    moved = sent([Play(width, stepping=True)], wishes)
+    for wish, last, now in zip(wishes[1:], moved, moved[1:], strict=False):
+        assert now in (last, wish)
+        assert abs(now - wish) <= width + 1e-9
+        if abs(last - wish) < width - 1e-9:
+            assert now == last
+
+
+STAGES = ([Bounds(-0.6, 0.5), Play(0.1), RateLimit(3.0)], [AccelerationLimit(8.0, rate=2.0)], Play(0.05, stepping=True))
+
+
+def online(policy, demo, start, stages, **options) -> np.ndarray:
+    """What a predictor sends; with an expert's start, he acts in the first frames."""
+    led = policy.memory if isinstance(start, ExpertStart) else 0
+    known = None if callable(start) else start
+    predictor = Predictor(policy, stages=stages, start=known, **options)
+    frames = enumerate(zip(demo.contexts, demo.actions, strict=True))
+    return np.array([predictor.override(a, x) if t < led else predictor.step(x) for t, (x, a) in frames])
+
+
+@pytest.mark.parametrize("stages", STAGES)
+@pytest.mark.parametrize("start", [ExpertStart(), ColdStart(), [0.3], np.array([[2.0], [1.0], [0.5], [0.3]])])
+@pytest.mark.parametrize("kind", ["forest", "tree"])
+def test_a_roll_out_with_stages_has_the_bits_of_a_predictor(kind: str, start, stages):
+    policy, demos = make(kind), demos_of(40, 9, 3, 1, m=2, seed=5, rate=20.0)
+    rolled = rollout(policy, demos, start=start, stages=stages)
+    for ours, demo in zip(rolled, demos, strict=True):
+        np.testing.assert_array_equal(ours, online(policy, demo, start, stages))
+    assert not np.array_equal(rolled[0], rollout(policy, demos, start=start)[0])
+    found = evaluate(policy, demos, start=start, stages=stages)
+    for ours, theirs in zip(found.rolled, rolled, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_roll_out_takes_the_rate_of_the_card_or_of_the_data_or_the_one_it_is_given():
+    policy, limit = make("forest"), RateLimit(1.0)
+    bare = policy.in_units(policy.units, policy.space)  # without a card
+    demos = demos_of(30, m=2, seed=5, rate=20.0)
+    fast = demos_of(30, m=2, seed=5, rate=50.0)
+    at = {rate: online(policy, demos[0], ColdStart(), [limit], rate=rate) for rate in (20.0, 50.0)}
+
+    def roll(policy, demos, **options):
+        return rollout(policy, demos, start=ColdStart(), stages=[limit], **options)[0]
+
+    np.testing.assert_array_equal(roll(policy, demos), at[20.0])
+    np.testing.assert_array_equal(roll(policy, demos.contexts), at[20.0])
+    np.testing.assert_array_equal(roll(bare, fast), at[50.0])
+    np.testing.assert_array_equal(roll(policy, fast, rate=50.0), at[50.0])
+    with pytest.raises(SimileError, match=r"trained at 20 frames .* demonstrations have 50: give rate="):
+        roll(policy, fast)
+    with pytest.raises(SimileError, match="give rate="):
+        roll(bare, fast.contexts)
+    with pytest.raises(SimileError, match="rate must be"):
+        roll(policy, fast, rate=-1.0)
+
+
+def test_a_roll_out_says_whose_stages_ran_away():
+    policy = replace(make("forest"), smoothness=0.0)
+    far = 9e5 * policy.units.scale
+    demos = Demonstrations.from_arrays([np.zeros((4, 2))] * 2, [np.zeros((4, 1))] * 2, rate=20.0)
+    with pytest.warns(RuntimeWarning, match="the stages of sequence 1 left every reasonable range"):
+        rollout(policy, demos, start=[[[0.0]], [-far, far]], stages=[AccelerationLimit(0.001)])
 
 
 def test_the_policys_own_past_is_untouched_by_a_dead_band():
@@ -192,6 +270,7 @@ def test_an_operator_between_ticks_moves_the_actuator_there():
         (lambda: RateLimit(-1.0), "rate must be a finite number.* not below 0; got -1.0"),
         (lambda: AccelerationLimit(np.inf), "acceleration must be a finite number"),
         (lambda: AccelerationLimit(1.0, rate=0.0), "rate must be above 0"),
+        (lambda: Play(1.0, stepping=1), "stepping must be True or False; got 1"),
         (lambda: DeadBand("wide"), "width must be a finite number"),
         (lambda: DeadBand([[1.0]]), "width must be a finite number, or one per action"),
         (lambda: Bounds(1.0, 0.0), "low must be below high"),

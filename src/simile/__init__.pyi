@@ -68,15 +68,11 @@ from simile.models.regularizers import LinearAutoregression as LinearAutoregress
 from simile.models.regularizers import PreviousAction as PreviousAction
 from simile.models.regularizers import VelocityAutoregression as VelocityAutoregression
 from simile.models.ridge import RolloutRidge as RolloutRidge
-from simile.online import AccelerationLimit as AccelerationLimit
-from simile.online import Bounds as Bounds
-from simile.online import DeadBand as DeadBand
 from simile.online import Extrapolate as Extrapolate
 from simile.online import HoldAction as HoldAction
 from simile.online import HoldContext as HoldContext
 from simile.online import Predictor as Predictor
 from simile.online import PredictorPool as PredictorPool
-from simile.online import RateLimit as RateLimit
 from simile.online.export import Exported as Exported
 from simile.online.export import export_c as export_c
 from simile.online.export import export_onnx as export_onnx
@@ -92,6 +88,11 @@ from simile.policies.rollouts import ExpertStart as ExpertStart
 from simile.policies.rollouts import GivenStart as GivenStart
 from simile.policies.rollouts import rollout as rollout
 from simile.policies.rollouts import rollout_out_of_bag as rollout_out_of_bag
+from simile.policies.stages import AccelerationLimit as AccelerationLimit
+from simile.policies.stages import Bounds as Bounds
+from simile.policies.stages import DeadBand as DeadBand
+from simile.policies.stages import Play as Play
+from simile.policies.stages import RateLimit as RateLimit
 from simile.policies.storage.loading import load as load
 
 __version__: str

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simile.camera.games import Game
     from simile.camera.geometry import Camera
     from simile.policies.policies import Policy
+    from simile.policies.stages import Stage
 
 SPORTS = ("basketball", "soccer")
 
@@ -84,10 +85,17 @@ def features(games: tuple[str, ...], sport: str, grid: tuple[int, int], out: Pat
 @options.policy_argument
 @games_argument
 @sport_option
+@options.stage_option
 @options.policy_options
 @options.json_option
 def evaluate(
-    policy: Path, games: tuple[str, ...], sport: str, trust: tuple[str, ...], max_memory: float | None, as_json: bool
+    policy: Path,
+    games: tuple[str, ...],
+    sport: str,
+    stage: tuple[str, ...],
+    trust: tuple[str, ...],
+    max_memory: float | None,
+    as_json: bool,
 ) -> None:
     """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
 
@@ -99,14 +107,16 @@ def evaluate(
     from simile.evaluation.evaluation import evaluate as measure
 
     loaded, found = options.load_policy(policy, trust, max_memory), _open(games, sport)
-    rolled = [_roll_out(loaded, game) for game in found]
+    stages = options.stages_of(stage)
+    rolled = [_roll_out(loaded, game, stages) for game in found]
     operated = [game.actions for game in found if game.actions is not None]
     if len(operated) < len(found):
         judged = compare_framing(found, {"policy": rolled})
         click.echo(to_json(judged.to_dict()) if as_json else judged)
         return
     judged = compare_framing(found, {"operator": operated, "policy": rolled})
-    measured = measure(loaded, demonstrations(found, _features(loaded, found[0].court, found[0].camera)))
+    demos = demonstrations(found, _features(loaded, found[0].court, found[0].camera))
+    measured = measure(loaded, demos, stages=stages, rate=demos.rate)
     click.echo(to_json({**judged.to_dict(), "rows": measured.rows}) if as_json else f"{judged}\n\n{measured}")
 
 
@@ -114,19 +124,29 @@ def evaluate(
 @click.argument("game")
 @sport_option
 @click.option("--policy", type=click.Path(path_type=Path), help="Show what this policy does, too.")
+@options.stage_option
 @options.policy_options
 @click.option("--out", type=click.Path(path_type=Path), default="watch.html", help=".html, .mp4, .gif")
 def watch(
-    game: str, sport: str, policy: Path | None, trust: tuple[str, ...], max_memory: float | None, out: Path
+    game: str,
+    sport: str,
+    policy: Path | None,
+    stage: tuple[str, ...],
+    trust: tuple[str, ...],
+    max_memory: float | None,
+    out: Path,
 ) -> None:
     """Show GAME from above, with the fields of view of the operator and of a policy, and their pan curves."""
     from simile.camera.film.watch import watch_page, watch_video
     from simile.cli.progress import Frames
 
+    stages = options.stages_of(stage)
+    if stages and policy is None:
+        raise click.ClickException("--stage limits what a policy does: say with --policy which")
     found = _open((game,), sport)[0]
     cameras = {} if found.actions is None else {"operator": found.actions}
     if policy is not None:
-        cameras["simile"] = _roll_out(options.load_policy(policy, trust, max_memory), found)
+        cameras["simile"] = _roll_out(options.load_policy(policy, trust, max_memory), found, stages)
     if not cameras:
         raise click.ClickException(f"{game} has no operator: say with --policy who films it")
     if out.suffix.lower() in (".html", ".htm"):
@@ -144,7 +164,7 @@ def watch(
 @sport_option
 @click.option("--fov", type=float, default=120.0, help="Degrees across the width of the panorama.")
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
-@click.option("--stage", multiple=True, help="Limit of the virtual camera, e.g. 'RateLimit(30.0)'. May be repeated.")
+@options.stage_option
 @options.policy_options
 @click.option("--out", type=click.Path(path_type=Path), default="broadcast.mp4", help="Video to write.")
 def crop(
@@ -161,17 +181,15 @@ def crop(
     from simile.camera.film.crop import crop as film
     from simile.camera.film.panorama import Panorama
     from simile.cli.progress import Frames
-    from simile.learning.recipes import parse
 
     loaded, found = options.load_policy(policy, trust, max_memory), _open((game,), sport)[0]
-    stages = tuple(parse(text, "stage") for text in given["stage"])
     with Frames("filming") as progress:
         done = film(
             *(video, out, loaded, found),
             panorama=Panorama.of(found, given["fov"]),
             features=_features(loaded, found.court, found.camera),
             size=given["size"],
-            stages=stages,
+            stages=options.stages_of(given["stage"]),
             watch=progress,
         )
     click.echo(f"{done.path}: {done.frames} frames at {done.fps:.0f} a second, {done.audio} sound tracks")
@@ -181,38 +199,39 @@ def crop(
 @options.policy_argument
 @click.option("--head", required=True, help="Host of the camera, or host:port (52381 by default).")
 @sport_option
-@click.option("--speed", type=float, default=30.0, help="Degrees per second at most.")
-@click.option("--acceleration", type=float, default=60.0, help="Degrees per second squared at most.")
+@click.option("--speed", type=float, show_default="30", help="Degrees per second at most.")
+@click.option("--acceleration", type=float, show_default="60", help="Degrees per second squared at most.")
+@options.stage_option
 @click.option("--timeout", type=float, default=0.5, help="Seconds without input before the head stops.")
 @options.policy_options
 def drive(
     policy: Path,
     head: str,
     sport: str,
-    speed: float,
-    acceleration: float,
+    speed: float | None,
+    acceleration: float | None,
+    stage: tuple[str, ...],
     timeout: float,
     trust: tuple[str, ...],
     max_memory: float | None,
 ) -> None:
     """Drive a head from detections on stdin: a JSON list of [x, y] in metres per line and frame.
 
-    On lost input, on an error and at the end the head comes to a stop smoothly.
+    On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
+    --acceleration come behind the stages; an AccelerationLimit that is the last of these takes their place.
     """
-    import numpy as np
-
     from simile.camera.courts import COURTS
     from simile.camera.geometry import Camera
     from simile.camera.heads import Driver, ViscaHead
-    from simile.online import AccelerationLimit, Predictor
+    from simile.online import Predictor
 
+    limits = _limits(options.stages_of(stage), speed, acceleration)
     loaded = options.load_policy(policy, trust, max_memory)
     host, _, port = head.partition(":")
     if port and not port.isdigit():
         raise click.ClickException(f"--head must be HOST or HOST:PORT; got {head}")
     stream = _features(loaded, COURTS[sport], Camera.beside(COURTS[sport])).stream()
     predictor = Predictor(loaded)
-    limits = AccelerationLimit(np.array(acceleration), rate=np.array(speed))
     with (
         ViscaHead(host, *([int(port)] if port else [])) as moved,
         Driver(
@@ -227,6 +246,23 @@ def drive(
         for detections in _lines(sys.stdin):
             x = None if detections is None else stream.step(detections)
             driver.send(predictor.step(x))
+
+
+def _limits(stages: tuple[Stage, ...], speed: float | None, acceleration: float | None) -> tuple[Stage, ...]:
+    """Return the limits of a head, which end in one that brakes."""
+    import numpy as np
+
+    from simile.camera.heads.driver import BRAKES
+    from simile.online import AccelerationLimit
+
+    if not stages or not isinstance(stages[-1], BRAKES):
+        fastest, hardest = (np.array(usual if x is None else x) for x, usual in ((speed, 30.0), (acceleration, 60.0)))
+        return *stages, AccelerationLimit(hardest, rate=fastest)
+    if speed is not None or acceleration is not None:
+        raise click.ClickException(
+            f"--speed and --acceleration: {stages[-1]!r}, the last --stage, limits both: leave these out, or that"
+        )
+    return stages
 
 
 def _lines(source: TextIO) -> Iterator[Any]:
@@ -259,10 +295,10 @@ def _features(policy: Policy, court: Court, camera: Camera) -> Features:
     return Features.from_names(policy.card.context_names, court, camera)
 
 
-def _roll_out(policy: Policy, game: Game) -> FloatArray:
+def _roll_out(policy: Policy, game: Game, stages: Sequence[Stage]) -> FloatArray:
     """Let a policy film a game: from where the operator begins, or from a guess where there is none."""
     from simile.policies.rollouts import ColdStart, rollout
 
     contexts = _features(policy, game.court, game.camera).batch(game.detections)
     start = ColdStart() if game.actions is None else game.actions[0]
-    return rollout(policy, [contexts], start=start)[0]
+    return rollout(policy, [contexts], start=start, stages=stages, rate=game.rate)[0]

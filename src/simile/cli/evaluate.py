@@ -15,6 +15,7 @@ from simile.learning import ALGORITHMS
 @click.command(short_help="Measure error, smoothness and lag of a policy.")
 @options.policy_on_data
 @options.start_option
+@options.stage_option
 @options.trust_option
 @options.json_option
 def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -25,13 +26,15 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
     from simile.evaluation.evaluation import evaluate as measure
 
     found = options.load_policy(policy, trust, given["max_memory"])
-    judged = measure(found, options.read_for(found, data, given), start=options.start_of(start))
+    stages, demos = options.stages_of(given["stage"]), options.read_for(found, data, given)
+    judged = measure(found, demos, start=options.start_of(start), stages=stages, rate=options.pace_of(demos, given))
     click.echo(to_json(judged.rows) if as_json else judged)
 
 
 @click.command(short_help="Let a policy act on recorded contexts.")
 @options.policy_on_data
 @options.start_option
+@options.stage_option
 @options.trust_option
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
 @click.option("--out", type=click.Path(path_type=Path), default="rolled.csv", help="Data file to write.")
@@ -44,8 +47,10 @@ def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: i
     from simile.policies.rollouts import rollout as roll
 
     found = options.load_policy(policy, trust, given["max_memory"])
-    demos = options.read_for(found, data, given)
-    write(demos.with_actions(roll(found, demos, start=options.start_of(start), seed=seed)), out)
+    stages, demos = options.stages_of(given["stage"]), options.read_for(found, data, given)
+    pace = options.pace_of(demos, given)
+    rolled = roll(found, demos, start=options.start_of(start), seed=seed, stages=stages, rate=pace)
+    write(demos.with_actions(rolled), out)
     click.echo(f"{out}: {demos.n_frames} frames of {len(demos)} sequences")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +15,7 @@ from simile._common.files import read_text
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
     from simile.policies.policies import Policy
+    from simile.policies.stages import Stage
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILES = (".safetensors", ".npz", ".html", ".json", ".toml", ".csv", ".parquet")  # that simile writes or reads
@@ -150,6 +151,9 @@ start_option = click.option(
     default="expert",
     help="Let the expert act until the policy has its past, or start from the first context alone.",
 )
+stage_option = click.option(
+    "--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order."
+)
 host_option = click.option(
     "--allow-host",
     multiple=True,
@@ -194,6 +198,18 @@ def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> 
     columns = {"actions": card.action_names, "contexts": card.context_names}
     with bounded(options):
         return read(data, **{**reading_arguments(options), **columns})
+
+
+def stages_of(texts: Sequence[str]) -> tuple[Stage, ...]:
+    """Return the stages of --stage."""
+    from simile.learning.recipes import parse
+
+    return tuple(parse(text, "stage") for text in texts)
+
+
+def pace_of(demos: Demonstrations, options: Mapping[str, Any]) -> float | None:
+    """Return the frames per second of data that --rate or --resample has told; None leaves them to the policy."""
+    return demos.rate if options["rate"] or options["resample"] else None
 
 
 def start_of(name: str) -> Any:

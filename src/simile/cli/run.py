@@ -33,7 +33,7 @@ LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 @click.option("--rate", type=float, help="Frames per second; the training data's by default.")
 @click.option("--start", multiple=True, type=float, help="Where the actuator stands, one number per action.")
 @click.option("--gap", default="Extrapolate()", help="What to do in a dropped frame (an empty row).")
-@click.option("--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order.")
+@options.stage_option
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
 @options.policy_options
 @click.pass_context
@@ -61,7 +61,7 @@ def run(
         found,
         start=list(given["start"]) or None,
         gap=parse(given["gap"], "gap"),
-        stages=tuple(parse(text, "stage") for text in given["stage"]),
+        stages=options.stages_of(given["stage"]),
         rate=given["rate"],
         seed=given["seed"],
     )

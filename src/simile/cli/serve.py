@@ -30,7 +30,7 @@ POSITIVE = click.FloatRange(min=0.0, min_open=True)
 @click.option("--keyfile", type=FILE, help="Its key (PEM).")
 @click.option("--allow-origin", multiple=True, help="Web page that may use the service. May be repeated.")
 @click.option("--gap", default="Extrapolate()", help="What to do in frames that do not come.")
-@click.option("--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order.")
+@options.stage_option
 @click.option("--rate", type=POSITIVE, help="Frames per second; the training data's by default.")
 @click.option("--handover", type=click.FloatRange(min=0.0), default=1.0, help="Seconds of a reload.")
 @click.option("--queue", type=click.IntRange(1), default=4, help="Frames of a stream that may wait.")
@@ -75,10 +75,7 @@ def serve(policy: Path, **given: Any) -> None:
     if token_file is not None:
         given["token"] = read_token(token_file)
     gap = parse(given.pop("gap"), "gap")
-    run(
-        Options(policy, gap=gap, stages=tuple(parse(text, "stage") for text in stages), **given),
-        _announce,
-    )
+    run(Options(policy, gap=gap, stages=options.stages_of(stages), **given), _announce)
 
 
 def _announce(streams: str, http: str | None, policy: PolicyFacts) -> None:

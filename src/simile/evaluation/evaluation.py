@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError, DataError
 from simile.policies.policies import Policy
 from simile.policies.rollouts import Start, open_rollout, rollout
+from simile.policies.stages import Stage
 
 Metric = Callable[[FloatArray, FloatArray, float], FloatArray]  # (rolled, expert, rate) -> one value per action
 
@@ -131,6 +132,8 @@ def evaluate(
     *,
     start: Start | Any = None,
     seed: int = 0,
+    stages: Stage | Sequence[Stage] = (),
+    rate: float | None = None,
 ) -> Evaluation:
     """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
 
@@ -143,7 +146,7 @@ def evaluate(
         What to judge.
     demos : Demonstrations
         Held-out sequences, if the numbers are to mean anything.
-    start, seed
+    start, seed, stages, rate
         As for `simile.rollout`.
 
     Returns
@@ -151,7 +154,7 @@ def evaluate(
     Evaluation
     """
     demos = Demonstrations.of(demos)
-    rolled = rollout(policy, demos, start=start, seed=seed)
+    rolled = rollout(policy, demos, start=start, seed=seed, stages=stages, rate=rate)
     given = [len(g) for g in open_rollout(policy, demos, start).given]
     metrics = {**ERRORS, **SMOOTHNESS, **(PER_SECOND if demos.rate else {})}
     rows: list[dict[str, Any]] = []

@@ -40,6 +40,7 @@ NAMES = frozenset(
         "MatchExpert",
         "Monotonic",
         "OneOverHorizon",
+        "Play",
         "PreviousAction",
         "RateLimit",
         "RolloutRidge",

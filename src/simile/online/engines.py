@@ -15,7 +15,7 @@ from simile.online.history import History
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Policy, is_stochastic
 from simile.policies.precision import find_limits, warn_unresolved
-from simile.policies.rollouts import DIVERGED
+from simile.policies.rollouts import DIVERGED, reasonable
 
 BLOCK = 64  # uniform numbers drawn at a time
 
@@ -64,8 +64,7 @@ class UserBounds:
                 space.high,
             )
         )
-        # What lies outside, in the user's units, is no action any more, whoever made it.
-        self.reason = (units.restore(np.full(k, -DIVERGED)), units.restore(np.full(k, DIVERGED)))
+        self.reason = reasonable(policy)
 
     def check(self, actions: FloatArray, streams: IntArray, frames: IntArray) -> FloatArray:
         """Clip actions (n, k) in standard units; refuse those that are no actions any more."""

@@ -13,9 +13,9 @@ from simile.online import inputs
 from simile.online.clock import Clock
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.snapshots import State, check_state
-from simile.online.stages import Stage
 from simile.online.streams import Streams
 from simile.policies.policies import Policy
+from simile.policies.stages import Stage
 
 ONE = np.arange(1)  # the only stream
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,10 +16,10 @@ from simile.online.engines import GeneralEngine, engine_of, explain_missing
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
 from simile.online.history import Mark
 from simile.online.snapshots import State
-from simile.online.stages import Chain, Stage
 from simile.policies.cards import Card
 from simile.policies.policies import Policy, acting, trend
 from simile.policies.rollouts import ColdStart, GivenStart
+from simile.policies.stages import Chain, Stage
 
 
 class Streams:
@@ -134,15 +133,7 @@ class Streams:
 
     def warn_of_restarts(self) -> None:
         """Say which streams' stages began anew since the last call, as a warning of Python."""
-        if self.chain.restarted:
-            who = ", ".join(map(str, sorted(self.chain.restarted)))
-            self.chain.restarted.clear()
-            warnings.warn(
-                f"the stages of stream {who} left every reasonable range: they begin anew, from rest where the policy "
-                "wants to be",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+        self.chain.warn_of_restarts("stream", stacklevel=5)
 
     def amend(self, streams: IntArray, A: FloatArray) -> FloatArray:
         """Put an operator's actions A (n, k) in the place of those of the last frame."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -18,9 +19,11 @@ from simile.models.neural import Network
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Policy, SmoothPolicy, acting, whole
 from simile.policies.precision import find_limits, warn_unresolved
+from simile.policies.stages import Chain, Stage
 
 # Actions this many standard units out are no actions any more.
 DIVERGED = 1e6
+SAME_RATE = 0.01  # 29.97 frames per second are 30
 BLOCK = 20_000  # states that a model is asked for at a time
 
 
@@ -101,6 +104,8 @@ def rollout(
     *,
     start: Start | Any = None,
     seed: int = 0,
+    stages: Stage | Sequence[Stage] = (),
+    rate: float | None = None,
 ) -> list[FloatArray]:
     """Roll a policy out over every sequence, all of them in step: one prediction per frame for all.
 
@@ -114,6 +119,11 @@ def rollout(
         `ExpertStart()` (the default), `ColdStart()`, or the last known actions.
     seed : int
         For stochastic policies; what a sequence draws does not depend on the sequences beside it.
+    stages : sequence of Stage
+        What the actuator can follow, as in `Predictor`, with its bits: they change what is sent, and the policy's past
+        remains its own actions.
+    rate : float, optional
+        Frames per second, for stages; that of the policy's card, or else of the demonstrations, by default.
 
     Returns
     -------
@@ -127,6 +137,7 @@ def rollout(
     """
     expert, contexts = _contexts(demos)
     opening = open_rollout(policy, demos, start)
+    chain = _chain(policy, len(contexts), stages, rate, expert) if stages else None
     policy = acting(policy)
     contexts = [policy.units.shift(x) for x in contexts]
     if (limits := find_limits(policy, contexts[0].shape[1])) is not None:
@@ -148,6 +159,8 @@ def rollout(
     rolled = [policy.space.clip(policy.units.restore(a)) for a in actions]
     for trajectory, known in zip(rolled, opening.given, strict=True):
         trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
+    if chain is not None:
+        _send(chain, rolled, [] if isinstance(start, ColdStart) else opening.past, opening.given)
     return rolled
 
 
@@ -224,6 +237,39 @@ def _roll(
     return [tape.actions[f : f + t] for f, t in zip(first, lengths, strict=True)], lost
 
 
+def _chain(
+    policy: Policy, n: int, stages: Stage | Sequence[Stage], rate: float | None, expert: Demonstrations | None
+) -> Chain:
+    """Return the stages behind n roll-outs, each of which takes as long as a frame of the data does."""
+    ours, theirs = policy.card.rate, None if expert is None else expert.rate
+    if rate is None and ours and theirs and not math.isclose(ours, theirs, rel_tol=SAME_RATE):
+        raise ArgumentError(
+            f"rate: the policy was trained at {ours:g} frames per second, and the demonstrations have {theirs:g}: "
+            "give rate=..., for the stages"
+        )
+    return Chain(stages, n, policy.n_actions, checks.rate(rate) if rate else ours or theirs, reasonable(policy))
+
+
+def _send(chain: Chain, wanted: Trajectories, past: Trajectories, given: Trajectories) -> None:
+    """Put what the stages let through in the place of what a policy wants, frame by frame as online.
+
+    They go on from known actions; where there are none, they are at rest at the first one that is wanted.
+    """
+    for i, known in enumerate(past):
+        for action in known[-chain.depth :]:
+            chain.follow(np.array([i]), action[np.newaxis])
+    for t in range(max(map(len, wanted))):
+        here = [i for i, trajectory in enumerate(wanted) if t < len(trajectory)]
+        streams, now = np.array(here), np.array([wanted[i][t] for i in here])
+        led = np.array([t < len(given[i]) for i in here])
+        chain.follow(streams[led], now[led])
+        if not led.all():
+            now[~led] = chain(streams[~led], now[~led])
+        for i, sent in zip(here, now, strict=True):
+            wanted[i][t] = sent
+    chain.warn_of_restarts("sequence")
+
+
 def _ask_ahead(policy: Policy, tape: Tape, rows: IntArray) -> Callable[[States, FloatArray], FloatArray]:
     """Return how to act on these rows of a tape: as the policy does, with an f on contexts alone asked in advance.
 
@@ -264,6 +310,12 @@ def _check_dimensions(policy: Policy, contexts: Trajectories) -> None:
             raise ArgumentError(
                 f"contexts must have the {policy.n_contexts} columns that the policy was trained on; got {x.shape[1]}"
             )
+
+
+def reasonable(policy: Policy) -> tuple[FloatArray, FloatArray]:
+    """Return the range, (k,) each and in the user's units, beyond which there are no actions, whoever made them."""
+    least, most = (policy.units.restore(np.full(policy.n_actions, limit)) for limit in (-DIVERGED, DIVERGED))
+    return least, most
 
 
 def _limit(policy: Policy, expert: Demonstrations | None) -> float:

@@ -17,8 +17,8 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace
 from simile.errors import ArgumentError
 from simile.online import Bounds
-from simile.online.stages import Stage
 from simile.policies.policies import Policy
+from simile.policies.stages import Stage
 from simile.serving import kernels
 
 KINDS = ("drift", "stuck", "saturated", "oscillating")

@@ -11,8 +11,8 @@ from simile._common import checks
 from simile.errors import ArgumentError
 from simile.online import Extrapolate
 from simile.online.gaps import Gap
-from simile.online.stages import Stage
 from simile.policies.policies import Policy
+from simile.policies.stages import Stage
 from simile.serving import snapshots
 from simile.serving.batching import FAILED, Answered, Batcher, Item
 from simile.serving.counts import Counts, Latencies

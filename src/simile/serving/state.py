@@ -18,8 +18,8 @@ import msgspec
 from simile._common.files import read_stamp
 from simile.errors import SimileError
 from simile.online.gaps import Extrapolate, Gap
-from simile.online.stages import Stage
 from simile.policies.policies import Policy
+from simile.policies.stages import Stage
 from simile.serving import snapshots
 from simile.serving.messages import Closed
 from simile.serving.metrics import build_registry, write_metrics

@@ -9,10 +9,10 @@ from simile._common import memory
 from simile._common.typing import IntArray
 from simile.errors import ArgumentError, StorageError
 from simile.online.gaps import Gap
-from simile.online.stages import Stage
 from simile.online.streams import Streams
 from simile.policies.footprint import Footprint
 from simile.policies.policies import Policy
+from simile.policies.stages import Stage
 from simile.policies.storage.encoding import Encoder
 from simile.policies.storage.files import Packed, digest
 from simile.serving.handover import DEEPEST, Acting, Handover

@@ -27,8 +27,8 @@ from simile.camera.film.panorama import Panorama
 from simile.camera.games import Game
 from simile.errors import ArgumentError
 from simile.online import Predictor
-from simile.online.stages import Stage
 from simile.policies.policies import Policy
+from simile.policies.stages import Stage
 
 CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
 PLANAR = ("yuv420p", "yuvj420p")  # brightness and half-size colours apart, 8 bits each: cut as they are

@@ -19,13 +19,14 @@ from simile._common.typing import FloatArray
 from simile.camera.heads.head import Head, HeadError, Pose
 from simile.camera.heads.links import Closing
 from simile.errors import ArgumentError
-from simile.online.stages import AccelerationLimit, Chain, Stage
+from simile.policies.stages import AccelerationLimit, Chain, Stage
 
 ONE = np.arange(1)  # the only stream of the chain
 LARGEST = 1e6  # an action beyond is no angle and no zoom
 EARLY = 1e-6  # of a period, by which a tick may come early
 KEPT_FAULTS = 100
 NAMES = ("pan", "tilt", "zoom")
+BRAKES = AccelerationLimit  # stages that can brake a head
 
 
 class Phase(Enum):
@@ -303,7 +304,7 @@ def _trajectory(limits: Any, n_actions: int, rate: float) -> tuple[AccelerationL
         raise ArgumentError(f"n_actions must be 1 (pan) or 3 (pan, tilt and zoom); got {n_actions!r}")
     chain = Chain(limits, 1, n_actions, rate)
     last = chain.stages[-1] if chain.stages else None
-    if not isinstance(last, AccelerationLimit):
+    if not isinstance(last, BRAKES):
         raise ArgumentError(
             f"limits must end in an AccelerationLimit, which brakes; got {limits!r}: "
             "add AccelerationLimit(acceleration, rate=...) at the end"
