@@ -157,9 +157,7 @@ def test_evaluate_and_rollout_take_stages_as_run_does(games: Path, trained: Path
     found = simile.evaluate(policy, demos, stages=stages)
     assert [row["policy"] for row in rows] == pytest.approx([row["policy"] for row in found.rows], nan_ok=True)
     assert found.mean("rmse") != simile.evaluate(policy, demos).mean("rmse")
-    slow = simile_(
-        "rollout", trained, games, *limits, "--rate", "3", cwd=tmp_path
-    )  # frames that take ten times as long
+    slow = simile_("rollout", trained, games, *limits, "--rate", "3", cwd=tmp_path)  # ten times as long
     assert "rolled.csv" in slow.stdout
     written = simile.read(tmp_path / "rolled.csv", actions="pan", quiet=True)
     for ours, theirs in zip(simile.rollout(policy, demos, stages=stages, rate=3.0), written.actions, strict=True):
@@ -578,7 +576,7 @@ MISTAKES = {
     "bad stage to judge": (["evaluate", "{policy}", "{games}", "--stage", "Play()"], "stage must be a recipe such as"),
     "a stage too wide": (
         ["rollout", "{policy}", "{games}", "--stage", "Play((1, 2))"],
-        "one for each of the 1 actions",
+        "each of the 1 actions",
     ),
 }
 

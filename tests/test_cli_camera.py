@@ -142,13 +142,8 @@ def test_mistakes_are_told_in_one_sentence(studio: Path):
         (("camera", "watch", "train.parquet"), "train.parquet"),
         (("camera", "drive", policy, "--head", "127.0.0.1:x"), "--head"),
         (("camera", "drive", policy, "--head", "127.0.0.1", "--stage", "Fast()"), "Fast is not known"),
-        (
-            (
-                *("camera", "drive", policy, "--head", "127.0.0.1"),
-                *("--speed", "5", "--stage", "AccelerationLimit(9.0)"),
-            ),
-            "leave them out, or the last --stage",
-        ),
+        (("camera", "drive", policy, "--head", "x", "--speed", "5", "--stage", "AccelerationLimit(9)"), "leave these"),
+        (("camera", "drive", policy, "--head", "x", "--acceleration", "0"), "acceleration must be above 0"),
         (("camera", "evaluate", policy, "games/game-003.npz", "--stage", "Play(-1)"), "width must be"),
         (("camera", "watch", "games/game-003.npz", "--stage", "Play(1)"), "--policy"),
         (("camera", "crop", "nowhere.mp4", policy, "games/game-003.npz"), "nowhere.mp4"),
