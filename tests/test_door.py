@@ -109,6 +109,53 @@ def test_who_sends_more_than_all_may_together_waits():
     assert Door(4, 5.0, clock=clock).delay(1e12) == 0.0
 
 
+def line_up(door: Door, *requests: tuple[str, str, bool]) -> list[tuple[str, float]]:
+    """Let guests come with a request each (address, word, whether it is urgent); returns who was heard, and when."""
+    heard: list[tuple[str, float]] = []
+
+    async def live() -> None:
+        monotonic, begin = asyncio.get_running_loop().time, door.clock()
+        here = monotonic()
+        for address, word, urgent in requests:
+            guest = Guest(door, socket.socket(), address)
+            door.guests[guest] = None
+            guest.sock.close()
+            door.line_up(guest, lambda word=word: heard.append((word, door.clock() - begin)), first=urgent)
+            if word == "gone":
+                guest.leave()
+        expected = sum(word != "gone" for _, word, _ in requests)
+        while len(heard) < expected and monotonic() < here + 10.0:
+            await asyncio.sleep(0.001)
+
+    asyncio.run(live())
+    return heard
+
+
+def test_addresses_take_turns_however_much_one_of_them_asks():
+    crowd, other = "192.0.2.1", "198.51.100.2"
+    heard = line_up(
+        Door(9, 5.0),
+        (crowd, "1", False),
+        (crowd, "2", False),
+        (crowd, "gone", False),
+        (other, "gone", False),
+        (crowd, "3", False),
+        (other, "a", False),
+        (other, "b", False),
+        (crowd, "health", True),
+    )
+    assert [word for word, _ in heard] == ["health", "a", "1", "b", "2", "3"]
+
+
+def test_what_was_spent_is_paid_for_before_the_next_is_heard():
+    door = Door(9, 5.0, pace=100.0)
+    assert door.delay(110.0) > 0.0  # a tenth of a second more than may come at once
+    heard = line_up(door, ("192.0.2.1", "1", False), ("192.0.2.1", "2", False))
+    assert [word for word, _ in heard] == ["1", "2"]
+    assert heard[0][1] > 0.08
+    assert door.delay(1e9) == 1.0  # nobody waits for long, however much it was
+
+
 def test_when_the_system_has_no_files_left_the_door_rests_and_tells_it_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

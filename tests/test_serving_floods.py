@@ -8,6 +8,7 @@ import resource
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +24,7 @@ from websockets.frames import Frame, Opcode
 import servers as shared
 from served import Clock
 from servers import Server, ask, served, until
+from simile._common import web
 from simile.serving import http, turns
 from simile.serving.guard import build_guard
 from simile.serving.policy_file import load_policy
@@ -317,3 +319,19 @@ def test_what_can_be_asked_is_worked_out_once(monkeypatch: pytest.MonkeyPatch):
     for _ in range(3):
         asyncio.run(api.openapi(request))
     assert built == [(6, 1)]
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_requests_take_their_share_of_the_time_and_no_more(beside: Server, pipelined: bool):
+    """On new connections, or many on one: what a second's worth is cannot be exceeded, for it is held back unread."""
+    address = urlsplit(beside.http)
+    request, answered = f"GET /health HTTP/1.1\r\nHost: {address.netloc}\r\n".encode(), 0
+    begin = time.monotonic()
+    end = begin + 1.0
+    while time.monotonic() < end:
+        with socket.create_connection((address.hostname, address.port), 10, ("127.0.0.2", 0)) as stranger:
+            stranger.sendall((request + b"\r\n") * 1000 if pipelined else request + b"Connection: close\r\n\r\n")
+            while time.monotonic() < end and (got := stranger.recv(1 << 16)):
+                answered += got.count(b"HTTP/1.1 200")
+    assert 0 < answered <= (time.monotonic() - begin + 1.0) * web.PACE / web.REQUEST
+    assert beside.get("/health").status_code == 200  # of another address, whose turn it is at once

@@ -2,6 +2,9 @@
 
 A stranger can open connections and say nothing. So a door that is full shows out whoever it has waited for longest, of
 the address that has most such connections: who speaks at once gets in, however many hold their connections open.
+
+Or ask for more than there is time for. So requests are lined up before anybody looks at them: one is dealt with in a
+turn of the loop, addresses take turns, and what was spent is paid for before the next one.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import logging
 import math
 import socket
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+BURST = 1.0  # seconds' worth that may be spent at once, and seconds that anybody waits at most for what others spent
 PAUSE = 0.5  # seconds after which it is tried again, when the system has no connection to give
 TELL_EVERY = 60.0  # seconds
 
@@ -58,6 +62,8 @@ class Guest:
     def leave(self) -> None:
         """Be counted no longer."""
         self.door.guests.pop(self, None)
+        if (line := self.door.lines.get(self.address)) is not None:
+            line.pop(self, None)
 
     def touch(self) -> None:
         """Note that the waiting begins now."""
@@ -83,7 +89,7 @@ class Door:
     patience : float
         Seconds that a server waits for a peer.
     pace : float
-        Bytes a second of all connections together, with a second's worth at once.
+        What all connections together may spend in a second: of the processor's time, where they line up.
     clock : callable
         Seconds, from any beginning.
     """
@@ -93,7 +99,9 @@ class Door:
     ) -> None:
         self.most, self.patience, self.pace, self.clock = most, patience, pace, clock
         self.guests: dict[Guest, None] = {}  # in the order of their coming
+        self.lines: OrderedDict[str, OrderedDict[Guest, Callable[[], object]]] = OrderedDict()  # by address
         self.shown_out = 0
+        self._calling = False  # whether somebody is to be called
         self._tasks: set[asyncio.Task[None]] = set()
         self._tell_next = self._due = -math.inf
 
@@ -138,10 +146,35 @@ class Door:
         for guest in [guest for guest in self.guests if guest.since < latest and guest.is_waited_for()]:
             guest.show_out()
 
-    def delay(self, size: float) -> float:
-        """Count bytes that came; returns the seconds after which whoever sent them may go on."""
+    def line_up(self, guest: Guest, act: Callable[[], object], *, first: bool = False) -> None:
+        """Let a guest act when it is its turn, or `first` of all of its address."""
+        line = self.lines.setdefault(guest.address, OrderedDict())
+        line[guest] = act
+        line.move_to_end(guest, last=not first)
+        if not self._calling:
+            self._calling = True
+            asyncio.get_running_loop().call_later(self.delay(0.0), self._call_next)
+
+    def _call_next(self) -> None:
+        address, line = next(iter(self.lines.items()))
+        act = line.popitem(last=False)[1] if line else _always  # those in it may have gone
+        if line:
+            self.lines.move_to_end(address)
+        else:
+            del self.lines[address]
+        begin = time.thread_time()
+        try:
+            act()
+        finally:
+            wait = self.delay(time.thread_time() - begin)
+            self._calling = bool(self.lines)
+            if self._calling:
+                asyncio.get_running_loop().call_later(wait, self._call_next)
+
+    def delay(self, cost: float) -> float:
+        """Count what was spent; returns the seconds until it is paid for."""
         now = self.clock()
-        self._due = max(self._due, now - 1.0) + size / self.pace
+        self._due = min(max(self._due, now - BURST) + cost / self.pace, now + BURST)
         return max(0.0, self._due - now)
 
     def _forget_closed(self) -> None:
