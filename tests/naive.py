@@ -294,3 +294,26 @@ class NaiveStream:
         units, space = self.policy.units, self.policy.space
         self.actions.append(np.clip(action, units.standardize(space.low), units.standardize(space.high)))
         return space.clip(units.restore(self.actions[-1]))
+
+
+def naive_play(actions, width, start=None):
+    """y_t = min(max(y_{t-1}, a_t - w), a_t + w), frame by frame."""
+    y, followed = actions[0] if start is None else start, []
+    for action in actions:
+        y = np.minimum(np.maximum(y, action - width), action + width)
+        followed.append(y)
+    return np.array(followed)
+
+
+def naive_reversals(actions, threshold):
+    """How often a sequence of numbers comes back from its last extreme by more than the threshold."""
+    way, extreme, start, turns = 0, actions[0], actions[0], 0
+    for action in actions:
+        if way == 0:
+            if abs(action - start) > threshold / 2.0:
+                way, extreme = np.sign(action - start), action
+        elif way * (action - extreme) > 0.0:
+            extreme = action
+        elif way * (extreme - action) > threshold:
+            way, extreme, turns = -way, action, turns + 1
+    return turns

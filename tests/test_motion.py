@@ -1,0 +1,239 @@
+"""How an expert moves, and what its log is worth, on signals whose answers are known."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from naive import naive_play, naive_reversals
+from simile.data import losses
+from simile.data.motion import Log, count_reversals, know_log, measure_motion, play, share_still
+
+VALUES = st.floats(-3.0, 3.0, width=32)
+RATE = 50.0
+
+
+def column(values):
+    return np.asarray(values, dtype=float)[:, np.newaxis]
+
+
+def glide(frames=50):
+    """A movement of minimum jerk from 0 to 1 (Flash and Hogan 1985)."""
+    time = np.linspace(0.0, 1.0, frames)
+    return 10 * time**3 - 15 * time**4 + 6 * time**5
+
+
+def operator(moves=40, hold=50, frames=50, seed=0):
+    """Hold, glide, hold: half of the time still, with moves up and down of 1 to 2."""
+    rng = np.random.default_rng(seed)
+    levels = np.cumsum(rng.uniform(1.0, 2.0, moves) * np.where(np.arange(moves) % 2, -1.0, 1.0))
+    levels = np.append(0.0, levels)
+    parts = [np.append(np.full(hold, a), a + (b - a) * glide(frames)) for a, b in pairwise(levels)]
+    return column(np.concatenate(parts))
+
+
+def noisy(actions, share, seed=1):
+    return actions + share * actions.std() * np.random.default_rng(seed).normal(size=actions.shape)
+
+
+@given(
+    st.integers(1, 40).flatmap(lambda n: arrays(float, st.sampled_from([(n,), (n, 2)]), elements=VALUES)),
+    st.floats(0.0, 2.0),
+    st.none() | VALUES,
+)
+def test_play_has_the_bits_of_the_loop(actions, width, start):
+    followed = play(actions, width, start)
+    assert followed.shape == actions.shape
+    np.testing.assert_array_equal(followed, naive_play(actions, width, start))
+
+
+def test_play_has_a_width_and_a_start_per_action():
+    actions = np.random.default_rng(0).normal(size=(300, 2)).cumsum(axis=0)
+    widths, start = np.array([0.5, 4.0]), np.array([9.0, -9.0])
+    np.testing.assert_array_equal(play(actions, widths, start), naive_play(actions, widths, start))
+
+
+@given(arrays(float, (30, 2), elements=VALUES), arrays(float, (30, 2), elements=VALUES), st.floats(0.0, 2.0))
+def test_play_does_not_expand(one, other, width):
+    """The play operator is non-expansive in the supremum norm, from the same start."""
+    apart = np.abs(play(one, width, 0.0) - play(other, width, 0.0)).max()
+    assert apart <= np.abs(one - other).max() + 1e-12
+
+
+@given(st.lists(arrays(float, st.integers(1, 40), elements=st.integers(-20, 20)), min_size=1, max_size=4))
+def test_reversals_are_those_of_the_loop(sequences):
+    counted = count_reversals([column(a) for a in sequences], 3.0)
+    assert counted == [sum(naive_reversals(a, 3.0) for a in sequences)]
+
+
+def test_each_action_has_its_own_threshold():
+    wave = column(np.sin(np.arange(400) * 2 * math.pi / 40.0))
+    both = [np.hstack([wave, wave])]
+    np.testing.assert_array_equal(count_reversals(both, np.array([0.1, 3.0])), [20, 0])
+    assert (share_still(both, np.array([0.01, 3.0])) == [0.0, 1.0]).all()
+
+
+def test_what_diverged_has_no_count():
+    gone = np.array([[0.0, 0.0], [1.0, math.inf], [0.0, math.nan], [1.0, 0.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(np.isnan(count_reversals([gone], 0.1)), [False, True])
+    np.testing.assert_array_equal(np.isnan(share_still([gone], 0.1)), [False, True])
+
+
+def test_no_time_passes_in_one_frame():
+    assert np.isnan(share_still([np.zeros((1, 1)), np.zeros((1, 1))], 0.1)).all()
+
+
+@pytest.mark.parametrize(("rate", "shortest"), [(None, 3), (10.0, 3), (50.0, 13)])
+def test_a_hold_is_three_frames_and_a_quarter_of_a_second_at_least(rate, shortest):
+    for length, held in ((shortest - 1, 0.0), (shortest, 1.0)):
+        steps = column(np.repeat(np.arange(20.0), length + 1))  # a jump, and as many intervals at rest
+        assert share_still([steps], 0.1, rate) == pytest.approx(held * 20 * length / (len(steps) - 1))
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        pytest.param(np.round(np.sin(np.arange(500) / 30) * 170, 2), 0.01, id="degrees as text"),
+        pytest.param(
+            np.float32(0.1) * np.float32(np.round(np.sin(np.arange(500) / 30) * 50)), 0.1, id="single precision"
+        ),
+        pytest.param(np.round(np.sin(np.arange(900) / 90) * 2047) * 0.00123, 0.00123, id="counts of 12 bits"),
+        pytest.param(np.round(np.sin(np.arange(300) / 30) * 40) * 0.25 + 5e6, 0.25, id="far off"),
+        pytest.param(np.round(np.arange(300) % 37 * 2.611e-5, 6), 2.611e-5, id="written with few digits"),
+        pytest.param(np.sin(np.arange(500) / 30), 0.0, id="continuous"),
+        pytest.param(np.float32(np.sin(np.arange(500) / 30)), 0.0, id="continuous in single precision"),
+        pytest.param(np.repeat(np.random.default_rng(0).normal(size=50), 20), 0.0, id="held at any values"),
+        pytest.param(np.tile([0.0, 1.0], 50), 0.0, id="two values"),
+        pytest.param(np.full(50, 7.0), 0.0, id="constant"),
+    ],
+)
+def test_resolution(values, step):
+    (log,) = know_log([column(values)])
+    assert log.resolution == pytest.approx(step, rel=2e-3)
+    (shifted,) = know_log([(column(values) - 0.123) / 7.7])  # in other units it is the same
+    assert shifted.resolution == pytest.approx(step / 7.7, rel=2e-3)
+
+
+def test_the_resolution_of_all_sequences_is_one_that_divides_each():
+    rng = np.random.default_rng(0)
+    sequences = [column(n * 0.5 * rng.integers(-50, 50, size=200)) for n in (2, 3)]
+    assert know_log(sequences)[0].resolution == pytest.approx(0.5)
+    assert know_log([*sequences, column(rng.normal(size=200))])[0].resolution == 0.0
+
+
+@pytest.mark.parametrize("share", [0.0013, 0.0044, 0.01, 0.1])
+@pytest.mark.parametrize("held", [True, False])
+def test_noise_is_recovered(share, held):
+    clean = operator() if held else column(np.sin(np.arange(4000) / 40))
+    (log,) = know_log([noisy(clean, share)])
+    low, high = log.noise_interval
+    true = share * clean.std()
+    assert log.noise == pytest.approx(true, rel=0.1)
+    assert low < true < high
+    assert log.spread == pytest.approx(clean.std(), rel=0.02)
+
+
+def test_noise_is_found_in_holds_where_motion_hides_it():
+    rng = np.random.default_rng(0)
+    steps = np.where(rng.random(3000) < 0.12, rng.normal(size=3000), 0.0)
+    clean = column(np.cumsum(steps))
+    (log,) = know_log([noisy(clean, 0.005)])
+    assert log.noise == pytest.approx(0.005 * clean.std(), rel=0.25)
+
+
+@pytest.mark.parametrize(
+    "clean",
+    [
+        pytest.param(operator(), id="hold and move"),
+        pytest.param(column(np.sin(np.arange(3000) / 20)), id="sine"),
+        pytest.param(column(np.round(np.sin(np.arange(3000) / 20), 2)), id="quantised"),
+        pytest.param(column(np.random.default_rng(0).normal(size=4000).cumsum()), id="random walk"),
+        pytest.param(column(np.sin(np.arange(3000) / 50) + 0.05 * (-1.0) ** np.arange(3000)), id="alternating"),
+        pytest.param(column(np.repeat([0.0, 1.0], 30).tolist() * 40), id="square wave"),
+        pytest.param(np.zeros((500, 1)), id="constant"),
+        pytest.param(np.zeros((3, 1)), id="short"),
+    ],
+)
+def test_motion_is_not_taken_for_noise(clean):
+    (log,) = know_log([clean])
+    assert log.noise == 0.0
+    assert log.noise_share == 0.0
+    assert log.strides == (1, 1, 1)
+
+
+def test_which_sequence_comes_first_does_not_matter():
+    sequences = [noisy(operator(moves, seed=moves), 0.01, seed=moves) for moves in (3, 8, 13, 20)]
+    assert know_log(sequences) == know_log(sequences[::-1])
+
+
+def test_the_threshold_is_twice_the_resolution_six_times_the_noise_or_a_hundredth_of_the_spread():
+    assert Log(0.0, 0.0, (0.0, 0.0), 2.0).threshold == 0.02
+    assert Log(0.04, 0.0, (0.0, 0.0), 2.0).threshold == 0.08
+    assert Log(0.04, 0.02, (0.0, 0.0), 2.0).threshold == pytest.approx(0.12)
+    assert Log(1.0, 0.0, (0.0, 0.0), 2.0).threshold == 0.2  # every step of a coarse log is a move
+
+
+def test_a_sine():
+    actions = [column(np.sin(2 * math.pi * np.arange(3000) / 100.0))]  # a minute of half a hertz
+    (motion,) = measure_motion(actions, know_log(actions), RATE)
+    assert motion.reversals == pytest.approx(60.0, abs=1.0)
+    assert motion.still == 0.0
+    assert motion.move == pytest.approx(1.0, abs=0.05)
+    assert math.isnan(motion.hold)
+    assert motion.speed[0] == pytest.approx(math.pi * math.sqrt(0.5), rel=0.01)  # the median of |cos|
+    assert motion.acceleration[1] == pytest.approx(math.pi**2 * math.sin(math.radians(85.5)), rel=0.01)
+    (unknown,) = measure_motion(actions, know_log(actions))
+    assert unknown.reversals == pytest.approx(20.0, abs=0.5)  # per 1,000 frames
+    assert unknown.move == pytest.approx(50.0, abs=2.0)
+
+
+def test_movements_of_minimum_jerk():
+    actions = [operator()]
+    (motion,) = measure_motion(actions, know_log(actions), RATE)
+    assert motion.reversals == pytest.approx(39 / 80 * 60, rel=0.01)
+    assert motion.still == pytest.approx(0.5, abs=0.08)  # a move begins once the threshold is passed
+    assert motion.hold == pytest.approx(1.0, abs=0.15)
+    assert motion.move == pytest.approx(1.0, abs=0.15)
+    assert motion.ldlj == pytest.approx(losses.log_dimensionless_jerk(column(glide()))[0], abs=0.01)
+    assert motion.sparc == pytest.approx(losses.spectral_arc_length(column(glide()), rate=RATE)[0], abs=0.03)
+
+
+def test_the_jerk_of_fine_movements_is_known_in_closed_form():
+    actions = [operator(moves=10, hold=100, frames=500)]
+    (motion,) = measure_motion(actions, know_log(actions), RATE)
+    assert motion.ldlj == pytest.approx(-math.log(720.0 / 1.875**2), abs=0.03)
+
+
+def test_a_policy_that_ripples_and_creeps_is_told_from_its_expert():
+    expert = operator()
+    logs = know_log([expert])
+    creeping = expert + column(0.05 * np.sin(np.arange(len(expert)) / 8.0))
+    theirs, ours = (measure_motion([a], logs, RATE)[0] for a in (expert, creeping))
+    assert ours.reversals > 2.0 * theirs.reversals
+    assert ours.still < 0.05
+    assert ours.sparc < theirs.sparc
+
+
+@pytest.mark.parametrize("share", [0.0013, 0.0044, 0.01])
+def test_noise_changes_little(share):
+    clean = operator()
+    heard = [noisy(clean, share)]
+    (true,), (found,) = (measure_motion(a, know_log(a), RATE) for a in ([clean], heard))
+    for name in ("reversals", "still", "hold", "move"):
+        assert getattr(found, name) == pytest.approx(getattr(true, name), rel=0.15), name
+    assert found.sparc == pytest.approx(true.sparc, rel=0.05 if share < 0.01 else 0.5)
+    assert found.speed[1] == pytest.approx(true.speed[1], rel=0.05)
+    assert found.acceleration[1] == pytest.approx(true.acceleration[1], rel=0.1)
+
+
+def test_sequences_are_never_joined():
+    there, back = column(np.linspace(0.0, 1.0, 60)), column(np.linspace(1.0, 0.0, 60))
+    assert count_reversals([there, back], 0.1) == [0.0]
+    assert count_reversals([np.concatenate([there, back])], 0.1) == [1.0]
+    assert share_still([column([0.0] * 3), column([0.0] * 3)], 0.1) == [0.0]
