@@ -29,7 +29,7 @@ from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data.losses import log_dimensionless_jerk, spectral_arc_length
 
 HELD_FRAMES, HELD_SECONDS = 3, 0.25  # the shortest hold
-CREEP = 0.05  # of the threshold, during the shortest hold: less is rest, so that noise or a filter's tail ends none
+CREEP = 0.1  # of the threshold, during the shortest hold: less is rest, so that noise or a filter's tail ends none
 BORDER = 2  # no way to move: where a sequence begins
 MOST_MOVES = 256  # whose smoothness is measured
 ORDER = 6  # of the differences that tell noise from motion
