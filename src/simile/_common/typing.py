@@ -10,5 +10,6 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
+PerAction = float | FloatArray  # one number, or (k,), one for each action
 Trajectories = Sequence[FloatArray]  # one (T, k) array per sequence, never joined
 AnyPath = str | os.PathLike[str]

@@ -137,7 +137,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
         fit_error=_fit_error(policy, states, flat),
         expert_gap=_mean_step([e[1:] - a[:-1] for e, a in zip(expert, rolled, strict=True)]),
         roughness_budget=_mean_step([np.diff(e, axis=0) for e in expert]),
-        smoothness=math.nan if one is None else one.smoothness,
+        smoothness=math.nan if one is None else float(np.max(one.smoothness)),
         beta=beta,
         length=max(len(d) for d in demos),
     )
@@ -176,8 +176,8 @@ def stochastic_gap(
     if not isinstance(policy, MixedPolicy):
         raise ArgumentError(f"policy must be a mixture; got {type(policy).__name__}, which has nothing to sample from")
     demos = Demonstrations.of(demos)
-    deterministic = Mixture(policy.components, policy.weights)
-    stochastic = StochasticMixture(policy.components, policy.weights)
+    weights = tuple(float(np.mean(w)) for w in policy.weights)  # a coin is tossed for all actions at once
+    deterministic, stochastic = (kind(policy.components, weights) for kind in (Mixture, StochasticMixture))
     scale = policy.units.scale
     certain = np.concatenate(rollout(deterministic, demos)) / scale
     expert = np.concatenate(demos.actions) / scale
@@ -196,10 +196,11 @@ def _last_step(policy: Policy) -> tuple[Policy | None, Policy | None, float]:
     if not isinstance(policy, MixedPolicy) or len(policy.components) < 2:
         return None, None, math.nan
     beta = policy.weights[-1]
-    if beta == 1.0:
+    if np.max(beta) == 1.0:
         return None, None, math.nan
     weights = tuple(w / (1.0 - beta) for w in policy.weights[:-1])
-    return replace(policy, components=policy.components[:-1], weights=weights), policy.components[-1], beta
+    before = replace(policy, components=policy.components[:-1], weights=weights)
+    return before, policy.components[-1], float(np.mean(beta))
 
 
 def _fit_error(policy: Policy, states: States, expert: FloatArray) -> float:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, PerAction
 from simile.data.states import States
 from simile.errors import ArgumentError, DataError
 
@@ -101,7 +101,7 @@ class Deferred:
         """Map states (n, features) to actions (n, k)."""
         return self.model.predict(S)
 
-    def parts(self, weight: float = 1.0) -> list[tuple[Model, float]]:
+    def parts(self, weight: PerAction = 1.0) -> list[tuple[Model, PerAction]]:
         """Return the models that the fitted model is a sum of, and `weight` times their weights."""
         return parts_of(self.model, weight)
 
@@ -142,7 +142,7 @@ class WeightedModel:
     """One f made of several: sum_i w_i f_i."""
 
     models: tuple[Model, ...]
-    weights: tuple[float, ...]
+    weights: tuple[PerAction, ...]  # (k,) arrays where each action has its own
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k)."""
@@ -151,13 +151,13 @@ class WeightedModel:
             total = total + weight * model.predict(S)
         return total
 
-    def parts(self, weight: float = 1.0) -> list[tuple[Model, float]]:
+    def parts(self, weight: PerAction = 1.0) -> list[tuple[Model, PerAction]]:
         """Return the models inside, those inside of weighted ones too, and `weight` times their weights."""
         pairs = zip(self.models, self.weights, strict=True)
         return [part for model, share in pairs for part in parts_of(model, weight * share)]
 
 
-def parts_of(model: Model, weight: float = 1.0) -> list[tuple[Model, float]]:
+def parts_of(model: Model, weight: PerAction = 1.0) -> list[tuple[Model, PerAction]]:
     """Return the fitted models that a model is a weighted sum of, with their weights; most are their only part."""
     return model.parts(weight) if isinstance(model, WeightedModel | Deferred) else [(model, weight)]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, PerAction
 from simile.models.regularizers import Autoregressor
 
 
@@ -27,9 +27,9 @@ class ClosedLoop:
     taps: FloatArray
 
     @classmethod
-    def of(cls, h: Autoregressor, smoothness: float) -> ClosedLoop:
-        """Close the loop around h at this lambda."""
-        lead = np.full((1, h.coefficients.shape[1]), 1.0 + smoothness)
+    def of(cls, h: Autoregressor, smoothness: PerAction) -> ClosedLoop:
+        """Close the loop around h at this lambda, or at one for each action."""
+        lead = np.broadcast_to(1.0 + smoothness, (1, h.coefficients.shape[1]))
         return cls(np.concatenate([lead, -smoothness * h.coefficients]))
 
     @property

@@ -14,8 +14,8 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.sums import ExactSum
-from simile._common.typing import FloatArray, Trajectories
-from simile.errors import DataError
+from simile._common.typing import FloatArray, PerAction, Trajectories
+from simile.errors import ArgumentError, DataError
 
 # A closed loop this slow already remembers ten thousand frames.
 LARGEST_RADIUS = 1.0 - 1e-4
@@ -144,15 +144,14 @@ class Autoregressor:
             total = total + history[:, i] * self.coefficients[i]
         return total
 
-    def radius(self, smoothness: float) -> float:
-        """Return the spectral radius of the closed loop at this lambda, the slowest dimension's.
+    def radius(self, smoothness: PerAction) -> float:
+        """Return the spectral radius of the closed loop at this lambda, or one for each action; the slowest one's.
 
         The eigenvalues of the companion matrix of kappa c are the roots of z^q - kappa c_1 z^(q-1) - ...
         """
         kappa = smoothness / (1.0 + smoothness)
-        return max(
-            float(np.abs(np.roots(np.concatenate([[1.0], -kappa * c]))).max(initial=0.0)) for c in self.coefficients.T
-        )
+        loops = np.concatenate([np.ones((1, self.coefficients.shape[1])), -kappa * self.coefficients])
+        return max(float(np.abs(np.roots(taps)).max(initial=0.0)) for taps in loops.T)
 
     def stabilized(self, smoothness: float) -> Autoregressor:
         """Move c towards h(a) = a, whose closed loop is always stable, just until this one is."""
@@ -174,7 +173,7 @@ class WeightedRegularizer:
     """One h made of several: sum_i w_i h_i."""
 
     regularizers: tuple[Regularizer, ...]
-    weights: tuple[float, ...]
+    weights: tuple[PerAction, ...]
 
     @property
     def order(self) -> int:
@@ -310,6 +309,17 @@ class CriticallyDamped(_Summed):
             kappa = smoothness / (1.0 + smoothness)
             coefficients[:] = -np.poly(np.full(self.order, self.pole(smoothness)))[1:, np.newaxis] / kappa
         return Autoregressor(coefficients)
+
+
+def fit_each(regularizer: RegularizerClass, trajectories: Trajectories, smoothness: PerAction) -> Regularizer:
+    """Choose h (Algorithm 1, line 7) for a lambda; where each action has its own, for each by itself."""
+    if np.ndim(smoothness) == 0:
+        return regularizer.fit(trajectories, float(smoothness))
+    found = [regularizer.fit([a[:, [j]] for a in trajectories], float(s)) for j, s in enumerate(np.ravel(smoothness))]
+    linear = [h for h in found if isinstance(h, Autoregressor)]
+    if len(linear) < len(found):
+        raise ArgumentError(f"smoothness must be one number for {regularizer!r}, which is not linear")
+    return Autoregressor(np.concatenate([h.coefficients for h in linear], axis=1), min(h.damping for h in linear))
 
 
 def _check_order(order: int, sums: Sums) -> None:

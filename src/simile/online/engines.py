@@ -13,7 +13,8 @@ from simile.data.states import Horizon, Tape
 from simile.errors import ArgumentError, DataError, DivergedError, SimileError
 from simile.online.history import History
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import Policy, is_stochastic
+from simile.policies.hold import Hold
+from simile.policies.policies import Policy, SmoothPolicy, hold, is_stochastic
 from simile.policies.precision import find_limits, warn_unresolved
 from simile.policies.rollouts import DIVERGED, reasonable
 
@@ -41,7 +42,7 @@ class Engine(Protocol):
 def engine_of(policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> Engine:
     """Return the engine for a collapsed policy: one kernel where it can be fused, else its own `act`."""
     fused = FusedPolicy.of(policy)
-    if fused is None:
+    if fused is None or not isinstance(policy, SmoothPolicy):
         return GeneralEngine(policy, n_streams, seed, n_contexts)
     return FusedEngine(policy, fused, n_streams)
 
@@ -115,7 +116,7 @@ class GeneralEngine:
     def __init__(self, policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> None:
         self.policy = policy
         self.bounds = UserBounds(policy, n_contexts or 0)
-        self.history = History(n_streams, policy.reach, n_contexts or 0, policy.n_actions, single=False)
+        self.history = History(n_streams, policy.reach, n_contexts or 0, policy.n_actions, hold(policy), single=False)
         self.draws = Draws(seed, n_streams) if is_stochastic(policy) else None
         self._floor = np.empty(0, np.intp)
 
@@ -136,7 +137,7 @@ class GeneralEngine:
         self.bounds.watch(X)
         acted = self.act(streams)
         self.history.commit(streams, acted)
-        return self.bounds.restore(acted)
+        return self.bounds.restore(self.history.output(streams, acted))
 
     def _window(self, streams: IntArray) -> FloatArray:
         """Return the contexts that the policy reads in this frame, (n, reach + 1, m)."""
@@ -147,18 +148,20 @@ class GeneralEngine:
 class FusedEngine:
     """One kernel call for a frame of all streams."""
 
-    def __init__(self, policy: Policy, fused: FusedPolicy, n_streams: int) -> None:
+    def __init__(self, policy: SmoothPolicy, fused: FusedPolicy, n_streams: int) -> None:
         from simile.models.kernels import rolling
 
         k = policy.n_actions
         self.bounds = bounds = UserBounds(policy, fused.width - k)
-        self.history = History(n_streams, policy.reach, fused.width - k, k, single=True)
+        self.history = History(n_streams, policy.reach, fused.width - k, k, policy.hold, single=True)
         self._roll, self._make_desk = rolling.roll, rolling.make_desk
         self._advance: Any = rolling.advance
         self._control = fused.control(bounds.low, bounds.high, DIVERGED)
         self._parts = (*self._control.trees, *self._control.lines, *self._control[2:])
         limits = np.full(fused.width - k, np.inf) if bounds.limits is None else bounds.limits
-        self._units = np.concatenate([bounds.center, bounds.scale, bounds.floor, bounds.ceiling, limits])
+        held = Hold(np.zeros(k)) if policy.hold is None else policy.hold
+        user = (bounds.center, bounds.scale, bounds.floor, bounds.ceiling)
+        self._units = np.concatenate([*user, held.width, held.stepping, limits])
         self.advance(np.arange(0), np.empty((0, self.history.n_contexts)))  # compiled now, not in the first frame
 
     def act(self, streams: IntArray) -> FloatArray:
@@ -185,7 +188,7 @@ class FusedEngine:
             wild = history.flat_actions[history.places(streams)[lost]]
             raise self.bounds.divergence(stream, int(history.frame[stream]), wild)
         if lost < -1 and self.bounds.watch(X):
-            self._units[4 * actions.shape[1] :] = np.inf
+            self._units[6 * actions.shape[1] :] = np.inf
         return actions
 
 

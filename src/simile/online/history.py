@@ -9,8 +9,9 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.policies.footprint import SPARE
+from simile.policies.hold import Hold
 
-Mark = tuple[IntArray, IntArray, Any, Any]  # of some streams: frame, missed, begun, seen
+Mark = tuple[IntArray, IntArray, Any, Any, FloatArray]  # of some streams: frame, missed, begun, seen, position
 
 
 class History:
@@ -28,11 +29,15 @@ class History:
         m; 0 where only the first context will tell.
     n_actions : int
         k.
+    hold : Hold, optional
+        The hysteresis that the actions pass; `position` is where its output stands.
     single : bool
         Whether contexts are kept in single precision with the actions beside them, as the kernels read them.
     """
 
-    def __init__(self, n_streams: int, reach: int, n_contexts: int, n_actions: int, *, single: bool) -> None:
+    def __init__(
+        self, n_streams: int, reach: int, n_contexts: int, n_actions: int, hold: Hold | None = None, *, single: bool
+    ) -> None:
         from simile.models.kernels import rolling
 
         self._move, self._streams = rolling.make_room, rolling.Streams
@@ -40,6 +45,8 @@ class History:
         self.rows = self.reach + SPARE
         self.single = single
         self.actions = np.zeros((1, self.rows, n_actions))
+        self.passed = hold
+        self.position = np.zeros((1, n_actions))
         self.row = np.full(n_streams, self.reach)  # the next to be written
         self.frame = np.zeros(n_streams, np.intp)  # frames taken so far
         self.missed = np.zeros(n_streams, np.intp)  # frames in a row without a context
@@ -61,7 +68,9 @@ class History:
         held = len(self.actions)
         if len(streams) and (wanted := int(streams.max()) + 1) > held:
             room = min(len(self.row), max(wanted, 2 * held))
-            self.Z, self.actions = (_enlarge(array, room) for array in (self.Z, self.actions))
+            self.Z, self.actions, self.position = (
+                _enlarge(array, room) for array in (self.Z, self.actions, self.position)
+            )
             self._refer()
 
     def _refer(self) -> None:
@@ -69,7 +78,7 @@ class History:
         self.flat_Z, self.flat_actions = self.Z.reshape(-1), self.actions.reshape(-1, k)
         # What the kernels are handed, made once: it refers to the arrays, which are written in place.
         self.past = self._streams(
-            self.flat_Z, self.flat_actions, self.row[:n], self.frame[:n], self.missed[:n], self.reach
+            self.flat_Z, self.flat_actions, self.row[:n], self.frame[:n], self.missed[:n], self.position, self.reach
         )
 
     # ------------------------------------------------------------------------------------------------ how a past begins
@@ -81,10 +90,16 @@ class History:
             recent = known[-self.reach :]
             self._write(s, slice(0, self.reach - len(recent)), known[0])
             self._write(s, slice(self.reach - len(recent), self.reach), recent)
+            self.position[s] = known[-1]
         self.row[streams] = self.reach
 
     def hold(self, streams: IntArray, actions: FloatArray) -> None:
         """Start anew as if `actions` (n, k) had lasted forever."""
+        self.rest(streams, actions)
+        self.position[streams] = actions
+
+    def rest(self, streams: IntArray, actions: FloatArray) -> None:
+        """Start anew as if `actions` (n, k) had been wanted forever; the output stays where it is."""
         self.reserve(streams)
         self._write(streams, slice(0, self.reach), actions[:, np.newaxis])
         self.row[streams] = self.reach
@@ -105,6 +120,7 @@ class History:
         """Make streams new."""
         held = streams[streams < len(self.actions)]
         self.Z[held] = self.actions[held] = 0
+        self.position[held] = 0.0
         for array in (self.frame, self.missed, self.begun, self.seen):
             array[streams] = 0
         self.row[streams] = self.reach
@@ -128,18 +144,28 @@ class History:
         self.frame[streams] += 1
         self.missed[streams] = self.missed[streams] + 1 if missed else 0
 
+    def output(self, streams: IntArray, actions: FloatArray) -> FloatArray:
+        """Let the actions (n, k) of this frame pass the hysteresis; returns what is done."""
+        self.position[streams] = done = actions if self.passed is None else self.passed(actions, self.position[streams])
+        return done
+
     def amend(self, streams: IntArray, actions: FloatArray) -> None:
-        """Put other actions (n, k) in the place of the last."""
+        """Put other actions (n, k) in the place of the last; they were done."""
         self._write(streams, self.row[streams] - 1, actions)
+        self.position[streams] = actions
 
     def mark(self, streams: IntArray) -> Mark:
         """Return all that one frame changes, but for what it writes."""
-        return self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams]
+        new = len(streams) > 0 and int(streams.max()) >= len(self.position)
+        position = np.zeros((len(streams), self.actions.shape[2])) if new else self.position[streams]
+        return self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], position
 
     def withdraw(self, streams: IntArray, mark: Mark) -> None:
         """Take back the one frame since `mark`; what it wrote will be written over."""
         self.row[streams] -= 1
-        self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams] = mark
+        self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], self.position[streams] = (
+            mark
+        )
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
 
     def last(self, streams: IntArray) -> FloatArray:
@@ -173,12 +199,14 @@ class History:
         n, m = len(streams), self.n_contexts
         contexts = np.zeros((n, self.reach, m), self.Z.dtype)
         actions = np.zeros((n, self.reach, self.actions.shape[2]))
+        position = np.zeros((n, self.actions.shape[2]))
         for i, s in enumerate(streams.tolist()):  # which is quicker than an index of all rows
             if s < len(self.actions):
                 recent = slice(self.row[s] - self.reach, self.row[s])
                 contexts[i], actions[i] = self.Z[s, recent, :m], self.actions[s, recent]
+                position[i] = self.position[s]
         facts = {name: getattr(self, name)[streams] for name in ("frame", "missed", "begun", "seen")}
-        return {"contexts": contexts, "actions": actions, **facts}
+        return {"contexts": contexts, "actions": actions, "position": position, **facts}
 
     def load(self, streams: IntArray, state: dict[str, Any]) -> None:
         """Take over what `state` returned, for these streams; those that had no past are new.
@@ -198,6 +226,7 @@ class History:
         known = slice(self.reach - actions.shape[1], self.reach)
         self._write(some, slice(0, known.start), actions[:, :1])
         self._write(some, known, actions)
+        self.position[some] = state.get("position", state["actions"][:, -1])[begun]
         for name in ("frame", "missed", "begun", "seen"):
             getattr(self, name)[streams] = state[name]
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))

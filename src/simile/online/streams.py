@@ -123,6 +123,7 @@ class Streams:
             self._see(streams, X)
         self.history.push(streams, None if X is None else self._shift(X))
         self.history.commit(streams, standard)
+        self.history.position[streams] = standard
         self.history.settle(streams, seen=X is not None)
         self.chain.follow(streams, A)
         return A.copy()
@@ -146,7 +147,7 @@ class Streams:
         if self.history.seen[streams].all():  # else the first context is still to come, and will have lasted anyway
             last = self.history.last_contexts(streams) if X is None else self._shift(X)
             self.history.hold_contexts(streams, last)
-        self.history.hold(streams, self.history.last(streams))
+        self.history.rest(streams, self.history.last(streams))
         self.chain.rest(streams)
 
     def rewrite(self, streams: IntArray, A: FloatArray) -> None:
@@ -169,7 +170,8 @@ class Streams:
         live = other.everyone[other.history.begun]
         past = other.history.state(live)
         if not ours.equals(theirs):  # else the bits would change for nothing
-            past["actions"] = ours.standardize(theirs.restore(past["actions"]))
+            for name in ("actions", "position"):
+                past[name] = ours.standardize(theirs.restore(past[name]))
             if other.n_contexts:
                 past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
         if other.n_contexts == 0:  # none has come yet
@@ -183,7 +185,8 @@ class Streams:
         self.chain.reset(self.everyone)
         begun = self.everyone[self.history.begun]
         for back in (min(2, other.history.reach), 1):
-            wanted = theirs.restore(other.history.past_actions(begun, back)[:, -1])
+            held = other.history.position[begun] - other.history.last(begun)  # 0 but for a hysteresis
+            wanted = theirs.restore(other.history.past_actions(begun, back)[:, -1] + held)
             sent = other.chain.sent[begun, -1, back - 1] if other.chain.stages else wanted
             self.chain.follow(begun, sent)
 
@@ -193,6 +196,9 @@ class Streams:
         That of all, or of some, in their order: "n_streams" is how many there can be.
         """
         some = self.everyone if streams is None else streams
+        past = self.history.state(some)
+        if self.history.passed is None:  # then it is the last action
+            del past["position"]
         return {
             "n_streams": len(self.everyone),
             "n_contexts": self.n_contexts,
@@ -205,7 +211,7 @@ class Streams:
             **({} if self.policy.units.origin is None else {"context_origin": self.policy.units.origin.copy()}),
             "sent": self.chain.sent[some],
             "moving": self.chain.moving[some],
-            **self.history.state(some),
+            **past,
         }
 
     def load(self, state: State, streams: IntArray | None = None) -> None:
@@ -266,7 +272,7 @@ class Streams:
 
     def _commit_blind(self, streams: IntArray, blind: FloatArray) -> FloatArray:
         self.history.commit(streams, blind, missed=True)
-        return self.engine.bounds.restore(blind)
+        return self.engine.bounds.restore(self.history.output(streams, blind))
 
     def _look(self, streams: IntArray) -> Blind:
         def trend() -> FloatArray:

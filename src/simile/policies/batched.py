@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simile._common import checks
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, PerAction
 from simile.errors import ArgumentError, DivergedError
 from simile.models import parts_of
 from simile.models.closed_loop import ClosedLoop
@@ -82,10 +82,14 @@ def rollouts(
         if not bool(torch.isfinite(actions).all()):
             raise DivergedError("a roll-out diverged: try other smoothness, or an ActionSpace")
         found: FloatArray = actions.cpu().numpy()
+        if policy.hold is not None:
+            begun = np.concatenate([past.cpu().numpy()[:, np.newaxis], found], axis=1)
+            rows = begun.reshape(-1, shape.n_actions)
+            found = policy.hold.along(rows, np.arange(len(rows)) % begun.shape[1] == 0).reshape(begun.shape)[:, 1:]
     return policy.space.clip(policy.units.restore(found))
 
 
-def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], ClosedLoop]:
+def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, PerAction]], ClosedLoop]:
     """Return the policy as one, its networks with their weights, and the filter behind them."""
     one = whole(policy)
     if one is not None and (loop := one.closed_loop) is not None and not one.horizon.memory:
@@ -99,11 +103,11 @@ def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, float]], C
     )
 
 
-def _predict(parts: list[tuple[Network, float]], X: Any, block: int) -> Any:
+def _predict(parts: list[tuple[Network, PerAction]], X: Any, block: int) -> Any:
     """Return what f says in every frame of the contexts X (n, T, m), (n, T, k) in double precision."""
     torch = _torch.require()
     n, length, m = X.shape
-    modules = [(f.module().to(X.device), weight) for f, weight in parts]
+    modules = [(f.module().to(X.device), torch.as_tensor(weight, device=X.device)) for f, weight in parts]
     shape = parts[0][0].shape
     lags = torch.tensor(shape.context_lags, device=X.device)
     z = torch.zeros((n, length, shape.n_actions), dtype=torch.float64, device=X.device)

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
@@ -41,7 +41,7 @@ class FusedPolicy:
     lines: Lines
     width: int
     coefficients: FloatArray  # (order, k)
-    smoothness: float
+    smoothness: PerAction
     reach: int
 
     @classmethod
@@ -57,7 +57,7 @@ class FusedPolicy:
         from simile.models.kernels.rolling import Control
 
         coefficients = np.array(self.coefficients, order="C")  # from a file they may come in another order
-        smoothness = float(self.smoothness)
+        smoothness = np.array(np.broadcast_to(self.smoothness, coefficients.shape[1:]), dtype=np.float64)
         return Control(self.trees, self.lines, coefficients, smoothness, low, high, float(limit))
 
     def roll(
@@ -168,7 +168,7 @@ def _move(nodes: Any, by: int) -> Any:
     return moved
 
 
-def _merge(lines: list[tuple[PiecewiseLinear, float]], k: int) -> tuple[Any, FloatArray]:
+def _merge(lines: list[tuple[PiecewiseLinear, PerAction]], k: int) -> tuple[Any, FloatArray]:
     """Return the terms of all models, each once and those that read the same entry side by side, and their slopes."""
     from simile.models.kernels.predicting import TERM
 

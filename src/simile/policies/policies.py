@@ -1,7 +1,7 @@
 """Smooth policies pi = (f, h) of Definition 2.1 and Eq. 2, and the two ways to mix them (Section 5.2).
 
-Policies compute in standard units; `units` and `space` say how `rollout` brings their actions to the
-user's units and into the user's bounds.
+Policies compute in standard units; `hold`, `units` and `space` say how `rollout` lets their actions rest, and brings
+them to the user's units and into the user's bounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 
 from simile._common import checks
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, PerAction
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
@@ -24,6 +24,7 @@ from simile.models import Forest, Model, WeightedModel, parts_of
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor, Regularizer, WeightedRegularizer
 from simile.policies.cards import Card
+from simile.policies.hold import Hold
 from simile.policies.storage import files
 
 
@@ -79,7 +80,7 @@ class OpenPolicy:
     """A policy that tells what it is made of; of any other the functions `parts`, `acting`, ... below suppose this."""
 
     @property
-    def parts(self) -> tuple[tuple[float, SmoothPolicy], ...]:
+    def parts(self) -> tuple[tuple[PerAction, SmoothPolicy], ...]:
         """The smooth policies that it is made of, with their weights."""
         return ()
 
@@ -97,6 +98,10 @@ class OpenPolicy:
     def whole(self) -> SmoothPolicy | None:
         """The policy as one (f, h); None where that cannot be."""
         return None
+
+    def holding(self, hold: Hold | None) -> Self:
+        """Return the same policy with this hysteresis behind it, or with none."""
+        raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, a safetensors file that `simile.load` reads; equal policies give equal bytes.
@@ -117,8 +122,8 @@ class SmoothPolicy(OpenPolicy):
         Predicts an action from a state.
     h : Regularizer
         Predicts an action from the past actions alone.
-    smoothness : float
-        lambda.
+    smoothness : float or (k,) array
+        lambda, or one for each action.
     horizon : Horizon
         What of the past a state holds for f.
     naive : Model, optional
@@ -129,20 +134,30 @@ class SmoothPolicy(OpenPolicy):
         What standard units mean to the user, and the user's bounds.
     card : Card
         What the policy is for, and where it comes from.
+    hold : Hold, optional
+        The hysteresis that the actions pass, in roll-outs and online.
     """
 
     f: Model
     h: Regularizer
-    smoothness: float
+    smoothness: PerAction
     horizon: Horizon
     naive: Model | None = None
     n_contexts: int | None = None
     units: Units = field(default_factory=Units.identity)
     space: ActionSpace = field(default_factory=ActionSpace)
     card: Card = field(default_factory=Card)
+    hold: Hold | None = None
 
     def __post_init__(self) -> None:
-        checks.number(self.smoothness, "smoothness", at_least=0.0)
+        for value in self.smoothness if isinstance(self.smoothness, np.ndarray) else (self.smoothness,):
+            checks.number(value, "smoothness", at_least=0.0)
+        if np.shape(self.smoothness) not in ((), (self.n_actions,)):
+            raise ArgumentError(
+                f"smoothness must be a number, or one for each of {self.n_actions} actions; got {self.smoothness}"
+            )
+        if self.hold is not None:
+            object.__setattr__(self, "hold", self.hold.of(self.n_actions) if self.hold.width.any() else None)
 
     @property
     def memory(self) -> int:
@@ -168,7 +183,7 @@ class SmoothPolicy(OpenPolicy):
         return next((m for f in models if (m := getattr(f, "n_contexts", None)) is not None), None)
 
     @property
-    def parts(self) -> tuple[tuple[float, SmoothPolicy], ...]:
+    def parts(self) -> tuple[tuple[PerAction, SmoothPolicy], ...]:
         """Itself."""
         return ((1.0, self),)
 
@@ -217,17 +232,21 @@ class SmoothPolicy(OpenPolicy):
         """Return the same policy for a user with these units and bounds, and with this card."""
         return replace(self, units=units, space=space, card=card)
 
+    def holding(self, hold: Hold | None) -> Self:
+        """Return the same policy with this hysteresis behind it, or with none."""
+        return replace(self, hold=hold)
+
 
 @dataclass(frozen=True, eq=False)
 class MixedPolicy(OpenPolicy):
     """Policies and their weights: what both kinds of mixture have in common."""
 
     components: tuple[Policy, ...]
-    weights: tuple[float, ...]
+    weights: tuple[PerAction, ...]  # (k,) arrays where each action has its own
 
     def __post_init__(self) -> None:
-        weights = tuple(checks.number(w, "weights", at_least=0.0, at_most=1.0) for w in self.weights)
-        if len(weights) != len(self.components) or abs(sum(weights) - 1.0) > 1e-9:
+        weights = tuple(_check_share(w, "weights") for w in self.weights)
+        if len(weights) != len(self.components) or not (np.abs(np.sum(np.array(weights), axis=0) - 1.0) <= 1e-9).all():
             raise ArgumentError(f"weights must be one per component and sum to one; got {self.weights}")
         for component in self.components[1:]:
             if not component.units.equals(self.components[0].units):
@@ -270,7 +289,12 @@ class MixedPolicy(OpenPolicy):
         return self.components[0].card
 
     @property
-    def parts(self) -> tuple[tuple[float, SmoothPolicy], ...]:
+    def hold(self) -> Hold | None:
+        """The hysteresis that the mixture's actions pass, that of the components."""
+        return hold(self.components[0])
+
+    @property
+    def parts(self) -> tuple[tuple[PerAction, SmoothPolicy], ...]:
         """The parts of its components."""
         pairs = zip(self.weights, self.components, strict=True)
         return tuple((weight * w, part) for weight, component in pairs for w, part in parts(component))
@@ -288,6 +312,10 @@ class MixedPolicy(OpenPolicy):
     def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
         """Return the same mixture for a user with these units and bounds, and with this card."""
         return replace(self, components=tuple(c.in_units(units, space, card) for c in self.components))
+
+    def holding(self, hold: Hold | None) -> Self:
+        """Return the same mixture with this hysteresis behind it, or with none."""
+        return replace(self, components=tuple(hold_by(c, hold) for c in self.components))
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +339,7 @@ class Mixture(MixedPolicy):
         """The mixture as one policy; None where lambda or horizon differ, or an h is not linear (`collapse`)."""
         parts = [c for c in self.components if isinstance(c, SmoothPolicy)]
         hs = [p.h for p in parts if isinstance(p.h, Autoregressor)]
-        if len(hs) < len(self.components) or len({(p.smoothness, p.horizon) for p in parts}) > 1:
+        if len(hs) < len(self.components) or not all(_alike(p, parts[0]) for p in parts):
             return None
         coefficients = np.zeros((max(h.order for h in hs), hs[0].coefficients.shape[1]))
         for weight, h in zip(self.weights, hs, strict=True):
@@ -342,7 +370,8 @@ class StochasticMixture(MixedPolicy):
 
     def act(self, states: States, chance: FloatArray) -> FloatArray:
         """Act, in each state, by the component that `chance` picks."""
-        chosen = np.searchsorted(np.cumsum(self.weights)[:-1], chance, side="right")
+        shares = np.array([float(np.mean(w)) for w in self.weights])  # a coin is tossed for all actions at once
+        chosen = np.searchsorted(np.cumsum(shares)[:-1], chance, side="right")
         actions: dict[int, FloatArray] = {
             int(i): self.components[i].act(states.where(chosen == i), chance[chosen == i]) for i in np.unique(chosen)
         }
@@ -357,9 +386,23 @@ class StochasticMixture(MixedPolicy):
         return None if None in radii else max(r for r in radii if r is not None)
 
 
-def parts(policy: Policy) -> tuple[tuple[float, SmoothPolicy], ...]:
+def parts(policy: Policy) -> tuple[tuple[PerAction, SmoothPolicy], ...]:
     """Return the smooth policies that a policy is made of, with their weights."""
     return policy.parts if isinstance(policy, OpenPolicy) else ()
+
+
+def hold(policy: Policy) -> Hold | None:
+    """Return the hysteresis that a policy's actions pass; None where there is none."""
+    return getattr(policy, "hold", None)
+
+
+def hold_by(policy: Policy, by: Hold | None) -> Policy:
+    """Return a policy with this hysteresis behind it, or with none."""
+    if isinstance(policy, OpenPolicy):
+        return policy.holding(by)
+    if by is None:
+        return policy
+    raise ArgumentError(f"policy must be one of simile's own to hold; got {policy!r}")
 
 
 def is_stochastic(policy: Policy) -> bool:
@@ -394,7 +437,7 @@ def radius(policy: Policy) -> float | None:
     return measure() if measure is not None else None
 
 
-def interpolate(trained: Policy, policy: Policy, beta: float) -> Policy:
+def interpolate(trained: Policy, policy: Policy, beta: PerAction) -> Policy:
     """Mix deterministically: beta * trained + (1 - beta) * policy (Algorithm 1, line 10)."""
     return _mix(Mixture, trained, policy, beta)
 
@@ -448,14 +491,15 @@ def prune(policy: Policy, tolerance: float = 1e-6) -> Pruned:
     the largest distance between autoregressors times the largest past action, taken to be the largest leaf value.
     """
     tolerance = checks.number(tolerance, "tolerance", at_least=0.0, at_most=0.1)
-    if not isinstance(policy, Mixture) or all(w >= tolerance for w in policy.weights):
+    if not isinstance(policy, Mixture) or all(np.max(w) >= tolerance for w in policy.weights):
         return Pruned(policy, 0, 0.0, 0.0)
-    kept = [w >= tolerance for w in policy.weights]
-    weight = sum(w for w, keep in zip(policy.weights, kept, strict=True) if not keep)
+    kept = [bool(np.max(w) >= tolerance) for w in policy.weights]
+    lost = sum(w for w, keep in zip(policy.weights, kept, strict=True) if not keep)
     smaller = Mixture(
         tuple(c for c, keep in zip(policy.components, kept, strict=True) if keep),
-        tuple(w / (1.0 - weight) for w, keep in zip(policy.weights, kept, strict=True) if keep),
+        tuple(w / (1.0 - lost) for w, keep in zip(policy.weights, kept, strict=True) if keep),
     )
+    weight = float(np.max(lost))
     one = whole(policy)
     parts = [c for c in policy.components if isinstance(c, SmoothPolicy)]
     values = [c.f.value for c in parts if isinstance(c.f, Forest)]
@@ -466,17 +510,27 @@ def prune(policy: Policy, tolerance: float = 1e-6) -> Pruned:
     rows = [np.pad(c.h.coefficients, ((0, order - c.h.order), (0, 0))) for c in parts if isinstance(c.h, Autoregressor)]
     apart = max(float(np.abs(a - b).sum(axis=0).max()) for a in rows for b in rows)
     change = (high - low) + one.smoothness * apart * max(abs(low), abs(high))
-    return Pruned(smaller, kept.count(False), weight, weight * change / (1.0 + one.smoothness))
+    return Pruned(smaller, kept.count(False), weight, float(np.max(weight * change / (1.0 + one.smoothness))))
 
 
-def _mix(kind: type[Mixture | StochasticMixture], trained: Policy, policy: Policy, beta: float) -> Policy:
-    beta = checks.number(beta, "beta", at_least=0.0, at_most=1.0)
-    if beta in (0.0, 1.0):
-        return trained if beta == 1.0 else policy
+def _check_share(given: PerAction, name: str) -> PerAction:
+    if isinstance(given, np.ndarray):
+        return np.array([checks.number(w, name, at_least=0.0, at_most=1.0) for w in given])
+    return checks.number(given, name, at_least=0.0, at_most=1.0)
+
+
+def _alike(one: SmoothPolicy, other: SmoothPolicy) -> bool:
+    return one.horizon == other.horizon and np.array_equal(one.smoothness, other.smoothness)
+
+
+def _mix(kind: type[Mixture | StochasticMixture], trained: Policy, policy: Policy, beta: PerAction) -> Policy:
+    beta = _check_share(beta, "beta")
+    if np.all(beta == 1.0) or np.all(beta == 0.0):
+        return trained if np.all(beta == 1.0) else policy
     components, weights = _flatten(policy, kind)
     return kind((*components, trained), (*((1.0 - beta) * w for w in weights), beta))
 
 
-def _flatten(policy: Policy, kind: type[MixedPolicy]) -> tuple[tuple[Policy, ...], tuple[float, ...]]:
+def _flatten(policy: Policy, kind: type[MixedPolicy]) -> tuple[tuple[Policy, ...], tuple[PerAction, ...]]:
     """Take a mixture of the same kind apart, so that mixtures stay flat."""
     return (policy.components, policy.weights) if isinstance(policy, kind) else ((policy,), (1.0,))

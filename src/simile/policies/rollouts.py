@@ -17,7 +17,8 @@ from simile.errors import ArgumentError, DivergedError
 from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import Policy, SmoothPolicy, acting, whole
+from simile.policies.hold import Hold
+from simile.policies.policies import Policy, SmoothPolicy, acting, hold, whole
 from simile.policies.precision import find_limits, warn_unresolved
 from simile.policies.stages import Chain, Stage
 
@@ -156,12 +157,22 @@ def rollout(
             f"the roll-out of sequence {sequence} diverged at frame {frame}, at the action "
             f"{policy.units.restore(actions[sequence][frame])}: try other smoothness, fewer action lags, an ActionSpace"
         )
+    held = hold(policy)
+    if held is not None:
+        actions = [_let_hold(held, *parts) for parts in zip(actions, past, given, strict=True)]
     rolled = [policy.space.clip(policy.units.restore(a)) for a in actions]
     for trajectory, known in zip(rolled, opening.given, strict=True):
         trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
     if chain is not None:
         _send(chain, rolled, [] if isinstance(start, ColdStart) else opening.past, opening.given)
     return rolled
+
+
+def _let_hold(held: Hold, actions: FloatArray, past: FloatArray, given: FloatArray) -> FloatArray:
+    """Let the actions of a roll-out pass the hysteresis, which stands where the given actions, or the past, ended."""
+    known = given if len(given) else past[-1:]
+    rows = np.concatenate([known, actions[len(given) :]])
+    return held.along(rows, np.arange(len(rows)) < len(known))[len(rows) - len(actions) :]
 
 
 def rollout_out_of_bag(policy: Policy, demos: Demonstrations | Demonstration) -> list[FloatArray]:

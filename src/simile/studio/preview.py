@@ -50,8 +50,8 @@ class PreviewedPolicy:
 
     @cached_property
     def smoothness(self) -> float:
-        """Its own lambda, or the mean of its parts'."""
-        own = [part.smoothness for _, part in parts(self.whole)]
+        """Its own lambda, or the mean over its parts and actions."""
+        own = [float(np.mean(part.smoothness)) for _, part in parts(self.whole)]
         return float(np.mean(own)) if own else 0.0
 
     @property

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from simile.data.demonstrations import Demonstration, Demonstrations, Units
 from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
@@ -133,7 +135,7 @@ def _run_learn(bench: Bench, smoothness: Any) -> Family:
     chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed).chosen
     error = chosen.error if math.isnan(chosen.validation_error) else chosen.validation_error
     one = whole(chosen.policy)
-    own = Point(math.nan if one is None else one.smoothness, chosen.policy, error)
+    own = Point(math.nan if one is None else float(np.mean(one.smoothness)), chosen.policy, error)
     others = [Point(p.smoothness, p.policy, p.error) for p in path(bench.everything, seed=bench.seed).points]
     points = tuple(sorted((own, *others), key=lambda p: p.strength))
     return Family("learn", points, time.process_time() - begin, chosen=own)

@@ -16,7 +16,7 @@ class Control(NamedTuple):
     trees: Trees
     lines: Lines
     coefficients: Any  # (order, k) of h
-    smoothness: float
+    smoothness: Any  # (k,) lambda
     low: Any  # (k,) bounds of an action
     high: Any  # (k,)
     limit: float  # actions beyond it are no actions any more
@@ -30,6 +30,7 @@ class Streams(NamedTuple):
     row: Any  # (streams,) the next row of each tape
     frame: Any  # (streams,) frames taken
     missed: Any  # (streams,) frames in a row that it missed
+    position: Any  # (streams, k) what was done last, in standard units
     reach: int  # rows that the policy looks back
 
 
@@ -72,7 +73,7 @@ def roll(control, Z, actions, first, begin, end, desk):
                 h = actions[row - 1, j] * control.coefficients[0, j]
                 for lag in range(1, len(control.coefficients)):
                     h += actions[row - 1 - lag, j] * control.coefficients[lag, j]
-                a = (f[i, j] + control.smoothness * h) / (1.0 + control.smoothness)
+                a = (f[i, j] + control.smoothness[j] * h) / (1.0 + control.smoothness[j])
                 a = min(max(a, control.low[j]), control.high[j])
                 actions[row, j] = a
                 Z[row * W + W - k + j] = a
@@ -117,6 +118,7 @@ def advance(
     row,
     frame,
     missed,
+    position,
     reach,
     units,
     streams,
@@ -126,13 +128,13 @@ def advance(
     """Take one frame of some streams, with contexts X (n, m), by `roll`; `out` (n, k) is in the user's units.
 
     The parts of `Control` and `Streams` come one by one, for numba takes longer to look at a tuple, and this is done in
-    every frame. `units` holds center, scale, floor and ceiling (k,), and then how large contexts may be (m,), in one
-    array: each array handed over takes time.
+    every frame. `units` holds center, scale, floor, ceiling, width of the hold and 1 where it steps (k,), and then how
+    large contexts may be (m,), in one array: each array handed over takes time.
     Returns which of the streams diverged first, and then none has moved on; or -1, or -2 where a context is too large.
     """
     trees, lines = Trees(nodes, roots, depths, values), Lines(terms, slopes)
     control = Control(trees, lines, coefficients, smoothness, low, high, limit)
-    past = Streams(Z, actions, row, frame, missed, reach)
+    past = Streams(Z, actions, row, frame, missed, position, reach)
     make_room(past, streams)
     n = len(streams)
     if n == 0:  # a call to have it compiled
@@ -145,7 +147,7 @@ def advance(
         first[i], begin[i], end[i] = streams[i] * rows + past.row[streams[i]], 0, 1
         for j in range(X.shape[1]):
             past.Z[first[i] * W + j] = X[i, j]
-            if abs(X[i, j]) > units[4 * k + j]:
+            if abs(X[i, j]) > units[6 * k + j]:
                 answer = -2
     at, f, places = np.empty(BLOCK, np.int32), np.empty((n, k)), np.empty(n, np.int64)
     lost, _ = roll(control, past.Z, past.actions, first, begin, end, Desk(at, f, places, np.empty(n, np.int64)))
@@ -157,6 +159,11 @@ def advance(
         past.frame[s] += 1
         past.missed[s] = 0
         for j in range(k):
-            a = past.actions[first[i], j] * units[k + j] + units[j]
-            out[i, j] = min(max(a, units[2 * k + j]), units[3 * k + j])
+            a, y, width = past.actions[first[i], j], past.position[s, j], units[4 * k + j]
+            if units[5 * k + j] == 0.0:
+                y = min(max(y, a - width), a + width)
+            elif abs(a - y) > width:
+                y = a
+            past.position[s, j] = y
+            out[i, j] = min(max(y * units[k + j] + units[j], units[2 * k + j]), units[3 * k + j])
     return answer

@@ -95,6 +95,20 @@ class _Header:
         return "" if self.policy.units.origin is None else f" - {self.name}_origin[j]"
 
     @property
+    def _smoothness(self) -> str:
+        """lambda, that of action j where each has its own."""
+        one = self.policy.smoothness
+        return f"{self.name}_smoothness[j]" if isinstance(one, np.ndarray) else text.write_number(one)
+
+    def _hold(self) -> dict[str, str]:
+        """Return what a hysteresis adds in each place; nothing where there is none."""
+        places = ("position", "play", "begin_position", "override_position", "latest")
+        if self.policy.hold is None:
+            return {**dict.fromkeys(places, ""), "latest": f"{self.name}_past(s, 1)[j]"}
+        found = {place: text.fill(place, name=self.name, NAME=self.name.upper()) for place in places}
+        return {**found, "latest": found["latest"].strip()}
+
+    @property
     def table_size(self) -> int:
         """Bytes of all constant arrays."""
         return sum(values.nbytes for _, values in self._arrays())
@@ -103,7 +117,8 @@ class _Header:
     def state_size(self) -> int:
         """Bytes of a state, padded as compilers do."""
         k, m = self.subject.n_actions, self.subject.n_contexts
-        return -(-(8 * k * self.action_rows + 4 * m * self.context_rows + 12) // 8) * 8
+        doubles = k * self.action_rows + (0 if self.policy.hold is None else k)
+        return -(-(8 * doubles + 4 * m * self.context_rows + 12) // 8) * 8
 
     def write(self) -> str:
         """Return the header."""
@@ -123,7 +138,8 @@ class _Header:
             begin=self._begin(),
             shift=self._shift,
             order=self.policy.h.order,
-            smoothness=text.write_number(self.policy.smoothness),
+            smoothness=self._smoothness,
+            **self._hold(),
             limit=text.write_number(DIVERGED),
             bridge=Extrapolate().frames,
         )
@@ -134,6 +150,9 @@ class _Header:
         plain: dict[str, Any] = {
             "coefficient": np.array(h.coefficients if isinstance(h, Autoregressor) else (), dtype=np.float64),
             **{name: getattr(bounds, name) for name in ("low", "high", "center", "scale", "floor", "ceiling")},
+            "smoothness": self.policy.smoothness if isinstance(self.policy.smoothness, np.ndarray) else (),
+            "width": () if self.policy.hold is None else self.policy.hold.width,
+            "stepping": () if self.policy.hold is None else self.policy.hold.stepping.astype(np.int32),
             "origin": () if self.policy.units.origin is None else self.policy.units.origin,
             "context_lag": np.array(horizon.context_lags, dtype=np.int32),
             "action_lag": np.array(horizon.action_lags, dtype=np.int32),

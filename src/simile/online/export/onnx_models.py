@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from simile._common.needs import need
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, PerAction
 from simile.errors import ArgumentError
 from simile.models import Forest, PiecewiseLinear
 from simile.online.export.onnx_graph import OPSET, Graph
@@ -29,7 +29,7 @@ class Networked(Protocol):
         """Return a torch.nn.Module (CPU, float32, eval) that maps raw states (n, features) to (n, k)."""
 
 
-def add_forests(graph: Graph, seen: str, forests: list[tuple[Forest, float]]) -> str:
+def add_forests(graph: Graph, seen: str, forests: list[tuple[Forest, PerAction]]) -> str:
     """Add forests and their weights; `seen` (n, features) holds floats as doubles. Returns (n, k), double."""
     nodes = [_reach(forest) for forest, _ in forests]
     value = np.concatenate(
@@ -64,7 +64,7 @@ def add_forests(graph: Graph, seen: str, forests: list[tuple[Forest, float]]) ->
     return graph.add("Add", *(graph.add("Gather", parts, place, axis=1) for place in places))
 
 
-def add_line(graph: Graph, seen: str, line: PiecewiseLinear, weight: float) -> str:
+def add_line(graph: Graph, seen: str, line: PiecewiseLinear, weight: PerAction) -> str:
     """Add intercept + sum_j coefficient_j max(s_j, knot_j), where NaN counts as the fill."""
     entries = graph.add("Gather", seen, graph.constant(line.feature, np.int64), axis=1)
     known = graph.add("Where", graph.add("IsNaN", entries), graph.constant(line.fill), entries)
@@ -108,7 +108,7 @@ def _reach(forest: Forest) -> tuple[Any, Any]:
     return np.concatenate(tree), np.concatenate(place)
 
 
-def _columns(forests: list[tuple[Forest, float]], nodes: list[tuple[Any, Any]]) -> list[tuple[Any, ...]]:
+def _columns(forests: list[tuple[Forest, PerAction]], nodes: list[tuple[Any, Any]]) -> list[tuple[Any, ...]]:
     """Return tree, number, feature, threshold, left, right and whether NaN goes left of each node, per forest."""
     found, before = [], 0
     for (forest, _), (tree, place) in zip(forests, nodes, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.files import write_atomically
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, PerAction
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
@@ -19,7 +19,7 @@ from simile.models.regularizers import Autoregressor
 from simile.online.export.onnx_graph import Graph
 from simile.online.export.onnx_models import Networked, add_forests, add_line, add_network
 from simile.online.export.subject import Exported, Subject, check_path, name_model
-from simile.policies.policies import Mixture, Policy, SmoothPolicy
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, hold
 
 DOC = (
     "One step of a policy learned by simile. x: contexts. contexts, actions: the recent past of each stream, latest "
@@ -31,7 +31,8 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
     """Write one step of a policy as an ONNX graph, for a batch of streams.
 
     Inputs are x (n, m), contexts (n, reach, m) and actions (n, reach, k), outputs action (n, k), contexts_next and
-    actions_next, all double and in the user's units. A past full of NaN begins a stream cold. See docs/export.md.
+    actions_next, all double and in the user's units. A past full of NaN begins a stream cold. A policy that holds has
+    an input held (n, k) besides, the action done last (NaN begins), and an output held_next. See docs/export.md.
 
     Parameters
     ----------
@@ -54,7 +55,8 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
     subject = Subject.of(policy)
     data = _Step(subject).model().SerializeToString(deterministic=True)
     write_atomically(out, data)
-    return Exported(out, len(data), 8 * subject.reach * (subject.n_contexts + subject.n_actions))
+    held = 0 if hold(subject.policy) is None else subject.n_actions
+    return Exported(out, len(data), 8 * (subject.reach * (subject.n_contexts + subject.n_actions) + held))
 
 
 class _Step:
@@ -67,6 +69,7 @@ class _Step:
         self.x = graph.input("x", (n, m))
         self.contexts = graph.input("contexts", (n, reach, m))
         self.actions = graph.input("actions", (n, reach, k))
+        self.held = None if hold(subject.policy) is None else graph.input("held", (n, k))
         self.predicted: dict[tuple[int, Horizon], str] = {}  # by model, for mixtures often share theirs
 
     def model(self) -> Any:
@@ -83,14 +86,17 @@ class _Step:
             guess = graph.add("Unsqueeze", self._mix(policy, self._guess), self._ints([1]))
             self.past = graph.add("Where", self.new, guess, self.past)
         acted = self._clip(self._mix(policy, self._act), units.standardize(space.low), units.standardize(space.high))
-        action = self._clip(self._restore(acted), space.low, space.high)
-        latest = graph.add("Unsqueeze", action, self._ints([1]))
+        wanted = self._clip(self._restore(acted), space.low, space.high)
+        action = wanted if self.held is None else self._clip(self._restore(self._hold(acted)), space.low, space.high)
+        latest = graph.add("Unsqueeze", wanted, self._ints([1]))
         later = list(range(1, reach))
         before = graph.add("Where", self.new, self._restore(self.past), self.actions)
         kept = [self._rows(before, later)] if later else []
         graph.output("action", action, ("n", k))
         graph.output("contexts_next", self._rows(self.window, [*later, reach]), ("n", reach, subject.n_contexts))
         graph.output("actions_next", graph.add("Concat", *kept, latest, axis=1), ("n", reach, k))
+        if self.held is not None:
+            graph.output("held_next", action, ("n", k))
         card = policy.card
         facts = {
             "context_names": json.dumps(card.context_names),
@@ -100,6 +106,21 @@ class _Step:
             "simile": version("smooth-imitation"),
         }
         return graph.model(facts, DOC)
+
+    def _hold(self, acted: str) -> str:
+        """Let actions pass the hysteresis, which stands where it was, or where the past ended; (n, k)."""
+        graph, passed = self.graph, hold(self.subject.policy)
+        assert passed is not None
+        assert self.held is not None
+        latest = graph.add("Squeeze", self._rows(self.past, [self.subject.reach - 1]), self._ints([1]))
+        begun = graph.add("IsNaN", self.held)
+        position = graph.add("Where", begun, latest, self._standardize(self.held))
+        width = self._each(passed.width)
+        ends = (graph.add(kind, acted, width) for kind in ("Sub", "Add"))
+        glide = graph.add("Min", graph.add("Max", position, next(ends)), next(ends))
+        far = graph.add("Greater", graph.add("Abs", graph.add("Sub", acted, position)), width)
+        step = graph.add("Where", far, acted, position)
+        return graph.add("Where", graph.constant(passed.stepping, np.bool_), step, glide)
 
     # --------------------------------------------------------------------------------------------------------- policies
 
@@ -146,7 +167,7 @@ class _Step:
             self.predicted[id(model), horizon] = self.graph.add("Sum", *found)
         return self.predicted[id(model), horizon]
 
-    def _other(self, model: Model, weight: float, horizon: Horizon) -> str:
+    def _other(self, model: Model, weight: PerAction, horizon: Horizon) -> str:
         """Add a weighted model that is no forest."""
         seen = self._look(horizon)
         if isinstance(model, PiecewiseLinear):

@@ -11,7 +11,7 @@ import numpy as np
 from simile._common.checks import HIGHEST_RATE, LOWEST_RATE
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon
-from simile.errors import StorageError
+from simile.errors import ArgumentError, StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.models.neural import GRU, MLP, TCN, Network, StateShape
@@ -19,6 +19,7 @@ from simile.models.neural.recipes import MOST_LAYERS, WIDEST, WIDEST_KERNEL, Sto
 from simile.models.regularizers import Autoregressor, Regularizer
 from simile.models.trees import Bag
 from simile.policies.cards import Card
+from simile.policies.hold import Hold
 from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, parts
 from simile.policies.storage import soundness
 from simile.policies.storage.encoding import DEEPEST, MOST_PARTS
@@ -87,17 +88,32 @@ class Decoder:
             "card": self._read_shared(fields, "card", self.read_card),
             "f": self.read_model(fields.take("f"), f"{fields.path}.f"),
             "h": self.read_regularizer(fields.take("h"), f"{fields.path}.h"),
+            "hold": self._read_shared(fields, "hold", self.read_hold) if fields.has("hold") else None,
             "horizon": self._read_shared(fields, "horizon", self.read_horizon),
             "n_contexts": fields.optional("n_contexts", lambda n: fields.whole_number(n, at_most=MOST_CONTEXTS)),
             "naive": fields.optional("naive", lambda n: self._read_shared(fields, n, self.read_model)),
-            "smoothness": fields.number("smoothness", at_least=0.0),
+            "smoothness": fields.per_action("smoothness"),
             "space": self._read_shared(fields, "space", self.read_space),
             "units": self._read_shared(fields, "units", self.read_units),
         }
         fields.close()
-        found = SmoothPolicy(**policy)
+        try:
+            found = SmoothPolicy(**policy)
+        except ArgumentError as error:
+            raise StorageError(f"{fields.path}: {error}") from None
         _check_sizes(found, fields.path)
         return found
+
+    def read_hold(self, tree: Any, path: str) -> Hold:
+        """Read a hysteresis."""
+        fields = self._open(tree, path, "Hold")
+        stepping, width = fields.items("stepping"), fields.numbers("width")
+        fields.close()
+        if not all(isinstance(step, bool) for step in stepping) or not (width >= 0.0).all() or not (width > 0.0).any():
+            raise wrong(path, "a width from 0 on, and whether it steps, for each action", tree)
+        if len(stepping) != len(width):
+            raise wrong(path, f"{len(width)} choices of stepping", stepping)
+        return Hold(width, np.array(stepping))
 
     def _read_shared(self, fields: Fields, name: str, read: Callable[[Any, str], Any]) -> Any:
         """Read a field, or take the object of that field that an earlier component has."""

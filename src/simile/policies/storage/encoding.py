@@ -26,6 +26,7 @@ KINDS = (
     "FittedRegressor",
     "Forest",
     "GRU",
+    "Hold",
     "Horizon",
     "MLP",
     "Mixture",
@@ -41,10 +42,11 @@ KINDS = (
 )
 # Fields whose object may be one and the same in several components, and is then stored once. No others, so that the
 # size of a file bounds the work of whoever rolls it out.
-SHARED = frozenset({"card", "horizon", "naive", "space", "units"})
+SHARED = frozenset({"card", "hold", "horizon", "naive", "space", "units"})
 FOREIGN = frozenset({"estimator", "f", "h", "models", "naive"})  # fields that may hold objects of other libraries
 BUNDLES = frozenset({"trees"})  # fields with many of them, stored together
 ARRAYS = frozenset({"seeds"})  # fields with a whole number for every tree: too many to read, so a tensor
+LISTS = frozenset({"smoothness", "stepping", "weights", "width"})  # fields with a value for each action, to be read
 PARTS = frozenset({"components", "models"})
 MOST_PARTS = 1_000
 DEEPEST = 64  # of nested names such as policy.components.3.f.bag
@@ -75,6 +77,8 @@ class Encoder:
             if id(value) in self._places:
                 return {"same": self._places[id(value)]}
             self._places[id(value)] = path
+        if isinstance(value, np.ndarray) and field in LISTS:
+            return value.tolist()
         if isinstance(value, np.ndarray):
             return self._tensor(value, path)
         if field in ARRAYS:
@@ -93,6 +97,8 @@ class Encoder:
 
     def _object(self, value: Any, path: str) -> dict[str, Any]:
         parts = {f.name: getattr(value, f.name) for f in fields(value)}
+        if parts.get("hold", value) is None:  # as the first readers know it
+            del parts["hold"]
         if isinstance(value, Units | ActionSpace):  # to be read by people, so no tensors
             known = {name: array for name, array in parts.items() if array is not None}
             parts = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in known.items()}

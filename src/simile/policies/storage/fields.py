@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.typing import PerAction
 from simile.errors import StorageError
 from simile.policies.storage.encoding import DEEPEST
 
@@ -31,6 +32,10 @@ class Fields:
         if name not in self._left:
             raise StorageError(f"{self.path} must have a field {name}")
         return self._left.pop(name)
+
+    def has(self, name: str) -> bool:
+        """Tell whether a field is there, to be taken."""
+        return name in self._left
 
     def close(self) -> None:
         """Refuse fields that nobody took."""
@@ -60,14 +65,24 @@ class Fields:
                 raise wrong(f"{self.path}.{name}", "a list of finite numbers", value)
         return np.array([otherwise if value is None else value for value in values], np.float64)
 
-    def weights(self, name: str, *, parts: int) -> tuple[float, ...]:
-        """Take one weight for each part, none negative, together one."""
+    def weights(self, name: str, *, parts: int) -> tuple[PerAction, ...]:
+        """Take one weight, or one for each action, for each part, none negative, together one."""
         values = self.items(name)
-        if len(values) != parts or not all(_is_number(v) and 0.0 <= v <= 1.0 for v in values):
+        each = [value if isinstance(value, list) else [value] for value in values]
+        if len(values) != parts or not all(_is_number(v) and 0.0 <= v <= 1.0 for part in each for v in part):
             raise wrong(f"{self.path}.{name}", f"a list of {parts} numbers from 0 to 1", values)
-        if abs(sum(values) - 1.0) > 1e-9:
+        if len({len(part) for part in each}) > 1 or not (np.abs(np.sum(each, axis=0) - 1.0) <= 1e-9).all():
             raise wrong(f"{self.path}.{name}", "numbers that sum to one", values)
-        return tuple(values)
+        return tuple(np.array(value) if isinstance(value, list) else value for value in values)
+
+    def per_action(self, name: str) -> PerAction:
+        """Take a number, or a list of one for each action, none negative."""
+        if not isinstance(self._left.get(name), list):
+            return self.number(name, at_least=0.0)
+        values = self.numbers(name)
+        if not (values >= 0.0).all():
+            raise wrong(f"{self.path}.{name}", "numbers from 0 on", values)
+        return values  # type: ignore[no-any-return]
 
     def text(self, name: str) -> str:
         """Take a text."""

@@ -18,8 +18,7 @@ from simile.errors import StorageError
 from simile.policies.storage.encoding import DTYPES, Encoder
 from simile.policies.storage.limits import check_writable
 
-FORMAT, VERSION = "simile-policy", 2
-FIRST = 1  # the version of a policy without an origin of its contexts, which the first readers take
+FORMAT, VERSION = "simile-policy", 3
 LARGEST_HEADER = 16 * 2**20  # bytes; JSON takes many times its room in memory
 
 MOST_AXES = 8  # of an array
@@ -47,6 +46,16 @@ def write(policy: Any, path: str | os.PathLike[str]) -> None:
     write_atomically(path, to_bytes(policy))
 
 
+def _choose_version(policy: Any) -> int:
+    """Return the version whose readers know all that a policy has.
+
+    The first knew no origin of contexts, the second no hold, and one lambda and one weight for all actions.
+    """
+    parts = getattr(policy, "parts", ())
+    new = any(np.ndim(weight) or np.ndim(part.smoothness) or part.hold is not None for weight, part in parts)
+    return VERSION if new else 1 if policy.units.origin is None else 2
+
+
 def to_bytes(policy: Any) -> bytes:
     """Return a policy as the bytes of its file; equal policies give equal bytes."""
     from importlib.metadata import version
@@ -57,7 +66,7 @@ def to_bytes(policy: Any) -> bytes:
     card = encoder.encode(policy.card, "card")
     header = {
         "format": FORMAT,
-        "version": FIRST if policy.units.origin is None else VERSION,
+        "version": _choose_version(policy),
         "library": version("smooth-imitation"),
         "card": {name: part for name, part in card.items() if name != "kind"},
         "policy": encoder.encode(policy, "policy"),

@@ -1,0 +1,79 @@
+"""The hysteresis behind the filter: a policy that holds still while what it wants changes by little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile._common.typing import FloatArray
+from simile.errors import ArgumentError
+
+
+@dataclass(frozen=True, eq=False)
+class Hold:
+    """What stands between the actions a_t of Eq. 2 and what is done, y_t; not in the paper.
+
+    People hold and move. Gliding, y_t = min(max(y_{t-1}, a_t - w), a_t + w): the play of a gear, which never overshoots
+    and never turns where a_t does not. It is non-expansive in the supremum norm, |y - y'| <= max |a - a'|, so that
+    Lemmas 5.2 to 5.4 and Theorem 5.5 hold of y as they do of a. Stepping, y stays until a_t is more than w away, and
+    then goes there at once: for experts who set a value and leave it. Two stepping policies may lie 2 w farther apart
+    than their a do, and no closer bound holds. In both |y_t - a_t| <= w, so that whoever has a stable a has a stable y.
+
+    The policy's own past remains a: a hysteresis within the loop would stick.
+
+    Parameters
+    ----------
+    width : float or (k,) array_like
+        w, in standard deviations of the expert's actions; 0 does not hold.
+    stepping : bool or (k,) array_like
+        Which actions step rather than glide.
+
+    Examples
+    --------
+    >>> Hold(0.5).along(np.array([[0.0], [1.0], [2.0], [1.5], [0.5]])).ravel()
+    array([0. , 0.5, 1.5, 1.5, 1. ])
+    >>> Hold(0.5, stepping=True).along(np.array([[0.0], [1.0], [1.2], [1.5], [0.5]])).ravel()
+    array([0. , 1. , 1. , 1. , 0.5])
+    """
+
+    width: FloatArray
+    stepping: Any = False
+
+    def __post_init__(self) -> None:
+        try:
+            width = np.array(self.width, dtype=np.float64, ndmin=1)
+            stepping = np.array(np.broadcast_to(np.asarray(self.stepping, dtype=np.bool_), width.shape))
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"hold must have one width and one choice of stepping for each action; got {self.width!r} and "
+                f"{self.stepping!r}"
+            ) from None
+        if width.ndim != 1 or len(width) == 0 or not (np.isfinite(width) & (width >= 0.0)).all():
+            raise ArgumentError(f"hold: width must be a finite number, or one per action, not below 0; got {width}")
+        for name, values in (("width", width), ("stepping", stepping)):
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    def of(self, n_actions: int) -> Hold:
+        """Return the same with one width for each action."""
+        if len(self.width) not in (1, n_actions):
+            raise ArgumentError(f"hold must have one width, or {n_actions}; got {len(self.width)}")
+        return Hold(*(np.broadcast_to(part, (n_actions,)) for part in (self.width, self.stepping)))
+
+    def __call__(self, wanted: FloatArray, last: FloatArray) -> FloatArray:
+        """Return what is done, (n, k), where a policy wants `wanted` and did `last` in the frame before."""
+        glide = np.minimum(np.maximum(last, wanted - self.width), wanted + self.width)
+        return np.where(self.stepping, np.where(np.abs(wanted - last) > self.width, wanted, last), glide)
+
+    def along(self, actions: FloatArray, begin: Any = None) -> FloatArray:
+        """Return what is done along actions (T, k); it is what is wanted in frame 0, and wherever `begin` (T,) says."""
+        from simile.models.kernels.holding import hold
+
+        if begin is None:
+            begin = np.arange(len(actions)) == 0
+        out = np.empty(actions.shape)
+        part = self.of(actions.shape[1])
+        hold(np.ascontiguousarray(actions), part.width, part.stepping, begin, out)
+        return out
