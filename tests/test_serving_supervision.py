@@ -19,6 +19,7 @@ import pytest
 
 import servers as shared
 from served import Played
+from simile._common.supervision import supervise
 from simile.errors import ArgumentError
 from simile.serving import server as servers
 from simile.serving import state as states
@@ -26,7 +27,6 @@ from simile.serving.counts import Counts
 from simile.serving.policy_file import load_policy
 from simile.serving.service import Service
 from simile.serving.state import Options, ServerState
-from simile.serving.supervision import supervise
 from test_predictor import make
 
 policies = shared.policies

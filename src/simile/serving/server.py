@@ -23,6 +23,7 @@ import aiofastnet
 from simile._common import locks, web
 from simile._common.door import Door, Guest
 from simile._common.files import clear_leftovers
+from simile._common.supervision import supervise
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.serving import snapshots
 from simile.serving.guard import build_guard, check_exposure, load_tls
@@ -32,7 +33,6 @@ from simile.serving.openapi import PolicyFacts
 from simile.serving.policy_file import LoadedPolicy, load_policy
 from simile.serving.service import Service
 from simile.serving.state import Options, ServerState
-from simile.serving.supervision import supervise
 from simile.serving.websocket import ConnectionRegistry, StreamProtocol
 
 # Bytes that the system keeps for a connection, each way: older frames and actions are of no use.

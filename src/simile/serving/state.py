@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from simile._common.files import read_stamp
+from simile._common.supervision import explain
 from simile.errors import SimileError
 from simile.online.gaps import Extrapolate, Gap
 from simile.policies.policies import Policy
@@ -26,7 +27,6 @@ from simile.serving.metrics import build_registry, write_metrics
 from simile.serving.openapi import PolicyFacts, StreamFacts, StreamList
 from simile.serving.policy_file import LoadedPolicy, hide_path, load_policy
 from simile.serving.service import Service
-from simile.serving.supervision import explain
 
 if TYPE_CHECKING:
     from simile.serving.websocket import Connection

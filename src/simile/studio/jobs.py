@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from simile._common.supervision import supervise
 from simile.errors import StorageError
 from simile.learning.runs import COMPARISON, SUMMARY
 from simile.studio import processes
@@ -99,29 +100,38 @@ class Jobs:
                 try:
                     child = processes.start(job, self.workspace.folder_of(job), self._max_memory)
                     self._follow_in_task(replace(job, status=RUNNING), child)
-                except OSError as error:
-                    reason = error.strerror or error
+                except Exception as error:  # it is told to who asked for it, and the others have their turn
+                    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
                     await self._keep(replace(job, status=FAILED, error=f"it cannot be started: {reason}"))
 
     def _follow_in_task(self, job: Job, child: Child) -> None:
-        self._children[job.id] = child
-        self._tasks[job.id] = asyncio.create_task(self._follow(job, child))
+        begun, is_told = time.monotonic() - job.seconds, False
 
-    async def _follow(self, job: Job, child: Child) -> None:
+        async def follow_run() -> None:
+            nonlocal is_told
+            if self._children.get(job.id) is child:  # else it has ended, and that could not be told
+                await self._follow(job, child, begun)
+            if job.id in self.all:
+                await self._keep(self.all[job.id])
+            await self._start_waiting()
+            is_told = True
+
+        self._children[job.id] = child
+        self._tasks[job.id] = asyncio.create_task(supervise(follow_run, first=PERIOD, until=lambda: is_told))
+
+    async def _follow(self, job: Job, child: Child, begun: float) -> None:
         """Watch a child until it ends, and tell what it writes."""
-        folder, begun, seen = self.workspace.folder_of(job), time.monotonic(), None
+        folder, seen = self.workspace.folder_of(job), None
         await self._keep(job)
         while (code := child.poll()) is None:
             if (now := read_stamps(folder)) != seen:
                 seen = now
-                self.all[job.id] = replace(self.all[job.id], seconds=job.seconds + time.monotonic() - begun)
+                self.all[job.id] = replace(self.all[job.id], seconds=time.monotonic() - begun)
                 await self._changed(job.id)
             await asyncio.sleep(PERIOD)
-        ended = replace(self._outcome(job, code, folder), seconds=job.seconds + time.monotonic() - begun)
+        self.all[job.id] = replace(self._outcome(job, code, folder), seconds=time.monotonic() - begun)
         del self._tasks[job.id], self._children[job.id]
         self._stopping.discard(job.id)
-        await self._keep(ended)
-        await self._start_waiting()
 
     def _outcome(self, job: Job, code: int, folder: Path) -> Job:
         """Tell from its exit status and its folder how a run ended."""
@@ -149,4 +159,4 @@ async def _end(task: asyncio.Task[None], child: Child, patience: float) -> None:
         await asyncio.wait([task], timeout=patience)
     if not task.done():
         child.kill()
-    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.wait([task], timeout=PATIENCE)  # no longer, should it not be able to tell what it has to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import sys
 import threading
@@ -18,6 +19,7 @@ from starlette.middleware import Middleware
 
 from simile._common import locks, web
 from simile._common.files import write_atomically
+from simile._common.supervision import explain
 from simile.errors import ArgumentError
 from simile.studio import api
 from simile.studio.security import EventsProtocol, GuardedStudio, build_guard, write_redirect
@@ -26,6 +28,8 @@ from simile.studio.workspace import Data, Workspace, make_id
 
 PORT = 8765  # where the studio is, unless something else is there
 LONGEST_WORD = 1 << 16  # bytes of a message over a WebSocket; the page has nothing to say
+
+log = logging.getLogger(__name__)
 
 
 def build_app(
@@ -64,7 +68,7 @@ def build_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await studio.begin()
-        looks = [asyncio.create_task(studio.look(_find_known(studio, data))) for data in given]
+        looks = [asyncio.create_task(_look(studio, data)) for data in given]
         try:
             yield
         finally:
@@ -163,6 +167,14 @@ def _describe_files(paths: Sequence[str], options: dict[str, Any]) -> Data:
     size = sum(Path(p).stat().st_size for p in found if Path(p).is_file())
     name = Path(paths[0]).name if len(paths) == 1 else f"{Path(paths[0]).name} and {len(paths) - 1} more"
     return Data(make_id(), name, "table", found, size, options)
+
+
+async def _look(studio: Studio, data: Data) -> None:
+    """Look into data that were given at the start."""
+    try:
+        await studio.look(_find_known(studio, data))
+    except Exception as error:  # nobody waits for it
+        log.error("%s was not looked into: %s", data.name, explain(error))
 
 
 def _find_known(studio: Studio, data: Data) -> Data:

@@ -1,4 +1,4 @@
-"""Supervision: what a service does beside answering never ends unseen, but is told, counted and begun again."""
+"""Supervision: what a server does beside answering never ends unseen, but is told, counted and begun again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-from simile.serving.counts import Counts
+from typing import Protocol
 
 FIRST, LONGEST = 0.1, 60.0  # seconds before it is begun again: twice as long each time, and at most that
 
 log = logging.getLogger(__name__)
 
 
+class Counts(Protocol):
+    """Where restarts are counted."""
+
+    tasks_restarted: int
+
+
 async def supervise(
     work: Callable[[], Awaitable[None]],
-    counts: Counts,
+    counts: Counts | None = None,
     *,
     first: float = FIRST,
     longest: float = LONGEST,
@@ -29,7 +34,7 @@ async def supervise(
     ----------
     work : callable
         What to do; its name is told.
-    counts : Counts
+    counts : Counts, optional
         Where it is counted.
     first, longest : float
         Seconds to wait after the first failure, and at most. Who has worked for `longest` has not failed before.
@@ -48,7 +53,8 @@ async def supervise(
             return
         if clock() - begun > longest:
             pause = first
-        counts.tasks_restarted += 1
+        if counts is not None:
+            counts.tasks_restarted += 1
         name = getattr(work, "__name__", "a task").strip("_").replace("_", " ")
         log.error("%s has ended, and begins again in %g s: %s", name, pause, reason)
         await asyncio.sleep(pause)
