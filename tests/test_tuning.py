@@ -374,6 +374,27 @@ def test_a_study_of_other_data_or_other_choices_is_refused_with_the_way_out(tmp_
     assert len(tune(other, trials=1, space=LINES, storage=storage, study="another").trials) == 1
 
 
+@pytest.mark.parametrize("address", ["{}", "sqlite:///{}"])
+def test_one_process_at_a_time_searches_in_a_study_and_others_in_others(tmp_path: Path, address: str):
+    storage = address.format(tmp_path / "tune.db")
+    refused: list[str] = []
+
+    def come_meanwhile(_: Tried) -> None:
+        with pytest.raises(simile.ArgumentError) as trouble:
+            tune(DEMOS, trials=3, space=LINES, storage=tmp_path / "tune.db")
+        refused.append(str(trouble.value))
+        assert len(tune(DEMOS, trials=1, space=LINES, storage=storage, study="a/b: c").trials) == 1
+
+    whole = tune(DEMOS, trials=2, space=LINES, storage=storage, watch=come_meanwhile)
+    assert found(whole) == found(tune(DEMOS, trials=2, space=LINES))  # nothing of the other's came in between
+    assert refused == [
+        f"storage: {tmp_path / 'tune.db'} holds a study 'simile' that process {os.getpid()} is at work on: wait for "
+        "it, or begin another: study='another name', or another storage"
+    ] * len(refused)
+    assert len(refused) == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["tune.db"]  # no lock is left
+
+
 def test_a_file_that_is_no_storage_is_refused(tmp_path: Path):
     (tmp_path / "notes.txt").write_text("nothing of the kind\n" * 100)
     with pytest.raises(simile.StorageError, match="cannot be used"):

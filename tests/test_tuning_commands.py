@@ -82,6 +82,14 @@ def test_run_again_it_goes_on_and_an_earlier_policy_is_not_replaced_unasked(
     assert "trial 2," not in done.stderr
 
 
+def test_a_folder_that_another_run_is_at_work_in_is_refused_before_the_search(games: Path, tmp_path: Path):
+    with RunFolder(tmp_path / "run").hold():
+        other = ("--storage", tmp_path / "elsewhere.db", "--out", "run")
+        refused = simile_("tune", games, "--actions", "pan", *QUICK, *other, cwd=tmp_path, code=2)
+        assert f"run is in use by process {os.getpid()}, a run that is at work" in refused.stderr
+    assert list(tmp_path.iterdir()) == []  # nor was anything searched
+
+
 def test_the_frontier_with_bounds_and_a_model_of_ones_own(games: Path, tmp_path: Path):
     options = ("--frontier", "--budget", "30", "--space", "ActionSpace(low=-90, high=90)")
     extra = ("--extra", "sklearn.linear_model.Ridge(alpha=5.0)")

@@ -62,26 +62,27 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
     from simile.learning.tuning import tune as search
 
     folder: Path = given["out"]
-    _check_folder(folder, overwrite=given["overwrite"])
-    with options.bounded(given):
-        demos, _ = runs.read_and_hold_out(given)
-    spaces = _spaces(given, demos)
     storage = given["storage"] or str(folder / STORAGE)
-    with _Trials(given["trials"], None if given["frontier"] else given["budget"]) as watch:
-        tuned = search(
-            demos,
-            trials=given["trials"],
-            budget=watch.budget,
-            space=spaces,
-            validation=given["validation"],
-            seed=given["seed"],
-            storage=storage,
-            study=given["study"],
-            jobs=given["jobs"],
-            watch=watch,
-        )
-    click.echo(tuned)
-    write_atomically(folder / TRIALS, f"{to_json(tuned.rows())}\n".encode())
+    with runs.RunFolder(folder).hold():  # the training holds it anew
+        _check_folder(folder, overwrite=given["overwrite"])
+        with options.bounded(given):
+            demos, _ = runs.read_and_hold_out(given)
+        spaces = _spaces(given, demos)
+        with _Trials(given["trials"], None if given["frontier"] else given["budget"]) as watch:
+            tuned = search(
+                demos,
+                trials=given["trials"],
+                budget=watch.budget,
+                space=spaces,
+                validation=given["validation"],
+                seed=given["seed"],
+                storage=storage,
+                study=given["study"],
+                jobs=given["jobs"],
+                watch=watch,
+            )
+        click.echo(tuned)
+        write_atomically(folder / TRIALS, f"{to_json(tuned.rows())}\n".encode())
     if tuned.interrupted:
         click.echo(f"\n{storage} keeps the search; the same command goes on with it")
         ctx.exit(INTERRUPTED)

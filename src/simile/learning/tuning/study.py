@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
+from simile._common import locks
 from simile._common.files import append
 from simile._common.needs import need
 from simile._common.text import plain
@@ -164,7 +166,7 @@ def open_study(
     Raises
     ------
     ArgumentError
-        Where Optuna is missing, or the study is of other data or other choices.
+        Where Optuna is missing, the study is of other data or other choices, or another process is at work on it.
     StorageError
         Where the storage cannot be used.
     """
@@ -172,9 +174,13 @@ def open_study(
     loud = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     held: Any = None
+    owned = ExitStack()
     try:
         try:
-            held = None if storage is None else optuna.storages.RDBStorage(_address(storage))
+            if storage is not None:
+                address = _address(storage)
+                owned.enter_context(_own(address, name))
+                held = optuna.storages.RDBStorage(address)
             study = optuna.create_study(
                 study_name=name,
                 storage=held,
@@ -182,6 +188,8 @@ def open_study(
                 pruner=optuna.pruners.MedianPruner(STARTUP, n_min_trials=AT_LEAST),
                 load_if_exists=True,
             )
+        except ArgumentError:  # somebody else is at work
+            raise
         except Exception as error:  # of the database, its driver or the disk: there are many
             reason = str(error).partition("\n")[0]
             raise StorageError(
@@ -193,6 +201,7 @@ def open_study(
         if held is not None:
             held.remove_session()
             held.engine.dispose()
+        owned.close()
         optuna.logging.set_verbosity(loud)
 
 
@@ -217,6 +226,24 @@ def _address(storage: str | Path) -> str:
         return str(storage)
     append(Path(storage).absolute(), "")  # SQLite would let others read it
     return f"sqlite:///{storage}"
+
+
+@contextmanager
+def _own(address: str, name: str) -> Iterator[None]:
+    """Keep a study in a file for one process at a time; a database elsewhere has no place for a lock."""
+    from sqlalchemy import make_url
+
+    url = make_url(address)
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        yield
+        return
+    file = Path(str(url.database))
+    busy = (
+        f"storage: {file} holds a study {name!r} that {{other}} is at work on: wait for it, or begin another: "
+        "study='another name', or another storage"
+    )
+    with locks.hold(file.with_name(f"{file.name}.{quote(name, safe='')[:100]}.lock"), busy):
+        yield
 
 
 def _sampler(seed: int, number: int) -> optuna.samplers.BaseSampler:
