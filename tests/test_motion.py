@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from naive import naive_play, naive_reversals
-from simile.data import losses
-from simile.data.motion import Log, count_reversals, know_log, measure_motion, play, share_still
+from simile import Demonstrations, Horizon, SmoothForest, clone, evaluate
+from simile.data import losses, tasks
+from simile.data.motion import Log, count_reversals, know_log, measure_motion, play, share_still, tell_noise
+from simile.learning.distributed import DistributedDemonstrations
+from simile.learning.distributed.backend import LocalBackend
+from simile.learning.measures import Ruler, outcome
 
 VALUES = st.floats(-3.0, 3.0, width=32)
 RATE = 50.0
@@ -36,6 +40,10 @@ def operator(moves=40, hold=50, frames=50, seed=0):
     levels = np.append(0.0, levels)
     parts = [np.append(np.full(hold, a), a + (b - a) * glide(frames)) for a, b in pairwise(levels)]
     return column(np.concatenate(parts))
+
+
+def quick_policy(demos):
+    return clone(demos, model=SmoothForest(n_trees=2, min_leaf=4, max_depth=4), horizon=Horizon(2, 0)).policy
 
 
 def noisy(actions, share, seed=1):
@@ -237,3 +245,61 @@ def test_sequences_are_never_joined():
     assert count_reversals([there, back], 0.1) == [0.0]
     assert count_reversals([np.concatenate([there, back])], 0.1) == [1.0]
     assert share_still([column([0.0] * 3), column([0.0] * 3)], 0.1) == [0.0]
+
+
+def demos_with(actions):
+    return Demonstrations.from_arrays(
+        [np.zeros((len(a), 1)) for a in actions], actions, rate=RATE, action_names=["pan"]
+    )
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("share", [0.0013, 0.0044, 0.01])
+def test_budgets_are_about_the_motion(order, share):
+    """The true expert is as rough as a noisy log of it; without a look at noise it would be at 0.03 to 0.9."""
+    clean = [operator(seed=s) for s in range(3)]
+    logged = demos_with([noisy(a, share, seed=s) for s, a in enumerate(clean)])
+    assert Ruler(logged, order=order).measure(clean).roughness == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_without_noise_budgets_have_the_bits_of_plain_differences(order):
+    clean = [operator(seed=s) for s in range(3)]
+    rolled = [a + 0.1 * np.sin(np.arange(len(a)))[:, np.newaxis] for a in clean]
+    plain = Ruler(demos_with(clean), order=order, logs=(Log(0.0, 0.0, (0.0, 0.0), 1.0),))
+    assert Ruler(demos_with(clean), order=order).measure(rolled).roughness == plain.measure(rolled).roughness
+    sums = [math.fsum(losses.mean_difference(a, order=order)[0] * (len(a) - order) for a in s) for s in (rolled, clean)]
+    assert plain.measure(rolled).roughness == sums[0] / sums[1]
+
+
+def test_noise_is_told_from_motion_on_many_machines_to_the_bit():
+    demos = tasks.pursuit(n_sequences=6, length=200, seed=0)
+    demos = demos.with_actions([noisy(a, 0.05, seed=i) for i, a in enumerate(demos.actions)])
+    assert demos.logs[0].strides[1] > 1
+    policy = quick_policy(demos)
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=4))
+    assert spread.logs == demos.logs
+    assert spread.outcome(policy).roughness == outcome(policy, demos).roughness
+
+
+def test_evaluation_stands_beside_the_motion_of_the_expert():
+    demos = tasks.pursuit(n_sequences=4, length=600, rate=RATE, seed=0)
+    logged = demos.with_actions([noisy(a, 0.02, seed=i) for i, a in enumerate(demos.actions)])
+    policy = quick_policy(demos)
+    true, found = (evaluate(policy, d) for d in (demos, logged))
+    logged_as_is = np.mean([losses.mean_difference(a, order=2) for a in logged.actions])
+    assert found.mean("difference_2", of="expert") <= 1.2 * true.mean("difference_2", of="expert") < 0.2 * logged_as_is
+    assert {r["metric"] for r in found.rows} >= {"reversals", "still", "hold", "move", "sparc", "ldlj", "speed_95"}
+    (expert,) = measure_motion([a[policy.memory :] for a in demos.actions], demos.logs, RATE)
+    assert true.mean("reversals", of="expert") == pytest.approx(expert.reversals)
+    assert true.mean("still", of="hold_last") == 1.0
+    assert tell_noise(demos.action_names, logged.logs)[0] in str(found)
+    assert "noise" not in str(true)
+
+
+def test_a_note_names_the_noise_that_dominates():
+    clean = operator()
+    assert tell_noise(["pan"], know_log([clean])) == ()
+    (note,) = tell_noise(["pan"], know_log([noisy(clean, 0.01)]))
+    assert note.startswith("pan was recorded with noise of 0.0")
+    assert "1 % of its standard deviation" in note

@@ -19,6 +19,7 @@ from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
+from simile.data.motion import Log, know_log
 from simile.errors import ArgumentError, DataError
 
 
@@ -130,6 +131,10 @@ class Recorded(Protocol):
     @property
     def places(self) -> FloatArray:
         """Where the contexts of each sequence lie, and how far they move there, see `Demonstrations.places`."""
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        """What the recording of each action is worth: resolution, noise, and how to look through it."""
 
     @property
     def n_contexts(self) -> int:
@@ -313,6 +318,11 @@ class Demonstrations(Sequence[Demonstration], Recorded):
     def places(self) -> FloatArray:
         """Where the contexts of each sequence lie, and how far they move there, (sequences, 2, m)."""
         return np.array([origins.find_places(d.contexts) for d in self.items])
+
+    @cached_property
+    def logs(self) -> tuple[Log, ...]:
+        """What the recording of each action is worth: resolution, noise, and how to look through it."""
+        return know_log(self.actions)
 
     @property
     def contexts(self) -> list[FloatArray]:

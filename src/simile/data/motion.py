@@ -26,7 +26,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray, Trajectories
-from simile.data.losses import log_dimensionless_jerk, spectral_arc_length
+from simile.data.losses import difference, log_dimensionless_jerk, spectral_arc_length
 
 HELD_FRAMES, HELD_SECONDS = 3, 0.25  # the shortest hold
 CREEP = 0.1  # of the threshold, during the shortest hold: less is rest, so that noise or a filter's tail ends none
@@ -36,8 +36,9 @@ ORDER = 6  # of the differences that tell noise from motion
 REST, QUIET, TYPICAL = 6, 0.1, 0.55  # frames of a window; share of those at rest; their variance, over the noise's
 ALIKE = (-0.3, -0.13)  # the correlation of neighbours in windows of white noise is -1/6
 WHITE = 1.25  # by which the noise at every second frame may differ, and be white: a random walk has 1.41
+LEAST_FRAMES = 1000  # that tell it from a random walk
 LEAST_NOISE = 2e-4  # of the spread, or else...
-SHARE = 0.4  # ...of the mean differences: less is nobody's concern
+SHARES = (0.3, 0.4, 0.5)  # ...of the mean differences of orders 1 to 3: less is nobody's concern
 ORDERS, STRIDES = (1, 2, 3), (1, 2, 3, 4, 6, 8, 12, 16)  # at which differences are taken, to look through noise
 MOST_SAMPLED, LEAST_LEVELS = 4096, 8  # frames of a sequence, and different values in them, that tell a resolution
 GRAIN, FINEST = 2.0**-24, 2.0**-19  # of the range: what is closer differs by rounding; the finest step
@@ -117,6 +118,8 @@ class Log:
         Of the mean square second difference, 0 to 1: from a half on, it is about noise rather than motion.
     strides : tuple of int
         How many frames apart differences of orders 1 to 3 are taken, so that noise is a small share of them; 1 without.
+    kept : tuple of float
+        What is motion of the mean absolute differences at these strides, 0 to 1: noise is taken off in quadrature.
     """
 
     resolution: float
@@ -124,7 +127,8 @@ class Log:
     noise_interval: tuple[float, float]
     spread: float
     noise_share: float = 0.0
-    strides: tuple[int, int, int] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    kept: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     @property
     def threshold(self) -> float:
@@ -158,6 +162,14 @@ class Motion:
     ldlj: float
     speed: tuple[float, float]
     acceleration: tuple[float, float]
+
+    def to_dict(self) -> dict[str, float]:
+        """Return all of it by name; percentiles as `speed_50`, `speed_95` and so on."""
+        names = ("reversals", "still", "hold", "move", "sparc", "ldlj")
+        found: dict[str, float] = {name: getattr(self, name) for name in names}
+        for name in ("speed", "acceleration"):
+            found |= zip((f"{name}_50", f"{name}_95"), getattr(self, name), strict=True)
+        return found
 
 
 def know_log(trajectories: Trajectories) -> tuple[Log, ...]:
@@ -226,15 +238,38 @@ def measure_motion(trajectories: Trajectories, logs: Sequence[Log], rate: float 
     return tuple(found)
 
 
-def difference(actions: FloatArray, order: int, stride: int = 1) -> FloatArray:
-    """Return the differences of an order between frames that are `stride` apart, per frame to the power of the order.
+def tell_motion(
+    names: Sequence[str], logs: Sequence[Log], motions: Sequence[Motion], rate: float | None = None
+) -> tuple[str, ...]:
+    """Say in a line per action what its log is worth, and how it moves.
 
-    >>> difference(np.array([[0.0], [1.0], [4.0], [9.0], [16.0]]), order=2, stride=2)
-    array([[2.]])
+    >>> log = Log(0.01, 0.03, (0.02, 0.04), 20.0)
+    >>> motion = Motion(24.2, 0.62, 1.0, 1.0, -1.6, -6.0, (0.0, 9.0), (0.0, 9.0))
+    >>> tell_motion(["pan"], [log], [motion], 25.0)
+    ('pan: resolution 0.01, noise 0.03, still 62 % of the time, 24 reversals a minute',)
     """
-    for _ in range(order):
-        actions = (actions[stride:] - actions[:-stride]) / stride
-    return actions
+    lines = []
+    for name, log, motion in zip(names, logs, motions, strict=True):
+        said = [
+            f"{what} {value:.3g}" for what, value in (("resolution", log.resolution), ("noise", log.noise)) if value
+        ]
+        if not math.isnan(motion.still):
+            said.append(f"still {100.0 * motion.still:.0f} % of the time")
+        digits = ".0f" if motion.reversals >= 10.0 else ".2g"
+        said.append(f"{motion.reversals:{digits}} reversals {'a minute' if rate else 'per 1,000 frames'}")
+        lines.append(f"{name}: {', '.join(said)}")
+    return tuple(lines)
+
+
+def tell_noise(names: Sequence[str], logs: Sequence[Log]) -> tuple[str, ...]:
+    """Say which actions were recorded with so much noise that their second differences are about it."""
+    return tuple(
+        f"{name} was recorded with noise of {log.noise:.2g}, {100.0 * log.noise / log.spread:.2g} % of its standard "
+        f"deviation, which makes {100.0 * log.noise_share:.0f} % of its squared second differences: roughness is "
+        f"that of the motion, without noise, by differences over {log.strides[1]} frames"
+        for name, log in zip(names, logs, strict=True)
+        if log.noise_share >= 0.5
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,7 +429,7 @@ def _read_log(marks: FloatArray) -> Log:
     ]
     *both, at_rest, alike = (_weighted_median(found, frames) for found in noises)
     low, high = sorted(both)
-    doubt, white = min(4.1 / math.sqrt(n), 1.0), high <= (WHITE + 2.0 / math.sqrt(n)) * low
+    doubt, white = min(4.1 / math.sqrt(n), 1.0), high <= WHITE * low
     if not white and at_rest < low and ALIKE[0] < alike < ALIKE[1]:  # in holds, where motion does not hide it
         low = high = at_rest
         doubt, white = 0.3, True
@@ -402,14 +437,28 @@ def _read_log(marks: FloatArray) -> Log:
         math.sqrt(max(x**2 - rounding**2, 0.0)) for x in (low * (1.0 - doubt), low, high * (1.0 + doubt))
     )
     own = [math.sqrt(2.0 / math.pi * math.comb(2 * o, o)) * noise for o in ORDERS]
-    if not (white and noise > rounding and (noise > LEAST_NOISE * spread or own[1] > SHARE * means[1][0])):
+    if not (
+        n >= LEAST_FRAMES
+        and white
+        and noise > rounding
+        and (noise > LEAST_NOISE * spread or own[1] > SHARES[1] * means[1][0])
+    ):
         return Log(resolution, 0.0, (0.0, spread if math.isnan(most) else most), spread)
-    strides = [
-        next((s for s, mean in zip(STRIDES, means[i], strict=True) if own[i] <= SHARE * mean * s**o), STRIDES[-1])
-        for i, o in enumerate(ORDERS)
-    ]
+    chosen = [_choose_stride(frames, o, own[i], means[i]) for i, o in enumerate(ORDERS)]
+    strides, kept = zip(*chosen, strict=True)
     share = min((own[1] / means[1][0]) ** 2, 1.0)
-    return Log(resolution, noise, (least, most), spread, float(share), (strides[0], strides[1], strides[2]))
+    return Log(resolution, noise, (least, most), spread, float(share), strides, kept)
+
+
+def _choose_stride(frames: FloatArray, order: int, own: float, means: Sequence[float]) -> tuple[int, float]:
+    """Return the smallest stride at which noise is a small share of the differences, and that of motion there."""
+    for stride, mean in zip(STRIDES, means, strict=True):
+        if stride > 1 and np.maximum(frames - order * stride, 0.0).sum() < 0.5 * frames.sum():
+            break
+        chosen, noise = stride, own / (stride**order * mean)
+        if noise <= SHARES[order - 1]:
+            break
+    return chosen, round(math.sqrt(max(1.0 - noise**2, 0.1)), 6)  # rounded: the same in whichever unit
 
 
 def _read_resolution(steps: FloatArray, frames: FloatArray) -> float:

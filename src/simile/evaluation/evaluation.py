@@ -14,34 +14,22 @@ from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.data import losses
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.motion import measure_motion, tell_noise
 from simile.errors import ArgumentError, DataError
 from simile.policies.policies import Policy
 from simile.policies.rollouts import Start, open_rollout, rollout
 from simile.policies.stages import Stage
 
-Metric = Callable[[FloatArray, FloatArray, float], FloatArray]  # (rolled, expert, rate) -> one value per action
-
 # Errors compare a trajectory with the expert's; the expert's own are zero and not shown.
-ERRORS: dict[str, Metric] = {
-    "rmse": lambda a, e, _: losses.root_mean_squared_error(a, e),
-    "mae": lambda a, e, _: losses.mean_absolute_error(a, e),
-    "lag": lambda a, e, _: losses.lag(a, e),
-    "overshoot": lambda a, e, _: losses.overshoot(a, e),
+ERRORS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "rmse": losses.root_mean_squared_error,
+    "mae": losses.mean_absolute_error,
+    "lag": losses.lag,
+    "overshoot": losses.overshoot,
 }
-SMOOTHNESS: dict[str, Metric] = {
-    "difference_1": lambda a, _, __: losses.mean_difference(a, order=1),
-    "difference_2": lambda a, _, __: losses.mean_difference(a, order=2),
-    "difference_3": lambda a, _, __: losses.mean_difference(a, order=3),
-    "total_variation": lambda a, _, __: losses.total_variation(a),
-    "spectral_arc_length": lambda a, _, rate: losses.spectral_arc_length(a, rate=rate),
-    "log_dimensionless_jerk": lambda a, _, __: losses.log_dimensionless_jerk(a),
-    "high_frequency_ratio": lambda a, _, __: losses.high_frequency_ratio(a),
-}
-PER_SECOND: dict[str, Metric] = {
-    "velocity": lambda a, _, rate: losses.mean_difference(a, order=1, rate=rate),
-    "acceleration": lambda a, _, rate: losses.mean_difference(a, order=2, rate=rate),
-    "jerk": lambda a, _, rate: losses.mean_difference(a, order=3, rate=rate),
-}
+# Of the motion, without noise: the orders of differences, per step and per second.
+DIFFERENCES = {"difference_1": 1, "difference_2": 2, "difference_3": 3}
+PER_SECOND = {"velocity": 1, "acceleration": 2, "jerk": 3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +111,7 @@ class Evaluation:
         lines.append(
             f"means over {n_sequences} sequences of roll-outs; differences per step; lag in frames, late is positive"
         )
+        lines += tell_noise(self.demos.action_names, self.demos.logs)
         return "\n".join(lines)
 
 
@@ -156,26 +145,25 @@ def evaluate(
     demos = Demonstrations.of(demos)
     rolled = rollout(policy, demos, start=start, seed=seed, stages=stages, rate=rate)
     given = [len(g) for g in open_rollout(policy, demos, start).given]
-    metrics = {**ERRORS, **SMOOTHNESS, **(PER_SECOND if demos.rate else {})}
     rows: list[dict[str, Any]] = []
     for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True)):
         if len(demo) <= warm_up:
             continue
         expert = demo.actions[warm_up:]
         held = losses.hold_last_action(demo.actions, warm_up=warm_up)[warm_up:]
-        for name, metric in metrics.items():
-            ours, theirs, baseline = (
-                metric(trajectory, expert, demos.rate or 1.0) for trajectory in (actions[warm_up:], expert, held)
-            )
+        ours, theirs, baseline = (_measure(a, expert, demos) for a in (actions[warm_up:], expert, held))
+        for name in ours:
+            order = (DIFFERENCES | PER_SECOND).get(name)
+            kept = np.array([1.0 if order is None else log.kept[order - 1] for log in demos.logs])
             rows.extend(
                 {
                     "sequence": number,
                     "name": demo.name,
                     "action": action,
                     "metric": name,
-                    "policy": float(ours[j]),
-                    "expert": math.nan if name in ERRORS else float(theirs[j]),
-                    "hold_last": float(baseline[j]),
+                    "policy": float(ours[name][j]),
+                    "expert": math.nan if name in ERRORS else float(kept[j] * theirs[name][j]),
+                    "hold_last": float(baseline[name][j]),
                     "frames": len(expert),
                 }
                 for j, action in enumerate(demos.action_names)
@@ -186,3 +174,20 @@ def evaluate(
             "give longer sequences, or start=ColdStart()"
         )
     return Evaluation(tuple(rows), rolled, demos)
+
+
+def _measure(actions: FloatArray, expert: FloatArray, demos: Demonstrations) -> dict[str, FloatArray]:
+    """Measure one trajectory by every metric, (k,) values each."""
+    rate, logs = demos.rate, demos.logs
+    found = {name: metric(actions, expert) for name, metric in ERRORS.items()}
+    for names, per in ((DIFFERENCES, None), (PER_SECOND, rate)):
+        if names is DIFFERENCES or rate is not None:
+            for name, order in names.items():
+                strides = [log.strides[order - 1] for log in logs]
+                found[name] = losses.mean_difference(actions, order=order, rate=per, strides=strides)
+    found["total_variation"] = losses.total_variation(actions)
+    found["spectral_arc_length"] = losses.spectral_arc_length(actions, rate=rate or 1.0)
+    found["log_dimensionless_jerk"] = losses.log_dimensionless_jerk(actions)
+    found["high_frequency_ratio"] = losses.high_frequency_ratio(actions)
+    motions = [motion.to_dict() for motion in measure_motion([actions], logs, rate)]
+    return found | {name: np.array([m[name] for m in motions]) for name in motions[0]}

@@ -12,6 +12,7 @@ from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.losses import mean_difference
+from simile.data.motion import Log
 from simile.data.states import States
 from simile.errors import DataError, DivergedError
 from simile.policies.policies import Policy
@@ -100,6 +101,8 @@ class Ruler:
         Whether differences of those frames count, so that a jump from what was given does.
     order : int
         Of the differences that roughness is measured by.
+    logs : tuple of Log, optional
+        By which noise is told from motion, so that roughness is that of the motion; those of `demos` by default.
     """
 
     demos: Demonstrations
@@ -107,11 +110,12 @@ class Ruler:
     begin: int = 0
     whole: bool = True
     order: int = 2
+    logs: tuple[Log, ...] | None = None
 
     @classmethod
-    def of(cls, policy: Policy, demos: Demonstrations, *, order: int = 2) -> Ruler:
+    def of(cls, policy: Policy, demos: Demonstrations, *, order: int = 2, logs: tuple[Log, ...] | None = None) -> Ruler:
         """Measure in the units of a policy, over the frames that it chooses itself."""
-        return cls(demos, policy.units.scale, policy.memory, order=order)
+        return cls(demos, policy.units.scale, policy.memory, order=order, logs=logs)
 
     def measure(self, rolled: Trajectories) -> Score:
         """Measure roll-outs of all demonstrations."""
@@ -122,14 +126,25 @@ class Ruler:
         begin = self.begin
         gaps = [(a[begin:] - b[begin:]) / self.scale for a, b in zip(rolled, self.demos.actions, strict=True)]
         squares = ExactSum.of(np.array([np.sum(gap**2) for gap in gaps]))
-        ours = [_differences(a if self.whole else a[begin:], self.order) for a in rolled]
+        ours = [self._differences(a if self.whole else a[begin:]) for a in rolled]
         return ScoreSums(squares, sum(gap.size for gap in gaps), ExactSum.of(np.array(ours)), self._expert)
 
     @cached_property
     def _expert(self) -> ExactSum:
-        """The expert's part of the sums, which every roll-out is compared with."""
+        """The expert's part of the sums, which every roll-out is compared with: of the motion, without noise."""
         actions = self.demos.actions if self.whole else [a[self.begin :] for a in self.demos.actions]
-        return ExactSum.of(np.array([(_differences(a, self.order), np.abs(a).sum(axis=0)) for a in actions]))
+        kept = np.array([log.kept[self.order - 1] for log in self._logs])
+        return ExactSum.of(np.array([(kept * self._differences(a), np.abs(a).sum(axis=0)) for a in actions]))
+
+    @property
+    def _logs(self) -> tuple[Log, ...]:
+        return self.demos.logs if self.logs is None else self.logs
+
+    def _differences(self, actions: FloatArray) -> FloatArray:
+        """Sum the absolute differences of one sequence, (k,), at strides that look through noise."""
+        strides = [log.strides[self.order - 1] for log in self._logs]
+        n = np.maximum(len(actions) - self.order * np.array(strides), 0)
+        return np.where(n > 0, mean_difference(actions, order=self.order, strides=strides) * n, 0.0)
 
 
 def outcome(policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2) -> Outcome:
@@ -141,10 +156,10 @@ def outcome(policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int 
 
 
 def roll_and_sum(
-    policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2
+    policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2, logs: tuple[Log, ...] | None = None
 ) -> tuple[list[FloatArray], ScoreSums]:
     """Roll a policy out and sum what its score is made of; where it diverges errors are infinite, the expert acts."""
-    ruler = Ruler.of(policy, demos, order=order)
+    ruler = Ruler.of(policy, demos, order=order, logs=logs)
     try:
         rolled = rollout(policy, demos, seed=seed)
     except DivergedError:
@@ -164,12 +179,6 @@ def refuse_short(policy: Policy, longest: int) -> None:
 def roughness(rolled: Trajectories, demos: Demonstrations, *, order: int = 2) -> float:
     """Return the mean absolute difference of roll-outs over the expert's; NaN where the expert has none."""
     return Ruler(demos, order=order).measure(rolled).roughness
-
-
-def _differences(actions: FloatArray, order: int) -> FloatArray:
-    """Sum the absolute differences of one sequence, (k,)."""
-    n = len(actions) - order
-    return mean_difference(actions, order=order) * n if n > 0 else np.zeros(actions.shape[1])
 
 
 def act(policy: Policy, states: States) -> FloatArray:

@@ -14,6 +14,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
+from simile.data.motion import Log, read_logs
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
@@ -98,6 +99,11 @@ class DistributedDemonstrations(Recorded):
         """Where the contexts of each sequence lie, as `Demonstrations.places`."""
         return self.all.places
 
+    @cached_property
+    def logs(self) -> tuple[Log, ...]:
+        """What the recording of each action is worth, as `Demonstrations.logs`."""
+        return read_logs(self.all.marks)
+
     @property
     def rate(self) -> float | None:
         """Frames per second, shared by all sequences; None when unknown."""
@@ -168,7 +174,7 @@ class DistributedDemonstrations(Recorded):
 
     def outcome(self, policy: Policy, *, seed: int = 0, order: int = 2) -> Outcome:
         """Roll a policy out where the contexts are, and measure it; `rolled` are handles of the trajectories."""
-        found = self.map(_roll_and_sum, shared=(policy, seed, order))
+        found = self.map(_roll_and_sum, shared=(policy, seed, order, self.logs))
         sums: ScoreSums = self.backend.total(add, self.backend.map(itemgetter(1), found))
         measures.refuse_short(policy, int(self.lengths.max()))
         score = sums.score
@@ -195,8 +201,10 @@ def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
     return Demonstrations(tuple(demos[int(i)] for i in numbers))
 
 
-def _roll_and_sum(demos: Demonstrations, policy: Policy, seed: int, order: int) -> tuple[list[FloatArray], ScoreSums]:
-    return measures.roll_and_sum(policy, demos, seed=seed, order=order)
+def _roll_and_sum(
+    demos: Demonstrations, policy: Policy, seed: int, order: int, logs: tuple[Log, ...]
+) -> tuple[list[FloatArray], ScoreSums]:
+    return measures.roll_and_sum(policy, demos, seed=seed, order=order, logs=logs)
 
 
 def _actions(demos: Demonstrations) -> list[FloatArray]:

@@ -11,9 +11,10 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
+from simile.data.motion import find_marks
 from simile.errors import DataError
 
-ARRAYS = ("lengths", "moments", "places", "low", "high")  # of `Facts`, with a row for each sequence
+ARRAYS = ("lengths", "moments", "marks", "places", "low", "high")  # of `Facts`, with a row for each sequence
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,7 @@ class Facts:
     rate: float | None
     lengths: IntArray  # (sequences,)
     moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
+    marks: FloatArray  # (sequences, 32, k), see `simile.data.motion.find_marks`
     places: FloatArray  # (sequences, 2, m), see `Demonstrations.places`
     low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
     high: FloatArray
@@ -41,6 +43,7 @@ class Facts:
             demos.rate,
             demos.lengths,
             demos.moments,
+            np.array([find_marks(a) for a in demos.actions]),
             demos.places,
             np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
             np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),
