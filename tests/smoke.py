@@ -38,9 +38,11 @@ def main() -> None:
         actions = fresh.call("simile", "run", "run/policy.safetensors", stdin=Path(folder, "games.csv").read_text())
         assert len(actions.splitlines()) == 1 + 6 * 120, actions
         fresh.install("studio")
-        fresh.open("studio", "games.csv", "--actions", "pan", "--port", "0", "--no-open")
+        assert fresh.open("studio", "games.csv", "--actions", "pan", "--port", "0", "--no-open")
         fresh.install("serve")
-        fresh.open("serve", "run/policy.safetensors", "--port", "0", "--http-port", str(free_port()), path="/health")
+        serve = ("serve", "run/policy.safetensors", "--port", "0", "--http-port")
+        # Between choosing a port and listening on it, another process may take it.
+        assert any(fresh.open(*serve, str(free_port()), path="/health") for _ in range(5))
     print(f"{wheel.name} works")
 
 
@@ -78,8 +80,8 @@ class Environment:
         assert done.returncode == 0, done.stderr
         return str(done.stdout)
 
-    def open(self, *arguments: str, path: str = "") -> None:
-        """Start a server, ask for a page below the address that it prints, and stop it."""
+    def open(self, *arguments: str, path: str = "") -> bool:
+        """Start a server, ask for a page below the address that it prints, and stop it; returns whether it started."""
         print("$ simile", *arguments, flush=True)
         browser = build_opener(ProxyHandler({}), HTTPCookieProcessor())  # the studio turns its token into a cookie
         browser.addheaders = [("Sec-Fetch-Site", "none")]  # as of an address that somebody has typed
@@ -87,9 +89,11 @@ class Environment:
             try:
                 words = (word for line in server.stdout for word in line.split())
                 address = next((word for word in words if word.startswith("http://")), None)
-                assert address, f"simile {arguments[0]} did not start"
+                if address is None:
+                    return False
                 with browser.open(address + path) as answer:
                     assert answer.status == 200, address
+                return True
             finally:
                 server.terminate()
 

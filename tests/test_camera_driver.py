@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from simile.camera.heads import Driver, Head, HeadError, Phase, Pose, ViscaHead,
 from simile.errors import ArgumentError
 from simile.online import AccelerationLimit, Bounds, RateLimit
 from test_camera_visca import connect
-from visca_emulator import Camera, Server, Time
+from visca_emulator import Camera, Server, Time, deaf_port
 
 HOME = Pose(0.0, 0.0, 1.0)
 UNITS = ViscaUnits()
@@ -419,12 +418,12 @@ def test_over_udp_the_camera_is_stopped_when_the_interpreter_exits():
 
 
 def test_where_nobody_listens_the_control_loop_does_not_wait():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    head = ViscaHead("127.0.0.1", port, retry=0.02)
-    driver = Driver(head, rate=100.0, limits=AccelerationLimit(80.0, rate=40.0), start=HOME)
-    with head, driver:
+    limits = AccelerationLimit(80.0, rate=40.0)
+    with (
+        deaf_port() as port,
+        ViscaHead("127.0.0.1", port, retry=0.02) as head,
+        Driver(head, rate=100.0, limits=limits, start=HOME) as driver,
+    ):
         longest = 0.0
         for _ in range(30):
             begin = time.monotonic()

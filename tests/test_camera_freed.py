@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from simile.camera.heads import FreeD, FreeDSender
 from simile.camera.heads.freed import checksum
 from simile.errors import ArgumentError, DataError
+from visca_emulator import deaf_port
 
 # Free-D
 
@@ -86,10 +87,7 @@ def test_free_d_arrives_over_udp():
 
 
 def test_free_d_to_nobody_does_not_wait_and_does_not_fail():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with FreeDSender("127.0.0.1", port) as sender:
+    with deaf_port() as port, FreeDSender("127.0.0.1", port) as sender:
         for _ in range(5):
             sender.send(FreeD())
     with pytest.raises(ArgumentError, match="port"):

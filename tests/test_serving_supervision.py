@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 import signal
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 import servers as shared
 from served import Played
 from simile._common.supervision import supervise
+from simile._common.web import listen
 from simile.errors import ArgumentError
 from simile.serving import server as servers
 from simile.serving import state as states
@@ -169,14 +169,14 @@ def test_ports_are_opened_again_where_they_were(policies: Any, monkeypatch: pyte
         raise RuntimeError("a mistake of ours")
 
     monkeypatch.setattr(where, name, fail_first)
+    ports = [listen("127.0.0.1", 0, option="--port", way_out="") for _ in range(2)]
+    monkeypatch.setattr(servers, "_listen_twice", lambda _: ports)
 
     def announce(streams: str, http: str | None, _: Any) -> None:
         found.extend((streams.replace("ws:", "http:"), f"{http}/health"))
 
     async def act() -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            options = Options(policies["served"], port=0, http_port=free.getsockname()[1])
+        options = Options(policies["served"])
         serving = asyncio.create_task(servers._serve(options, loaded, service, None, announce))
         while not service.counts.tasks_restarted or not found:
             await asyncio.sleep(0.01)

@@ -12,6 +12,8 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 SCALE = 51.2  # units per degree
@@ -234,6 +236,15 @@ class SimulatedLink:
 
     def close(self) -> None:
         pass
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """Hold a UDP port of 127.0.0.1 at which nobody is heard: what comes to it is refused."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+        held.bind(("127.0.0.1", 0))
+        held.connect(held.getsockname())  # it hears itself alone, and nobody else gets the port
+        yield held.getsockname()[1]
 
 
 class Server:

@@ -187,7 +187,7 @@ class Studio(Process):
 
     def __init__(self, folder: Path, *options: str, **bounds: Any) -> None:
         self.folder = folder / "studio"
-        command = ["studio", "--folder", str(self.folder), "--port", str(free_port()), *options]
+        command = ["studio", "--folder", str(self.folder), "--port", "0", *options]
         super().__init__(command, folder, **bounds)
         try:
             found = self.wait_for(r"http://127\.0\.0\.1:(\d+)/\S*")
