@@ -20,6 +20,7 @@ import pytest
 from conftest import NO_BROWSER
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE = 90.0  # seconds: what a page waits for takes many times as long on a machine that has other work
 QUIET = tuple(f"--disable-{what}" for what in ("gpu", "background-networking", "component-update", "sync"))
 
 
@@ -71,7 +72,7 @@ def open_page(browser: Any) -> Iterator[Opener]:
 
     def opener(url: str | Path | None, *, calm: bool = True, **options: Any) -> Opened:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(1000 * PATIENCE)
         contexts.append(context)
         opened = Opened(context.new_page())
         if calm:
@@ -100,7 +101,7 @@ def scrolls_sideways(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
-def until(page: Any, expression: str, arg: Any = None, seconds: float = 20.0) -> None:
+def until(page: Any, expression: str, arg: Any = None, seconds: float = PATIENCE) -> None:
     """Wait until a JavaScript expression, or function of `arg`, is true.
 
     Playwright's own `wait_for_function` evaluates texts inside the page, which the pages' security policy forbids.

@@ -114,14 +114,6 @@ def show(page: Any, run: dict[str, Any]) -> None:
     page.wait_for_timeout(200)
 
 
-def until(page: Any, expression: str) -> None:
-    """Wait until something holds on the page; the page's policy forbids Playwright's own way, which uses `eval`."""
-    end = time.monotonic() + 20
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, f"this has not come true: {expression}"
-        page.wait_for_timeout(30)
-
-
 def picture(page: Any) -> str:
     return str(page.evaluate(f"document.querySelector('{PLOT}').toDataURL()"))
 

@@ -9,8 +9,8 @@ import pytest
 
 import browser as real
 import studio_pages as shared
-from browser import Opener, pixels_near, screenshot
-from studio_pages import EXPERT, MODEL, PLOT, POLICY, Studio, complaint, until
+from browser import Opener, pixels_near, screenshot, until
+from studio_pages import EXPERT, MODEL, PLOT, POLICY, Studio, complaint
 
 browser, open_page = real.browser, real.open_page
 studio, table = shared.studio, shared.table

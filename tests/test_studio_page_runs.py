@@ -13,9 +13,9 @@ from typing import Any
 import browser as real
 import simile
 import studio_pages as shared
-from browser import Opener, pixels_near, screenshot
+from browser import Opener, pixels_near, screenshot, until
 from simile.studio.security import write_redirect
-from studio_pages import MODEL, PLOT, POLICY, PREVIEW, SLIDES, Studio, complaint, picture, show, until
+from studio_pages import MODEL, PLOT, POLICY, PREVIEW, SLIDES, Studio, complaint, picture, show
 
 browser, open_page = real.browser, real.open_page
 studio, table, trained, long = shared.studio, shared.table, shared.trained, shared.long
