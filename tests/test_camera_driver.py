@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from simile.camera.heads import Driver, Head, HeadError, Phase, Pose, ViscaHead, ViscaUnits, visca
 from simile.errors import ArgumentError
-from simile.online import AccelerationLimit, Bounds, RateLimit
+from simile.online import AccelerationLimit, Bounds, JerkLimit, RateLimit
 from test_camera_visca import connect
 from visca_emulator import Camera, Server, Time, deaf_port
 
@@ -263,6 +263,7 @@ def test_the_bounds_are_kept_also_by_braking():
         ({"limits": RateLimit(3.0)}, "end in an AccelerationLimit"),
         ({"limits": []}, "end in an AccelerationLimit"),
         ({"limits": [AccelerationLimit(3.0), Bounds(0, 1)]}, "end in an AccelerationLimit"),
+        ({"limits": [JerkLimit(3.0), Bounds(0, 1)]}, "end in an AccelerationLimit or a JerkLimit"),
         ({"limits": AccelerationLimit([1.0, 2.0, 3.0])}, "each of the 1 actions"),
         ({"n_actions": 2}, "n_actions must be 1"),
         ({"rate": 0.0}, "rate must be"),
@@ -311,6 +312,50 @@ def test_whatever_happens_the_trajectory_keeps_its_limits(events, acceleration, 
     assert np.abs(np.diff(pans, n=2)).max() <= acceleration / rate**2 * (1 + 1e-9) + 1e-9
     assert head.kinds[-1] == "stop"
     assert np.abs(pans).max() <= max([0.0] + [abs(a) for a, _, _ in events if a is not None and abs(a) < 1e6]) + 1e-9
+
+
+@given(EVENTS, FAST, FAST, st.floats(10.0, 1000.0), st.sampled_from([5.0, 30.0, 60.0]), st.floats(0.05, 2.0))
+def test_whatever_happens_the_trajectory_keeps_the_limit_of_jerk(events, acceleration, speed, jerk, rate, timeout):
+    limits = [Bounds(-170.0, 170.0), JerkLimit(jerk, acceleration, speed)]
+    driver, head, clock = paper_driver(rate=rate, limits=limits, timeout=timeout)
+    pans = [0.0, 0.0, 0.0]
+    for action, times, pause in events:
+        for _ in range(times):
+            driver.send(action if action is None else [action])
+        due = driver.due
+        driver.tick(clock())
+        if driver.due != due:
+            pans.append(driver.pose.pan)
+        clock.now += pause
+    n = len(head.notes)
+    driver.close()
+    pans += [pose.pan for _, pose, _ in head.notes[n:] if pose]
+    pans += [driver.pose.pan] * 3
+    for order, limit in enumerate((speed, acceleration, jerk), start=1):
+        assert np.abs(np.diff(pans, n=order)).max() <= limit / rate**order * (1 + 1e-6)
+    assert head.kinds[-1] == "stop"
+    assert driver.speed == (0.0, 0.0, 0.0)
+    assert np.abs(pans).max() <= max([0.0] + [abs(a) for a, _, _ in events if a is not None and abs(a) < 1e6]) + 1e-6
+
+
+def test_a_stage_that_fails_once_does_not_let_the_head_jump():
+    class Hiccup:
+        broken = False
+
+        def __call__(self, wanted, last, before, seconds):
+            bad, self.broken = self.broken, False
+            return wanted * math.nan if bad else wanted
+
+    stage = Hiccup()
+    driver, head, clock = paper_driver(limits=[stage, AccelerationLimit(40.0, rate=30.0)])
+    run(driver, clock, 1.0, [100.0])
+    stage.broken = True
+    run(driver, clock, 0.05)
+    assert driver.reason == "a stage failed"
+    run(driver, clock, 1.0, [100.0])
+    pans = np.array([0.0, 0.0, *[pose.pan for _, pose, _ in head.notes if pose]])
+    assert np.abs(np.diff(pans, n=2)).max() <= 40.0 / 20**2 + 1e-9
+    driver.close()
 
 
 @given(st.lists(st.floats(-170.0, 170.0), min_size=1, max_size=40), FAST, FAST, st.floats(0.05, 2.0))

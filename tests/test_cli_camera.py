@@ -114,7 +114,7 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
         process = subprocess.Popen(
             command(
                 *("camera", "drive", "run/policy.safetensors", "--head", f"127.0.0.1:{server.port}", "--timeout", "5"),
-                *("--stage", "Bounds(-1.5, 1.5)", "--stage", "Play(0.1)"),
+                *("--stage", "Bounds(-1.5, 1.5)", "--stage", "Play(0.1)", "--stage", "JerkLimit(400, 60, 30)"),
             ),
             cwd=studio,
             stdin=subprocess.PIPE,

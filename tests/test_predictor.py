@@ -40,6 +40,7 @@ from simile.online import (
     Extrapolate,
     HoldAction,
     HoldContext,
+    JerkLimit,
     Predictor,
     RateLimit,
 )
@@ -334,7 +335,7 @@ def test_the_first_context_after_an_operators_frames_has_lasted_forever():
 
 # --------------------------------------------------------------------------------------------------------------- state
 
-STAGES = (Bounds(-1.0, 1.0), RateLimit(9.0), AccelerationLimit(80.0, rate=8.0), DeadBand(0.01))
+STAGES = (Bounds(-1.0, 1.0), RateLimit(9.0), AccelerationLimit(80.0, rate=8.0), DeadBand(0.01), JerkLimit(900.0, 90.0))
 
 
 def play(predictor, frames, stamped: bool):

@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from conftest import SEED
 from served import NAMES, Played, check_conservation, listed
 from simile.errors import ArgumentError, SimileError, StorageError
-from simile.online import DeadBand, HoldAction, Predictor
+from simile.online import DeadBand, HoldAction, JerkLimit, Predictor
 from simile.serving import snapshots
 from simile.serving.messages import FURTHEST, LARGEST_N
 from simile.serving.service import Service
@@ -88,12 +88,17 @@ def test_a_snapshot_of_something_else_is_refused():
         (Service(make("tree")), "it is of another policy"),
         (Service(replace(make("forest"), smoothness=1.0)), "it is of another policy"),
         (Service(make("forest"), stages=[DeadBand(0.1)]), "start it with the same stages and rate"),
+        (Service(make("forest"), stages=[JerkLimit(1.0)]), "start it with the same stages and rate"),
         (Service(make("forest"), rate=50.0), "start it with the same stages and rate"),
         (Service(make("forest"), max_streams=2), "there is room for 2: raise --max-streams"),
         (kept()[0].service, "a new service is needed; this one has 3 streams"),
     ):
         with pytest.raises(ArgumentError, match=message):
             service.restore(snapshot)
+    limited = Played(make("forest"), stages=[DeadBand(0.1)])
+    limited.step(limited.open("one"), [0.0, 1.0])
+    with pytest.raises(ArgumentError, match="it is of other stages, which keep 2 actions, and not 3: start"):
+        Service(make("forest"), stages=[JerkLimit(1.0)]).restore(limited.service.snapshot())
 
 
 def test_a_policy_that_cannot_be_written_has_no_snapshots():

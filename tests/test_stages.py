@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import ruckig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import demos_of
 from simile import ColdStart, Demonstrations, ExpertStart, SimileError, evaluate, rollout
-from simile.online import AccelerationLimit, Bounds, DeadBand, Play, Predictor, RateLimit
+from simile.online import AccelerationLimit, Bounds, DeadBand, JerkLimit, Play, Predictor, PredictorPool, RateLimit
+from simile.policies import stages
 from simile.policies.stages import Chain
 from test_predictor import contexts_of, make
 
@@ -87,6 +90,177 @@ def test_braking_from_more_speed_than_allowed_is_as_hard_as_allowed():
     np.testing.assert_allclose(sent([], [100.0] * 6, chain=chain), [9.0, 12.0, 14.0, 15.0, 16.0, 17.0])
 
 
+JERKS = st.floats(5.0, 2000.0)
+
+
+def excess(moved, rate: float, *limits: float) -> float:
+    """By how much the differences of a path that starts at rest are above their limits, as a share of these."""
+    path = np.concatenate([moved[:1]] * 3 + [moved])
+    return max(
+        np.abs(np.diff(path, n=order)).max(initial=0.0) / (limit / rate**order) - 1.0
+        for order, limit in enumerate(limits, start=1)
+        if limit is not None
+    )
+
+
+@given(WISHES, st.none() | LIMITS, st.none() | LIMITS, JERKS, RATES)
+def test_speed_acceleration_and_jerk_never_exceed_their_limits(wishes, speed, acceleration, jerk: float, rate: float):
+    moved = sent([JerkLimit(jerk, acceleration, speed)], wishes, rate)
+    assert excess(moved, rate, speed, acceleration, jerk) <= 1e-6
+
+
+@given(st.floats(-20.0, 20.0), st.none() | QUICK, st.none() | QUICK, st.floats(20.0, 2000.0), RATES)
+def test_a_target_at_rest_is_reached_without_overshoot_or_jerk(target, speed, acceleration, jerk: float, rate: float):
+    n = frames_for(abs(target), acceleration or 30.0, speed or 30.0, rate) + int(4 * rate)
+    moved = sent([JerkLimit(jerk, acceleration, speed)], [0.0, *[target] * n], rate)
+    assert (moved[-3:] == target).all()  # to the bit, and it stays
+    assert (np.diff(moved) * np.sign(target) >= -1e-9).all()
+    assert (np.abs(moved) <= abs(target) + 1e-9).all()
+
+
+@given(st.lists(st.floats(-20.0, 20.0), min_size=2, max_size=30), QUICK, QUICK, st.floats(20.0, 500.0), RATES)
+@settings(max_examples=15)
+def test_it_is_the_way_that_ruckig_steps_along_by_itself(wishes, speed: float, acceleration, jerk: float, rate: float):
+    moved = sent([JerkLimit(jerk, acceleration, speed)], wishes, rate)
+    otg, state, after = ruckig.Ruckig(1, 1.0 / rate), ruckig.InputParameter(1), ruckig.OutputParameter(1)
+    state.current_position, by_itself = wishes[:1], wishes[:1]
+    state.max_velocity, state.max_acceleration, state.max_jerk = [speed], [acceleration], [jerk]
+    for wish in wishes[1:]:
+        state.target_position = [wish]
+        otg.update(state, after)
+        after.pass_to_input(state)
+        by_itself.append(after.new_position[0])
+    np.testing.assert_allclose(moved, by_itself, atol=1e-5)
+
+
+@given(QUICK, QUICK, st.floats(20.0, 500.0), st.floats(-20.0, 20.0), RATES, st.integers(1, 40))
+def test_after_an_operator_within_the_limits_a_target_behind_is_reached_within_them(
+    speed: float, acceleration: float, jerk: float, target: float, rate: float, frames: int
+):
+    limit = JerkLimit(jerk, acceleration, speed)
+    operated = sent([limit], [0.0, *[100.0] * frames], rate)  # somebody who does the same
+    chain = Chain([limit], 1, 1, rate)
+    for action in operated:
+        chain.follow(ALL, np.array([[action]]))
+    n = frames_for(abs(target) + abs(operated[-1]) + 30.0, acceleration, speed, rate) + int(8 * rate)
+    moved = sent([], [target] * n, chain=chain)
+    path = np.concatenate([operated, moved])
+    assert path[-1] == target
+    # Of the speed, three actions tell as much as a step of acceleration may change it.
+    assert excess(path, rate, speed + acceleration / rate, acceleration, jerk) <= 1e-6
+
+
+@given(st.floats(-5.0, 5.0), st.floats(-30.0, 30.0), st.none() | st.floats(10.0, 30.0))
+def test_after_an_operator_who_jumps_it_slows_down_as_it_may_and_obeys(jump: float, target: float, speed):
+    chain, rate = Chain([JerkLimit(200.0, 60.0, speed), Play(0.0)], 1, 1, 20.0), 20.0
+    for action in (0.0, jump):  # up to 100 units per second, and 2000 per second squared
+        chain.follow(ALL, np.array([[action]]))
+    moved = sent([], [target] * 500, chain=chain)
+    assert moved[-1] == target
+    assert np.abs(np.diff(moved, n=2)).max() <= 60.0 / rate**2 * (1 + 1e-6)
+    assert np.abs(np.diff(moved, n=3)).max() <= 200.0 / rate**3 * (1 + 1e-6)
+
+
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 2**32))
+def test_streams_and_actions_do_not_influence_each_other_and_repeat_to_the_bit(n: int, k: int, seed: int):
+    rng = np.random.default_rng(seed)
+    wishes = np.repeat(rng.normal(scale=20.0, size=(6, n, k)), 5, axis=0)
+    limits = rng.uniform(20.0, 200.0, (3, k))
+    chain, again = (Chain([Play(0.5), JerkLimit(*limits)], n, k, 10.0) for _ in range(2))
+    together = np.array([chain(np.arange(n), w) for w in wishes])
+    np.testing.assert_array_equal(together, [again(np.arange(n), w) for w in wishes])
+    for i in range(n):
+        for j in range(k):
+            alone = sent([Play(0.5), JerkLimit(*limits[:, j])], wishes[:, i, j])
+            np.testing.assert_array_equal(together[:, i, j], alone)
+
+
+def test_a_speed_beyond_all_computing_is_braked_and_disturbs_nobody():
+    limit = JerkLimit(0.0096, 0.0468, rate=1.0)
+    chain, wishes = Chain([limit], 2, 1, 1.0), np.array([[8304.0], [5.0]])
+    for positions in ([[0.0], [0.0]], [[8304.0], [0.0]]):
+        chain.follow(np.arange(2), np.array(positions))
+    state = np.array([[0.0, -5.0], [8304.0, 0.0], [0.0, 0.0]])
+    with pytest.raises(ruckig.RuckigError):
+        plan_raw(state, limit)
+    moved = np.array([chain(np.arange(2), wishes)[:, 0] for _ in range(30)])
+    fast = np.diff(np.concatenate([[0.0, 8304.0], moved[:, 0]]))
+    assert (np.diff(fast)[8:] < 0.0).all()
+    assert np.abs(np.diff(fast)[1:]).max() <= 0.0468 * (1 + 1e-6)
+    np.testing.assert_array_equal(moved[:, 1], sent([limit], [0.0, *[5.0] * 30], 1.0)[1:])
+
+
+@pytest.mark.parametrize("speed", [None, 0.01])
+def test_a_target_that_is_days_away_is_headed_for_by_all_together(speed, monkeypatch):
+    limit, calls = JerkLimit(1.0, 0.5, speed), []
+    plan = stages._plan
+    monkeypatch.setattr(stages, "_plan", lambda *given, **options: calls.append(1) or plan(*given, **options))
+    chain = Chain([limit], 3, 1, 1.0)
+    chain(np.arange(3), np.zeros((3, 1)))
+    moved = np.array([chain(np.arange(3), np.array([[1e5], [-1e9], [1.0]]))[:, 0] for _ in range(50)])
+    assert len(calls) == 52  # with the one that tries the stage
+    np.testing.assert_array_equal(moved[:, 2], sent([limit], [0.0, *[1.0] * 50], 1.0)[1:])
+    far = sent([limit], [0.0, *[3000.0] * 50], 1.0)[1:]
+    np.testing.assert_allclose(moved[:, 0], far, rtol=1e-6)
+    np.testing.assert_allclose(moved[:, 1], -far, rtol=1e-6)
+
+
+def plan_raw(state, limit: JerkLimit) -> None:
+    """Ask Ruckig for the way to 0."""
+    asked = ruckig.InputParameter(2)
+    asked.current_position, asked.current_velocity, asked.current_acceleration = state.tolist()
+    asked.target_position = [0.0, 0.0]
+    limits = (limit.rate, limit.acceleration, limit.jerk)
+    asked.max_velocity, asked.max_acceleration, asked.max_jerk = ([x.item()] * 2 for x in limits)
+    ruckig.Ruckig(2).calculate(asked, ruckig.Trajectory(2))
+
+
+def test_what_a_jerk_limit_keeps_is_in_the_snapshot_and_older_ones_are_told_from_it():
+    policy = make("forest")
+    x = contexts_of(policy, 60, 0)
+    stages = [Play(0.1), JerkLimit(30.0, 10.0, 2.0)]
+    whole, first, second = (Predictor(policy, stages=stages) for _ in range(3))
+    expected = [whole.step(c) for c in x]
+    for c in x[:30]:
+        first.step(c)
+    second.load_state_dict(first.state_dict())
+    np.testing.assert_array_equal([second.step(c) for c in x[30:]], expected[30:])
+    assert first.state_dict()["sent"].shape == (1, 2, 3, 1)
+    before = Predictor(policy, stages=[Play(0.1), RateLimit(2.0)]).state_dict()  # as it always was
+    assert before["sent"].shape == (1, 2, 2, 1)
+    with pytest.raises(
+        SimileError, match=r"'sent'\] must be .* \(1, 2, 3, 1\); got .* \(1, 2, 2, 1\): .* other stages"
+    ):
+        second.load_state_dict(before)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ([JerkLimit(30.0)], [RateLimit(2.0)]),
+        ([RateLimit(2.0)], [JerkLimit(30.0)]),
+        ([JerkLimit(30.0)], []),
+    ],
+)
+def test_a_pool_with_other_stages_goes_on_from_where_the_actuators_are(ours, theirs):
+    policy = make("forest")
+    old, new = (PredictorPool(policy, 2, stages=stages) for stages in (theirs, ours))
+    x = contexts_of(policy, 40, 0)
+    moved = [old.step(np.stack([c, -c]))[:, 0] for c in x[:20]]
+    new.adopt(old)
+    moved += [new.step(np.stack([c, -c]))[:, 0] for c in x[20:]]
+    order, most = {JerkLimit: (3, 30.0 / 20.0**3), RateLimit: (1, 2.0 / 20.0)}[type(ours[0])]
+    if theirs and order == 3:  # whose stages knew nothing before these two
+        moved[17] = 2.0 * moved[18] - moved[19]
+    assert np.abs(np.diff(moved[20 - order :], n=order, axis=0)).max() <= most * (1 + 1e-6)
+
+
+def test_without_ruckig_the_way_to_it_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ruckig", None)
+    with pytest.raises(SimileError, match=r"JerkLimit needs ruckig: pip install 'smooth-imitation\[motion\]'"):
+        JerkLimit(1.0)
+
+
 @given(WISHES, st.floats(0.0, 30.0))
 def test_a_dead_band_moves_only_as_far_as_it_must(wishes, width: float):
     moved = sent([DeadBand(width)], wishes)
@@ -116,7 +290,12 @@ def test_a_stepping_play_holds_and_then_goes_there_at_once(wishes, width: float)
             assert now == last
 
 
-STAGES = ([Bounds(-0.6, 0.5), Play(0.1), RateLimit(3.0)], [AccelerationLimit(8.0, rate=2.0)], Play(0.05, stepping=True))
+STAGES = (
+    [Bounds(-0.6, 0.5), Play(0.1), RateLimit(3.0)],
+    [AccelerationLimit(8.0, rate=2.0)],
+    Play(0.05, stepping=True),
+    [Play(0.02), JerkLimit(80.0, 8.0, 2.0)],
+)
 
 
 def online(policy, demo, start, stages, **options) -> np.ndarray:
@@ -160,8 +339,9 @@ def test_a_roll_out_takes_the_rate_of_the_card_or_of_the_data_or_the_one_it_is_g
         roll(policy, fast)
     with pytest.raises(SimileError, match="give rate="):
         roll(bare, fast.contexts)
-    with pytest.raises(SimileError, match="rate must be"):
-        roll(policy, fast, rate=-1.0)
+    for rate in (-1.0, 0.0):
+        with pytest.raises(SimileError, match="rate must be"):
+            roll(policy, fast, rate=rate)
 
 
 def test_a_roll_out_says_whose_stages_ran_away():
@@ -270,6 +450,12 @@ def test_an_operator_between_ticks_moves_the_actuator_there():
         (lambda: RateLimit(-1.0), "rate must be a finite number.* not below 0; got -1.0"),
         (lambda: AccelerationLimit(np.inf), "acceleration must be a finite number"),
         (lambda: AccelerationLimit(1.0, rate=0.0), "rate must be above 0"),
+        (lambda: JerkLimit(None), "jerk must be a finite number"),
+        (lambda: JerkLimit(1.0, 0.0), "acceleration must be above 0"),
+        (lambda: JerkLimit(1.0, 1.0, np.nan), "rate must be a finite number"),
+        (lambda: Chain([JerkLimit(1.0, [1.0, 2.0])], 1, 1, 1.0), "or one for each of the 1 actions"),
+        (lambda: Chain([JerkLimit(1e-320)], 1, 1, 1e9), "stages: .* must give finite actions at 1e"),
+        (lambda: Chain([JerkLimit(1.0, rate=1e-320)], 1, 1, 1e9), "stages: .* must give finite actions at 1e"),
         (lambda: Play(1.0, stepping=1), "stepping must be True or False; got 1"),
         (lambda: DeadBand("wide"), "width must be a finite number"),
         (lambda: DeadBand([[1.0]]), "width must be a finite number, or one per action"),

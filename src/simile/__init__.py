@@ -47,7 +47,7 @@ HOMES = {
     "learning.distributed.backend": "LocalBackend",
     "data.states": "Horizon",
     "learning.step_sizes": "BoundMinimizer Constant ErrorRatio LineSearch Monotonic OneOverHorizon",
-    "policies.stages": "AccelerationLimit Bounds DeadBand Play RateLimit",
+    "policies.stages": "AccelerationLimit Bounds DeadBand JerkLimit Play RateLimit",
     "policies.storage.loading": "load",
     "learning.training": "ImitationRule JointRule",
     "learning.tuning": "Tuned tune",

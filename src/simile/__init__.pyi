@@ -91,6 +91,7 @@ from simile.policies.rollouts import rollout_out_of_bag as rollout_out_of_bag
 from simile.policies.stages import AccelerationLimit as AccelerationLimit
 from simile.policies.stages import Bounds as Bounds
 from simile.policies.stages import DeadBand as DeadBand
+from simile.policies.stages import JerkLimit as JerkLimit
 from simile.policies.stages import Play as Play
 from simile.policies.stages import RateLimit as RateLimit
 from simile.policies.storage.loading import load as load

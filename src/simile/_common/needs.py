@@ -28,6 +28,7 @@ EXTRAS = {
     "prometheus_client": "serve",
     "pyarrow": "cli",
     "rich": "cli",
+    "ruckig": "motion",
     "skops": "skops",
     "starlette": "studio",
     "tomli_w": "cli",

@@ -218,7 +218,7 @@ def drive(
     """Drive a head from detections on stdin: a JSON list of [x, y] in metres per line and frame.
 
     On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
-    --acceleration come behind the stages; an AccelerationLimit that is the last of these takes their place.
+    --acceleration come behind the stages; an AccelerationLimit or a JerkLimit at the end of these takes their place.
     """
     from simile.camera.courts import COURTS
     from simile.camera.geometry import Camera

@@ -33,6 +33,7 @@ NAMES = frozenset(
         "HoldContext",
         "Horizon",
         "ImitationRule",
+        "JerkLimit",
         "JointRule",
         "LineSearch",
         "LinearAutoregression",

@@ -3,7 +3,7 @@
 from simile.online.gaps import Extrapolate, HoldAction, HoldContext
 from simile.online.pool import PredictorPool
 from simile.online.predictor import Predictor
-from simile.policies.stages import AccelerationLimit, Bounds, DeadBand, Play, RateLimit
+from simile.policies.stages import AccelerationLimit, Bounds, DeadBand, JerkLimit, Play, RateLimit
 
 __all__ = [
     "AccelerationLimit",
@@ -12,6 +12,7 @@ __all__ = [
     "Extrapolate",
     "HoldAction",
     "HoldContext",
+    "JerkLimit",
     "Play",
     "Predictor",
     "PredictorPool",

@@ -32,7 +32,7 @@ def check_state(state: Any, own: State) -> State:
         if value.dtype != wanted.dtype or value.shape != tuple(shape):
             raise ArgumentError(
                 f"state[{name!r}] must be {wanted.dtype} of shape {tuple(shape)}; got {value.dtype} of shape "
-                f"{value.shape}: it belongs to another predictor"
+                f"{value.shape}: it belongs to another predictor, or to other stages"
             )
         free = name not in (*MEASURES, "context_origin") or (name == "n_contexts" and open_width)
         if not free and not np.array_equal(value, wanted, equal_nan=True):

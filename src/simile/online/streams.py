@@ -79,7 +79,7 @@ class Streams:
         units = self.policy.units
         self.history.begin(streams, [units.standardize(p) for p in past])
         self.history.settle(streams, seen=False)
-        for back in (2, 1):  # the actuators are where the known actions left them, and as fast
+        for back in range(self.chain.depth, 0, -1):  # the actuators are where the known actions left them, and as fast
             self.chain.follow(streams, np.array([p[max(len(p) - back, 0)] for p in past]))
 
     def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
@@ -179,15 +179,15 @@ class Streams:
         self.history.forget(self.everyone)
         with np.errstate(over="ignore"):
             self.history.load(live, past)
-        if len(self.chain.stages) == len(other.chain.stages):
+        if self.chain.sent.shape == other.chain.sent.shape:
             self.chain.load(self.everyone, other.chain.sent, other.chain.moving)
             return
         self.chain.reset(self.everyone)
         begun = self.everyone[self.history.begun]
-        for back in (min(2, other.history.reach), 1):
+        for back in range(self.chain.depth, 0, -1):
             held = other.history.position[begun] - other.history.last(begun)  # 0 but for a hysteresis
-            wanted = theirs.restore(other.history.past_actions(begun, back)[:, -1] + held)
-            sent = other.chain.sent[begun, -1, back - 1] if other.chain.stages else wanted
+            past = other.history.past_actions(begun, min(back, other.history.reach))[:, -1]
+            sent = other.chain.look_back(begun, back) if other.chain.stages else theirs.restore(past + held)
             self.chain.follow(begun, sent)
 
     def state(self, streams: IntArray | None = None) -> State:

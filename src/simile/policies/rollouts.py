@@ -258,7 +258,8 @@ def _chain(
             f"rate: the policy was trained at {ours:g} frames per second, and the demonstrations have {theirs:g}: "
             "give rate=..., for the stages"
         )
-    return Chain(stages, n, policy.n_actions, checks.rate(rate) if rate else ours or theirs, reasonable(policy))
+    pace = ours or theirs if rate is None else checks.rate(rate)
+    return Chain(stages, n, policy.n_actions, pace, reasonable(policy))
 
 
 def _send(chain: Chain, wanted: Trajectories, past: Trajectories, given: Trajectories) -> None:

@@ -1,6 +1,6 @@
 """Stages: what an actuator can follow, applied to the actions of a policy after it has chosen them.
 
-A stage is a frozen recipe that maps the wanted action to the one let through, given the last two it let through.
+A stage is a frozen recipe that maps the wanted action to the one let through, given the last ones it let through.
 Stages work in the user's units, in the order given. The policy's own past stays what the policy chose: a dead band
 fed back would stick, because a small wish, held back once, would look like the wish to stay.
 """
@@ -10,16 +10,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from simile._common import checks
+from simile._common.needs import need
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace
 from simile.errors import ArgumentError, DivergedError
 
 ANYTHING = (np.array([-np.inf]), np.array([np.inf]))
+HORIZON, FARTHEST = 2000.0, 1e6  # in steps and jerks: who has farther to go heads for what can be reached until then
+STEEPEST = 1e3  # of two limits: what is reached in a thousandth of a step is reached at once
 
 
 @runtime_checkable
@@ -30,6 +34,19 @@ class Stage(Protocol):
         """Return what to send instead of `wanted`, (n, k), for n streams.
 
         `last` (n, k) is what this stage sent `seconds` ago, and `before` what it sent one step earlier.
+        """
+
+
+@runtime_checkable
+class LongStage(Stage, Protocol):
+    """A stage that looks further back than two actions, or keeps something else in their place."""
+
+    memory: ClassVar[int]
+
+    def advance(self, wanted: FloatArray, past: FloatArray, seconds: float) -> FloatArray:
+        """Return what `past` (n, `memory` or more, k), the latest first, becomes; the first of it is sent.
+
+        After an operator, or at the start, it holds what was sent: what a stage puts there must be of that kind.
         """
 
 
@@ -94,6 +111,86 @@ class AccelerationLimit:
         if self.rate is not None:
             move = _within(move, -self.rate * seconds, self.rate * seconds)
         return last + _within(move, speed - most, speed + most)
+
+    def brake(self, past: FloatArray, seconds: float) -> tuple[FloatArray, float]:
+        """Return what `past` (n, 2 or more, k) becomes by slowing down at once, and in how many steps it rests."""
+        last, before = past[:, 0], past[:, 1]
+        now = self(last, last, before, seconds)  # to want to be where one is leaves nothing but to brake
+        steps = np.abs(last - before) / (self.acceleration * seconds**2)
+        return np.concatenate([now[:, np.newaxis], past[:, :-1]], axis=1), float(steps.max())
+
+
+@dataclass(frozen=True, eq=False)
+class JerkLimit:
+    """Change acceleration at most this fast, and come to rest at the target as soon as can be, without overshoot.
+
+    In every frame the quickest way within all limits is planned anew, by Ruckig [1]_ (extra `motion`), and followed for
+    a step: what is sent lies on a path whose speed, acceleration and jerk keep to the limits between frames, too. After
+    an operator, it goes on with the speed of the last two actions and the acceleration of the last three, which counts
+    no higher than these limits allow; a speed above `rate` falls as fast as they allow. A stage behind this one may
+    break the limits again.
+
+    Parameters
+    ----------
+    jerk : float or (k,) array_like
+        Units per second cubed, above zero.
+    acceleration : float or (k,) array_like, optional
+        Units per second squared, above zero; None for any.
+    rate : float or (k,) array_like, optional
+        Units per second, above zero; None for any speed.
+
+    References
+    ----------
+    .. [1] L. Berscheid, T. Kröger, "Jerk-limited Real-time Trajectory Generation with Arbitrary Target States", 2021.
+
+    Examples
+    --------
+    >>> chain = Chain(JerkLimit(jerk=8.0, acceleration=4.0, rate=2.0), n_streams=1, n_actions=1, rate=4.0)
+    >>> [round(chain(np.arange(1), np.array([[a]])).item(), 3) for a in (0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)]
+    [0.0, 0.021, 0.164, 0.445, 0.748, 0.949, 0.999, 1.0]
+    """
+
+    jerk: FloatArray
+    acceleration: FloatArray | None = None
+    rate: FloatArray | None = None
+    memory: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        need("ruckig", "JerkLimit")
+        for name in ("jerk", "acceleration", "rate"):
+            if (given := getattr(self, name)) is not None or name == "jerk":
+                object.__setattr__(self, name, _limits(given, name, zero=False))
+
+    def __call__(self, wanted: FloatArray, last: FloatArray, before: FloatArray, seconds: float) -> FloatArray:
+        """Return the action of the next step on the way to `wanted`, from a steady speed."""
+        return self.advance(wanted, np.stack([last, before, 2.0 * before - last], axis=1), seconds)[:, 0]
+
+    def advance(self, wanted: FloatArray, past: FloatArray, seconds: float) -> FloatArray:
+        """Return `past` (n, 3 or more, k) a step further on the way to `wanted` (n, k)."""
+        return self._move(wanted, past, seconds, braking=False)[0]
+
+    def brake(self, past: FloatArray, seconds: float) -> tuple[FloatArray, float]:
+        """Return what `past` (n, 3 or more, k) becomes by slowing down at once, and in how many steps it rests."""
+        return self._move(past[:, 0], past, seconds, braking=True)
+
+    def _move(self, wanted: FloatArray, past: FloatArray, seconds: float, *, braking: bool) -> tuple[FloatArray, float]:
+        """Plan the way and go a step; returns the past, and how many steps the longest way takes.
+
+        The past is points, a step apart, of the parabola with the position, speed and acceleration of now: just what
+        was sent where the acceleration is steady, and nothing more has to be kept.
+        """
+        scale, limits, reach = _scale(self, seconds, past.shape[2])
+        # Time is counted in steps, and the way in `scale`: Ruckig's tolerances are no matter of the user's units.
+        last, pace = past[:, 0], (past[:, 0] - past[:, 1]) / scale
+        bend = _within(pace - (past[:, 1] - past[:, 2]) / scale, -limits[1], limits[1])
+        state = np.stack([_within((last - wanted) / scale, -reach, reach), pace + bend / 2.0, bend])
+        moved, steps = _plan(state.reshape(3, -1), np.tile(limits, len(wanted)), braking=braking)
+        there, (place, pace, bend) = steps.reshape(wanted.shape) <= 1.0, moved.reshape(state.shape)
+        now = np.where(there & (not braking), wanted, last + (place - state[0]) * scale)
+        before = now - np.where(there, 0.0, pace - bend / 2.0) * scale
+        earlier = before - np.where(there, 0.0, pace - 1.5 * bend) * scale
+        new = np.stack([now, before, earlier], axis=1)
+        return np.concatenate([new, past[:, 2:-1]], axis=1), float(steps.max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +262,7 @@ class Bounds:
 
 
 class Chain:
-    """Stages one after the other, for n streams, with the last two actions that each stage let through.
+    """Stages one after the other, for n streams, with the last two actions, or more, that each stage let through.
 
     Where one of them leaves the `reason`able range, low and high of the actions in the user's units, all of that
     stream's begin anew, at rest where the policy wants to be; `restarted` has the streams, for somebody to tell.
@@ -185,8 +282,9 @@ class Chain:
                 "rate: stages need to know how long a step takes, and the policy's card does not say: "
                 "give rate=..., in steps per second"
             )
+        self._advance = [stage.advance if isinstance(stage, LongStage) else None for stage in self.stages]
         self.seconds = 1.0 / rate if rate is not None else 0.0
-        self.depth = 2
+        self.depth = max([2, *(stage.memory for stage in self.stages if isinstance(stage, LongStage))])
         self.sent = np.zeros((n_streams, len(self.stages), self.depth, n_actions))  # the last first
         self.moving = np.zeros(n_streams, np.bool_)  # False: nothing was sent yet
         self.n_new = n_streams  # to know quickly that all are under way
@@ -221,14 +319,19 @@ class Chain:
         if new is not None and not new.any():
             new = None
         for i, stage in enumerate(self.stages):
-            last, before = sent[:, i, 0], sent[:, i, 1]
+            past = sent[:, i]
             if new is not None:
-                last[new] = before[new] = wanted[new]
-            now = stage(wanted, last, before, self.seconds)
-            before[:] = last
-            last[:] = wanted = now
+                past[new] = wanted[new, np.newaxis]
+            advance = self._advance[i]
+            if advance is not None:
+                past[:] = advance(wanted, past, self.seconds)
+                wanted = past[:, 0].copy()
+            else:
+                wanted = stage(wanted, past[:, 0], past[:, 1], self.seconds)
+                past[:, 1:] = past[:, :-1]
+                past[:, 0] = wanted
             if new is not None:
-                before[new] = now[new]
+                past[new] = wanted[new, np.newaxis]
         self.sent[streams] = sent
         if new is not None:
             self._mark(streams, moving=True)
@@ -238,11 +341,17 @@ class Chain:
         sane = (sent >= low) & (sent <= high)
         return wanted, None if sane.all() else ~sane.all(axis=(1, 2, 3))
 
+    def look_back(self, streams: IntArray, steps: int) -> FloatArray:
+        """Return what was sent so many steps ago, (n, k); before all that is known the speed was steady."""
+        past: FloatArray = self.sent[streams, -1]
+        beyond = max(0, steps - self.depth)
+        return np.asarray(past[:, steps - beyond - 1] + beyond * (past[:, -1] - past[:, -2]))
+
     def follow(self, streams: IntArray, actions: FloatArray) -> None:
         """Note that `actions` (n, k) were sent past the stages: all of them go on from there."""
         if self.stages:
-            where = np.where(self.moving[streams, np.newaxis], self.sent[streams, -1, 0], actions)
-            self.sent[streams, :, 1] = where[:, np.newaxis]
+            moving, earlier = self.moving[streams, np.newaxis, np.newaxis], self.sent[streams, -1, :-1]
+            self.sent[streams, :, 1:] = np.where(moving, earlier, actions[:, np.newaxis])[:, np.newaxis]
             self.amend(streams, actions)
 
     def amend(self, streams: IntArray, actions: FloatArray) -> None:
@@ -301,6 +410,45 @@ def _check_stage(stage: Stage, n_actions: int, seconds: float) -> None:
         raise ArgumentError(f"stages: {stage!r} must hold one value, or one for each of the {n_actions} actions")
     if not np.isfinite(found).all():
         raise ArgumentError(f"stages: {stage!r} must give finite actions at {1.0 / seconds:g} steps per second")
+
+
+@lru_cache(maxsize=64)
+def _scale(stage: JerkLimit, seconds: float, n_actions: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a unit for each action, (k,); speed, acceleration and jerk at most, (3, k), and a far way, (k,), in it."""
+    jerk = np.broadcast_to(stage.jerk, (n_actions,)) * seconds**3
+    rate = np.broadcast_to(np.inf if stage.rate is None else stage.rate * seconds, jerk.shape)
+    hardest = np.sqrt(2.0 * jerk * rate)  # from full speed to full speed back, it never gets harder than that
+    if stage.acceleration is not None:
+        hardest = np.minimum(hardest, np.broadcast_to(stage.acceleration, jerk.shape) * seconds**2)
+    hardest = np.minimum(hardest, STEEPEST * rate)
+    limits = np.stack([rate, hardest, np.minimum(jerk, STEEPEST * hardest)])
+    scale = np.where(np.isfinite(limits), limits, 0.0).max(axis=0)
+    limits /= scale
+    reach = limits.T * [HORIZON, HORIZON**2 / 4.0, HORIZON**3 / 32.0]
+    return scale, limits, np.minimum(reach.min(axis=1), FARTHEST)
+
+
+def _plan(state: FloatArray, limits: FloatArray, *, braking: bool) -> tuple[FloatArray, FloatArray]:
+    """Return position, speed and acceleration (3, n) a step later on the way to 0, and how many steps that takes.
+
+    Each of the n finds its way as if it were alone; who is so fast that no way can be computed brakes.
+    """
+    ruckig, n = need("ruckig", "JerkLimit"), state.shape[1]
+    asked, path = ruckig.InputParameter(n), ruckig.Trajectory(n)
+    asked.current_position, asked.current_velocity, asked.current_acceleration = state.tolist()
+    asked.target_position = [0.0] * n
+    asked.max_velocity, asked.max_acceleration, asked.max_jerk = limits.tolist()
+    asked.synchronization = ruckig.Synchronization.No
+    asked.control_interface = ruckig.ControlInterface.Velocity if braking else ruckig.ControlInterface.Position
+    try:
+        ruckig.Ruckig(n).calculate(asked, path)
+    except (ruckig.RuckigError, ValueError):  # the latter where the result has no name in Python: a way too long
+        if n > 1:
+            alone = [_plan(state[:, [i]], limits[:, [i]], braking=braking) for i in range(n)]
+            return np.concatenate([moved for moved, _ in alone], axis=1), np.concatenate([steps for _, steps in alone])
+        moved = np.full((3, 1), np.nan) if braking else _plan(state, limits, braking=True)[0]
+        return moved, np.full(1, np.inf)
+    return np.array(path.at_time(1.0)), np.array(path.independent_min_durations)
 
 
 def _within(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:

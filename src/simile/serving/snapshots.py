@@ -82,6 +82,12 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], l
             f"snapshot: it has {about['measures']}, and this service {_read_measures(state)}: start it with the same "
             "stages and rate, or without the snapshot"
         )
+    kept, needed = (found["sent"].shape[2:3] for found in (snapshot, state))
+    if kept != needed:
+        raise ArgumentError(
+            f"snapshot: it is of other stages, which keep {sum(kept)} actions, and not {sum(needed)}: start with the "
+            "same stages, or without the snapshot"
+        )
     n = _count_streams(about["streams"])
     for name in PAST:
         past, wanted = snapshot[name], (n, *state[name].shape[1:])

@@ -19,14 +19,14 @@ from simile._common.typing import FloatArray
 from simile.camera.heads.head import Head, HeadError, Pose
 from simile.camera.heads.links import Closing
 from simile.errors import ArgumentError
-from simile.policies.stages import AccelerationLimit, Chain, Stage
+from simile.policies.stages import AccelerationLimit, Chain, JerkLimit, Stage
 
 ONE = np.arange(1)  # the only stream of the chain
 LARGEST = 1e6  # an action beyond is no angle and no zoom
 EARLY = 1e-6  # of a period, by which a tick may come early
 KEPT_FAULTS = 100
 NAMES = ("pan", "tilt", "zoom")
-BRAKES = AccelerationLimit  # stages that can brake a head
+BRAKES = (AccelerationLimit, JerkLimit)  # stages that can brake a head
 
 
 class Phase(Enum):
@@ -41,7 +41,7 @@ class Phase(Enum):
 class Driver(Closing):
     """Moves a head towards the actions that are sent, within limits, and stops it smoothly when they fail to come.
 
-    The head is braked, within the acceleration limit, and then told to stop: when no action comes for `timeout`
+    The head is braked, within the last of the limits, and then told to stop: when no action comes for `timeout`
     seconds; when an action is None or not finite; when a stage raises an error; when the body of `with` is left, by
     an error or not; on `close`; and when the interpreter exits. A new action takes over smoothly, also while braking,
     until the driver is closed.
@@ -57,8 +57,8 @@ class Driver(Closing):
     rate : float
         Steps of the trajectory per second; that of the control loop or more.
     limits : Stage or sequence of Stage
-        As in `Predictor`, in degrees and zoom factors per second; the last one must be an `AccelerationLimit`, because
-        braking is its task, and nothing behind it may break it. Put `Bounds` before it.
+        As in `Predictor`, in degrees and zoom factors per second; the last one must be an `AccelerationLimit` or a
+        `JerkLimit`, because braking is its task, and nothing behind it may break it. Put `Bounds` before it.
     n_actions : int
         1: pan only; 3: pan, tilt and zoom.
     start : (pan, tilt, zoom), optional
@@ -144,7 +144,7 @@ class Driver(Closing):
     @property
     def speed(self) -> Pose:
         """How fast the trajectory moves, per second."""
-        last, before = self._chain.sent[0, -1]
+        last, before = self._chain.sent[0, -1, :2]
         speeds = (float(s) for s in (last - before) * self.rate)
         return Pose(*speeds, *([0.0] * (3 - len(last))))
 
@@ -252,24 +252,24 @@ class Driver(Closing):
         """Take a step towards the target; a step that fails is not taken."""
         before = self._chain.sent.copy()
         try:
-            fine = bool(np.isfinite(self._chain(ONE, self._target[np.newaxis])).all())
+            fine = bool(np.isfinite(self._chain(ONE, self._target[np.newaxis])).all()) and not self._chain.restarted
         except Exception as error:  # a stage may be anybody's; the head must not run on
             self._note(error)
             fine = False
-        if not fine:
+        if not fine:  # nor one that would begin anew elsewhere: the head is not there
+            self._chain.restarted.clear()
             self._chain.load(ONE, before, moving=True)
         return fine
 
     def _slow(self) -> None:
-        """Brake as hard as the limit allows: to want to be where one is leaves nothing but that."""
-        last, before = self._chain.sent[:, -1, 0], self._chain.sent[:, -1, 1]
-        self._chain.follow(ONE, self._limit(last, last, before, 1.0 / self.rate))
+        """Brake as hard as the limit allows; all other stages go on from there."""
+        past, _ = self._limit.brake(self._chain.sent[:, -1], self._chain.seconds)
+        self._chain.load(ONE, past[:, np.newaxis], moving=True)
 
     def _steps_to_rest(self) -> int:
         """Return how many steps braking takes at most: `close` must come to an end in any case."""
-        last, before = self._chain.sent[0, -1]
-        steps = np.abs(last - before) * self.rate**2 / self._limit.acceleration
-        return int(np.nan_to_num(steps.max())) + 2
+        _, steps = self._limit.brake(self._chain.sent[:, -1], self._chain.seconds)
+        return int(np.nan_to_num(steps)) + 2
 
     def _brake(self, reason: str) -> None:
         if self._phase is Phase.MOVING:
@@ -298,7 +298,7 @@ class Driver(Closing):
                 self.faults.append(error)
 
 
-def _trajectory(limits: Any, n_actions: int, rate: float) -> tuple[AccelerationLimit, Chain]:
+def _trajectory(limits: Any, n_actions: int, rate: float) -> tuple[AccelerationLimit | JerkLimit, Chain]:
     """Return the limit that brakes, and the chain of all limits."""
     if n_actions not in (1, 3):
         raise ArgumentError(f"n_actions must be 1 (pan) or 3 (pan, tilt and zoom); got {n_actions!r}")
@@ -306,7 +306,7 @@ def _trajectory(limits: Any, n_actions: int, rate: float) -> tuple[AccelerationL
     last = chain.stages[-1] if chain.stages else None
     if not isinstance(last, BRAKES):
         raise ArgumentError(
-            f"limits must end in an AccelerationLimit, which brakes; got {limits!r}: "
+            f"limits must end in an AccelerationLimit or a JerkLimit, which brakes; got {limits!r}: "
             "add AccelerationLimit(acceleration, rate=...) at the end"
         )
     return last, chain
