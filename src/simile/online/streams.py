@@ -186,8 +186,8 @@ class Streams:
         begun = self.everyone[self.history.begun]
         for back in range(self.chain.depth, 0, -1):
             held = other.history.position[begun] - other.history.last(begun)  # 0 but for a hysteresis
-            past = other.history.past_actions(begun, min(back, other.history.reach))[:, -1]
-            sent = other.chain.look_back(begun, back) if other.chain.stages else theirs.restore(past + held)
+            wanted = other.history.past_actions(begun, min(back, other.history.reach))[:, -1]
+            sent = other.chain.look_back(begun, back) if other.chain.stages else theirs.restore(wanted + held)
             self.chain.follow(begun, sent)
 
     def state(self, streams: IntArray | None = None) -> State:
