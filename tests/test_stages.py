@@ -290,6 +290,13 @@ def test_a_stepping_play_holds_and_then_goes_there_at_once(wishes, width: float)
             assert now == last
 
 
+def test_some_actions_may_step_and_others_glide():
+    chain = Chain([Play([0.5, 1.0], stepping=(True, False))], 1, 2, 1.0)
+    chain(ALL, np.zeros((1, 2)))
+    assert chain(ALL, np.array([[0.5, 3.0]])).tolist() == [[0.0, 2.0]]
+    assert chain(ALL, np.array([[0.75, -3.0]])).tolist() == [[0.75, -2.0]]
+
+
 STAGES = (
     [Bounds(-0.6, 0.5), Play(0.1), RateLimit(3.0)],
     [AccelerationLimit(8.0, rate=2.0)],
@@ -456,7 +463,9 @@ def test_an_operator_between_ticks_moves_the_actuator_there():
         (lambda: Chain([JerkLimit(1.0, [1.0, 2.0])], 1, 1, 1.0), "or one for each of the 1 actions"),
         (lambda: Chain([JerkLimit(1e-320)], 1, 1, 1e9), "stages: .* must give finite actions at 1e"),
         (lambda: Chain([JerkLimit(1.0, rate=1e-320)], 1, 1, 1e9), "stages: .* must give finite actions at 1e"),
-        (lambda: Play(1.0, stepping=1), "stepping must be True or False; got 1"),
+        (lambda: Play(1.0, stepping=1), "stepping must be True or False, or one of them per action; got 1"),
+        (lambda: Play(1.0, stepping="yes"), "stepping must be True or False"),
+        (lambda: Chain([Play(1.0, stepping=[True, False])], 1, 1, 1.0), "or one for each of the 1 actions"),
         (lambda: DeadBand("wide"), "width must be a finite number"),
         (lambda: DeadBand([[1.0]]), "width must be a finite number, or one per action"),
         (lambda: Bounds(1.0, 0.0), "low must be below high"),

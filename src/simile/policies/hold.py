@@ -64,8 +64,7 @@ class Hold:
 
     def __call__(self, wanted: FloatArray, last: FloatArray) -> FloatArray:
         """Return what is done, (n, k), where a policy wants `wanted` and did `last` in the frame before."""
-        glide = np.minimum(np.maximum(last, wanted - self.width), wanted + self.width)
-        return np.where(self.stepping, np.where(np.abs(wanted - last) > self.width, wanted, last), glide)
+        return pass_play(wanted, last, self.width, self.stepping)
 
     def along(self, actions: FloatArray, begin: Any = None) -> FloatArray:
         """Return what is done along actions (T, k); it is what is wanted in frame 0, and wherever `begin` (T,) says."""
@@ -77,3 +76,9 @@ class Hold:
         part = self.of(actions.shape[1])
         hold(np.ascontiguousarray(actions), part.width, part.stepping, begin, out)
         return out
+
+
+def pass_play(wanted: FloatArray, last: FloatArray, width: FloatArray, stepping: Any) -> FloatArray:
+    """Return what comes out behind a play, (n, k), where `last` came out before: dragged along, or in steps."""
+    glide = np.minimum(np.maximum(last, wanted - width), wanted + width)
+    return np.where(stepping, np.where(np.abs(wanted - last) > width, wanted, last), glide)

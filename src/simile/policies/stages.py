@@ -20,6 +20,7 @@ from simile._common.needs import need
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace
 from simile.errors import ArgumentError, DivergedError
+from simile.policies.hold import pass_play
 
 ANYTHING = (np.array([-np.inf]), np.array([np.inf]))
 HORIZON, FARTHEST = 2000.0, 1e6  # in steps and jerks: who has farther to go heads for what can be reached until then
@@ -203,7 +204,7 @@ class Play:
     ----------
     width : float or (k,) array_like
         Half the play, in units of the action.
-    stepping : bool
+    stepping : bool or (k,) array_like
         Hold until the wanted action is more than `width` away, and then go there at once, as an expert does who steps
         rather than glides.
 
@@ -214,22 +215,24 @@ class Play:
     array([[0., 1.]])
     >>> Play(0.5, stepping=True)(wanted, last, last, seconds=0.1)
     array([[0. , 1.5]])
+
+    See Also
+    --------
+    simile.policies.hold.Hold : The same within a policy, which is then trained for it.
     """
 
     width: FloatArray
-    stepping: bool = False
+    stepping: Any = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", _limits(self.width, "width", zero=True))
-        if not isinstance(self.stepping, bool):
-            raise ArgumentError(f"stepping must be True or False; got {self.stepping!r}")
+        stepping = np.asarray(self.stepping)
+        if stepping.dtype != np.bool_ or stepping.ndim > 1:
+            raise ArgumentError(f"stepping must be True or False, or one of them per action; got {self.stepping!r}")
 
     def __call__(self, wanted: FloatArray, last: FloatArray, before: FloatArray, seconds: float) -> FloatArray:  # noqa: ARG002
         """Return the last action, moved into the band around `wanted`, or onto it."""
-        low, high = wanted - self.width, wanted + self.width
-        if self.stepping:
-            return np.where((low <= last) & (last <= high), last, wanted)
-        return _within(last, low, high)
+        return pass_play(wanted, last, self.width, self.stepping)
 
 
 class DeadBand(Play):
