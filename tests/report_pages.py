@@ -98,6 +98,9 @@ def rounds() -> list[dict[str, Any]]:
     return made
 
 
+CURVES = ("expert", "simile", "Savitzky-Golay")
+
+
 def table(frontier: list[dict[str, Any]]) -> dict[str, Any]:
     """Held-out results of every contender."""
     best = [min(one["points"], key=lambda point: point["error"]) for one in frontier]
@@ -122,6 +125,12 @@ def spectrum_of(actions: int) -> dict[str, Any]:
     return {"hertz": hertz.tolist(), "expert": expert, "policy": policy, "unit": "Hz"}
 
 
+def motion_of(actions: tuple[str, ...]) -> dict[str, Any]:
+    columns = ["who", "action", "reversals a minute", "still", "hold (s)", "move (s)", "SPARC", "LDLJ", "speed 50 %"]
+    rows = [[who, a, 16.0 + i, 0.4, 1.2, 0.8, -1.6, None, 2.0] for i, who in enumerate(CURVES) for a in actions]
+    return {"columns": columns, "rows": rows}
+
+
 def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] = ("pan", "tilt")) -> dict[str, Any]:
     """Content of a report without its series; the sequences name them series-0, series-1 and so on."""
     rng = np.random.default_rng(0)
@@ -136,6 +145,8 @@ def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] =
             "error": float(errors[i]),
             "rmse": [float(errors[i] * (j + 1)) for j in range(len(actions))],
             "roughness": float(rng.uniform(0.8, 1.1)),
+            "reversals": 20.0 + i,
+            "still": 0.4,
             "lag": float(rng.uniform(2, 4)),
         }
         for i, length in enumerate(lengths)
@@ -173,7 +184,7 @@ def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] =
         "notes": ["Only four sequences were held out: differences below 10 % may be chance."],
         "rate": RATE,
         "actions": list(actions),
-        "curves": ["expert", "simile", "Savitzky-Golay"],
+        "curves": list(CURVES),
         "sequences": sequences,
         "moments": moments,
         "rounds": rounds(),
@@ -183,6 +194,7 @@ def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] =
         "table": table(frontier),
         "lag": lag_of(len(actions)),
         "spectrum": spectrum_of(len(actions)),
+        "motion": motion_of(actions),
         "importances": {
             "contexts": [{"name": n, "share": float(w)} for n, w in zip(names, weights, strict=True)],
             "lags": [{"name": f"{i} frames ago", "share": float(0.5**i / 2)} for i in range(10)],

@@ -120,7 +120,9 @@ def test_the_frontier_is_drawn(contest, tmp_path):
 
 
 def trial(roughness: float, error: float, validation: float | None = None) -> Trial:
-    score = SequenceScore(1.5 * error, roughness, np.array([[error], [2.0 * error]]), np.ones(2), 0.0)
+    score = SequenceScore(
+        1.5 * error, roughness, np.array([[error], [2.0 * error]]), np.ones(2), 0.0, *np.zeros((2, 1))
+    )
     return Trial(1.0, None, error if validation is None else validation, {}, score)
 
 

@@ -303,3 +303,9 @@ def test_a_note_names_the_noise_that_dominates():
     (note,) = tell_noise(["pan"], know_log([noisy(clean, 0.01)]))
     assert note.startswith("pan was recorded with noise of 0.0")
     assert "1 % of its standard deviation" in note
+
+
+def test_sequences_that_are_the_experts_alone_count_for_nothing():
+    demos = demos_with([operator(), np.ones((2, 1))])
+    ruler = Ruler(demos, begin=3, whole=False)
+    assert ruler.measure(demos.actions).roughness == 1.0

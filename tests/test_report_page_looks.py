@@ -147,7 +147,15 @@ def test_hostile_names_are_just_text(tmp_path, open_page):
 
 @pytest.mark.parametrize("rate", [None, 25.0])
 def test_what_is_missing_is_left_out(tmp_path, open_page, rate):
-    none = {"lag": None, "spectrum": None, "importances": None, "diagnosis": None, "repeat": None, "chosen": None}
+    none = {
+        "lag": None,
+        "spectrum": None,
+        "motion": None,
+        "importances": None,
+        "diagnosis": None,
+        "repeat": None,
+        "chosen": None,
+    }
     empty = {"rounds": [], "frontier": [], "moments": [], "notes": [], "table": {"columns": [], "rows": []}}
     report = report_of((400,), ("pan",)) | none | empty | {"rate": rate, "frontier_note": ""}
     report["sequences"][0] |= {"error": None, "rmse": [None], "roughness": None, "lag": None}

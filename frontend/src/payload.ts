@@ -28,6 +28,8 @@ export interface Sequence {
   error: number | null; // RMSE in standard deviations of the expert's actions
   rmse: (number | null)[]; // of each action, in its unit
   roughness: number | null; // 1: the expert's
+  reversals: number | null; // a minute, or per 1,000 frames where the rate is unknown
+  still: number | null; // share of time
   lag: number | null; // frames late
 }
 
@@ -85,6 +87,7 @@ export interface Report {
   table: { columns: string[]; rows: (string | number | null)[][] }; // held-out results of every contender
   lag: { frames: number[]; correlation: (number | null)[][]; best: (number | null)[] } | null; // by action
   spectrum: { hertz: number[]; expert: (number | null)[][]; policy: (number | null)[][]; unit: string } | null;
+  motion: { columns: string[]; rows: (string | number | null)[][] } | null; // of every curve, action by action
   importances: { contexts: Share[]; lags: Share[]; note: string } | null;
   diagnosis: { findings: string[]; values: { name: string; value: number | null; meaning: string }[] } | null;
   repeat: { command: string; python: string; config: string } | null;

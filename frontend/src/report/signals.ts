@@ -4,6 +4,7 @@ import { lineChart } from "../charts";
 import { add, format, h } from "../dom";
 import type { Report } from "../payload";
 import { type ChosenAction, type Section, section } from "./section";
+import { type Sortable, sortable } from "./sortable";
 
 export function lateSection(report: Report, action: ChosenAction): Section | null {
   const { lag, rate } = report;
@@ -44,7 +45,14 @@ export function smoothSection(report: Report, action: ChosenAction): Section | n
       logY: true,
       height: 280,
     });
-  return perAction("smooth", "Spectrum", "Is it smooth?", words, action, draw);
+  const made = perAction("smooth", "Spectrum", "Is it smooth?", words, action, draw);
+  if (report.motion) made.root.append(h("h3", {}, "How they move"), motionTable(report.motion).root);
+  return made;
+}
+
+function motionTable({ columns, rows }: NonNullable<Report["motion"]>): Sortable {
+  const kinds = columns.map((name, i) => ({ name, numeric: i > 1 }));
+  return sortable(kinds, rows, { caption: "Holds, reversals and speeds of the expert and of every curve" });
 }
 
 /** A section with a chart that is drawn anew for each action. */

@@ -19,8 +19,10 @@ from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
-from simile.data.motion import Log, know_log
+from simile.data.motion import Log, know_log, tell_motion
 from simile.errors import ArgumentError, DataError
+
+LEAST_TOLD = 100  # frames, of which motion is told
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,7 +455,13 @@ class Description:
                 f"{kind:10} {name:20} {s['min']:10.4g} {s['mean']:10.4g} {s['max']:10.4g} {s['std']:10.4g} "
                 f"{s['missing']:8.1%}"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.motion()])
+
+    def motion(self) -> tuple[str, ...]:
+        """Say in a line per action what its log is worth, and how it moves; nothing of a few frames."""
+        demos = self.demos
+        told = demos.n_frames >= LEAST_TOLD
+        return tell_motion(demos.action_names, demos.logs, demos.actions, demos.rate) if told else ()
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -85,6 +85,11 @@ def count_reversals(trajectories: Trajectories, threshold: npt.ArrayLike) -> Flo
     return joined.where_finite(np.bincount(of[1:][turns] // joined.sequences, minlength=joined.k))
 
 
+def rate_reversals(trajectories: Trajectories, threshold: npt.ArrayLike, rate: float | None = None) -> FloatArray:
+    """Return the reversals of each action a minute, or per 1,000 frames where the rate (Hz) is unknown, (k,)."""
+    return count_reversals(trajectories, threshold) / sum(map(len, trajectories)) * (60.0 * rate if rate else 1000.0)
+
+
 def share_still(trajectories: Trajectories, threshold: npt.ArrayLike, rate: float | None = None) -> FloatArray:
     """Return the share of time that each action of (T, k) trajectories rests, (k,); NaN where no time passes.
 
@@ -212,8 +217,7 @@ def measure_motion(trajectories: Trajectories, logs: Sequence[Log], rate: float 
     (60, 0.0, 1.0)
     """
     threshold = [log.threshold for log in logs]
-    reversals, still = count_reversals(trajectories, threshold), share_still(trajectories, threshold, rate)
-    per = sum(map(len, trajectories)) / (60.0 * rate if rate else 1000.0)
+    reversals, still = rate_reversals(trajectories, threshold, rate), share_still(trajectories, threshold, rate)
     joined = _Joined.of(trajectories)
     holds, moves = joined.holds_and_moves(threshold, rate)
     found = []
@@ -226,7 +230,7 @@ def measure_motion(trajectories: Trajectories, logs: Sequence[Log], rate: float 
         first, second, third = log.strides
         found.append(
             Motion(
-                float(reversals[j] / per),
+                float(reversals[j]),
                 float(still[j]),
                 hold,
                 move,
@@ -239,24 +243,24 @@ def measure_motion(trajectories: Trajectories, logs: Sequence[Log], rate: float 
 
 
 def tell_motion(
-    names: Sequence[str], logs: Sequence[Log], motions: Sequence[Motion], rate: float | None = None
+    names: Sequence[str], logs: Sequence[Log], trajectories: Trajectories, rate: float | None = None
 ) -> tuple[str, ...]:
     """Say in a line per action what its log is worth, and how it moves.
 
-    >>> log = Log(0.01, 0.03, (0.02, 0.04), 20.0)
-    >>> motion = Motion(24.2, 0.62, 1.0, 1.0, -1.6, -6.0, (0.0, 9.0), (0.0, 9.0))
-    >>> tell_motion(["pan"], [log], [motion], 25.0)
-    ('pan: resolution 0.01, noise 0.03, still 62 % of the time, 24 reversals a minute',)
+    >>> square = np.repeat([0.0, 1.0] * 10, 30)[:, np.newaxis]
+    >>> tell_motion(["pan"], [Log(0.01, 0.03, (0.02, 0.04), 20.0)], [square], 10.0)
+    ('pan: resolution 0.01, noise 0.03, still 97 % of the time, 18 reversals a minute',)
     """
+    threshold = [log.threshold for log in logs]
+    turns, still = rate_reversals(trajectories, threshold, rate), share_still(trajectories, threshold, rate)
     lines = []
-    for name, log, motion in zip(names, logs, motions, strict=True):
+    for name, log, reversals, rests in zip(names, logs, turns, still, strict=True):
         said = [
             f"{what} {value:.3g}" for what, value in (("resolution", log.resolution), ("noise", log.noise)) if value
         ]
-        if not math.isnan(motion.still):
-            said.append(f"still {100.0 * motion.still:.0f} % of the time")
-        digits = ".0f" if motion.reversals >= 10.0 else ".2g"
-        said.append(f"{motion.reversals:{digits}} reversals {'a minute' if rate else 'per 1,000 frames'}")
+        said += [] if math.isnan(rests) else [f"still {100.0 * rests:.0f} % of the time"]
+        digits = ".0f" if reversals >= 10.0 else ".2g"
+        said.append(f"{reversals:{digits}} reversals {'a minute' if rate else 'per 1,000 frames'}")
         lines.append(f"{name}: {', '.join(said)}")
     return tuple(lines)
 

@@ -133,17 +133,20 @@ class Ruler:
     def _expert(self) -> ExactSum:
         """The expert's part of the sums, which every roll-out is compared with: of the motion, without noise."""
         actions = self.demos.actions if self.whole else [a[self.begin :] for a in self.demos.actions]
-        kept = np.array([log.kept[self.order - 1] for log in self._logs])
+        kept = np.array([log.kept[self.order - 1] for log in self.known_logs])
         return ExactSum.of(np.array([(kept * self._differences(a), np.abs(a).sum(axis=0)) for a in actions]))
 
     @property
-    def _logs(self) -> tuple[Log, ...]:
+    def known_logs(self) -> tuple[Log, ...]:
+        """By which noise is told from motion."""
         return self.demos.logs if self.logs is None else self.logs
 
     def _differences(self, actions: FloatArray) -> FloatArray:
         """Sum the absolute differences of one sequence, (k,), at strides that look through noise."""
-        strides = [log.strides[self.order - 1] for log in self._logs]
+        strides = [log.strides[self.order - 1] for log in self.known_logs]
         n = np.maximum(len(actions) - self.order * np.array(strides), 0)
+        if not n.any():
+            return np.zeros(len(n))
         return np.where(n > 0, mean_difference(actions, order=self.order, strides=strides) * n, 0.0)
 
 

@@ -41,7 +41,7 @@ class Judgement:
     ruler: HeldOut
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return name, RMSE of each action, roughness (1: the expert's), lag and seconds, best first."""
+        """Return name, RMSE of each action, roughness (1: the expert's), reversals, still, lag, seconds; best first."""
         return [dict(row) for row in self._rows]
 
     @cached_property
@@ -68,13 +68,13 @@ class Judgement:
 
     def __str__(self) -> str:
         actions = self.ruler.demos.action_names
-        head = [*(f"RMSE {a}" for a in actions), "roughness", "lag", "fit (s)"]
-        keys = ["name", *(f"rmse {a}" for a in actions), "roughness", "lag", "seconds"]
+        head = [*(f"RMSE {a}" for a in actions), "roughness", "reversals", "still", "lag", "fit (s)"]
+        keys = ["name", *(f"rmse {a}" for a in actions), "roughness", "reversals", "still", "lag", "seconds"]
         columns = [("", 0, "<"), *((h, 12, ".4g") for h in head)]
         lines = table(columns, ([row[key] for key in keys] for row in self.rows()))
         lines.append(
             f"roll-outs of {len(self.ruler.demos)} held-out sequences; roughness: mean |second difference|, 1 is the "
-            "expert's; lag in frames"
+            f"expert's;\n{self.ruler.describe_expert()}; lag in frames"
         )
         return "\n".join(lines)
 

@@ -143,8 +143,9 @@ class Comparison:
         """Return a row for each contender at equal smoothness, best first.
 
         Keys: name, kind, error (RMSE in standard deviations), ratio (to the first contender's error), low and high
-        (its 95 % interval), rmse of each action in its unit, roughness, lag (frames), seconds (CPU, to fit),
-        microseconds (CPU, a step), strength and knobs of the nearest controller, note.
+        (its 95 % interval), rmse of each action in its unit, roughness, reversals and still (means over the actions,
+        see `simile.data.motion`), lag (frames), seconds (CPU, to fit), microseconds (CPU, a step), strength and knobs
+        of the nearest controller, note.
         """
         return [dict(row) for row in self._sorted]
 
@@ -158,6 +159,8 @@ class Comparison:
                 "validation": math.sqrt(t.validation),
                 "error": t.score.rmse,
                 "roughness": t.score.roughness,
+                "reversals": t.score.reversals.tolist(),
+                "still": t.score.still.tolist(),
                 "lag": t.score.lag,
                 "sequences": np.sqrt(t.score.squares.mean(axis=1)).tolist(),
             }
@@ -201,8 +204,8 @@ class Comparison:
         units = list(self.ruler.demos.action_names) if self.ruler.demos.n_actions <= 2 else []
         columns = [("", 0, "<"), ("error", 9, ".4f"), (f"over {names[0]}", 9, ".3f"), ("95 % interval", 9, ">")]
         columns += [(f"RMSE {u}", 9, ".4g") for u in units]
-        columns += [(head, 9, ".3g") for head in ("roughness", "lag", "fit (s)", "step (us)")]
-        rest = [*(f"rmse {u}" for u in units), "roughness", "lag", "seconds", "microseconds"]
+        columns += [(head, 9, ".3g") for head in ("roughness", "reversals", "still", "lag", "fit (s)", "step (us)")]
+        rest = [*(f"rmse {u}" for u in units), "roughness", "reversals", "still", "lag", "seconds", "microseconds"]
         cells = []
         for row in rows:
             interval = "-" if math.isnan(row["low"]) else f"{row['low']:.3f}-{row['high']:.3f}"
@@ -213,7 +216,8 @@ class Comparison:
         lines += [
             f"roll-outs of {len(self.ruler.scored)} held-out sequences{'' if math.isnan(self.level) else level};",
             "error: RMSE in standard deviations of the expert's actions; roughness: mean |second difference|, 1 is the",
-            "expert's; lag in frames; fit, step: CPU time",
+            f"expert's; {self.ruler.describe_expert()};",
+            "lag in frames; fit, step: CPU time",
         ]
         return "\n".join(lines)
 

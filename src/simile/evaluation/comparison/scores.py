@@ -12,6 +12,7 @@ import numpy as np
 from simile._common.typing import FloatArray, Trajectories
 from simile.data import losses
 from simile.data.demonstrations import Demonstrations
+from simile.data.motion import rate_reversals, share_still
 from simile.errors import DataError
 from simile.learning.measures import Ruler, Score
 
@@ -30,11 +31,17 @@ class SequenceScore(Score):
         How many frames of each count.
     lag : float
         Frames late, by cross-correlation; NaN where it cannot be told.
+    reversals : (k,) array
+        Of each action a minute, or per 1,000 frames where the rate is unknown.
+    still : (k,) array
+        The share of time that each action rests.
     """
 
     squares: FloatArray
     frames: FloatArray
     lag: float
+    reversals: FloatArray
+    still: FloatArray
 
     def towards(self, other: SequenceScore, share: float) -> SequenceScore:
         """Interpolate: 0 is this score, 1 the other; errors and roughness on log scales, where paths bend least."""
@@ -44,7 +51,7 @@ class SequenceScore(Score):
             math.exp((1.0 - share) * math.log(self.roughness) + share * math.log(other.roughness)),
             squares,
             self.frames,
-            (1.0 - share) * self.lag + share * other.lag,
+            *((1.0 - share) * getattr(self, n) + share * getattr(other, n) for n in ("lag", "reversals", "still")),
         )
 
     def over(self, other: SequenceScore, seed: int) -> tuple[float, float, float]:
@@ -101,6 +108,9 @@ class HeldOut(Ruler):
             "error": math.nan if score is None else score.rmse,
             "roughness": math.nan if score is None else score.roughness,
             "lag": math.nan if score is None else score.lag,
+            # The means over the actions.
+            "reversals": math.nan if score is None else float(np.mean(score.reversals)),
+            "still": math.nan if score is None else float(np.mean(score.still)),
             "seconds": seconds,
         }
 
@@ -120,4 +130,15 @@ class HeldOut(Ruler):
         known = ~np.isnan(lags) & ~np.isnan(score.error)
         weights = np.broadcast_to(frames[:, np.newaxis], lags.shape)
         lag = float(np.average(lags[known], weights=weights[known])) if known.any() else math.nan
-        return SequenceScore(score.error, score.roughness, squares, frames, lag)
+        return SequenceScore(score.error, score.roughness, squares, frames, lag, *self._move(ours))
+
+    def describe_expert(self) -> str:
+        """Say how the expert moves, as the columns of a table do of contenders."""
+        reversals, still = (float(np.mean(found)) for found in self._move(self.scored.actions))
+        per = "per 1,000 frames" if self.demos.rate is None else "a minute"
+        return f"reversals {per}, the expert's {reversals:.3g}; still: share of time, the expert's {still:.2g}"
+
+    def _move(self, actions: Trajectories) -> tuple[FloatArray, FloatArray]:
+        """Return reversals and stillness of the frames that count, (k,) each."""
+        threshold, rate = [log.threshold for log in self.known_logs], self.demos.rate
+        return rate_reversals(actions, threshold, rate), share_still(actions, threshold, rate)

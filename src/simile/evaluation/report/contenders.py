@@ -98,7 +98,8 @@ def table(rows: Sequence[Mapping[str, Any]], actions: Sequence[str]) -> dict[str
     if ratio:
         columns |= {"ratio": "ratio", "low": "95 % from", "high": "95 % to"}
     columns |= {f"rmse {a}": f"RMSE {a}" for a in actions}
-    columns |= {"roughness": "roughness", "lag": "lag (frames)", "seconds": "fit (s)", "microseconds": "step (µs)"}
+    columns |= {"roughness": "roughness", "reversals": "reversals", "still": "still"}
+    columns |= {"lag": "lag (frames)", "seconds": "fit (s)", "microseconds": "step (µs)"}
     columns["note"] = "note"
     kept = [key for key in columns if any(_known(r.get(key)) for r in rows)]
     return {"columns": [columns[key] for key in kept], "rows": [[r.get(key) for key in kept] for r in rows]}

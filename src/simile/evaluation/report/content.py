@@ -13,12 +13,14 @@ import numpy as np
 import simile
 from simile._common.text import count, number, plain
 from simile.data.demonstrations import Demonstrations
+from simile.data.motion import tell_noise
 from simile.evaluation.report.answers import Facts, answers, headline, list_grounds
 from simile.evaluation.report.contenders import Path
 from simile.evaluation.report.curves import Curves
 from simile.evaluation.report.diagnosis import diagnosis
 from simile.evaluation.report.importances import describe_importances, measure_importances
 from simile.evaluation.report.lag import lag_curve
+from simile.evaluation.report.motion import describe_motion
 from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
 from simile.learning.frontier import time_scale
@@ -28,7 +30,7 @@ from simile.policies.policies import Policy, radius
 REPEATED = ("command", "python", "config")
 NOTHING_DRAWN: dict[str, Any] = {
     **dict.fromkeys(("curves", "sequences", "moments"), ()),
-    **dict.fromkeys(("lag", "spectrum", "importances", "diagnosis")),
+    **dict.fromkeys(("lag", "spectrum", "motion", "importances", "diagnosis")),
 }
 
 
@@ -85,6 +87,7 @@ class Material:
             "moments": worst_moments(curves),
             "lag": None if (lag := lag_curve(curves)) is None else vars(lag),
             "spectrum": _spectrum(curves),
+            "motion": describe_motion(curves),
             "importances": None if seen is None else describe_importances(seen, curves.demos.rate),
             "diagnosis": self._diagnosis(curves.demos),
         }
@@ -170,7 +173,7 @@ def _remarks(curves: Curves) -> list[str]:
         found.append(f"{count(short, 'sequence', ',')} of at most {count(frames, 'frame', ',')} could not be judged")
     if curves.step > 1:
         found.append(f"the curves are thinned: of every {2 * curves.step} frames they show the lowest and the highest")
-    return found
+    return [*found, *tell_noise(curves.demos.action_names, curves.ruler.known_logs)]
 
 
 def _spectrum(curves: Curves) -> dict[str, Any] | None:

@@ -92,9 +92,9 @@ class Curves:
 
     def sequences(self) -> list[dict[str, Any]]:
         """Return what the page says of each sequence (`Sequence` of payload.ts)."""
-        begin, found = self.ruler.begin, []
+        begin, logs, found = self.ruler.begin, self.ruler.known_logs, []
         for i, (demo, actions) in enumerate(zip(self.demos, self.policy, strict=True)):
-            alone = replace(self.ruler, demos=Demonstrations((demo,))) if len(demo) > begin else None
+            alone = replace(self.ruler, demos=Demonstrations((demo,)), logs=logs) if len(demo) > begin else None
             row = self.ruler.row(demo.name, None if alone is None else alone.measure([actions]))
             found.append(
                 {
@@ -106,6 +106,8 @@ class Curves:
                     "error": row["error"],
                     "rmse": [row[f"rmse {action}"] for action in self.demos.action_names],
                     "roughness": row["roughness"],
+                    "reversals": row["reversals"],
+                    "still": row["still"],
                     "lag": row["lag"],
                 }
             )
