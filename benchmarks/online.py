@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from simile import SmoothPolicy, VelocityAutoregression
 from simile.data.demonstrations import Demonstrations
-from simile.online import AccelerationLimit, Predictor, PredictorPool
+from simile.online import AccelerationLimit, JerkLimit, Predictor, PredictorPool
 from simile.policies.fused import FusedPolicy
 
 POOLS = (1, 100, 1_000, 10_000)
@@ -57,6 +57,7 @@ def ours(policy: SmoothPolicy, x: np.ndarray, n: int) -> Iterator[tuple[str, tup
     """Yield one predictor, called from Python, and the kernel with no Python between frames."""
     alone = Predictor(policy, start=0.0)
     limited = Predictor(policy, start=0.0, stages=[AccelerationLimit(5.0, rate=1.0)], rate=30.0)
+    soft = Predictor(policy, start=0.0, stages=[JerkLimit(50.0, 5.0, rate=1.0)], rate=30.0)
     blind = Predictor(policy, start=0.0)
     blind.step(x[0])
     fused = FusedPolicy.of(policy)
@@ -68,6 +69,7 @@ def ours(policy: SmoothPolicy, x: np.ndarray, n: int) -> Iterator[tuple[str, tup
 
     yield "Predictor.step(x)", (lambda _: [alone.step(row) for row in x[:n]], n)
     yield "Predictor.step(x), with AccelerationLimit", (lambda _: [limited.step(row) for row in x[:n]], n)
+    yield "Predictor.step(x), with JerkLimit", (lambda _: [soft.step(row) for row in x[:n]], n)
     yield "Predictor.step(None)", (lambda _: [blind.step(None) for _ in range(n)], n)
     yield "the kernel alone, many frames in one call", (kernel, n)
 

@@ -37,9 +37,9 @@ class Predictor:
     gap : Gap
         What to do in a frame without a context: `Extrapolate()`, `HoldAction()` or `HoldContext()`.
     stages : sequence of Stage
-        What the actuator can follow: `RateLimit`, `AccelerationLimit`, `DeadBand`, `Bounds`, in this order. They see
-        the policy's actions and change what is sent; the policy's past remains its own actions. With a `start`,
-        they go on from there; else they are at rest at the first action.
+        What the actuator can follow: `RateLimit`, `AccelerationLimit`, `JerkLimit`, `Play`, `Bounds`, as many as there
+        are, in their order. They see the policy's actions and change what is sent; the policy's past remains its own
+        actions. With a `start`, they go on from there; else they are at rest at the first action.
     rate : float, optional
         Frames per second, for stages and time stamps; that of the policy's card by default.
     seed : int

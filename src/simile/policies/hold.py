@@ -34,8 +34,8 @@ class Hold:
     --------
     >>> Hold(0.5).along(np.array([[0.0], [1.0], [2.0], [1.5], [0.5]])).ravel()
     array([0. , 0.5, 1.5, 1.5, 1. ])
-    >>> Hold(0.5, stepping=True).along(np.array([[0.0], [1.0], [1.2], [1.5], [0.5]])).ravel()
-    array([0. , 1. , 1. , 1. , 0.5])
+    >>> Hold(0.5, stepping=True).along(np.array([[0.0], [1.0], [1.2], [1.5], [0.4]])).ravel()
+    array([0. , 1. , 1. , 1. , 0.4])
     """
 
     width: FloatArray
