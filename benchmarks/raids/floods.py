@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import select
+import socket
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -19,6 +20,7 @@ RATE = 60.0  # frames a second of the victim
 MOST = 0.050  # seconds that the victim may wait at most, or twice as long as without a flood on a busy machine
 SLACK = 0.005  # seconds of the 99th percentile that no flood is blamed for: two cores are shared by three processes
 CHUNK = 1 << 18  # bytes that are written at once
+CROWD = 200  # connections of one stranger
 
 
 def _malformed() -> Iterator[bytes]:
@@ -85,6 +87,7 @@ REQUESTS = {
     "GET /metrics": b"",
     "POST /rollouts": b'{"contexts": [' + b"[1,1,1,1,1,1]," * 2000 + b"[1,1,1,1,1,1]]}",
 }
+IN_A_CROWD = f"GET /metrics on {CROWD} connections"
 
 
 def ask_on(kind: str, port: int, seconds: float) -> None:
@@ -95,6 +98,31 @@ def ask_on(kind: str, port: int, seconds: float) -> None:
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
             wire.ask(port, path, method=method, body=REQUESTS[kind], source=wire.ELSEWHERE)
+
+
+def ask_in_a_crowd(kind: str, port: int, seconds: float) -> None:
+    """Ask for the same on many connections, each time for twenty before one is answered."""
+    os.nice(10)
+    method, path = kind.split()[:2]
+    request = f"{method} {path} HTTP/1.1\r\nHost: {wire.HERE}:{port}\r\n\r\n".encode() * 20
+    end, held = time.monotonic() + seconds, dict[socket.socket, None]()
+    while time.monotonic() < end:
+        while len(held) < CROWD:
+            one = wire.connect(port, source=wire.ELSEWHERE)
+            one.sendall(request)
+            one.setblocking(False)
+            held[one] = None
+        for one in select.select(list(held), [], [], 0.1)[0]:
+            try:
+                if one.recv(1 << 16):
+                    one.send(request)
+                    continue
+            except BlockingIOError:  # it has not been read for long
+                continue
+            except ConnectionError:
+                pass
+            one.close()
+            del held[one]
 
 
 def flood(kind: str, port: int, seconds: float) -> None:
@@ -162,7 +190,8 @@ def _flood_once(
 ) -> tuple[list[float], list[float]]:
     """Return what the victim's answers took, quiet and flooded."""
     quiet = _beat(ws, seconds, first)
-    target, port = (ask_on, service.http) if kind in REQUESTS else (flood, service.port)
+    by_http = ask_in_a_crowd if kind == IN_A_CROWD else ask_on
+    target, port = (flood, service.port) if kind in KINDS else (by_http, service.http)
     stranger = multiprocessing.get_context("fork").Process(target=target, args=(kind, port, seconds + 1.0))
     stranger.start()
     try:
@@ -180,5 +209,5 @@ def _is_held(quiet: list[float], flooded: list[float]) -> bool:
     return after <= max(2.0 * before, SLACK) and flooded[-1] <= max(2.0 * quiet[-1], MOST)
 
 
-for _kind in (*KINDS, *REQUESTS):
+for _kind in (*KINDS, *REQUESTS, IN_A_CROWD):
     attack(f"flood of {_kind}", "4", timed=True)(lambda raid, kind=_kind: _drown(raid, kind))
