@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from simile.camera.heads import Driver, Head, HeadError, Phase, Pose, ViscaHead, ViscaUnits, visca
 from simile.errors import ArgumentError
 from simile.online import AccelerationLimit, Bounds, JerkLimit, RateLimit
+from simile.policies import stages
 from test_camera_visca import connect
 from visca_emulator import Camera, Server, Time, deaf_port
 
@@ -336,6 +337,21 @@ def test_whatever_happens_the_trajectory_keeps_the_limit_of_jerk(events, acceler
     assert head.kinds[-1] == "stop"
     assert driver.speed == (0.0, 0.0, 0.0)
     assert np.abs(pans).max() <= max([0.0] + [abs(a) for a, _, _ in events if a is not None and abs(a) < 1e6]) + 1e-6
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_where_no_way_to_brake_can_be_computed_the_head_is_stopped(closing: bool, monkeypatch):
+    driver, head, clock = paper_driver(limits=JerkLimit(200.0, 40.0, 30.0))
+    run(driver, clock, 1.0, [100.0])
+    nothing = np.full((3, 1), np.nan), np.full(1, np.inf)
+    monkeypatch.setattr(stages, "_plan", lambda *state, braking: nothing)
+    if closing:
+        driver.close()
+    run(driver, clock, 0.1)
+    assert driver.phase is (Phase.CLOSED if closing else Phase.RESTING)
+    assert head.kinds[-1] == "stop"
+    assert all(math.isfinite(pose.pan) for _, pose, _ in head.notes if pose)
+    driver.close()
 
 
 def test_a_stage_that_fails_once_does_not_let_the_head_jump():

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from served import NAMES, Played, check_conservation, listed, unstable
 from simile import SimileError
-from simile.online import AccelerationLimit, Bounds, Extrapolate, HoldAction, Predictor, RateLimit
+from simile.online import AccelerationLimit, Bounds, Extrapolate, HoldAction, JerkLimit, Predictor, RateLimit
 from simile.serving.messages import Frame
 from simile.serving.monitoring import Monitor
 from simile.serving.service import Service
@@ -359,7 +359,16 @@ WILD = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([1e308, 
 
 
 @given(
-    st.sampled_from([(AccelerationLimit(0.01),), (AccelerationLimit(1e-9, rate=1e300), Bounds(-1.0, 1.0)), STAGES]),
+    st.sampled_from(
+        [
+            (AccelerationLimit(0.01),),
+            (AccelerationLimit(1e-9, rate=1e300), Bounds(-1.0, 1.0)),
+            (JerkLimit(0.01),),
+            (JerkLimit(1e-9, 1e200, rate=1e300), Bounds(-1.0, 1.0)),
+            (JerkLimit(1e9, 1e-9),),
+            STAGES,
+        ]
+    ),
     st.lists(st.tuples(WILD, WILD, st.booleans()), max_size=25),
 )
 def test_whatever_operators_and_sensors_say_actions_are_finite_and_the_snapshot_is_whole(stages, frames):

@@ -264,12 +264,15 @@ class Driver(Closing):
     def _slow(self) -> None:
         """Brake as hard as the limit allows; all other stages go on from there."""
         past, _ = self._limit.brake(self._chain.sent[:, -1], self._chain.seconds)
-        self._chain.load(ONE, past[:, np.newaxis], moving=True)
+        if np.isfinite(past).all():
+            self._chain.load(ONE, past[:, np.newaxis], moving=True)
+        else:  # no way to brake can be computed
+            self._chain.rest(ONE)
 
     def _steps_to_rest(self) -> int:
         """Return how many steps braking takes at most: `close` must come to an end in any case."""
         _, steps = self._limit.brake(self._chain.sent[:, -1], self._chain.seconds)
-        return int(np.nan_to_num(steps)) + 2
+        return int(np.nan_to_num(steps, posinf=0.0)) + 2
 
     def _brake(self, reason: str) -> None:
         if self._phase is Phase.MOVING:
