@@ -225,3 +225,11 @@ def test_a_comparison_prints_as_a_table_with_a_column_for_each_camera(game: Game
 def test_what_cannot_be_framed_is_refused_by_name(game: Game, call, message: str):
     with pytest.raises(simile.ArgumentError, match=message):
         call(game)
+
+
+def test_noise_of_the_operators_log_is_no_reversal():
+    (game,) = simulate(1, minutes=1.0, seed=0)
+    noise = 0.2 * np.random.default_rng(0).normal(size=game.actions.shape)
+    heard = replace(game, actions=game.actions + noise)
+    assert framing(heard).reversals == pytest.approx(framing(game).reversals, rel=0.3)
+    assert framing(heard, hysteresis=0.05).reversals > 10.0 * framing(game).reversals

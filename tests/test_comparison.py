@@ -102,6 +102,10 @@ def test_all_controllers_are_scored_on_the_same_frames_with_the_same_errors_as_e
     assert row["rmse pan"] == pytest.approx(judged.mean("rmse", "pan"))
     assert row["lag"] == pytest.approx(judged.mean("lag"))
     assert row["roughness"] == pytest.approx(judged.mean("difference_2") / judged.mean("difference_2", of="expert"))
+    assert row["reversals"] == pytest.approx(judged.mean("reversals"))
+    assert row["still"] == pytest.approx(judged.mean("still"), abs=0.01)
+    expert = judged.mean("reversals", of="expert")
+    assert f"the expert's {expert:.3g}; still: share of time, the expert's " in str(found)
 
 
 def test_plain_data_hold_the_frontiers_sequence_by_sequence(contest):

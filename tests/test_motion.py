@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from naive import naive_play, naive_reversals
 from simile import Demonstrations, Horizon, SmoothForest, clone, evaluate
 from simile.data import losses, tasks
 from simile.data.motion import Log, count_reversals, know_log, measure_motion, play, share_still, tell_noise
+from simile.evaluation.comparison import judge
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.measures import Ruler, outcome
@@ -309,3 +311,21 @@ def test_sequences_that_are_the_experts_alone_count_for_nothing():
     demos = demos_with([operator(), np.ones((2, 1))])
     ruler = Ruler(demos, begin=3, whole=False)
     assert ruler.measure(demos.actions).roughness == 1.0
+
+
+def test_a_description_says_what_the_log_is_worth_and_how_the_expert_moves():
+    logged = demos_with([np.round(noisy(operator(seed=s), 0.01, seed=s), 3) for s in range(3)])
+    (line,) = logged.describe().motion()
+    assert str(logged.describe()).endswith(line)
+    assert re.fullmatch(r"pan: resolution 0.001, noise 0.0\d+, still 5\d % of the time, \d\d reversals a minute", line)
+    assert demos_with([operator()[:50]]).describe().motion() == ()  # too little to tell
+
+
+def test_a_judgement_says_how_policy_and_expert_move():
+    demos = tasks.pursuit(n_sequences=4, length=300, rate=RATE, seed=0)
+    found = judge({"mine": (quick_policy(demos), 0.0)}, demos)
+    rows = {row["name"]: row for row in found.rows()}
+    assert rows["hold the last action"]["still"] == 1.0
+    assert rows["hold the last action"]["reversals"] == 0.0
+    assert rows["mine"]["reversals"] > 0.0
+    assert "reversals a minute, the expert's" in str(found)

@@ -16,6 +16,7 @@ from conftest import demos_of
 from reports import assert_page_can_read, fits, linear, run_of, unpacked
 from simile._common.text import plain
 from simile.data import tasks
+from simile.data.motion import measure_motion
 from simile.evaluation.comparison import SIMPLE, judge, judge_path, simple_entries
 from simile.evaluation.report import Report, curves
 from simile.evaluation.rivals import HELD, ROSTER
@@ -143,6 +144,14 @@ def test_any_number_of_actions_with_or_without_a_rate_can_be_shown(k, rate):
     report = Report.of(run_of(linear(2, k)), demos)
     assert_page_can_read(report)
     assert report.content["spectrum"]["unit"] == ("cycles per frame" if rate is None else "Hz")
+    motion = report.content["motion"]
+    assert [row[:2] for row in motion["rows"][: k + 1]] == [
+        *(["expert", a] for a in demos.action_names),
+        ["policy", "a0"],
+    ]
+    assert motion["columns"][2] == ("reversals per 1,000 frames" if rate is None else "reversals a minute")
+    expert = measure_motion([a[1:] for a in demos.actions[:2]], demos.logs, rate)
+    assert motion["rows"][0][2:4] == [expert[0].reversals, expert[0].still]
     assert report.content["notes"] == ["1 sequence of at most 1 frame could not be judged"]
     assert report.content["sequences"][2]["error"] is None
 

@@ -15,6 +15,7 @@ import simile
 from conftest import demos_of
 from simile._common.web import RequestError
 from simile.data import tasks
+from simile.data.motion import measure_motion
 from simile.learning.runs import RunFolder
 from simile.policies.policies import SmoothPolicy, StochasticMixture
 from simile.studio import preview_service
@@ -163,6 +164,11 @@ def test_curves_hold_the_expert_and_the_policy_for_each_action(run_folder: RunFo
         assert np.allclose(values[1], rolled.T, rtol=1e-5, atol=1e-5)
         judged = simile.evaluate(run_folder.policy(), demo)
         assert header["lag"] == pytest.approx(judged.mean("lag"))
+        # By the logs of all that it learned from, not of one sequence.
+        logs = previews._read_parts(run_folder)[0].logs
+        pair = [measure_motion([a[run_folder.policy().memory :]], logs, demo.rate) for a in (rolled, demo.actions)]
+        assert header["reversals"] == [pytest.approx(np.mean([m.reversals for m in some])) for some in pair]
+        assert header["still"] == [pytest.approx(np.mean([m.still for m in some])) for some in pair]
     with pytest.raises(RequestError, match="sequence must be from 0 to"):
         previews.curves(run_folder, 99, None)
 

@@ -15,6 +15,8 @@ const HEADS: [text: string, title: string][] = [
   ["λ", "How smooth it was asked to be"],
   ["Error", "RMSE on this sequence, in standard deviations of the expert’s actions"],
   ["Roughness", "Mean absolute second difference, 1 for the expert’s own"],
+  ["Reversals", "How often it turns round a minute, or per 1,000 frames without a rate (the expert)"],
+  ["Still", "Share of the time that it rests (the expert)"],
   ["Lag", "How late it is behind the expert"],
 ];
 
@@ -37,6 +39,8 @@ function rowOf({ name, colour: i, rolled }: Row): HTMLElement {
     format(rolled.smoothness),
     format(rolled.rmse),
     rolled.roughness === null ? "–" : `${format(rolled.roughness, 2)} ×`,
+    `${format(rolled.reversals[0], 2)} (${format(rolled.reversals[1], 2)})`,
+    `${format(rolled.still[0], 2)} (${format(rolled.still[1], 2)})`,
     lateness(rolled.lag, rolled.rate),
   ];
   const head = h("th", { scope: "row" }, dot, name);

@@ -100,6 +100,8 @@ export interface Rolled {
   smoothness: number | null;
   rmse: number | null; // in standard deviations of the expert's actions
   roughness: number | null; // 1: the expert's
+  reversals: [policy: number | null, expert: number | null]; // a minute, or per 1,000 frames without a rate
+  still: [policy: number | null, expert: number | null]; // share of time
   lag: number | null; // frames late
   preview: boolean;
   milliseconds: number;

@@ -15,6 +15,7 @@ import numpy as np
 from simile._common.typing import FloatArray, Trajectories
 from simile.data import losses
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.motion import Log, rate_reversals, share_still
 from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning.measures import Ruler, Score
@@ -25,6 +26,7 @@ from simile.policies.policies import MixedPolicy, Policy, SmoothPolicy, acting, 
 from simile.policies.rollouts import rollout
 
 LAMBDAS = (0.1, 1e5)  # the slider's range, wider where the policy's own lambda asks for it
+MOTION = rate_reversals, share_still
 _ROWS = 20_000  # states at a time for models that want a matrix of them
 
 
@@ -116,15 +118,29 @@ class Preview:
     begins: int
     score: Score
     lag: float
+    reversals: tuple[float, float]  # of the policy and of the expert, a minute or per 1,000 frames; means over actions
+    still: tuple[float, float]  # shares of time
 
 
-def measure(policy: Policy, actions: FloatArray, demo: Demonstration, smoothness: float, *, is_own: bool) -> Preview:
-    """Measure a roll-out."""
+def measure(
+    policy: Policy,
+    actions: FloatArray,
+    demo: Demonstration,
+    smoothness: float,
+    *,
+    is_own: bool,
+    logs: tuple[Log, ...] | None = None,
+) -> Preview:
+    """Measure a roll-out; by the logs of all that the policy learned from, where they are given."""
     begins = min(policy.memory, len(demo))
-    score = Ruler(Demonstrations((demo,)), policy.units.scale, begins, whole=False).measure([actions])
-    lags = losses.lag(actions[begins:], demo.actions[begins:]) if begins < len(demo) else np.empty(0)
-    known = lags[~np.isnan(lags)]
-    return Preview(actions, smoothness, is_own, begins, score, float(known.mean()) if len(known) else math.nan)
+    ruler = Ruler(Demonstrations((demo,)), policy.units.scale, begins, whole=False, logs=logs)
+    score, pair = ruler.measure([actions]), (actions[begins:], demo.actions[begins:])
+    if begins == len(demo):
+        return Preview(actions, smoothness, is_own, begins, score, math.nan, (math.nan,) * 2, (math.nan,) * 2)
+    lags, threshold = losses.lag(*pair), [log.threshold for log in ruler.known_logs]
+    lag = math.nan if np.isnan(lags).all() else float(np.nanmean(lags))
+    turns, rests = ([float(np.mean(found([a], threshold, demo.rate))) for a in pair] for found in MOTION)
+    return Preview(actions, smoothness, is_own, begins, score, lag, (turns[0], turns[1]), (rests[0], rests[1]))
 
 
 def compute_outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
@@ -160,7 +176,7 @@ def roll(
     actions = None if outputs is None else _filter(policy, outputs, demo)
     if actions is None:
         actions = rollout(policy, demo)[0]
-    return measure(policy, actions, demo, value, is_own=value == own)
+    return measure(policy, actions, demo, value, is_own=value == own, logs=previewed.trained_on.logs)
 
 
 def _filter(policy: Policy, outputs: FloatArray, demo: Demonstration) -> FloatArray | None:

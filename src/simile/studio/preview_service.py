@@ -86,6 +86,8 @@ class PreviewService:
             "smoothness": rolled.smoothness,
             "rmse": rolled.score.rmse,
             "roughness": rolled.score.roughness,
+            "reversals": rolled.reversals,
+            "still": rolled.still,
             "lag": rolled.lag,
             "preview": not rolled.is_own,
             "milliseconds": round(1000.0 * (time.perf_counter() - begin), 3),

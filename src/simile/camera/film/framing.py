@@ -14,9 +14,10 @@ from simile._common import checks
 from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.camera.games import Game
+from simile.data.motion import know_log
 from simile.errors import ArgumentError
 
-HYSTERESIS = 0.05  # degrees: some three pixels of a picture 1920 wide, at zoom 2
+HYSTERESIS = 0.05  # degrees, at least: some three pixels of a picture 1920 wide, at zoom 2
 STILL = 0.5  # degrees per second
 MOVING = 1.0  # metres per second
 
@@ -79,7 +80,7 @@ def framing(
     game: Game,
     actions: ArrayLike | None = None,
     *,
-    hysteresis: float = HYSTERESIS,
+    hysteresis: float | None = None,
     still: float = STILL,
     moving: float = MOVING,
 ) -> Framing:
@@ -91,8 +92,9 @@ def framing(
 
     Parameters
     ----------
-    hysteresis : float
-        Degrees: the pan has reversed once it has come back by more than that from where it was farthest.
+    hysteresis : float, optional
+        Degrees: the pan has reversed once it has come back by more than that from where it was farthest. By default
+        the threshold of the operator's log (`simile.data.motion.Log`), and 0.05 at least.
     still : float
         Degrees per second below which the camera counts as still, from one frame to the next.
     moving : float
@@ -105,7 +107,7 @@ def framing(
     >>> 0.5 < framing(game).players <= 1.0
     True
     """
-    hysteresis = checks.number(hysteresis, "hysteresis", at_least=0.0)
+    hysteresis = _hysteresis([game]) if hysteresis is None else checks.number(hysteresis, "hysteresis", at_least=0.0)
     still = checks.number(still, "still", at_least=0.0)
     moving = checks.number(moving, "moving", at_least=0.0)
     view = _view(game, actions)
@@ -131,7 +133,7 @@ def compare_framing(
     games: Game | Sequence[Game],
     actions: Mapping[str, ArrayLike | Sequence[ArrayLike]],
     *,
-    hysteresis: float = HYSTERESIS,
+    hysteresis: float | None = None,
     still: float = STILL,
     moving: float = MOVING,
 ) -> FramingComparison:
@@ -141,12 +143,22 @@ def compare_framing(
     """
     if not actions:
         raise ArgumentError("actions must name at least one camera, as in {'operator': game.actions}; got none")
+    if hysteresis is None:  # the same for all of them
+        hysteresis = _hysteresis([games] if isinstance(games, Game) else games)
     found = {}
     for name, moves in actions.items():
         pairs = _pairs(games, moves, name)
         each = [framing(game, m, hysteresis=hysteresis, still=still, moving=moving) for game, m in pairs]
         found[name] = _pool(each, [len(game) for game, _ in pairs])
     return FramingComparison(found)
+
+
+def _hysteresis(games: Sequence[Game]) -> float:
+    """Return what the operators' logs of the pan take for motion, in degrees."""
+    pans = [game.view(game.actions)[:, :1] for game in games if game.actions is not None]
+    known = [pan[np.isfinite(pan[:, 0])] for pan in pans]
+    known = [pan for pan in known if len(pan)]
+    return max(HYSTERESIS, know_log(known)[0].threshold) if known else HYSTERESIS
 
 
 def _pairs(
