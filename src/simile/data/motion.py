@@ -395,13 +395,14 @@ def _find_step(column: FloatArray) -> float:
     if len(levels) < LEAST_LEVELS:
         return math.nan
     gaps = np.sort(np.diff(levels))
-    candidates = [*np.quantile(gaps, (0.0, 0.05, 0.25, 0.5), method="lower"), reduce(_divide, gaps[: len(levels) // 2])]
-    for step in sorted(candidates, reverse=True):
-        times = np.round(gaps / step)
-        whole = (times > 0.0) & (np.abs(gaps / step - times) < 0.1)
-        if step < FINEST * width or not whole.any():
-            continue
-        step = gaps[whole].sum() / times[whole].sum()  # all gaps round less than one
+    common = reduce(_divide, gaps[: min(len(gaps) // 2, 32)])
+    for step in sorted([common, *np.quantile(gaps, (0.0, 0.05, 0.25, 0.5), method="lower")], reverse=True):
+        if step < FINEST * width:
+            break
+        for _ in range(4):  # all gaps round less than one; the better the step, the wider those that count
+            times = np.round(gaps / step)
+            whole = (times > 0.0) & (np.abs(gaps / step - times) < 0.1)
+            step = gaps[whole].sum() / times[whole].sum() if whole.any() else step
         turns = levels / step
         turns = turns - np.angle(np.exp(2j * math.pi * turns).mean()) / (2.0 * math.pi)
         near = np.abs(turns - np.round(turns)) < TOLERANCE
