@@ -173,8 +173,8 @@ def test_noise_is_found_in_holds_where_motion_hides_it():
 def test_motion_is_not_taken_for_noise(clean):
     (log,) = know_log([clean])
     assert log.noise == 0.0
-    assert log.noise_share == 0.0
     assert log.strides == (1, 1, 1)
+    assert log.kept == (1.0, 1.0, 1.0)
 
 
 def test_which_sequence_comes_first_does_not_matter():
@@ -258,10 +258,15 @@ def demos_with(actions):
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("share", [0.0013, 0.0044, 0.01])
 def test_budgets_are_about_the_motion(order, share):
-    """The true expert is as rough as a noisy log of it; without a look at noise it would be at 0.03 to 0.9."""
+    """What is compared with a noisy log is as rough as beside the true expert; plainly it would be 40 times off."""
     clean = [operator(seed=s) for s in range(3)]
-    logged = demos_with([noisy(a, share, seed=s) for s, a in enumerate(clean)])
-    assert Ruler(logged, order=order).measure(clean).roughness == pytest.approx(1.0, abs=0.2)
+    true, logged = demos_with(clean), demos_with([noisy(a, share, seed=s) for s, a in enumerate(clean)])
+    jitter = np.random.default_rng(0).normal(size=(len(clean[0]), 1))
+    for rolled in (clean, [np.apply_along_axis(np.convolve, 0, a, np.ones(9) / 9, "same") for a in clean]):
+        restless = [a + 1e-4 * jitter for a in rolled]
+        for one in (rolled, restless):
+            found, right = (Ruler(demos, order=order).measure(one).roughness for demos in (logged, true))
+            assert found == pytest.approx(right, rel=0.22)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])

@@ -9,7 +9,7 @@ with the expert's beside the policy's, and always with `lag`: smooth but late is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -51,14 +51,11 @@ def mean_absolute_error(rolled: FloatArray, expert: FloatArray) -> FloatArray:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def mean_difference(
-    actions: FloatArray, *, order: int = 1, rate: float | None = None, strides: Sequence[int] | None = None
-) -> FloatArray:
-    """Mean absolute difference of the given order of (T, k) actions; NaN where T is too short for one.
+def mean_difference(actions: FloatArray, *, order: int = 1, rate: float | None = None) -> FloatArray:
+    """Mean absolute difference of the given order of (T, k) actions; NaN where T <= order.
 
     Order 1 is the smoothness loss of the paper's experiments (Section 6). Values are per step, or per
-    second (to the power of `order`) where `rate`, in Hz, is given. Between frames that are several apart, one stride
-    per action, noise is a smaller share of them; see `simile.data.motion`.
+    second (to the power of `order`) where `rate`, in Hz, is given.
 
     >>> mean_difference(np.array([[0.0], [1.0], [4.0]]))
     array([2.])
@@ -68,11 +65,7 @@ def mean_difference(
     actions = _as_table(actions, "actions")
     order = checks.whole_number(order, "order", at_least=1)
     rate = 1.0 if rate is None else checks.number(rate, "rate", above=0.0)
-    found = _mean(np.abs(difference(actions, order)))
-    for j, stride in enumerate(strides or ()):
-        if stride > 1:
-            found[j] = _mean(np.abs(difference(actions[:, [j]], order, stride)))[0]
-    return found * rate**order
+    return _mean(np.abs(difference(actions, order))) * rate**order
 
 
 def difference(actions: FloatArray, order: int, stride: int = 1) -> FloatArray:

@@ -38,8 +38,9 @@ ALIKE = (-0.3, -0.13)  # the correlation of neighbours in windows of white noise
 WHITE = 1.25  # by which the noise at every second frame may differ, and be white: a random walk has 1.41
 LEAST_FRAMES = 1000  # that tell it from a random walk
 LEAST_NOISE = 2e-4  # of the spread, or else...
-SHARES = (0.3, 0.4, 0.5)  # ...of the mean differences of orders 1 to 3: less is nobody's concern
-ORDERS, STRIDES = (1, 2, 3), (1, 2, 3, 4, 6, 8, 12, 16)  # at which differences are taken, to look through noise
+DOMINATED = 0.7  # what is motion of the mean second difference: where it is less, a note names the noise
+SHARE = 0.4  # ...of the root mean square difference: less is nobody's concern
+ORDERS, STRIDES = (1, 2, 3), (1, 2, 3, 4, 6, 8, 12, 16, 24)  # at which differences look through noise
 MOST_SAMPLED, LEAST_LEVELS = 4096, 8  # frames of a sequence, and different values in them, that tell a resolution
 GRAIN, FINEST = 2.0**-24, 2.0**-19  # of the range: what is closer differs by rounding; the finest step
 TOLERANCE = 0.05  # of a step: multiples of it are no farther off, even if written with few digits
@@ -119,19 +120,16 @@ class Log:
         What that noise lies between, for 95 of 100 such logs; from 0 to what it may be at most where none is told.
     spread : float
         Standard deviation of the action.
-    noise_share : float
-        Of the mean square second difference, 0 to 1: from a half on, it is about noise rather than motion.
     strides : tuple of int
         How many frames apart differences of orders 1 to 3 are taken, so that noise is a small share of them; 1 without.
     kept : tuple of float
-        What is motion of the mean absolute differences at these strides, 0 to 1: noise is taken off in quadrature.
+        How much of the mean absolute differences of orders 1 to 3, from frame to frame, is motion; 1 without noise.
     """
 
     resolution: float
     noise: float
     noise_interval: tuple[float, float]
     spread: float
-    noise_share: float = 0.0
     strides: tuple[int, ...] = (1, 1, 1)
     kept: tuple[float, ...] = (1.0, 1.0, 1.0)
 
@@ -189,22 +187,23 @@ def know_log(trajectories: Trajectories) -> tuple[Log, ...]:
 
 
 def find_marks(actions: FloatArray) -> FloatArray:
-    """Return what one sequence (T, k) tells of its log, (32, k); NaN where it does not.
+    """Return what one sequence (T, k) tells of its log, (62, k); NaN where it does not.
 
     These are frames, sum and squares about the mean; the step between values, 0 where they are continuous; the noise by
     all frames, by every second and by those at rest, and how neighbours among the last correlate; and the sums of
-    absolute differences of all `ORDERS` and, for each, all `STRIDES`.
+    absolute differences, and of their squares, of all `ORDERS` and, for each, all `STRIDES`.
     """
     frames, total = np.full(actions.shape[1], len(actions), dtype=np.float64), actions.sum(axis=0)
     squares = np.sum((actions - total / len(actions)) ** 2, axis=0)
     steps = [_find_step(column) for column in actions.T]
-    rough = [np.abs(difference(actions, order, s)).sum(axis=0) for order in ORDERS for s in STRIDES]
+    rough = [np.abs(difference(actions, order, s)) for order in ORDERS for s in STRIDES]
+    sums = [values.sum(axis=0) for values in rough] + [np.square(values).sum(axis=0) for values in rough]
     noises = _find_noise(actions, 1), _find_noise(actions, 2), *_find_noise_at_rest(actions)
-    return np.array([frames, total, squares, steps, *noises, *rough])
+    return np.array([frames, total, squares, steps, *noises, *sums])
 
 
 def read_logs(marks: FloatArray) -> tuple[Log, ...]:
-    """Read the logs from the marks (sequences, 32, k) of all sequences, in whichever order; see `find_marks`."""
+    """Read the logs from the marks (sequences, 62, k) of all sequences, in whichever order; see `find_marks`."""
     return tuple(_read_log(marks[:, :, j].T) for j in range(marks.shape[2]))
 
 
@@ -269,10 +268,9 @@ def tell_noise(names: Sequence[str], logs: Sequence[Log]) -> tuple[str, ...]:
     """Say which actions were recorded with so much noise that their second differences are about it."""
     return tuple(
         f"{name} was recorded with noise of {log.noise:.2g}, {100.0 * log.noise / log.spread:.2g} % of its standard "
-        f"deviation, which makes {100.0 * log.noise_share:.0f} % of its squared second differences: roughness is "
-        f"that of the motion, without noise, by differences over {log.strides[1]} frames"
+        f"deviation: of its mean second difference {100.0 * log.kept[1]:.2g} % is motion, and roughness is about that"
         for name, log in zip(names, logs, strict=True)
-        if log.noise_share >= 0.5
+        if log.kept[1] < DOMINATED
     )
 
 
@@ -427,11 +425,6 @@ def _read_log(marks: FloatArray) -> Log:
     spread = math.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / n)
     resolution = _read_resolution(steps, frames)
     rounding = resolution / math.sqrt(12.0)
-    rough = marks[8:].reshape(len(ORDERS), len(STRIDES), -1)
-    means = [
-        [ExactSum.of(rough[i, j]).value / max(np.maximum(frames - o * s, 0).sum(), 1) for j, s in enumerate(STRIDES)]
-        for i, o in enumerate(ORDERS)
-    ]
     *both, at_rest, alike = (_weighted_median(found, frames) for found in noises)
     low, high = sorted(both)
     doubt, white = min(4.1 / math.sqrt(n), 1.0), high <= WHITE * low
@@ -441,29 +434,38 @@ def _read_log(marks: FloatArray) -> Log:
     least, noise, most = (
         math.sqrt(max(x**2 - rounding**2, 0.0)) for x in (low * (1.0 - doubt), low, high * (1.0 + doubt))
     )
-    own = [math.sqrt(2.0 / math.pi * math.comb(2 * o, o)) * noise for o in ORDERS]
-    if not (
-        n >= LEAST_FRAMES
-        and white
-        and noise > rounding
-        and (noise > LEAST_NOISE * spread or own[1] > SHARES[1] * means[1][0])
-    ):
+    counts = [np.maximum(frames - o * stride, 0.0).sum() for o in ORDERS for stride in STRIDES]
+    sums = [float(ExactSum.of(one).value) / max(count, 1.0) for one, count in zip(marks[8:], 2 * counts, strict=True)]
+    means, squares = np.reshape(sums, (2, len(ORDERS), len(STRIDES)))
+    own = [math.comb(2 * o, o) * noise**2 for o in ORDERS]  # squares of differences of noise
+    told = n >= LEAST_FRAMES and white and noise > rounding
+    if not (told and (noise > LEAST_NOISE * spread or own[1] > SHARE**2 * squares[1, 0])):
         return Log(resolution, 0.0, (0.0, spread if math.isnan(most) else most), spread)
-    chosen = [_choose_stride(frames, o, own[i], means[i]) for i, o in enumerate(ORDERS)]
-    strides, kept = zip(*chosen, strict=True)
-    share = min((own[1] / means[1][0]) ** 2, 1.0)
-    return Log(resolution, noise, (least, most), spread, float(share), strides, kept)
+    usable = np.reshape(counts, (len(ORDERS), len(STRIDES))) > 0.5 * n
+    seen = [_see_motion(o, own[i], means[i], squares[i], usable[i]) for i, o in enumerate(ORDERS)]
+    strides, kept = zip(*seen, strict=True)
+    return Log(resolution, noise, (least, most), spread, strides, kept)
 
 
-def _choose_stride(frames: FloatArray, order: int, own: float, means: Sequence[float]) -> tuple[int, float]:
-    """Return the smallest stride at which noise is a small share of the differences, and that of motion there."""
-    for stride, mean in zip(STRIDES, means, strict=True):
-        if stride > 1 and np.maximum(frames - order * stride, 0.0).sum() < 0.5 * frames.sum():
-            break
-        chosen, noise = stride, own / (stride**order * mean)
-        if noise <= SHARES[order - 1]:
-            break
-    return chosen, round(math.sqrt(max(1.0 - noise**2, 0.1)), 6)  # rounded: the same in whichever unit
+def _see_motion(
+    order: int, own: float, means: FloatArray, squares: FloatArray, usable: npt.NDArray[np.bool_]
+) -> tuple[int, float]:
+    """Return the smallest stride at which noise is a small share of the differences, and what of them is motion.
+
+    There, and at twice that stride, the squares of noise are taken off. What was between the stride and the next frame
+    is found on a way between the straight line through both, and the parabola.
+    """
+    noise = own / (np.array(STRIDES) ** (2.0 * order) * squares)  # shares of the squares
+    root = np.sqrt(squares * np.maximum(1.0 - noise, 0.05))
+    chosen = next((i for i in range(len(STRIDES)) if noise[i] <= SHARE**2), len(STRIDES) - 1)
+    while chosen and not usable[chosen]:
+        chosen -= 1
+    stride, found, twice = STRIDES[chosen], root[chosen], chosen
+    if stride > 1 and 2 * stride in STRIDES and usable[STRIDES.index(2 * stride)]:
+        twice = STRIDES.index(2 * stride)
+        found += 2.0 / 3.0 * max(found - root[twice], 0.0)
+    mean = found * means[twice] / math.sqrt(squares[twice])
+    return stride, float(f"{min(mean / means[0], 1.0):.6g}")  # rounded: the same in whichever unit
 
 
 def _read_resolution(steps: FloatArray, frames: FloatArray) -> float:

@@ -180,11 +180,8 @@ def _measure(actions: FloatArray, expert: FloatArray, demos: Demonstrations) -> 
     """Measure one trajectory by every metric, (k,) values each."""
     rate, logs = demos.rate, demos.logs
     found = {name: metric(actions, expert) for name, metric in ERRORS.items()}
-    for names, per in ((DIFFERENCES, None), (PER_SECOND, rate)):
-        if names is DIFFERENCES or rate is not None:
-            for name, order in names.items():
-                strides = [log.strides[order - 1] for log in logs]
-                found[name] = losses.mean_difference(actions, order=order, rate=per, strides=strides)
+    for names, per in ((DIFFERENCES, None), *([(PER_SECOND, rate)] if rate else [])):
+        found |= {name: losses.mean_difference(actions, order=order, rate=per) for name, order in names.items()}
     found["total_variation"] = losses.total_variation(actions)
     found["spectral_arc_length"] = losses.spectral_arc_length(actions, rate=rate or 1.0)
     found["log_dimensionless_jerk"] = losses.log_dimensionless_jerk(actions)

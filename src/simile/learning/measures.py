@@ -126,7 +126,7 @@ class Ruler:
         begin = self.begin
         gaps = [(a[begin:] - b[begin:]) / self.scale for a, b in zip(rolled, self.demos.actions, strict=True)]
         squares = ExactSum.of(np.array([np.sum(gap**2) for gap in gaps]))
-        ours = [self._differences(a if self.whole else a[begin:]) for a in rolled]
+        ours = [_differences(a if self.whole else a[begin:], self.order) for a in rolled]
         return ScoreSums(squares, sum(gap.size for gap in gaps), ExactSum.of(np.array(ours)), self._expert)
 
     @cached_property
@@ -134,20 +134,12 @@ class Ruler:
         """The expert's part of the sums, which every roll-out is compared with: of the motion, without noise."""
         actions = self.demos.actions if self.whole else [a[self.begin :] for a in self.demos.actions]
         kept = np.array([log.kept[self.order - 1] for log in self.known_logs])
-        return ExactSum.of(np.array([(kept * self._differences(a), np.abs(a).sum(axis=0)) for a in actions]))
+        return ExactSum.of(np.array([(kept * _differences(a, self.order), np.abs(a).sum(axis=0)) for a in actions]))
 
     @property
     def known_logs(self) -> tuple[Log, ...]:
         """By which noise is told from motion."""
         return self.demos.logs if self.logs is None else self.logs
-
-    def _differences(self, actions: FloatArray) -> FloatArray:
-        """Sum the absolute differences of one sequence, (k,), at strides that look through noise."""
-        strides = [log.strides[self.order - 1] for log in self.known_logs]
-        n = np.maximum(len(actions) - self.order * np.array(strides), 0)
-        if not n.any():
-            return np.zeros(len(n))
-        return np.where(n > 0, mean_difference(actions, order=self.order, strides=strides) * n, 0.0)
 
 
 def outcome(policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2) -> Outcome:
@@ -182,6 +174,12 @@ def refuse_short(policy: Policy, longest: int) -> None:
 def roughness(rolled: Trajectories, demos: Demonstrations, *, order: int = 2) -> float:
     """Return the mean absolute difference of roll-outs over the expert's; NaN where the expert has none."""
     return Ruler(demos, order=order).measure(rolled).roughness
+
+
+def _differences(actions: FloatArray, order: int) -> FloatArray:
+    """Sum the absolute differences of one sequence, (k,)."""
+    n = len(actions) - order
+    return mean_difference(actions, order=order) * n if n > 0 else np.zeros(actions.shape[1])
 
 
 def act(policy: Policy, states: States) -> FloatArray:

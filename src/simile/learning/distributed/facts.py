@@ -27,7 +27,7 @@ class Facts:
     rate: float | None
     lengths: IntArray  # (sequences,)
     moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
-    marks: FloatArray  # (sequences, 32, k), see `simile.data.motion.find_marks`
+    marks: FloatArray  # (sequences, 62, k), see `simile.data.motion.find_marks`
     places: FloatArray  # (sequences, 2, m), see `Demonstrations.places`
     low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
     high: FloatArray
