@@ -227,9 +227,13 @@ def test_what_cannot_be_framed_is_refused_by_name(game: Game, call, message: str
         call(game)
 
 
-def test_noise_of_the_operators_log_is_no_reversal():
+def test_noise_of_the_operators_log_is_no_motion():
     (game,) = simulate(1, minutes=1.0, seed=0)
     noise = 0.2 * np.random.default_rng(0).normal(size=game.actions.shape)
     heard = replace(game, actions=game.actions + noise)
-    assert framing(heard).reversals == pytest.approx(framing(game).reversals, rel=0.3)
+    true, found = framing(game), framing(heard)
+    assert found.reversals == pytest.approx(true.reversals, rel=0.3)
+    assert found.speed == pytest.approx(true.speed, rel=0.2)
+    assert found.acceleration == pytest.approx(true.acceleration, rel=0.4)
+    assert found.still == pytest.approx(true.still, abs=0.1)
     assert framing(heard, hysteresis=0.05).reversals > 10.0 * framing(game).reversals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import cast
@@ -14,7 +15,8 @@ from simile._common import checks
 from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.camera.games import Game
-from simile.data.motion import know_log
+from simile.data.losses import difference
+from simile.data.motion import Log, know_log
 from simile.errors import ArgumentError
 
 HYSTERESIS = 0.05  # degrees, at least: some three pixels of a picture 1920 wide, at zoom 2
@@ -96,7 +98,8 @@ def framing(
         Degrees: the pan has reversed once it has come back by more than that from where it was farthest. By default
         the threshold of the operator's log (`simile.data.motion.Log`), and 0.05 at least.
     still : float
-        Degrees per second below which the camera counts as still, from one frame to the next.
+        Degrees per second below which the camera counts as still, from one frame to the next, or over as many as the
+        noise of the operator's log asks for.
     moving : float
         Metres per second, over one second, above which play counts as moving.
 
@@ -107,7 +110,16 @@ def framing(
     >>> 0.5 < framing(game).players <= 1.0
     True
     """
-    hysteresis = _hysteresis([game]) if hysteresis is None else checks.number(hysteresis, "hysteresis", at_least=0.0)
+    return _measure(game, actions, _know_pan([game]), hysteresis, still, moving)
+
+
+def _measure(
+    game: Game, actions: ArrayLike | None, log: Log, hysteresis: float | None, still: float, moving: float
+) -> Framing:
+    """Measure a camera, by what the operators' logs of the pan take for motion and for noise."""
+    if hysteresis is None:
+        hysteresis = max(log.threshold, HYSTERESIS)
+    hysteresis = checks.number(hysteresis, "hysteresis", at_least=0.0)
     still = checks.number(still, "still", at_least=0.0)
     moving = checks.number(moving, "moving", at_least=0.0)
     view = _view(game, actions)
@@ -115,8 +127,10 @@ def framing(
     players = game.detections if game.players is None else game.players
     ball = np.full((len(game), 2), np.nan) if game.ball is None else game.ball
     pan = view[there, 0]
-    speed = np.abs(np.diff(view[:, 0])) * game.rate
-    acceleration = np.abs(np.diff(view[:, 0], n=2)) * game.rate**2
+    speed = np.abs(difference(view[:, 0], 1, log.strides[0])) * game.rate
+    acceleration = np.abs(difference(view[:, 0], 2, log.strides[1])) * game.rate**2
+    steps = 1 if still == 0.0 else max(1, math.ceil(3.0 * log.noise * game.rate / still))  # noise is no speed
+    slow = np.abs(difference(view[:, 0], 1, steps)) * game.rate
     minutes = (len(pan) - 1) / game.rate / 60.0
     return Framing(
         players=_share_inside(game, players[there], view[there]),
@@ -125,7 +139,7 @@ def framing(
         reversals=_reversals(pan, hysteresis) / minutes if minutes > 0.0 else np.nan,
         speed=_mean(speed),
         acceleration=_mean(acceleration),
-        still=_mean((speed < still)[~np.isnan(speed)]),
+        still=_mean((slow < still)[~np.isnan(slow)]),
     )
 
 
@@ -143,22 +157,20 @@ def compare_framing(
     """
     if not actions:
         raise ArgumentError("actions must name at least one camera, as in {'operator': game.actions}; got none")
-    if hysteresis is None:  # the same for all of them
-        hysteresis = _hysteresis([games] if isinstance(games, Game) else games)
-    found = {}
+    log, found = _know_pan([games] if isinstance(games, Game) else games), {}  # the same for all cameras
     for name, moves in actions.items():
         pairs = _pairs(games, moves, name)
-        each = [framing(game, m, hysteresis=hysteresis, still=still, moving=moving) for game, m in pairs]
+        each = [_measure(game, m, log, hysteresis, still, moving) for game, m in pairs]
         found[name] = _pool(each, [len(game) for game, _ in pairs])
     return FramingComparison(found)
 
 
-def _hysteresis(games: Sequence[Game]) -> float:
-    """Return what the operators' logs of the pan take for motion, in degrees."""
+def _know_pan(games: Sequence[Game]) -> Log:
+    """Return the operators' log of the pan, in degrees."""
     pans = [game.view(game.actions)[:, :1] for game in games if game.actions is not None]
     known = [pan[np.isfinite(pan[:, 0])] for pan in pans]
     known = [pan for pan in known if len(pan)]
-    return max(HYSTERESIS, know_log(known)[0].threshold) if known else HYSTERESIS
+    return know_log(known)[0] if known else Log(0.0, 0.0, (0.0, 0.0), 0.0)
 
 
 def _pairs(
