@@ -84,6 +84,10 @@ def test_train_writes_a_policy_a_config_and_a_verdict(games: Path, tmp_path: Pat
     assert sorted(p.name for p in folder.iterdir()) == written
     summary = json.loads((folder / "summary.json").read_text())
     assert [r["number"] for r in summary["rounds"]] == [0, 1, 2]
+    assert (
+        summary["motion"]["expert"]["pan"].keys() == summary["motion"]["policy"]["pan"].keys() >= {"reversals", "still"}
+    )
+    assert summary["logs"]["pan"].keys() >= {"resolution", "noise", "noise_interval", "kept"}
     policy = simile.load(folder / "policy.safetensors")
     assert policy.card.action_names == ("pan",)
 

@@ -334,3 +334,7 @@ def test_a_judgement_says_how_policy_and_expert_move():
     assert rows["hold the last action"]["reversals"] == 0.0
     assert rows["mine"]["reversals"] > 0.0
     assert "reversals a minute, the expert's" in str(found)
+    motion = found.motion()
+    assert list(motion) == ["expert", "mine"]
+    assert motion["mine"]["pan"]["reversals"] == pytest.approx(rows["mine"]["reversals"])
+    assert f"the expert's {motion['expert']['pan']['reversals']:.3g};" in str(found)

@@ -281,6 +281,8 @@ class _Record:
 
 
 def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations) -> None:
+    from dataclasses import asdict
+
     from simile._common.files import write_atomically
     from simile.evaluation.comparison import judge_path
 
@@ -291,6 +293,8 @@ def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations)
         "rounds": [turn.measured() for turn in run.rounds],
         "digest": test.digest(),  # of the held-out data that what follows was measured on
         "held_out": found.rows(),
+        "motion": found.motion(),
+        "logs": {name: asdict(log) for name, log in zip(test.action_names, test.logs, strict=True)},
         "path": [] if run.frontier is None else judge_path(run.frontier, test),
     }
     write_atomically(path, f"{to_json(summary)}\n".encode())

@@ -111,6 +111,10 @@ class Evaluation:
         lines.append(
             f"means over {n_sequences} sequences of roll-outs; differences per step; lag in frames, late is positive"
         )
+        unit = "a minute; hold, move in s" if self.demos.rate else "per 1,000 frames; hold, move in frames"
+        lines.append(
+            f"reversals {unit}; sparc, ldlj: medians over moves; speed, acceleration: 50th and 95th percentile"
+        )
         lines += tell_noise(self.demos.action_names, self.demos.logs)
         return "\n".join(lines)
 

@@ -51,6 +51,11 @@ class Judgement:
         found = [ruler.row(e.name, score, e.seconds) for e, score in zip(self.entries, scores, strict=True)]
         return rank([*found, ruler.row(HELD, ruler.measure(held))])
 
+    def motion(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Return how the expert and every entry moves, by name and action: reversals, holds, moves and speeds."""
+        rolled = {e.name: e.rolled for e in self.entries if e.rolled is not None}
+        return {who: self.ruler.motion(a) for who, a in {"expert": self.ruler.demos.actions, **rolled}.items()}
+
     def verdict(self) -> str:
         """Say in words how the first entry did."""
         rows = {row["name"]: row for row in self.rows()}

@@ -12,7 +12,7 @@ import numpy as np
 from simile._common.typing import FloatArray, Trajectories
 from simile.data import losses
 from simile.data.demonstrations import Demonstrations
-from simile.data.motion import rate_reversals, share_still
+from simile.data.motion import measure_motion, rate_reversals, share_still
 from simile.errors import DataError
 from simile.learning.measures import Ruler, Score
 
@@ -131,6 +131,12 @@ class HeldOut(Ruler):
         weights = np.broadcast_to(frames[:, np.newaxis], lags.shape)
         lag = float(np.average(lags[known], weights=weights[known])) if known.any() else math.nan
         return SequenceScore(score.error, score.roughness, squares, frames, lag, *self._move(ours))
+
+    def motion(self, rolled: Trajectories) -> dict[str, dict[str, float]]:
+        """Return how each action moves over the frames that count, by name, as `Motion.to_dict`."""
+        ours = [a[self.begin :] for a, ok in zip(rolled, self.counts, strict=True) if ok]
+        found = measure_motion(ours, self.known_logs, self.demos.rate)
+        return {name: motion.to_dict() for name, motion in zip(self.demos.action_names, found, strict=True)}
 
     def describe_expert(self) -> str:
         """Say how the expert moves, as the columns of a table do of contenders."""

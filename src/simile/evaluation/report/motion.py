@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from simile.data.motion import measure_motion
 from simile.evaluation.report.curves import Curves
 
 
@@ -15,10 +14,6 @@ def describe_motion(curves: Curves) -> dict[str, Any]:
     per = "a minute" if rate else "per 1,000 frames"
     heads = [f"reversals {per}", "still", f"hold ({time})", f"move ({time})", "SPARC", "LDLJ"]
     heads += [f"{name} {share} %" for name in ("speed", "acceleration") for share in (50, 95)]
-    rows = []
-    for name, rolled in zip(curves.names, curves.rolled, strict=True):
-        scored = [a[ruler.begin :] for a, ok in zip(rolled, ruler.counts, strict=True) if ok]
-        found = measure_motion(scored, ruler.known_logs, rate)
-        named = zip(ruler.demos.action_names, found, strict=True)
-        rows += [[name, action, *motion.to_dict().values()] for action, motion in named]
+    pairs = zip(curves.names, curves.rolled, strict=True)
+    rows = [[name, action, *m.values()] for name, rolled in pairs for action, m in ruler.motion(rolled).items()]
     return {"columns": ["who", "action", *heads], "rows": rows}
