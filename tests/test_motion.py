@@ -15,7 +15,16 @@ from hypothesis.extra.numpy import arrays
 from naive import naive_play, naive_reversals
 from simile import Demonstrations, Horizon, SmoothForest, clone, evaluate
 from simile.data import losses, tasks
-from simile.data.motion import Log, count_reversals, know_log, measure_motion, play, share_still, tell_noise
+from simile.data.motion import (
+    Log,
+    count_reversals,
+    know_log,
+    measure_motion,
+    play,
+    share_still,
+    tell_motion,
+    tell_noise,
+)
 from simile.evaluation.comparison import judge
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
@@ -338,3 +347,22 @@ def test_a_judgement_says_how_policy_and_expert_move():
     assert list(motion) == ["expert", "mine"]
     assert motion["mine"]["pan"]["reversals"] == pytest.approx(rows["mine"]["reversals"])
     assert f"the expert's {motion['expert']['pan']['reversals']:.3g};" in str(found)
+
+
+@given(
+    st.lists(
+        arrays(
+            float, st.tuples(st.integers(1, 60), st.just(2)), elements=st.floats(allow_nan=False, allow_infinity=False)
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.none() | st.floats(0.1, 1000.0),
+)
+def test_any_finite_values_are_measured(trajectories, rate):
+    logs = know_log(trajectories)
+    assert all(log.resolution >= 0.0 and log.noise >= 0.0 and log.threshold >= 0.0 for log in logs)
+    for motion in measure_motion(trajectories, logs, rate):
+        assert not motion.still > 1.0
+        assert not motion.reversals < 0.0
+    tell_motion(["a", "b"], logs, trajectories, rate)

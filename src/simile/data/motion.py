@@ -72,6 +72,7 @@ def play(actions: FloatArray, width: npt.ArrayLike, start: npt.ArrayLike | None 
     return _Joined.of([table]).play(widths, begin).reshape(table.shape[::-1]).T.reshape(actions.shape)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def count_reversals(trajectories: Trajectories, threshold: npt.ArrayLike) -> FloatArray:
     """Count how often each action of (T, k) trajectories turns round for more than the threshold, (k,).
 
@@ -91,6 +92,7 @@ def rate_reversals(trajectories: Trajectories, threshold: npt.ArrayLike, rate: f
     return count_reversals(trajectories, threshold) / sum(map(len, trajectories)) * (60.0 * rate if rate else 1000.0)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def share_still(trajectories: Trajectories, threshold: npt.ArrayLike, rate: float | None = None) -> FloatArray:
     """Return the share of time that each action of (T, k) trajectories rests, (k,); NaN where no time passes.
 
@@ -186,6 +188,7 @@ def know_log(trajectories: Trajectories) -> tuple[Log, ...]:
     return read_logs(np.array([find_marks(actions) for actions in trajectories]))
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def find_marks(actions: FloatArray) -> FloatArray:
     """Return what one sequence (T, k) tells of its log, (62, k); NaN where it does not.
 
@@ -202,11 +205,13 @@ def find_marks(actions: FloatArray) -> FloatArray:
     return np.array([frames, total, squares, steps, *noises, *sums])
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def read_logs(marks: FloatArray) -> tuple[Log, ...]:
     """Read the logs from the marks (sequences, 62, k) of all sequences, in whichever order; see `find_marks`."""
     return tuple(_read_log(marks[:, :, j].T) for j in range(marks.shape[2]))
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def measure_motion(trajectories: Trajectories, logs: Sequence[Log], rate: float | None = None) -> tuple[Motion, ...]:
     """Measure how each action of (T, k) trajectories moves, by the logs of the expert's.
 
@@ -422,7 +427,9 @@ def _read_log(marks: FloatArray) -> Log:
     frames, total, squares, steps, *noises = marks[:8]
     n = frames.sum()
     center = ExactSum.of(total).value / n
-    spread = math.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / n)
+    spread = float(np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / n))
+    if not np.isfinite([spread, *marks[8:].sum(axis=1)]).all():  # so large that nothing can be told
+        return Log(0.0, 0.0, (0.0, 0.0), 0.0)
     resolution = _read_resolution(steps, frames)
     rounding = resolution / math.sqrt(12.0)
     *both, at_rest, alike = (_weighted_median(found, frames) for found in noises)
