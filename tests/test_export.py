@@ -21,6 +21,7 @@ from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.columns import layout
 from simile.online.export import export_c, export_onnx
 from simile.policies.cards import Card
+from simile.policies.hold import Hold
 from simile.policies.policies import Mixture, SmoothPolicy
 from simile.policies.storage.loading import read_header
 
@@ -35,6 +36,7 @@ int step({name}_state *s, const double *x, double *a) {{ return {name}_step(s, x
 int miss({name}_state *s, double *a) {{ return {name}_miss(s, a); }}
 void override({name}_state *s, const double *x, const double *a) {{ {name}_override(s, x, a); }}
 """
+HOLD = Hold(np.array([0.05, 0.2]), np.array([False, True]))
 LAGGED = Horizon((0, 1, 4), 0)
 compiles = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
 
@@ -86,10 +88,12 @@ class Graphed:
         self.session = self.ort.InferenceSession(folder / "step.onnx", options, providers=["CPUExecutionProvider"])
         reach = max(1, policy.reach)
         self.contexts, self.actions = np.full((n, reach, m), np.nan), np.full((n, reach, policy.n_actions), np.nan)
+        self.held = [] if policy.hold is None else [np.full((n, policy.n_actions), np.nan)]
 
     def step(self, X: Any) -> np.ndarray:
-        given = {"x": np.atleast_2d(X), "contexts": self.contexts, "actions": self.actions}
-        action, self.contexts, self.actions = self.session.run(None, given)
+        held = {"held": self.held[0]} if self.held else {}
+        given = {"x": np.atleast_2d(X), "contexts": self.contexts, "actions": self.actions, **held}
+        action, self.contexts, self.actions, *self.held = self.session.run(None, given)
         return action
 
 
@@ -152,6 +156,7 @@ def test_c_acts_as_the_predictor_does_bit_for_bit_over_ten_thousand_frames(
     tmp_path: Path, horizon: Horizon, compiler: str
 ):
     policy = with_line(learned(k=2, horizon=horizon, n_trees=20))
+    policy = replace(policy, smoothness=policy.smoothness * np.array([1.0, 3.0]), hold=HOLD)
     start = np.array([1.5, -2.0])
     program, predictor = Compiled(policy, tmp_path, compiler=compiler), simile.Predictor(policy, start=start)
     X = contexts(10_000)
@@ -186,6 +191,7 @@ def test_a_cold_start_in_c_is_the_predictors_up_to_rounding(tmp_path: Path, hori
 def test_the_graph_acts_as_the_predictor_does_over_ten_thousand_frames(tmp_path: Path, horizon: Horizon):
     pytest.importorskip("onnx")
     policy = with_line(learned(k=2, horizon=horizon, n_trees=20))
+    policy = replace(policy, smoothness=policy.smoothness * np.array([1.0, 3.0]), hold=HOLD)
     graph, predictor = Graphed(policy, tmp_path), simile.Predictor(policy)
     X = contexts(10_000, seed=4)
     acted, expected = [graph.step(x)[0] for x in X], [predictor.step(x) for x in X]
@@ -273,7 +279,11 @@ def test_small_policies_of_any_shape_act_alike_in_python_c_and_onnx(tmp_path: Pa
     if data.draw(st.booleans(), "mixed"):
         other = learned(k=k, m=m, horizon=horizon, seed=seed + 1, **options)
         other = other.in_units(policy.units, policy.space, policy.card)
-        policy = simile.interpolate(other, policy, data.draw(st.floats(0.1, 0.9)))
+        policy = simile.interpolate(
+            other, policy, np.array(data.draw(st.lists(st.floats(0.1, 0.9), min_size=k, max_size=k)))
+        )
+    if data.draw(st.booleans(), "holds"):  # wide, so that rounding does not decide whether to step
+        policy = policy.holding(Hold(data.draw(st.floats(0.1, 0.5)), data.draw(st.booleans(), "stepping")))
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
     folder.mkdir()
     program, graph, predictor = Compiled(policy, folder), Graphed(policy, folder, m=m), simile.Predictor(policy)

@@ -342,6 +342,13 @@ class Demonstrations(Sequence[Demonstration], Recorded):
             raise DataError(f"actions must list {count(len(self), 'sequence')}; got {len(actions)}")
         return Demonstrations(tuple(replace(d, actions=a) for d, a in zip(self.items, actions, strict=True)))
 
+    def only_action(self, number: int) -> Demonstrations:
+        """Return the same contexts with one of the actions alone."""
+        some = slice(number, number + 1)
+        return Demonstrations(
+            tuple(replace(d, actions=d.actions[:, some], action_names=d.action_names[some]) for d in self.items)
+        )
+
     def standardize(self, units: Units) -> Demonstrations:
         """Bring the actions to standard units, and take the origin off the contexts."""
         return Demonstrations(

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
+
 from simile._common import plots
 from simile._common.text import spell, table
+from simile._common.typing import PerAction
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
@@ -27,6 +30,7 @@ from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.learning.training import JointRule, Memory, Rule, everything, latest
 from simile.models.regularizers import RegularizerClass, VelocityAutoregression
+from simile.policies.hold import Hold
 from simile.policies.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
 
 Data = Demonstrations | Demonstration | DistributedDemonstrations
@@ -77,6 +81,7 @@ def learn(
     smoothness: Smoothness | None = None,
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
+    hold: Hold | float | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
     validation: Demonstrations | Demonstration | float | None = None,
@@ -86,8 +91,9 @@ def learn(
     """Learn a smooth policy: the best that we know to get from the data, as smooth as the expert.
 
     Policies on contexts alone are cross-fitted (`simile.learning.crossfit`): a forest and two ridges that know of the
-    filter behind them, mixed as roll-outs of sequences that they have not seen advise. The rounds of Algorithm 1, with
-    arguments of their own, are `simile.paper`.
+    filter behind them, mixed as roll-outs of sequences that they have not seen advise. Where the expert holds still,
+    so do they (`Hold`). Each action has its own filter, mixture and hold. The rounds of Algorithm 1, with arguments of
+    their own, are `simile.paper`.
 
     Parameters
     ----------
@@ -97,12 +103,15 @@ def learn(
         F. Of several, each is trained in turn and mixed in as far as it helps.
     regularizer : RegularizerClass, optional
         H, linear; `CriticallyDamped(order=3)` by default.
-    smoothness : float, SmoothTime or MatchExpert, optional
-        lambda, or how to choose it; `MatchExpert(1.0)` by default.
+    smoothness : float, tuple of float, SmoothTime or MatchExpert, optional
+        lambda, one for each action where it is a tuple, or how to choose it; `MatchExpert(1.0)` by default.
     horizon : Horizon, optional
         tau, without past actions; `Horizon.auto(rate)` by default.
     feedback : CompensatedFeedback, optional
         How much of its own lag f makes up for.
+    hold : Hold or float, optional
+        The hysteresis behind the policy, or its width in standard deviations of the action; 0 for none. By default the
+        narrowest with which the policy turns no more often than the expert, and rests as much.
     seed, space
         As for `simile.rounds`.
     validation : float or Demonstrations, optional
@@ -124,19 +133,27 @@ def learn(
     refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds}, demos)
     demos = Demonstrations.of(demos)
     choices = Choices.of(
-        demos, model=model, regularizer=regularizer, horizon=horizon, feedback=feedback, seed=seed, space=space
+        demos,
+        model=model,
+        regularizer=regularizer,
+        horizon=horizon,
+        feedback=feedback,
+        seed=seed,
+        space=space,
+        hold=hold,
     )
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
-    value, tried = _choose_smoothness(demos, choices, goal)
-    turns = crossfit_rounds(demos, choices, value, validation=validation)
+    value, choices, tried = _choose_smoothness(demos, choices, goal)
+    limit = goal.ratios(demos.n_actions) if isinstance(goal, MatchExpert) else None
+    turns = crossfit_rounds(demos, choices, value, budget=limit, validation=validation)
     run = _note_origin(replace(Run.of(turns, watch), by_validation=False, frontier=tried), demos)
     if run.interrupted:
         return run
     budget, order = run.chosen.validation_roughness, 2
     if isinstance(goal, MatchExpert):
-        budget, order = goal.ratio, goal.order
+        budget, order = goal.mean, goal.order
         run = _note_roughness(run, goal)
     return _ask_second_opinion(run, demos, choices, budget, order, validation)
 
@@ -173,22 +190,27 @@ def _note_origin(run: Run, demos: Recorded) -> Run:
 def _note_roughness(run: Run, goal: MatchExpert) -> Run:
     """Say so where the policy misses its budget: the light ones that found lambda were smoother than it is."""
     rough = run.chosen.validation_roughness
-    if goal.order != 2 or not rough > LENIENT * goal.ratio:
+    if goal.order != 2 or not rough > LENIENT * goal.mean:
         return run
-    note = f"on sequences that were left out the policy is {rough:.2f} times as rough as the expert, not {goal.ratio:g}"
-    return replace(run, notes=(*run.notes, f"{note}: ask for less, MatchExpert({goal.ratio**2 / rough:.2g})"))
+    note = f"on sequences that were left out the policy is {rough:.2f} times as rough as the expert, not {goal.mean:g}"
+    return replace(run, notes=(*run.notes, f"{note}: ask for less, MatchExpert({goal.mean**2 / rough:.2g})"))
 
 
 def _choose_smoothness(
     demos: Demonstrations, choices: Choices, smoothness: Smoothness
-) -> tuple[float, Frontier | None]:
-    """Return lambda, whichever way it was given, and what was tried to find it."""
+) -> tuple[PerAction, Choices, Frontier | None]:
+    """Return lambda, whichever way it was given, what else that decides, and what was tried to find it."""
     if isinstance(smoothness, MatchExpert):
-        return match_expert(demos, choices, smoothness)
+        found, tried = match_expert(demos, choices, smoothness)
+        return _per_action(found.smoothness), replace(choices, stepping=found.stepping, aim=found.aim), tried
     if isinstance(smoothness, SmoothTime):
         standard = demos.standardize(Units.of(demos))  # in which h is fitted
-        return resolve(standard, smoothness, choices.regularizer), None
-    return smoothness, None
+        return resolve(standard, smoothness, choices.regularizer), choices, None
+    return _per_action(smoothness), choices, None
+
+
+def _per_action(values: float | tuple[float, ...]) -> PerAction:
+    return np.array(values) if isinstance(values, tuple) else values
 
 
 def _ask_second_opinion(
@@ -371,7 +393,7 @@ def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, 
         if tried.interrupted:
             return tried
         score = judge(judges, tried.policy, order=match.order)
-        if score.diverged or score.roughness > match.ratio:
+        if score.diverged or score.roughness > match.mean:
             low = middle
         else:
             best, high = tried, middle

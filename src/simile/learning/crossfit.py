@@ -17,21 +17,23 @@ import numpy as np
 
 from simile import models
 from simile._common import checks
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
+from simile.learning.holds import aim, fit_hold, hold_all
 from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
 from simile.models import Criterion, Forest, Model, SmoothForest, SmoothRegressor
 from simile.models.closed_loop import ClosedLoop
-from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass
+from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass, fit_each
 from simile.models.ridge import RolloutRegressor, RolloutRidge
-from simile.policies.policies import Policy, SmoothPolicy, interpolate
+from simile.policies.hold import Hold
+from simile.policies.policies import Policy, SmoothPolicy, hold_by, interpolate
 
 # A policy joins the mixture only if the error of unseen roll-outs falls by this share: less may be chance.
 GATE = 0.005
@@ -47,18 +49,21 @@ def crossfit(demos: Demonstrations, choices: Choices, lanes: Sequence[Lane]) -> 
     Demonstrations and bounds are in standard units; beside the lines stand their numbers in Algorithm 1.
     """
     folds, rng = Folds.of(demos), np.random.default_rng(choices.seed)
+    taught, lessons = aim(demos, choices.aim), replace(folds, demos=aim(folds.demos, choices.aim))
     mixtures: list[Mixed] = []
     for model in choices.models if len(folds) > 1 else choices.models[:1]:  # line 3
-        fits = fit_lanes(model, demos, folds, lanes, choices, rng)  # lines 5 to 8
+        fits = fit_lanes(model, taught, lessons, lanes, choices, rng)  # lines 5 to 8
         before, mixtures = mixtures, []
         for i, (lane, (f, predictions)) in enumerate(zip(lanes, fits, strict=True)):
             trained = SmoothPolicy(
                 f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts, space=choices.space
             )
-            unseen = roll_out(lane.loop, predictions, folds.demos)  # line 4, by models that have not seen the sequence
+            unseen = roll_out(
+                lane.loop, predictions, lessons.demos
+            )  # line 4, by models that have not seen the sequence
             if before:
                 old = before[i]
-                beta = line_search(unseen, old.unseen, folds.demos, lane.loop)  # line 9
+                beta = line_search(unseen, old.unseen, lessons.demos, lane.loop)  # line 9
                 policy = interpolate(trained, old.policy, beta)  # line 10
                 mixtures.append(Mixed(lane, policy, trained, beta, mix(unseen, old.unseen, beta), folds))
             else:
@@ -73,7 +78,7 @@ class Mixed:
     lane: Lane
     policy: Policy
     trained: Policy  # of the model that joined last
-    beta: float  # its share
+    beta: PerAction  # its share
     unseen: Trajectories  # roll-outs of the policy over the folds, each by models that have not seen it
     folds: Folds
 
@@ -81,34 +86,46 @@ class Mixed:
         """Measure the roll-outs over what the models have not seen."""
         return Ruler(self.folds.demos, begin=self.lane.loop.order, order=order).measure(self.unseen)
 
+    def held(self, choices: Choices, budget: PerAction | None = None) -> Mixed:
+        """Return the policy with the hysteresis behind it that those roll-outs advise, and the roll-outs held."""
+        begin, hold = self.lane.loop.order, choices.hold
+        if hold is None:
+            hold = fit_hold(self.unseen, self.folds.demos, begin=begin, budget=budget, stepping=choices.stepping)
+        return replace(self, policy=hold_by(self.policy, hold), unseen=hold_all(hold, self.unseen, begin))
+
 
 def crossfit_rounds(
     demos: Demonstrations,
     choices: Choices,
-    smoothness: float,
+    smoothness: PerAction,
     *,
+    budget: PerAction | None = None,
     validation: Demonstrations | Demonstration | None = None,
 ) -> Iterator[Round]:
-    """Cross-fit at one lambda; yields a round for each model, in the user's units."""
+    """Cross-fit at one lambda, or one for each action; yields a round for each model, in the user's units.
+
+    One that holds still by steps may be `budget` times as rough as the expert; about as rough as without by default.
+    """
     held_out = None if validation is None else Demonstrations.of(validation)
     check_alike(demos, held_out)
-    smoothness = checks.number(smoothness, "smoothness", at_least=0.0)
     units = Units.of(demos)
     standard, inside = demos.standardize(units), choices.standardize(units)
     lane = choices.lane(standard, smoothness)
-    names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed")
-    card = card_of(demos, {n: smoothness if n == "smoothness" else getattr(choices, n) for n in names})
+    names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed", "hold")
+    said = {n: getattr(choices, n, None) for n in names} | {"smoothness": np.asarray(smoothness).tolist()}
+    card = card_of(demos, {n: value for n, value in said.items() if value is not None})
 
-    def record(number: int, found: Mixed) -> Round:
+    def record(number: int, mixed: Mixed) -> Round:
+        found = mixed.held(choices, budget)
         outcome, left_out = measures.outcome(found.policy, standard), found.score()
         return Round(
             number=number,
             policy=found.policy,
             trained=found.trained,
             h=lane.h,
-            targets=[lane.loop.targets(a, choices.feedback.mu) for a in standard.actions],
+            targets=[lane.loop.targets(a, choices.feedback.mu) for a in aim(standard, choices.aim).actions],
             rolled=outcome.rolled,
-            beta=found.beta,
+            beta=float(np.mean(found.beta)),
             sigma=math.nan,
             error=outcome.error,
             roughness=outcome.roughness,
@@ -132,6 +149,9 @@ class Choices:
     feedback: CompensatedFeedback
     seed: int
     space: ActionSpace
+    hold: Hold | None = None  # None: as roll-outs advise
+    stepping: tuple[bool, ...] | None = None  # which actions step, where that is known
+    aim: tuple[float, ...] = ()  # how far ahead of the expert's moves f aims, for a play behind it
 
     @classmethod
     def of(
@@ -144,6 +164,7 @@ class Choices:
         feedback: Feedback | None = None,
         seed: int = 0,
         space: ActionSpace | None = None,
+        hold: Hold | float | None = None,
     ) -> Self:
         """Check what was given, and choose the rest."""
         models = MODELS if model is None else tuple(model) if isinstance(model, list | tuple) else (model,)
@@ -165,22 +186,29 @@ class Choices:
             )
         space = ActionSpace() if space is None else space
         space.check(demos)
-        return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space)
+        held = (
+            hold
+            if hold is None or isinstance(hold, Hold)
+            else Hold(np.array([checks.number(hold, "hold", at_least=0.0)]))
+        )
+        held = None if held is None else held.of(demos.n_actions)
+        return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space, held)
 
     def standardize(self, units: Units) -> Self:
         """Bring the bounds to standard units."""
         return replace(self, space=ActionSpace(units.standardize(self.space.low), units.standardize(self.space.high)))
 
-    def lane(self, demos: Demonstrations, smoothness: float) -> Lane:
+    def lane(self, demos: Demonstrations, smoothness: PerAction) -> Lane:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""
-        h = self.regularizer.fit(demos.actions, smoothness)
+        smoothness = _check_smoothness(smoothness, demos.n_actions)
+        h = fit_each(self.regularizer, demos.actions, smoothness)
         if not isinstance(h, Autoregressor):
             raise ArgumentError(
                 f"regularizer must be linear for cross-fitting; got {self.regularizer!r}: use simile.rounds for others"
             )
         if h.radius(smoothness) >= 1.0:  # so slow that rounding decides where the poles lie
             raise ArgumentError(
-                f"smoothness must be smaller for a stable loop behind {self.regularizer!r}; got {smoothness:g}, which "
+                f"smoothness must be smaller for a stable loop behind {self.regularizer!r}; got {smoothness}, which "
                 "is more than sequences of a million frames need"
             )
         return Lane(smoothness, h, ClosedLoop.of(h, smoothness))
@@ -188,9 +216,9 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """One lambda, with its h and closed loop."""
+    """One lambda, or one for each action, with its h and closed loop."""
 
-    smoothness: float
+    smoothness: PerAction
     h: Autoregressor
     loop: ClosedLoop
 
@@ -214,10 +242,13 @@ def fit_lanes(
         targets = np.concatenate(
             [np.concatenate([lane.loop.targets(a, mu) for lane in lanes], axis=1) for a in some.actions]
         )
+        if k > 1 and isinstance(model, SmoothForest) and model.criterion is Criterion.LABELS:
+            return model.fit_apart(states, targets / scale, k, rng)
         if isinstance(model, SmoothRegressor):
             anchors = anchors_of(lanes[0].h, states) if len(lanes) == 1 else targets
             labels = targets / scale
-            return model.fit_smooth([states], labels, labels, anchors, lanes[0].smoothness, rng)
+            smoothness = float(np.mean(lanes[0].smoothness))  # of the impurity, where that counts
+            return model.fit_smooth([states], labels, labels, anchors, smoothness, rng)
         return models.fit(model, states.matrix(), targets, rng)
 
     whole, predictions = fit(demos), folds.predict_unseen(fit, horizon, k * len(lanes)) * scale
@@ -229,25 +260,26 @@ def fit_lanes(
     return [(replace(whole, value=(whole.value * scale)[:, part].copy()), predictions[:, part]) for part in parts]
 
 
-def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> float:
-    """Return the beta with which beta * new + (1 - beta) * old does best; 0 unless it gains by `GATE`.
+def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> PerAction:
+    """Return the beta with which beta * new + (1 - beta) * old does best, for each action; 0 unless it gains by `GATE`.
 
     What counts is the distance to the expert and, at a price, the squared second differences: error that falls
     because the policy gets rougher could have been had for less by a smaller lambda.
     """
-    price = PRICE * loop.lag**4
+    price = PRICE * loop.lags**4
     fresh, held, expert = ([a[loop.order :] for a in part] for part in (new, old, demos.actions))
     apart, missing = (np.concatenate([b - a for a, b in zip(held, part, strict=True)]) for part in (fresh, expert))
     turn, turned = (np.concatenate([np.diff(a, n=2, axis=0) for a in part]) for part in (fresh, held))
     turn -= turned
-    power = float(np.sum(apart**2)) + price * float(np.sum(turn**2))
-    pull = float(np.sum(apart * missing)) - price * float(np.sum(turn * turned))
-    beta = float(np.clip(pull / power, 0.0, 1.0)) if power > 0.0 else 0.0
-    before = float(np.sum(missing**2)) + price * float(np.sum(turned**2))
-    return beta if beta * (2.0 * pull - beta * power) > GATE * before else 0.0
+    power = np.sum(apart**2, axis=0) + price * np.sum(turn**2, axis=0)
+    pull = np.sum(apart * missing, axis=0) - price * np.sum(turn * turned, axis=0)
+    before = np.sum(missing**2, axis=0) + price * np.sum(turned**2, axis=0)
+    beta = np.clip(np.divide(pull, power, out=np.zeros_like(pull), where=power > 0.0), 0.0, 1.0)
+    beta[~(beta * (2.0 * pull - beta * power) > GATE * before)] = 0.0
+    return float(beta[0]) if len(beta) == 1 else beta
 
 
-def mix(new: Trajectories, old: Trajectories, beta: float) -> Trajectories:
+def mix(new: Trajectories, old: Trajectories, beta: PerAction) -> Trajectories:
     """Interpolate roll-outs: with one h and f on contexts alone, they are those of the interpolated policy."""
     return [beta * a + (1.0 - beta) * b for a, b in zip(new, old, strict=True)] if len(old) else new
 
@@ -256,3 +288,13 @@ def roll_out(loop: ClosedLoop, predictions: FloatArray, demos: Demonstrations) -
     """Roll f's outputs (frames, k) out from the expert's first frames."""
     parts = np.split(predictions, np.cumsum([len(d) for d in demos])[:-1])
     return [loop.roll(z, a) for z, a in zip(parts, demos.actions, strict=True)]
+
+
+def _check_smoothness(given: PerAction, n_actions: int) -> PerAction:
+    """Return one lambda, or one for each of several actions."""
+    if np.ndim(given) == 0:
+        return checks.number(given, "smoothness", at_least=0.0)
+    values = np.array([checks.number(value, "smoothness", at_least=0.0) for value in np.ravel(given)])
+    if len(values) != n_actions:
+        raise ArgumentError(f"smoothness must be one number, or one for each of {n_actions} actions; got {given}")
+    return float(values[0]) if n_actions == 1 else values

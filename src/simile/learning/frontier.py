@@ -16,8 +16,10 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning.crossfit import Choices, crossfit
+from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix
 from simile.learning.feedback import Feedback
+from simile.learning.holds import Habits, Outcome
+from simile.learning.measures import Score
 from simile.learning.rounds import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
 from simile.models import SmoothForest
@@ -29,6 +31,8 @@ from simile.policies.policies import Policy
 LEAST_LAG = 0.5  # frames: hardly any smoothing
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
 
+NEAR = (1.0, 0.63, 0.8, 1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone, to try with a hysteresis
+TIGHT = 0.98  # share of the roughness without a hysteresis that there should be with one
 STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
 
 
@@ -172,49 +176,120 @@ def trace(
     """Fit a path with choices that have been checked; `match` tells what roughness means."""
     units = Units.of(demos)
     standard = demos.standardize(units)
-    lanes = [choices.lane(standard, value) for value in _values(standard, choices, smoothness)]
-    *_, mixtures = crossfit(standard, choices.standardize(units), lanes)
-    points = []
-    for mixed in mixtures:
-        lane, score = mixed.lane, mixed.score(order=match.order)
-        card = card_of(demos, {"models": choices.models, "smoothness": lane.smoothness, "seed": choices.seed})
-        policy = mixed.policy.in_units(units, choices.space, card)
-        points.append(Point(lane.smoothness, lane.loop.lag, score.error, score.roughness, policy))
-    return Frontier(tuple(points), match.metric, demos.rate)
+    mixtures = _fit_path(standard, choices.standardize(units), _values(standard, choices, smoothness))
+    return Frontier(tuple(_point(mixed, demos, choices, match) for mixed in mixtures), match.metric, demos.rate)
 
 
-def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[float, Frontier]:
-    """Return the lambda at which policies are as rough as asked for, or a larger one if that is more accurate.
+def _fit_path(standard: Demonstrations, choices: Choices, values: Sequence[float]) -> list[Mixed]:
+    *_, mixtures = crossfit(standard, choices, [choices.lane(standard, value) for value in values])
+    return mixtures
 
-    A path of light models, returned too, finds it; the policy itself is then learned at that lambda alone.
+
+def _point(mixed: Mixed, demos: Demonstrations, choices: Choices, match: MatchExpert) -> Point:
+    lane, held = mixed.lane, mixed.held(choices)
+    score, smoothness = held.score(order=match.order), float(np.mean(lane.smoothness))
+    card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed})
+    policy = held.policy.in_units(Units.of(demos), choices.space, card)
+    return Point(smoothness, lane.loop.lag, score.error, score.roughness, policy)
+
+
+@dataclass(frozen=True)
+class Match:
+    """What was chosen for each action: lambda, whether to step or to glide, and how far ahead to aim for the latter."""
+
+    smoothness: float | tuple[float, ...]
+    stepping: tuple[bool, ...]
+    aim: tuple[float, ...]
+
+
+def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[Match, Frontier]:
+    """Choose, for each action, lambda and the way to hold with which policies are as rough as asked for.
+
+    A path of light models, returned too, finds them; the policy itself is then learned at that lambda alone.
     """
-    actions = demos.standardize(Units.of(demos)).actions
-    scouts = replace(choices, models=tuple(_light(m) for m in choices.models))
-    points = list(trace(demos, scouts, N_SCOUTS, match).points)
-    longest = max(len(d) for d in demos)
-    while points[-1].roughness > match.ratio and points[-1].lag < longest:
-        lags = points[-1].lag * np.geomspace(1.0, 8.0, 3)[1:]
-        further = [smoothness_for(choices.regularizer, float(lag), actions) for lag in lags]
-        points += trace(demos, scouts, further, match).points
-    tried = Frontier(tuple(points), match.metric, demos.rate)
-    rough, error = (np.array([getattr(p, n) for p in points]) for n in ("roughness", "error"))
-    if not (rough <= match.ratio).any():  # too much was asked for; or nothing, where the expert never moves
-        return points[int(np.argmin(error if np.isnan(rough).all() else rough))].smoothness, tried
-    best = int(np.argmin(np.where(rough <= match.ratio, error, np.inf)))
-    if best == 0 or rough[best - 1] <= match.ratio:
-        return points[best].smoothness, tried
-    # The budget binds: between the last policy that is too rough and the first that is not.
-    above, below = points[best - 1 : best + 1]
-    for _ in range(N_HALVINGS):
-        if above.roughness < STEEP * below.roughness:
-            break
-        value = smoothness_for(choices.regularizer, math.sqrt(above.lag * below.lag), actions)
-        (middle,) = trace(demos, scouts, [value], match).points
-        above, below = (middle, below) if middle.roughness > match.ratio else (above, middle)
-    else:
-        return below.smoothness, tried  # it jumps
-    share = math.log(above.roughness / match.ratio) / math.log(above.roughness / below.roughness)
-    return smoothness_for(choices.regularizer, above.lag ** (1.0 - share) * below.lag**share, actions), tried
+    units = Units.of(demos)
+    standard = demos.standardize(units)
+    light = replace(choices.standardize(units), models=tuple(_light(m) for m in choices.models))
+    scouts = Scouts(standard, light, match, _fit_path(standard, light, _values(standard, light, N_SCOUTS)))
+    lags, holds = zip(*(scouts.choose(j) for j in range(demos.n_actions)), strict=True)
+    found = tuple(smoothness_for(choices.regularizer, lag, standard.actions) for lag in lags)
+    stepping, ahead = tuple(o.stepping for o in holds), tuple(0.0 if o.stepping else o.width for o in holds)
+    points = tuple(_point(mixed, demos, replace(light, space=choices.space), match) for mixed in scouts.mixtures)
+    tried = Frontier(points, match.metric, demos.rate)
+    return Match(found[0] if len(set(found)) == 1 else found, stepping, ahead), tried
+
+
+@dataclass(eq=False)
+class Scouts:
+    """Light policies from rough to smooth, by which the filter of each action is chosen."""
+
+    demos: Demonstrations  # in standard units
+    choices: Choices
+    match: MatchExpert
+    mixtures: list[Mixed]
+
+    def choose(self, action: int) -> tuple[float, Outcome]:
+        """Return the lag of the filter of an action, and the hysteresis behind it.
+
+        Where the policy alone is as rough as asked for, or smoother if that is more accurate; and then what is more
+        accurate, and no rougher, with a hysteresis behind it that keeps the expert's habits.
+        """
+        begin, folds = self.mixtures[0].lane.loop.order, self.mixtures[0].folds
+        habits = Habits(folds.demos, action, begin, self.match.order)
+        alone = self._match(habits, float(self.match.ratios(self.demos.n_actions)[action]))
+        if (own := self.choices.hold) is not None:
+            return alone, Outcome(float(own.width[action]), bool(own.stepping[action]))
+        budget = TIGHT * habits.ruler.measure(self._roll(habits, alone)).roughness
+        slowest = self.mixtures[-1].lane.loop.lag
+        lags = [lag for factor in NEAR if (lag := alone * factor) <= max(slowest, alone)]
+        found = [(habits.choose(self._roll(habits, lag), budget), lag) for lag in lags]
+        best, lag = min(found, key=lambda one: (one[0].roughness > budget, one[0].error))
+        first, _ = found[0]
+        gains = best.error < (1.0 - GATE) * first.error or first.roughness > budget
+        return (lag, best) if gains else (alone, first)
+
+    def _match(self, habits: Habits, ratio: float) -> float:
+        """Return the lag at which an action is `ratio` times as rough as the expert's, or more if that is better."""
+        scores = self._score(habits)
+        longest = max(len(d) for d in self.demos)
+        while scores[-1].roughness > ratio and self.mixtures[-1].lane.loop.lag < longest:
+            lags = self.mixtures[-1].lane.loop.lag * np.geomspace(1.0, 8.0, 3)[1:]
+            self._send(lags.tolist())
+            scores = self._score(habits)
+        rough, error = (np.array([getattr(s, n) for s in scores]) for n in ("roughness", "error"))
+        lags = np.array([m.lane.loop.lag for m in self.mixtures])
+        if not (rough <= ratio).any():  # too much was asked for; or nothing, where the expert never moves
+            return float(lags[np.argmin(error if np.isnan(rough).all() else rough)])
+        best = int(np.argmin(np.where(rough <= ratio, error, np.inf)))
+        if best == 0 or rough[best - 1] <= ratio:
+            return float(lags[best])
+        # The budget binds: between the last policy that is too rough and the first that is not.
+        for _ in range(N_HALVINGS):
+            if rough[best - 1] < STEEP * rough[best]:
+                share = math.log(rough[best - 1] / ratio) / math.log(rough[best - 1] / rough[best])
+                return float(lags[best - 1] ** (1.0 - share) * lags[best] ** share)
+            self._send([math.sqrt(lags[best - 1] * lags[best])])
+            rough = np.array([s.roughness for s in self._score(habits)])
+            lags = np.array([m.lane.loop.lag for m in self.mixtures])
+            best += int(rough[best] > ratio)
+        return float(lags[best])  # it jumps
+
+    def _send(self, lags: Sequence[float]) -> None:
+        """Fit further policies, with filters of these lags."""
+        values = [smoothness_for(self.choices.regularizer, lag, self.demos.actions) for lag in lags]
+        self.mixtures += _fit_path(self.demos, self.choices, values)
+        self.mixtures.sort(key=lambda m: m.lane.loop.lag)
+
+    def _score(self, habits: Habits) -> list[Score]:
+        return [habits.ruler.measure(habits.pick(m.unseen)) for m in self.mixtures]
+
+    def _roll(self, habits: Habits, lag: float) -> list[FloatArray]:
+        """Return about what a policy with a filter of this lag does with an action: between its neighbours."""
+        lags = np.log([max(m.lane.loop.lag, LEAST_LAG / 10.0) for m in self.mixtures])
+        at = int(np.clip(np.searchsorted(lags, math.log(max(lag, LEAST_LAG / 10.0))), 1, len(lags) - 1))
+        share = float(np.clip((math.log(max(lag, LEAST_LAG / 10.0)) - lags[at - 1]) / (lags[at] - lags[at - 1]), 0, 1))
+        slower, faster = (habits.pick(self.mixtures[i].unseen) for i in (at, at - 1))
+        return list(mix(slower, faster, share))
 
 
 def _light(model: Any) -> Any:

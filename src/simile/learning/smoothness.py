@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from simile._common import checks
-from simile._common.typing import Trajectories
+from simile._common.typing import FloatArray, Trajectories
 from simile.errors import ArgumentError
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor, RegularizerClass
@@ -47,20 +49,32 @@ class MatchExpert:
 
     Parameters
     ----------
-    ratio : float
-        1 for as smooth as the expert, 0.5 for half as rough.
+    ratio : float or tuple of float
+        1 for as smooth as the expert, 0.5 for half as rough; a tuple has one for each action.
     metric : {"difference_1", "difference_2", "difference_3"}
         The mean absolute difference of that order: 1 is the smoothness loss of the paper's experiments, 2 (the
         default) sees jerks that 1 does not.
     """
 
-    ratio: float = 1.0
+    ratio: float | tuple[float, ...] = 1.0
     metric: str = "difference_2"
 
     def __post_init__(self) -> None:
-        checks.number(self.ratio, "ratio", above=0.0)
+        for ratio in self.ratio if isinstance(self.ratio, tuple) else (self.ratio,):
+            checks.number(ratio, "ratio", above=0.0)
         if self.metric not in METRICS:
             raise ArgumentError(f"metric must be one of {', '.join(METRICS)}; got {self.metric!r}")
+
+    @property
+    def mean(self) -> float:
+        """The ratio, the mean over the actions."""
+        return float(np.mean(self.ratio))
+
+    def ratios(self, n_actions: int) -> FloatArray:
+        """Return the ratio of each action, (k,)."""
+        if isinstance(self.ratio, tuple) and len(self.ratio) not in (1, n_actions):
+            raise ArgumentError(f"ratio must be one number, or one for each of {n_actions} actions; got {self.ratio}")
+        return np.broadcast_to(np.asarray(self.ratio, dtype=np.float64), (n_actions,))
 
     @property
     def order(self) -> int:
@@ -68,7 +82,7 @@ class MatchExpert:
         return METRICS[self.metric]
 
 
-Smoothness = float | SmoothTime | MatchExpert
+Smoothness = float | tuple[float, ...] | SmoothTime | MatchExpert
 
 
 def smoothness_for(regularizer: RegularizerClass, lag: float, trajectories: Trajectories) -> float:

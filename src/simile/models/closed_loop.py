@@ -38,10 +38,16 @@ class ClosedLoop:
         return len(self.taps) - 1
 
     @property
+    def lags(self) -> FloatArray:
+        """Frames by which each action lags a resting input, (k,)."""
+        gain: FloatArray = self.taps.sum(axis=0)
+        moment: FloatArray = (np.arange(self.order + 1)[:, np.newaxis] * self.taps).sum(axis=0)
+        return -moment / gain
+
+    @property
     def lag(self) -> float:
-        """Frames by which the actions lag a resting input, the mean over the dimensions."""
-        gain = self.taps.sum(axis=0)
-        return float(np.mean(-(np.arange(self.order + 1)[:, np.newaxis] * self.taps).sum(axis=0) / gain))
+        """Their mean."""
+        return float(np.mean(self.lags))
 
     def forced(self, z: FloatArray, dimension: int) -> FloatArray:
         """Return G z for columns of inputs z (T, any) of one action dimension; nothing happens in the first frames."""

@@ -7,6 +7,7 @@ states go down all trees together (`kernels.predicting`).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -94,7 +95,31 @@ class SmoothForest:
         The bits of a tree depend on the rows in its bag, not on their order. Where rows have `weights` (n,), they do:
         weighted sums are rounded.
         """
-        columns = BinnedColumns.of(states)
+        return self._grow(BinnedColumns.of(states), labels, targets, anchors, smoothness, rng, weights)
+
+    def fit_apart(self, states: States, labels: FloatArray, n_actions: int, rng: np.random.Generator) -> Forest:
+        """Grow trees of its own for each of k actions: `labels` (n, any * k), action by action and again.
+
+        Trees that serve all actions split where the noisiest of them gains. Each action has n_trees / sqrt(k): all of
+        them together cost more than one forest, and less than k.
+        """
+        columns, each = (
+            BinnedColumns.of([states]),
+            replace(self, n_trees=math.ceil(self.n_trees / math.sqrt(n_actions))),
+        )
+        parts = [labels[:, j::n_actions].copy() for j in range(n_actions)]
+        return Forest.beside([each._grow(columns, part, part, part, 0.0, rng) for part in parts])
+
+    def _grow(
+        self,
+        columns: BinnedColumns,
+        labels: FloatArray,
+        targets: FloatArray,
+        anchors: FloatArray,
+        smoothness: float,
+        rng: np.random.Generator,
+        weights: FloatArray | None = None,
+    ) -> Forest:
         growth = Growth.of(self, labels.shape[1], columns.columns, columns.lags, smoothness)
         payload = growth.payload(labels, targets, anchors)
         seeds = draw_seeds(self, rng)
@@ -164,6 +189,32 @@ class Forest(LaggedModel):
             width=len(edges),
             bag=bag,
             number=np.array(order, dtype=np.intp),
+        )
+
+    @classmethod
+    def beside(cls, forests: Sequence[Forest]) -> Forest:
+        """Put forests with as many trees side by side: the first says the first of k outputs, and so on, and again."""
+        k, n = len(forests), forests[0].value.shape[1]
+        before = np.cumsum([0, *(len(f.feature) for f in forests)]).astype(np.int32)
+        value = np.zeros((before[-1], n * k))
+        for j, forest in enumerate(forests):
+            value[before[j] : before[j + 1], j::k] = k * forest.value  # the mean is over all trees
+        depths = np.concatenate([f.depths for f in forests])
+        order = np.argsort(-depths, kind="stable")
+        seeds = tuple(seed for f in forests for seed in f.bag.seeds)
+        number = np.concatenate([f.number + i * len(f.roots) for i, f in enumerate(forests)])
+        return replace(
+            forests[0],
+            feature=np.concatenate([f.feature for f in forests]),
+            threshold=np.concatenate([f.threshold for f in forests]),
+            missing_right=np.concatenate([f.missing_right for f in forests]),
+            gain=np.concatenate([f.gain for f in forests]),
+            child=np.concatenate([f.child + first for f, first in zip(forests, before, strict=False)]),
+            value=value,
+            roots=np.concatenate([f.roots + first for f, first in zip(forests, before, strict=False)])[order],
+            depths=depths[order],
+            bag=replace(forests[0].bag, seeds=seeds),
+            number=number[order],
         )
 
     @property

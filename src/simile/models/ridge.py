@@ -109,7 +109,7 @@ class RolloutRidge:
                 aims = (actions - loop.free(actions))[:, dimensions]
                 for part, Z, bends in regressors.filter(rows, loop, dimensions[0]):
                     sums[fold].add(Z[::step], bends[::step], aims[part - rows[0]][::step])
-            weights[:, :, dimensions] = self._solve(sums, self.bend * loop.lag**4)
+            weights[:, :, dimensions] = self._solve(sums, self.bend * loop.lags[dimensions[0]] ** 4)
         unseen = np.empty((len(states), k))
         for rows, fold in zip(sequences, folds, strict=True):
             for part in _blocks(rows):

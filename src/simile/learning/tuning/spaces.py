@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from simile._common import checks
 from simile._common.text import spell
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
@@ -85,7 +87,7 @@ class Known:
         """Frames by which the default of `learn` lags at the budget: a good place to begin."""
         choices = Choices.of(self.demos, seed=self.seed)
         found, _ = match_expert(self.demos, choices, MatchExpert(1.0 if self.budget is None else self.budget))
-        return max(DAMPED.lag(found), LEAST_LAG)
+        return max(DAMPED.lag(float(np.mean(found.smoothness))), LEAST_LAG)
 
     @cached_property
     def lags(self) -> Between:
