@@ -168,15 +168,17 @@ def cost(rolled, demos: Demonstrations, loop: ClosedLoop) -> float:
 def test_the_line_search_is_optimal_between_0_and_1_and_gated(seed: int, k: int, order: int, smoothness: float):
     new, old, demos = rolls(seed, k)
     loop = loop_of(smoothness, k, order)
-    beta = line_search(new, old, demos, loop)
-    found, before = (cost(mix(new, old, b), demos, loop) for b in (beta, 0.0))
-    least = min(cost(mix(new, old, b), demos, loop) for b in np.linspace(0.0, 1.0, 101))
-    assert 0.0 <= beta <= 1.0
-    if beta > 0.0:
-        assert found <= least * (1.0 + 1e-12)
-        assert found < (1.0 - GATE) * before * (1.0 + 1e-12)
-    else:
-        assert least >= (1.0 - GATE) * before * (1.0 - 1e-9)
+    for j, beta in enumerate(np.ravel(line_search(new, old, demos, loop))):  # each action its own
+        ours, theirs = ([a[:, [j]] for a in part] for part in (new, old))
+        alone, filters = demos.only_action(j), ClosedLoop(loop.taps[:, [j]])
+        found, before = (cost(mix(ours, theirs, b), alone, filters) for b in (float(beta), 0.0))
+        least = min(cost(mix(ours, theirs, b), alone, filters) for b in np.linspace(0.0, 1.0, 101))
+        assert 0.0 <= beta <= 1.0
+        if beta > 0.0:
+            assert found <= least * (1.0 + 1e-12)
+            assert found < (1.0 - GATE) * before * (1.0 + 1e-12)
+        else:
+            assert least >= (1.0 - GATE) * before * (1.0 - 1e-9)
 
 
 def test_the_line_search_at_its_limits():
@@ -259,7 +261,7 @@ def test_targets_are_compensated_for_the_lag(default):
 def test_the_error_out_of_fold_is_that_of_training_without_the_fold():
     # By hand, for a model that draws nothing by chance.
     ridge = RolloutRidge(alphas=(1e-2,))
-    run = simile.learn(PURSUIT, model=ridge, smoothness=40.0)
+    run = simile.learn(PURSUIT, model=ridge, smoothness=40.0, hold=0)
     units = Units.of(PURSUIT)
     standard = PURSUIT.with_actions([units.standardize(a) for a in PURSUIT.actions])
     loop = ClosedLoop.of(CriticallyDamped(3).fit(standard.actions, 40.0), 40.0)

@@ -74,7 +74,7 @@ def test_more_smoothness_is_smoother_and_roughness_is_the_experts_multiple(front
 def test_errors_are_those_of_sequences_that_were_left_out():
     # By hand: a ridge on each three of four sequences, rolled out over the fourth.
     ridge = RolloutRidge(alphas=(1e-2,))
-    found = simile.path(PURSUIT, smoothness=(30.0,), model=ridge)
+    found = simile.path(PURSUIT, smoothness=(30.0,), model=ridge, hold=0)
     units = Units.of(PURSUIT)
     standard = PURSUIT.with_actions([units.standardize(a) for a in PURSUIT.actions])
     h = CriticallyDamped(order=3).fit(standard.actions, 30.0)

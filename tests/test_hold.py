@@ -16,6 +16,7 @@ import simile
 from conftest import demos_of
 from simile.data.motion import count_reversals, know_log, play, share_still
 from simile.errors import ArgumentError, StorageError
+from simile.learning import holds
 from simile.learning.holds import WIDTHS, Habits, aim, hold_all
 from simile.online.streams import Streams
 from simile.policies.hold import Hold
@@ -114,7 +115,8 @@ def test_what_cannot_be_held_is_refused(make: Any, words: str):
 @pytest.mark.parametrize("hold", [GLIDING, STEPPING, Hold(np.array([0.05, 0.3]), np.array([True, False]))])
 @pytest.mark.parametrize("general", [False, True], ids=["fused", "general"])
 def test_batch_and_online_have_the_same_bits(hold: Hold, general: bool):
-    policy = learned().holding(hold)
+    policy = learned()
+    policy = policy.in_units(policy.units, simile.ActionSpace(low=-6.0, high=6.0)).holding(hold)
     if general:
         policy = replace(policy, f=Plain(policy.f))
     X = demos_of(300, 300, k=2, seed=5).contexts
@@ -296,7 +298,8 @@ def test_who_never_rests_is_not_made_to(halted: Any):
     assert simile.learn(demos).policy.hold is None
 
 
-def test_the_narrowest_width_is_found_by_halving_as_by_trying_all():
+def test_the_narrowest_width_is_found_by_halving_as_by_trying_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(holds, "COST", np.inf)
     demos = halting(4, 300)
     habits = Habits(demos, 0, 3)
     rng = np.random.default_rng(1)

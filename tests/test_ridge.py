@@ -100,7 +100,7 @@ def naive_weights(parts, loop: ClosedLoop, alpha: float, bend: float, rows=lambd
             left.append(Z[some])
             right.append(aims[some])
             if len(Z) > 2:
-                left.append(np.sqrt(bend * loop.lag**4) * np.diff(Z, n=2, axis=0)[rows(len(Z) - 2)])
+                left.append(np.sqrt(bend * loop.lags[j] ** 4) * np.diff(Z, n=2, axis=0)[rows(len(Z) - 2)])
                 right.append(np.zeros(len(left[-1])))
         size = np.full(left[0].shape[1], alpha)
         size[-1] = 0.0

@@ -34,6 +34,7 @@ HOMES = {
     "models": "Bagging Criterion SmoothForest",
     "models.neural": "GRU MLP TCN TorchRegressor",
     "online": "Extrapolate HoldAction HoldContext Predictor PredictorPool",
+    "policies.hold": "Hold",
     "policies.policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
     "data.reading": "from_episodes read write",
     "learning.reduction": "rounds",

@@ -97,6 +97,7 @@ learning_options = stack(
     click.option("--horizon", help="What of the past a policy sees, e.g. 'Horizon(context_lags=10, action_lags=10)'."),
     click.option("--regularizer", help="H, e.g. 'CriticallyDamped(order=3)'."),
     click.option("--feedback", help="Line 6 of Algorithm 1, e.g. 'SmoothFeedback()'."),
+    click.option("--hold", help="How far to hold still: 0, a width in deviations, or 'Hold(0.1, stepping=True)'."),
     click.option("--rule", help="The loss that f minimises: 'JointRule()' or 'ImitationRule()'."),
     click.option("--step-size", help="beta: 'ErrorRatio()' (Eq. 8), a number, ..."),
     click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'."),

@@ -13,6 +13,7 @@ from simile._common import plots
 from simile._common.text import spell, table
 from simile._common.typing import PerAction
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
+from simile.data.motion import tell_noise
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -148,7 +149,7 @@ def learn(
     value, choices, tried = _choose_smoothness(demos, choices, goal)
     limit = goal.ratios(demos.n_actions) if isinstance(goal, MatchExpert) else None
     turns = crossfit_rounds(demos, choices, value, budget=limit, validation=validation)
-    run = _note_origin(replace(Run.of(turns, watch), by_validation=False, frontier=tried), demos)
+    run = _note_log(replace(Run.of(turns, watch), by_validation=False, frontier=tried), demos)
     if run.interrupted:
         return run
     budget, order = run.chosen.validation_roughness, 2
@@ -181,10 +182,10 @@ def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
         )
 
 
-def _note_origin(run: Run, demos: Recorded) -> Run:
-    """Say which contexts lie so far from 0 that they are measured from elsewhere, and which are lost even so."""
-    places = demos.places
-    return replace(run, notes=(*tell_origin(demos.context_names, places, choose_origin(places)), *run.notes))
+def _note_log(run: Run, demos: Recorded) -> Run:
+    """Say which contexts lie so far from 0 that they are measured from elsewhere, and which actions are noisy."""
+    places, noise = demos.places, tell_noise(demos.action_names, demos.logs)
+    return replace(run, notes=(*tell_origin(demos.context_names, places, choose_origin(places)), *noise, *run.notes))
 
 
 def _note_roughness(run: Run, goal: MatchExpert) -> Run:
@@ -367,6 +368,11 @@ class Run:
 
 def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: Combine) -> Run:
     """Hold out the validation part, then collect the rounds."""
+    if settings.get("hold") is not None:
+        raise ArgumentError(
+            "hold: the rounds of Algorithm 1 have none: use simile.learn(demos, hold=...), or put one behind a policy, "
+            "run.policy.holding(simile.Hold(0.1))"
+        )
     choices = {"memory": memory, "combine": combine, **settings}
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     demos = place(demos, backend)
@@ -379,8 +385,8 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
     if isinstance(choices.get("smoothness"), MatchExpert):
         judges = demos if validation is None else place(validation, backend)
         found = _search_smoothness(run, choices["smoothness"], judges)
-        return _note_origin(replace(Run.of(found.rounds, watch), interrupted=found.interrupted), demos)
-    return _note_origin(Run.of(run(), watch), demos)
+        return _note_log(replace(Run.of(found.rounds, watch), interrupted=found.interrupted), demos)
+    return _note_log(Run.of(run(), watch), demos)
 
 
 def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:

@@ -112,7 +112,7 @@ def crossfit_rounds(
     standard, inside = demos.standardize(units), choices.standardize(units)
     lane = choices.lane(standard, smoothness)
     names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed", "hold")
-    said = {n: getattr(choices, n, None) for n in names} | {"smoothness": np.asarray(smoothness).tolist()}
+    said = {n: getattr(choices, n, None) for n in names} | {"smoothness": np.asarray(lane.smoothness).tolist()}
     card = card_of(demos, {n: value for n, value in said.items() if value is not None})
 
     def record(number: int, mixed: Mixed) -> Round:

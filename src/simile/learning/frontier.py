@@ -18,7 +18,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix
 from simile.learning.feedback import Feedback
-from simile.learning.holds import Habits, Outcome
+from simile.learning.holds import Backlash, Habits
 from simile.learning.measures import Score
 from simile.learning.rounds import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
@@ -26,6 +26,7 @@ from simile.models import SmoothForest
 from simile.models.neural import TorchRegressor
 from simile.models.regularizers import RegularizerClass
 from simile.models.ridge import RolloutRidge
+from simile.policies.hold import Hold
 from simile.policies.policies import Policy
 
 LEAST_LAG = 0.5  # frames: hardly any smoothing
@@ -132,6 +133,7 @@ def path(
     regularizer: RegularizerClass | None = None,
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
+    hold: Hold | float | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
 ) -> Frontier:
@@ -149,7 +151,7 @@ def path(
         lambda or `SmoothTime(seconds)`.
     metric : {"difference_1", "difference_2", "difference_3"}
         What roughness means, as for `MatchExpert`.
-    model, regularizer, horizon, feedback, seed, space
+    model, regularizer, horizon, feedback, hold, seed, space
         As for `simile.learn`.
 
     Returns
@@ -165,7 +167,14 @@ def path(
     """
     demos = Demonstrations.of(demos)
     choices = Choices.of(
-        demos, model=model, regularizer=regularizer, horizon=horizon, feedback=feedback, seed=seed, space=space
+        demos,
+        model=model,
+        regularizer=regularizer,
+        horizon=horizon,
+        feedback=feedback,
+        hold=hold,
+        seed=seed,
+        space=space,
     )
     return trace(demos, choices, smoothness, MatchExpert(metric=metric))
 
@@ -228,7 +237,7 @@ class Scouts:
     match: MatchExpert
     mixtures: list[Mixed]
 
-    def choose(self, action: int) -> tuple[float, Outcome]:
+    def choose(self, action: int) -> tuple[float, Backlash]:
         """Return the lag of the filter of an action, and the hysteresis behind it.
 
         Where the policy alone is as rough as asked for, or smoother if that is more accurate; and then what is more
@@ -238,7 +247,7 @@ class Scouts:
         habits = Habits(folds.demos, action, begin, self.match.order)
         alone = self._match(habits, float(self.match.ratios(self.demos.n_actions)[action]))
         if (own := self.choices.hold) is not None:
-            return alone, Outcome(float(own.width[action]), bool(own.stepping[action]))
+            return alone, Backlash(float(own.width[action]), bool(own.stepping[action]))
         budget = TIGHT * habits.ruler.measure(self._roll(habits, alone)).roughness
         slowest = self.mixtures[-1].lane.loop.lag
         lags = [lag for factor in NEAR if (lag := alone * factor) <= max(slowest, alone)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.data.motion import count_reversals, know_log, play, share_still
+from simile.data.motion import count_reversals, play, share_still
 from simile.learning.measures import Ruler
 from simile.policies.hold import Hold
 
@@ -29,7 +29,7 @@ MOST_FRAMES = 100_000  # whose roll-outs are looked at
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Backlash:
     """What a width does to one action of roll-outs."""
 
     width: float
@@ -73,7 +73,7 @@ class Habits:
     @cached_property
     def threshold(self) -> float:
         """What is no motion."""
-        return know_log(self.expert.actions)[0].threshold
+        return self.expert.logs[0].threshold
 
     @cached_property
     def reversals(self) -> float:
@@ -96,7 +96,7 @@ class Habits:
             return False
         return not self.still or bool(share_still(rolled, self.threshold, self.demos.rate)[0] >= self.still)
 
-    def narrowest(self, rolled: Sequence[FloatArray], *, stepping: bool) -> Outcome:
+    def narrowest(self, rolled: Sequence[FloatArray], *, stepping: bool) -> Backlash:
         """Return the narrowest width with which roll-outs (T, 1) keep the expert's habits.
 
         Where that costs too much, the widest that does not.
@@ -113,11 +113,11 @@ class Habits:
         if not cheap(found):
             found = _first(lambda i: not cheap(i), found) - 1
         score = self.ruler.measure(hold(found))
-        return Outcome(WIDTHS[found], stepping, score.error, score.roughness)
+        return Backlash(WIDTHS[found], stepping, score.error, score.roughness)
 
     def choose(
         self, rolled: Sequence[FloatArray], budget: float | None = None, stepping: bool | None = None
-    ) -> Outcome:
+    ) -> Backlash:
         """Choose width and way for roll-outs (T, 1): the most accurate that is no rougher than `budget`, or now."""
         budget = LENIENT * self.ruler.measure(rolled).roughness if budget is None else budget
         ways = (False, True) if stepping is None else (stepping,)
@@ -163,7 +163,7 @@ def aim(demos: Demonstrations, width: Sequence[float]) -> Demonstrations:
     """
     if not any(width):
         return demos
-    thresholds = np.array([log.threshold for log in know_log(demos.actions)])
+    thresholds = np.array([log.threshold for log in demos.logs])
     aimed = []
     for actions in demos.actions:
         moves, ahead = np.diff(play(actions, thresholds / 2.0), axis=0, prepend=np.nan), np.zeros_like(actions)

@@ -29,6 +29,7 @@ NAMES = frozenset(
         "ExpertFeedback",
         "Extrapolate",
         "GRU",
+        "Hold",
         "HoldAction",
         "HoldContext",
         "Horizon",
@@ -120,6 +121,7 @@ def _example(name: str) -> str:
         "rule": "JointRule()",
         "space": "ActionSpace(low=-90, high=90)",
         "smoothness": "30, SmoothTime(0.3) or MatchExpert(1.0)",
+        "hold": "0, 0.05 or Hold(0.1, stepping=True)",
         "stage": "RateLimit(30.0)",
         "gap": "Extrapolate(frames=30)",
     }

@@ -33,7 +33,7 @@ COMPARISON, REPORT = "comparison.json", "report.html"
 LOCK = ".lock"  # while a run is at work
 
 READING = ("actions", "contexts", "sequence", "time", "time_unit", "rate", "gap", "resample", "max_memory")
-RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "rule", "step_size", "space")
+RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
 DEFAULTS: dict[str, Any] = {
     "algorithm": "learn",

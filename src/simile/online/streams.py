@@ -78,6 +78,7 @@ class Streams:
             return
         units = self.policy.units
         self.history.begin(streams, [units.standardize(p) for p in past])
+        self._stand(streams)
         self.history.settle(streams, seen=False)
         for back in range(self.chain.depth, 0, -1):  # the actuators are where the known actions left them, and as fast
             self.chain.follow(streams, np.array([p[max(len(p) - back, 0)] for p in past]))
@@ -248,6 +249,12 @@ class Streams:
             with explain_missing(lambda: X[cold]):
                 guess = ColdStart()(self.policy, [x[np.newaxis] for x in X[cold]], None).past
             self.history.hold(streams[cold], self.policy.units.standardize(np.concatenate(guess)))
+            self._stand(streams[cold])
+
+    def _stand(self, streams: IntArray) -> None:
+        """Let what is done begin within the bounds, wherever the past was."""
+        bounds, position = self.engine.bounds, self.history.position
+        position[streams] = np.clip(position[streams], bounds.low, bounds.high)
 
     def _see(self, streams: IntArray, X: FloatArray) -> None:
         if self.n_contexts == 0:

@@ -83,7 +83,8 @@ def rollouts(
             raise DivergedError("a roll-out diverged: try other smoothness, or an ActionSpace")
         found: FloatArray = actions.cpu().numpy()
         if policy.hold is not None:
-            begun = np.concatenate([past.cpu().numpy()[:, np.newaxis], found], axis=1)
+            stand = torch.clamp(past, low, high).cpu().numpy()
+            begun = np.concatenate([stand[:, np.newaxis], found], axis=1)
             rows = begun.reshape(-1, shape.n_actions)
             found = policy.hold.along(rows, np.arange(len(rows)) % begun.shape[1] == 0).reshape(begun.shape)[:, 1:]
     return policy.space.clip(policy.units.restore(found))

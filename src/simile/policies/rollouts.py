@@ -159,7 +159,8 @@ def rollout(
         )
     held = hold(policy)
     if held is not None:
-        actions = [_let_hold(held, *parts) for parts in zip(actions, past, given, strict=True)]
+        stand = [np.clip(p[-1:], low, high) for p in past]
+        actions = [_let_hold(held, *parts) for parts in zip(actions, stand, given, strict=True)]
     rolled = [policy.space.clip(policy.units.restore(a)) for a in actions]
     for trajectory, known in zip(rolled, opening.given, strict=True):
         trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
@@ -168,9 +169,9 @@ def rollout(
     return rolled
 
 
-def _let_hold(held: Hold, actions: FloatArray, past: FloatArray, given: FloatArray) -> FloatArray:
-    """Let the actions of a roll-out pass the hysteresis, which stands where the given actions, or the past, ended."""
-    known = given if len(given) else past[-1:]
+def _let_hold(held: Hold, actions: FloatArray, stand: FloatArray, given: FloatArray) -> FloatArray:
+    """Let the actions of a roll-out pass the hysteresis, from the given actions on, or else from where it stands."""
+    known = given if len(given) else stand
     rows = np.concatenate([known, actions[len(given) :]])
     return held.along(rows, np.arange(len(rows)) < len(known))[len(rows) - len(actions) :]
 

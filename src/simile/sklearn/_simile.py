@@ -25,6 +25,7 @@ from simile.learning.training import Rule
 from simile.models import SmoothForest
 from simile.models.regularizers import RegularizerClass
 from simile.models.ridge import RolloutRidge
+from simile.policies.hold import Hold
 from simile.policies.rollouts import ColdStart, rollout
 
 
@@ -35,7 +36,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     algorithm : str
         What learns: "learn", "paper", or another of `simile.learning.ALGORITHMS`.
-    model, regularizer, smoothness, horizon, feedback, validation, space
+    model, regularizer, smoothness, horizon, feedback, hold, validation, space
         As for `simile.learn`.
     rule, step_size, n_rounds
         As for `simile.paper`; `learn` has no use for them, and refuses them.
@@ -81,6 +82,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         smoothness: Smoothness | None = None,
         horizon: Horizon | None = None,
         feedback: Feedback | None = None,
+        hold: Hold | float | None = None,
         rule: Rule | None = None,
         step_size: StepSize | float | None = None,
         n_rounds: int | None = None,
@@ -94,6 +96,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.smoothness = smoothness
         self.horizon = horizon
         self.feedback = feedback
+        self.hold = hold
         self.rule = rule
         self.step_size = step_size
         self.n_rounds = n_rounds

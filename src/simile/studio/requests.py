@@ -68,7 +68,7 @@ class Run(Struct, forbid_unknown_fields=True):
         try:
             for name in RECIPES:
                 made = UNSET if (text := getattr(self, name, UNSET)) is UNSET else parse(text, name)
-                if name == "smoothness" and not isinstance(made, UnsetType | SmoothTime | MatchExpert):
+                if name == "smoothness" and not isinstance(made, UnsetType | SmoothTime | MatchExpert | tuple):
                     self.smoothness = repr(read_request({"smoothness": made}, Roll)["smoothness"])
         except SimileError as error:
             raise RequestError(400, str(error)) from None
@@ -81,6 +81,7 @@ class Training(Run, forbid_unknown_fields=True):
     regularizer: Text | UnsetType = UNSET
     horizon: Text | UnsetType = UNSET
     feedback: Text | UnsetType = UNSET
+    hold: Text | UnsetType = UNSET
     rule: Text | UnsetType = UNSET
     step_size: Text | UnsetType = UNSET
     space: Text | UnsetType = UNSET
@@ -100,7 +101,7 @@ class Roll(Struct, forbid_unknown_fields=True):
     smoothness: Annotated[float, Meta(ge=0.0, le=LARGEST)] | None = None
 
 
-RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "rule", "step_size", "space")
+RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "hold", "rule", "step_size", "space")
 RUNS: dict[str, type[Run]] = {"train": Training, "compare": Comparison}
 
 

@@ -112,7 +112,9 @@ class _Step:
         graph, passed = self.graph, hold(self.subject.policy)
         assert passed is not None
         assert self.held is not None
+        units, space = self.subject.policy.units, self.subject.policy.space
         latest = graph.add("Squeeze", self._rows(self.past, [self.subject.reach - 1]), self._ints([1]))
+        latest = self._clip(latest, units.standardize(space.low), units.standardize(space.high))
         begun = graph.add("IsNaN", self.held)
         position = graph.add("Where", begun, latest, self._standardize(self.held))
         width = self._each(passed.width)
