@@ -32,7 +32,7 @@ from simile.policies.policies import Policy
 LEAST_LAG = 0.5  # frames: hardly any smoothing
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
 
-NEAR = (1.0, 0.63, 0.8, 1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone, to try with a hysteresis
+NEAR = (1.0, 1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone: what steps may need a smoother one
 TIGHT = 0.98  # share of the roughness without a hysteresis that there should be with one
 STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
 
