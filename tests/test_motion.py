@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from naive import naive_play, naive_reversals
-from simile import Demonstrations, Horizon, SmoothForest, clone, evaluate
+from simile import Demonstrations, Horizon, SmoothForest, clone, evaluate, read
+from simile.camera.features import demonstrations
+from simile.camera.simulation import simulate
 from simile.data import losses, tasks
 from simile.data.motion import (
     Log,
@@ -21,6 +24,7 @@ from simile.data.motion import (
     know_log,
     measure_motion,
     play,
+    rate_reversals,
     share_still,
     tell_motion,
     tell_noise,
@@ -366,3 +370,45 @@ def test_any_finite_values_are_measured(trajectories, rate):
         assert not motion.still > 1.0
         assert not motion.reversals < 0.0
     tell_motion(["a", "b"], logs, trajectories, rate)
+
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+RECORDED = {
+    "car_following": ("a_speed", 1e-4),
+    "reservoir": ("a_release", 2.611e-5),
+    "head360": ("a_yaw", 0.01),
+    "grip_force": ("a_force", 0.1),
+}
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not here")
+@pytest.mark.parametrize("name", RECORDED)
+def test_real_logs(name):
+    """Real motion, and the hum of one sensor, are not taken for noise; resolutions are those of the files."""
+    action, step = RECORDED[name]
+    demos = read(SHARED / name / f"{name}.csv", sequence="sequence", time="t", actions=action, quiet=True)
+    (log,) = demos.logs
+    assert log.resolution == pytest.approx(step, rel=1e-3)
+    assert log.noise == 0.0
+    if name in ("car_following", "reservoir"):  # where white noise can be told from what is there
+        (heard,) = know_log(
+            [a + 0.01 * log.spread * np.random.default_rng(0).normal(size=a.shape) for a in demos.actions]
+        )
+        assert heard.noise == pytest.approx(0.01 * log.spread, rel=0.1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0013, 0.0044, 0.01])
+def test_simulated_operators(share):
+    games = demonstrations(simulate(4, minutes=1.0, seed=3))
+    logged = games.with_actions(
+        [
+            a + share * games.logs[0].spread * np.random.default_rng(i).normal(size=a.shape)
+            for i, a in enumerate(games.actions)
+        ]
+    )
+    (log,) = logged.logs
+    assert log.noise == pytest.approx(share * log.spread, rel=0.1)
+    assert Ruler(logged).measure(games.actions).roughness == pytest.approx(1.0, abs=0.15)
+    ours, theirs = (rate_reversals(d.actions, log.threshold, d.rate)[0] for d in (games, logged))
+    assert theirs == pytest.approx(ours, rel=0.25)
+    assert len(tell_noise(["pan"], logged.logs)) == (share > 0.0)

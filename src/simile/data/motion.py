@@ -38,8 +38,8 @@ ALIKE = (-0.3, -0.13)  # the correlation of neighbours in windows of white noise
 WHITE = 1.25  # by which the noise at every second frame may differ, and be white: a random walk has 1.41
 LEAST_FRAMES = 1000  # that tell it from a random walk
 LEAST_NOISE = 2e-4  # of the spread, or else...
-DOMINATED = 0.7  # what is motion of the mean second difference: where it is less, a note names the noise
 SHARE = 0.4  # ...of the root mean square difference: less is nobody's concern
+DOMINATED = 0.7  # what is motion of the mean second difference: where it is less, a note names the noise
 ORDERS, STRIDES = (1, 2, 3), (1, 2, 3, 4, 6, 8, 12, 16, 24)  # at which differences look through noise
 MOST_SAMPLED, LEAST_LEVELS = 4096, 8  # frames of a sequence, and different values in them, that tell a resolution
 GRAIN, FINEST = 2.0**-24, 2.0**-19  # of the range: what is closer differs by rounding; the finest step
@@ -435,7 +435,8 @@ def _read_log(marks: FloatArray) -> Log:
     *both, at_rest, alike = (_weighted_median(found, frames) for found in noises)
     low, high = sorted(both)
     doubt, white = min(4.1 / math.sqrt(n), 1.0), high <= WHITE * low
-    if not white and at_rest < low and ALIKE[0] < alike < ALIKE[1]:  # in holds, where motion does not hide it
+    # In holds motion does not hide it; where all of it is noise, the stillest windows tell three quarters of it.
+    if at_rest < (0.65 if white else 1.0) * low and ALIKE[0] < alike < ALIKE[1]:
         low = high = at_rest
         doubt, white = 0.3, True
     least, noise, most = (
