@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -76,6 +76,11 @@ class Habits:
         return self.expert.logs[0].threshold
 
     @cached_property
+    def fine(self) -> float:
+        """What is no motion of a policy, whose roll-outs have no noise."""
+        return replace(self.expert.logs[0], noise=0.0).threshold
+
+    @cached_property
     def reversals(self) -> float:
         """How often the expert turns."""
         return float(count_reversals(self.expert.actions, self.threshold)[0])
@@ -92,7 +97,7 @@ class Habits:
 
     def keep(self, rolled: Sequence[FloatArray]) -> bool:
         """Tell whether roll-outs (T, 1) turn no more often than the expert, and rest as much."""
-        if count_reversals(rolled, self.threshold)[0] > FEWER * self.reversals:
+        if count_reversals(rolled, self.fine)[0] > FEWER * self.reversals:
             return False
         return not self.still or bool(share_still(rolled, self.threshold, self.demos.rate)[0] >= self.still)
 
