@@ -17,6 +17,7 @@ from simile._common.web import RequestError
 from simile.data import tasks
 from simile.data.motion import measure_motion
 from simile.learning.runs import RunFolder
+from simile.models.regularizers import fit_each
 from simile.policies.policies import SmoothPolicy, StochasticMixture
 from simile.studio import preview_service
 from simile.studio.cache import Cache
@@ -52,6 +53,10 @@ def policies(two_actions: Any) -> dict[str, simile.Policy]:
             train, regularizer=simile.VelocityAutoregression(order=4), model=small, smoothness=5.0
         ).policy,
         "bounds far off": simile.learn(train, model=small, smoothness=20.0, space=inside).policy,
+        "gliding": simile.learn(train, model=small, smoothness=20.0, hold=0.2, space=inside).policy,
+        "each its own": simile.learn(
+            train, model=small, smoothness=(5.0, 45.0), hold=simile.Hold((0.3, 0.1), (False, True))
+        ).policy,
     }
 
 
@@ -69,6 +74,8 @@ KINDS = (
     "chance",
     "an h that learns",
     "bounds far off",
+    "gliding",
+    "each its own",
 )
 
 
@@ -92,9 +99,8 @@ def test_a_preview_at_another_smoothness_is_the_roll_out_with_h_and_lambda_repla
     def changed(part: SmoothPolicy) -> SmoothPolicy:
         said = part.card.training["settings"]["regularizer"]
         standard = [part.units.standardize(a) for a in train.actions]
-        return replace(
-            part, smoothness=smoothness, h=simile.learning.recipes.parse(said, "h").fit(standard, smoothness)
-        )
+        scaled = part.smoothness * smoothness / np.mean(part.smoothness)  # all alike, so that the mean is the slider's
+        return replace(part, smoothness=scaled, h=fit_each(simile.learning.recipes.parse(said, "h"), standard, scaled))
 
     whole = subject.whole
     if isinstance(whole, StochasticMixture):
@@ -105,6 +111,29 @@ def test_a_preview_at_another_smoothness_is_the_roll_out_with_h_and_lambda_repla
     assert np.abs(found - simile.rollout(expected, test[0])[0]).max() < 1e-9
     if smoothness and kind != "chance":
         assert np.abs(found - simile.rollout(policies[kind], test[0])[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["gliding", "each its own"])
+def test_a_preview_holds_still_as_the_policy_does_at_any_smoothness(kind: str, policies: Any, two_actions: Any):
+    train, test = two_actions
+    subject = PreviewedPolicy(policies[kind], train)
+    for smoothness in (None, 7.0, 200.0):
+        found = previewed(subject, test[0], smoothness)
+        bare = simile.rollout(subject.at(smoothness or subject.smoothness).holding(None), test[0])[0]
+        apart = np.abs(found - bare) / policies[kind].units.scale
+        assert (apart <= policies[kind].hold.width + 1e-9).all()
+        assert (apart[10:].max(axis=0) > 0.01).all()
+
+
+@pytest.mark.parametrize("smoothness", [0.0, 25.0, 50.0])
+def test_the_slider_moves_every_lambda_by_the_same_factor(smoothness: float, policies: Any, two_actions: Any):
+    subject = PreviewedPolicy(policies["each its own"], two_actions[0])
+    assert subject.smoothness == 25.0
+    found = subject.at(smoothness)
+    assert np.allclose(found.smoothness, [smoothness / 5.0, 9.0 * smoothness / 5.0], rtol=1e-12)
+    assert np.array_equal(found.hold.width, [0.3, 0.1])
+    if smoothness == 25.0:
+        assert found is subject.whole
 
 
 def test_a_preview_whose_bounds_cut_in_is_rolled_out_whole(two_actions: Any):

@@ -160,7 +160,7 @@ def rollout(
     held = hold(policy)
     if held is not None:
         stand = [np.clip(p[-1:], low, high) for p in past]
-        actions = [_let_hold(held, *parts) for parts in zip(actions, stand, given, strict=True)]
+        actions = [let_hold(held, *parts) for parts in zip(actions, stand, given, strict=True)]
     rolled = [policy.space.clip(policy.units.restore(a)) for a in actions]
     for trajectory, known in zip(rolled, opening.given, strict=True):
         trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
@@ -169,7 +169,7 @@ def rollout(
     return rolled
 
 
-def _let_hold(held: Hold, actions: FloatArray, stand: FloatArray, given: FloatArray) -> FloatArray:
+def let_hold(held: Hold, actions: FloatArray, stand: FloatArray, given: FloatArray) -> FloatArray:
     """Let the actions of a roll-out pass the hysteresis, from the given actions on, or else from where it stands."""
     known = given if len(given) else stand
     rows = np.concatenate([known, actions[len(given) :]])

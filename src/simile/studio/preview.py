@@ -1,7 +1,8 @@
 """What a policy does on a held-out sequence, at its own smoothness or at any other, while a slider moves.
 
 Where f reads contexts alone its outputs do not hang on the actions, and so not on lambda either: they are computed
-once, and a roll-out at any lambda is a linear filter over them (`simile.models.closed_loop`), a millisecond's work.
+once, and a roll-out at any lambda is a linear filter over them (`simile.models.closed_loop`), and the hold behind it, a
+millisecond's work.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data import losses
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.motion import Log, rate_reversals, share_still
@@ -20,10 +21,20 @@ from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning.measures import Ruler, Score
 from simile.learning.recipes import parse
-from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
+from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass, fit_each
 from simile.policies.fused import FusedPolicy
-from simile.policies.policies import MixedPolicy, Policy, SmoothPolicy, acting, closed_loop, collapse, parts, whole
-from simile.policies.rollouts import rollout
+from simile.policies.policies import (
+    MixedPolicy,
+    Policy,
+    SmoothPolicy,
+    acting,
+    closed_loop,
+    collapse,
+    hold,
+    parts,
+    whole,
+)
+from simile.policies.rollouts import let_hold, rollout
 
 LAMBDAS = (0.1, 1e5)  # the slider's range, wider where the policy's own lambda asks for it
 MOTION = rate_reversals, share_still
@@ -69,19 +80,22 @@ class PreviewedPolicy:
         return {"now": now, "low": min(low, now / 10.0) if now > 0.0 else low, "high": max(high, 10.0 * now)}
 
     def at(self, smoothness: float) -> Policy:
-        """Return the policy with another lambda: the same f behind the filter of that lambda."""
+        """Return the policy with another lambda: the same f behind the filter of that lambda, and the same hold.
+
+        Where each action has its own, all change by one factor, so that their mean is the one asked for.
+        """
         if smoothness == self.smoothness:
             return self.whole
         return collapse(self._change(self.whole, smoothness))
 
-    def choose_h(self, smoothness: float, kept: Regularizer) -> Regularizer:
-        """Choose h (line 7 of Algorithm 1) for a lambda; an h that is not linear is kept."""
+    def choose_h(self, smoothness: PerAction, kept: Regularizer) -> Regularizer:
+        """Choose h (line 7 of Algorithm 1) for a lambda, or one for each action; an h that is not linear is kept."""
         if not isinstance(kept, Autoregressor):
             return kept
-        h = self._regularizer.fit(self._standard, smoothness)
+        h = fit_each(self._regularizer, self._standard, smoothness)
         if isinstance(h, Autoregressor) and h.radius(smoothness) >= 1.0:
             raise ArgumentError(
-                f"smoothness {smoothness:g} is more than sequences of a million frames need: slide back"
+                f"smoothness {np.mean(smoothness):g} is more than sequences of a million frames need: slide back"
             )
         return h
 
@@ -90,7 +104,8 @@ class PreviewedPolicy:
             return replace(policy, components=tuple(self._change(part, smoothness) for part in policy.components))
         if not isinstance(policy, SmoothPolicy):
             return policy
-        return replace(policy, h=self.choose_h(smoothness, policy.h), smoothness=smoothness)
+        value = scale_smoothness(policy.smoothness, smoothness)
+        return replace(policy, h=self.choose_h(value, policy.h), smoothness=value)
 
     @cached_property
     def _regularizer(self) -> RegularizerClass:
@@ -106,6 +121,11 @@ class PreviewedPolicy:
     def _standard(self) -> Trajectories:
         """The expert's actions in standard units, for classes H that learn from them."""
         return [self.policy.units.standardize(a) for a in self.trained_on.actions]
+
+
+def scale_smoothness(own: PerAction, mean: float) -> PerAction:
+    """Return lambda with another mean over the actions, or the number itself where they share one."""
+    return own * (mean / np.mean(own)) if isinstance(own, np.ndarray) and own.any() else mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +165,7 @@ def measure(
 
 def compute_outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
     """Return f's outputs (T, k) along the contexts of a sequence, in standard units."""
-    bare = replace(policy, smoothness=0.0, units=Units.identity(policy.n_actions), space=ActionSpace())
+    bare = replace(policy, smoothness=0.0, hold=None, units=Units.identity(policy.n_actions), space=ActionSpace())
     contexts = policy.units.shift(demo.contexts)
     if FusedPolicy.of(bare) is not None:
         # Without smoothness an action is what f says, and the kernel of roll-outs says it fastest.
@@ -184,9 +204,13 @@ def _filter(policy: Policy, outputs: FloatArray, demo: Demonstration) -> FloatAr
     loop = closed_loop(policy)
     if loop is None:
         return None
-    actions = policy.units.restore(loop.roll(outputs, policy.units.standardize(demo.actions)))
-    actions[: policy.memory] = demo.actions[: policy.memory]
+    known = policy.units.standardize(demo.actions)
+    wanted = loop.roll(outputs, known)
+    actions = policy.units.restore(wanted)
     later = actions[policy.memory :]
     if not np.isfinite(later).all() or (later < policy.space.low).any() or (later > policy.space.high).any():
         return None
+    if (held := hold(policy)) is not None:
+        actions = policy.space.clip(policy.units.restore(let_hold(held, wanted, known[:1], known[: policy.memory])))
+    actions[: policy.memory] = demo.actions[: policy.memory]
     return actions
