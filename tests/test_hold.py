@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import simile
+from commands import simile_
 from conftest import demos_of
 from simile.data.motion import count_reversals, know_log, play, share_still
 from simile.errors import ArgumentError, StorageError
 from simile.learning import holds
 from simile.learning.holds import WIDTHS, Habits, aim, hold_all
+from simile.learning.recipes import parse
 from simile.online.streams import Streams
 from simile.policies.hold import Hold
 from simile.policies.policies import whole
@@ -84,6 +87,36 @@ def test_a_width_of_zero_is_no_hold():
     policy = learned()
     assert policy.holding(Hold(0.0)).hold is None
     assert np.array_equal(policy.holding(Hold(np.array([0.0, 0.1]))).hold.width, [0.0, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("hold", "written"),
+    [
+        (Hold(0.1), "Hold(0.1)"),
+        (Hold(0.1, stepping=True), "Hold(0.1, stepping=True)"),
+        (Hold((0.3, 0.0), (False, True)), "Hold((0.3, 0.0), stepping=(False, True))"),
+    ],
+)
+def test_a_hold_is_written_as_options_have_it(hold: Hold, written: str):
+    assert repr(hold) == written
+    again = parse(written, "hold")
+    assert np.array_equal(again.width, hold.width)
+    assert np.array_equal(again.stepping, hold.stepping)
+
+
+def test_a_policy_and_inspect_tell_smoothness_and_hold_in_a_line(tmp_path: Path):
+    policy = replace(learned(), smoothness=np.array([3.0, 30.0]), hold=Hold((0.3, 0.1), (False, True)))
+    wide, narrow = policy.units.scale * [0.3, 0.1]
+    line = f"SmoothPolicy: smoothness a0 3, a1 30; a0 glides within {wide:.4g}, a1 steps beyond {narrow:.4g}"
+    assert str(policy) == line
+    assert str(learned()) == "SmoothPolicy: smoothness 30"
+    path = tmp_path / "policy.safetensors"
+    policy.save(path)
+    assert line in simile_("inspect", path, cwd=tmp_path).stdout
+    found = json.loads(simile_("inspect", path, "--json", cwd=tmp_path).stdout)["structure"]
+    assert found["summary"] == line
+    assert found["hold"] == [wide, narrow]
+    assert found["smoothness"] == [3.0, 30.0]
 
 
 @pytest.mark.parametrize(

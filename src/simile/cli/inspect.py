@@ -18,7 +18,7 @@ LISTED = 12  # numbers of a list that `inspect` shows; --json shows all
 @options.memory_option
 @options.json_option
 def inspect(policy: Path, max_memory: float | None, as_json: bool) -> None:
-    """Show what is in a POLICY file: names, units, lags, smoothness, how it was trained. Nothing in it is run."""
+    """Show what is in a POLICY file: names, units, lags, smoothness, hold, how it was trained. Nothing in it is run."""
     from simile.policies.storage.loading import read_header
 
     header = read_header(policy, max_memory=max_memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,11 +57,28 @@ class Hold:
             values.setflags(write=False)
             object.__setattr__(self, name, values)
 
+    def __repr__(self) -> str:
+        """Write it as code, and options, have it."""
+        width, stepping = (
+            one[0] if len(one) == 1 else tuple(one) for one in (self.width.tolist(), self.stepping.tolist())
+        )
+        return f"Hold({width!r}, stepping={stepping!r})" if self.stepping.any() else f"Hold({width!r})"
+
     def of(self, n_actions: int) -> Hold:
         """Return the same with one width for each action."""
         if len(self.width) not in (1, n_actions):
             raise ArgumentError(f"hold must have one width, or {n_actions}; got {len(self.width)}")
         return Hold(*(np.broadcast_to(part, (n_actions,)) for part in (self.width, self.stepping)))
+
+    def tell(self, names: Sequence[str], scale: Any = 1.0) -> str:
+        """Say how each action holds, in units of which a standard deviation is `scale`.
+
+        >>> Hold((0.5, 0.0, 0.2), (False, False, True)).tell(["pan", "tilt", "zoom"], 10.0)
+        'pan glides within 5, tilt does not hold, zoom steps beyond 2'
+        """
+        rows = zip(names, (self.width * scale).tolist(), self.stepping.tolist(), strict=True)
+        ways = ((name, f"steps beyond {w:.4g}" if step else f"glides within {w:.4g}", w) for name, w, step in rows)
+        return ", ".join(f"{name} {way if width else 'does not hold'}" for name, way, width in ways)
 
     def __call__(self, wanted: FloatArray, last: FloatArray) -> FloatArray:
         """Return what is done, (n, k), where a policy wants `wanted` and did `last` in the frame before."""

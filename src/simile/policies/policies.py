@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from simile._common import checks
+from simile._common.text import escape
 from simile._common.typing import FloatArray, PerAction
 from simile.data.demonstrations import ActionSpace, Units
 from simile.data.states import Horizon, States
@@ -102,6 +103,10 @@ class OpenPolicy:
     def holding(self, hold: Hold | None) -> Self:
         """Return the same policy with this hysteresis behind it, or with none."""
         raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Say in a line how smooth each action is, and how it holds, in the user's units."""
+        return tell(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to one file, a safetensors file that `simile.load` reads; equal policies give equal bytes.
@@ -403,6 +408,20 @@ def hold_by(policy: Policy, by: Hold | None) -> Policy:
     if by is None:
         return policy
     raise ArgumentError(f"policy must be one of simile's own to hold; got {policy!r}")
+
+
+def tell(policy: Any) -> str:
+    """Say in a line what a policy is: kind, lambda of each action, and how it holds, in the user's units."""
+    names = [escape(name) for name in policy.card.action_names] or [f"action {i}" for i in range(policy.n_actions)]
+    smooth = dict.fromkeys(_tell_smoothness(part.smoothness, names) for _, part in parts(policy))  # each once
+    said = "" if (held := hold(policy)) is None else f"; {held.tell(names, policy.units.scale)}"
+    return f"{type(policy).__name__}: smoothness {' or '.join(smooth)}{said}"
+
+
+def _tell_smoothness(smoothness: PerAction, names: Sequence[str]) -> str:
+    if not isinstance(smoothness, np.ndarray):
+        return f"{smoothness:.4g}"
+    return ", ".join(f"{name} {value:.4g}" for name, value in zip(names, smoothness, strict=True))
 
 
 def is_stochastic(policy: Policy) -> bool:

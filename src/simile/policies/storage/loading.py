@@ -24,7 +24,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Forest, PiecewiseLinear, SmoothForest, SmoothRegressor, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.policies.policies import Policy, hold, parts
+from simile.policies.policies import Policy, hold, parts, tell
 from simile.policies.storage import files, foreign, ledger, rehearsal
 from simile.policies.storage.decoding import Decoder, Unread
 from simile.policies.storage.encoding import Encoder
@@ -117,7 +117,7 @@ def read_header(path: str | os.PathLike[str], *, max_memory: float | None = None
     -------
     dict
         format, version, library, digest, file_size (bytes), card, and structure: the kind of policy, its models,
-        trees, nodes, terms, lags, smoothness, order of h, units and bounds.
+        trees, nodes, terms, lags, smoothness, hold, order of h, units and bounds; `summary` says it in a line.
     """
     limit = memory.read_limit(max_memory)
     packed, policy = _read(path, limit, lambda packed: (packed, Decoder(packed, None).decode()))
@@ -174,6 +174,7 @@ def _summarize(policy: Policy) -> dict[str, Any]:
     forests, held = [f for f in kept if isinstance(f, Forest)], hold(policy)
     return {
         "kind": type(policy).__name__,
+        "summary": tell(policy),
         "components": len(smooth),
         "models": sorted({_name_class(f) for f in kept}),
         "trees": sum(len(f.roots) for f in forests),
