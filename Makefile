@@ -79,6 +79,7 @@ attack: $(ALL) ## attack the service, the studio and the readers on this machine
 
 accuracy: $(CLI) ## the default against rivals at equal smoothness, on games and on real data (half an hour)
 	($(BIN)/simile --version; $(BIN)/python benchmarks/accuracy.py --jobs 2) | tee docs/assets/bench/accuracy.txt
+	($(BIN)/simile --version; $(BIN)/python benchmarks/eye.py --jobs 2) | tee docs/assets/bench/eye.txt
 
 results: $(CLI) ## reproduce the experiments of the paper into docs/results.md (minutes)
 	MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md

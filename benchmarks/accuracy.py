@@ -32,6 +32,7 @@ COLUMNS = {
     "car_following": (["a_speed"], ["x_lead_speed", "x_lead_accel", "x_lead_curvature"]),
     "reservoir": (["a_release"], ["x_*"]),
     "head360": (["a_yaw", "a_pitch"], ["x_*"]),
+    "grip_force": (["a_force"], ["x_*"]),
 }
 
 
@@ -80,6 +81,16 @@ def measure(case: Case) -> dict[str, float]:
     return {"error": ours["error"], "roughness": found.level, **ratios}
 
 
+def find_data(given: Path | None = None) -> Path | None:
+    """Return the folder of the real data sets; None where it is not at hand."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = given or Path(os.environ.get("SIMILE_DATA", beside))
+    if folder.is_dir():
+        return folder
+    print(f"{folder} is not there: simulated games alone\n")
+    return None
+
+
 def mean(values: list[float]) -> float:
     """Return the geometric mean."""
     return float(np.exp(np.mean(np.log(values))))
@@ -88,16 +99,13 @@ def mean(values: list[float]) -> float:
 def main() -> None:
     """Measure all cases and print every number."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("SIMILE_DATA", beside)))
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", help="one data set: camera, car_following, reservoir or head360")
+    parser.add_argument("--only", help="one data set: camera, car_following, reservoir, head360 or grip_force")
     given = parser.parse_args()
     cases = [Case("camera", seed) for seed in SEEDS]
-    if given.data.is_dir():
-        cases += [Case(name, number, given.data) for name in COLUMNS for number in SPLITS]
-    else:
-        print(f"{given.data} is not there: simulated games alone\n")
+    if (folder := find_data(given.data)) is not None:
+        cases += [Case(name, number, folder) for name in COLUMNS for number in SPLITS]
     cases = [c for c in cases if given.only in (None, c.name)]
     print(f"{'data':16}{'seed':>5}{'RMSE':>9}{'roughness':>11}" + "".join(f"{'/ ' + name:>10}" for name in AGAINST))
     with ProcessPoolExecutor(given.jobs) as pool:
