@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +54,32 @@ def test_a_report_of_a_run_has_every_part_that_the_page_shows(learned):
     assert "3 held-out sequences" in content["frontier_note"]
 
 
+def test_a_report_says_of_each_action_whether_it_moves_as_the_expert_does():
+    sway = np.round(2.0 * np.sin(np.arange(400) / 20.0)) / 2.0  # in steps of a half, with rests
+    twitch = np.where(np.arange(400) % 4 < 2, 0.2, -0.2)
+
+    def follow(seen, done):
+        return simile.Demonstrations.from_arrays(
+            [seen[:, np.newaxis]] * 2, [np.column_stack([done, done])] * 2, rate=10.0
+        )
+
+    demos = follow(sway, sway)
+    run = run_of(linear(1, 2, slope=1.0, growth=0.0).holding(simile.Hold([0.0, 0.25])))
+    said = Report.of(run, demos).content["answers"][5]
+    moves = measure_motion(demos.actions, demos.logs, 10.0)[0]
+    assert said["question"] == "Does it look like a person?"
+    assert said["mood"] == "good"
+    assert f"reverses {moves.reversals:.2g} times a minute (the expert {moves.reversals:.2g})" in said["answer"]
+    assert f"rests {moves.still:.0%} of the time (the expert {moves.still:.0%})" in said["answer"]
+    restless = follow(sway + twitch, sway)
+    said = Report.of(run, restless).content["answers"][5]
+    assert said["mood"] == "poor"
+    assert re.match(
+        r"No: a0 reverses \d{3} times a minute \(the expert 9\) and rests 0% of .*; a1 9 \(9\)", said["answer"]
+    )
+    assert "ask for a hold of 0.1 (--hold)" in said["answer"]
+
+
 def test_the_points_of_the_path_are_those_of_the_held_out_sequences(learned):
     run, test = learned
     points = Report.of(run, test).content["frontier"][-1]["points"]
@@ -90,6 +117,12 @@ def test_a_comparison_shows_the_first_contender_the_best_reduction_and_the_best_
     assert kept.content["verdict"] == report.content["verdict"]
     assert kept.content["frontier"] == report.content["frontier"]
     assert kept.content["repeat"]["command"].startswith("simile compare x.csv")
+    asked = [one.content["answers"][5] for one in (report, kept)]
+    assert asked[0] == asked[1]
+    assert re.match(r"\w+: pan reverses [\d.]+ times a minute \(the expert", asked[0]["answer"])
+    old = {name: value for name, value in found.to_dict().items() if name not in ("expert", "frames", "rate")}
+    (tmp_path / COMPARISON).write_text(json.dumps(plain(old)))
+    assert Report.of_folder(folder).content["answers"][5]["mood"] == "unknown"
 
 
 def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learned, tmp_path):

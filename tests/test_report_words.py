@@ -22,6 +22,18 @@ FACTS = answers.Facts(
 )  # fmt: skip
 BENT = Steps(tuple(Step(2.0**i, float(i), 0.1 + 0.01 * 2.0**i, 4.0 / 2.0**i) for i in range(6)))
 
+MOVES = answers.Moves
+
+
+def moving(turns, theirs, rest=0.4, expected=0.45, **more):
+    """Facts of how pan moves, of the policy and of the expert."""
+    return {"moves": (MOVES("pan", (turns, theirs), (rest, expected), **more),)}
+
+
+def several(*turns):
+    """Facts of several actions, whose expert reverses ten times and rests half of the time."""
+    return {"moves": tuple(MOVES(f"action {i}", (each, 10.0), (0.5, 0.5)) for i, each in enumerate(turns))}
+
 
 @pytest.mark.parametrize(
     ("question", "changed", "mood", "said"),
@@ -54,6 +66,27 @@ BENT = Steps(tuple(Step(2.0**i, float(i), 0.1 + 0.01 * 2.0**i, 4.0 / 2.0**i) for
         (4, {"path": BENT, "roughness": 2.0}, "good", "the curve bends at roughness"),
         (4, {"path": BENT, "roughness": 0.25}, "fair", "ask for less smoothness"),
         (4, {"path": Steps(BENT.steps[:1]), "roughness": 9.0}, "unknown", "do not reach"),
+        (5, {}, "unknown", "It was not measured"),
+        (5, {"diverged": 2}, "poor", "in 2 of 5 held-out sequences"),
+        (5, moving(12, 14), "good", "Yes: pan reverses 12 times a minute (the expert 14) and rests 40% of the time"),
+        (5, moving(9.6, 8.0), "good", "reverses 9.6 times a minute (the expert 8)"),
+        (5, moving(30, 16), "fair", "Partly: pan reverses 30 times a minute (the expert 16)"),
+        (5, moving(32, 16), "poor", "No: pan reverses 32 times a minute (the expert 16)"),
+        (5, moving(32, 16), "poor", "For a calmer pan ask for a hold of 0.1 (--hold)."),
+        (5, moving(32, 16, hold=0.125), "poor", "ask for a hold wider than 0.12 (--hold)"),
+        (5, moving(3, 2, one=1.0), "good", "reverses 3 times"),
+        (5, moving(2, 1, one=1.0), "fair", "reverses 2 times"),
+        (5, moving(4, 1, one=1.0), "poor", "reverses 4 times"),
+        (5, moving(12, 14, 0.3, 0.45), "fair", "rests 30% of the time (the expert 45%). For a calmer pan"),
+        (5, moving(12, 14, 0.2, 0.45), "poor", "rests 20%"),
+        (5, moving(12, 14, 0.0, 0.09), "good", "rests 0% of the time (the expert 9%)"),
+        (5, moving(1, 14, 0.95, 0.45), "fair", "pan hardly moves: ask for a narrower hold (--hold)"),
+        (5, moving(0, 0, 0.5, 1.0), "unknown", "the expert never moves"),
+        (5, moving(math.nan, 14), "unknown", "not measured"),
+        (5, moving(12, 14) | {"rate": None}, "good", "12 times in 1,000 frames"),
+        (5, several(10.0, 11.0), "good", "; action 0 10 (10) and 50% (50%)."),
+        (5, several(9.0, 13.0, 17.0, 21.0), "poor", "No: action 3 reverses 21 times a minute (the expert 10)"),
+        (5, several(9.0, 13.0, 17.0, 21.0), "poor", "; action 2 17 (10) and 50% (50%); 2 more, some no better"),
     ],
 )  # fmt: skip
 def test_answers_are_short_and_honest(question, changed, mood, said):
@@ -62,6 +95,21 @@ def test_answers_are_short_and_honest(question, changed, mood, said):
     assert found["mood"] == mood
     assert len(found["answer"]) < 260
     assert found["answer"].endswith(".")
+
+
+def test_reversals_twice_the_experts_are_never_good():
+    for theirs in range(30):
+        for turns in range(2 * theirs, 4 * theirs + 2):
+            assert turns == theirs == 0 or MOVES("pan", (turns, theirs), (0.9, 0.1), one=1.0).mood != "good"
+
+
+def test_a_headline_says_so_where_a_policy_does_not_look_like_a_person():
+    facts = [replace(FACTS, **moving(turns, 16)) for turns in (16, 25, 40)]
+    assert [answers.headline(answers.answers(one)) for one in facts] == [
+        "Accurate, smooth and on time.",
+        "Accurate, smooth, on time and not quite like a person.",
+        "Accurate, smooth, on time and unlike a person.",
+    ]
 
 
 def test_more_smoothness_that_costs_nothing_is_recommended():

@@ -176,6 +176,9 @@ class Comparison:
             "sequences": list(self.ruler.scored.names),
             "held_out": self.rows(),
             "frontier": self.points(),
+            "frames": self.ruler.scored.n_frames,
+            "rate": self.ruler.demos.rate,
+            "expert": self.ruler.motion(self.ruler.demos.actions),
         }
 
     def verdict(self) -> str:

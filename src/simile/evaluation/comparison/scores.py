@@ -130,7 +130,7 @@ class HeldOut(Ruler):
         known = ~np.isnan(lags) & ~np.isnan(score.error)
         weights = np.broadcast_to(frames[:, np.newaxis], lags.shape)
         lag = float(np.average(lags[known], weights=weights[known])) if known.any() else math.nan
-        return SequenceScore(score.error, score.roughness, squares, frames, lag, *self._move(ours))
+        return SequenceScore(score.error, score.roughness, squares, frames, lag, *self.rate_motion(ours))
 
     def motion(self, rolled: Trajectories) -> dict[str, dict[str, float]]:
         """Return how each action moves over the frames that count, by name, as `Motion.to_dict`."""
@@ -140,11 +140,11 @@ class HeldOut(Ruler):
 
     def describe_expert(self) -> str:
         """Say how the expert moves, as the columns of a table do of contenders."""
-        reversals, still = (float(np.mean(found)) for found in self._move(self.scored.actions))
+        reversals, still = (float(np.mean(found)) for found in self.rate_motion(self.scored.actions))
         per = "per 1,000 frames" if self.demos.rate is None else "a minute"
         return f"reversals {per}, the expert's {reversals:.3g}; still: share of time, the expert's {still:.2g}"
 
-    def _move(self, actions: Trajectories) -> tuple[FloatArray, FloatArray]:
+    def rate_motion(self, actions: Trajectories) -> tuple[FloatArray, FloatArray]:
         """Return reversals and stillness of the frames that count, (k,) each."""
         threshold, rate = [log.threshold for log in self.known_logs], self.demos.rate
         return rate_reversals(actions, threshold, rate), share_still(actions, threshold, rate)

@@ -1,8 +1,9 @@
-"""The five questions that everybody asks of a policy, answered in a sentence or two, with what speaks for it."""
+"""The six questions that everybody asks of a policy, answered in a sentence or two, with what speaks for it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from simile.evaluation.comparison.phrases import phrase_lag, phrase_roughness
@@ -22,8 +23,59 @@ ON_TIME, LATE, FEW_FRAMES = 0.1, 0.3, 1.0
 SURPRISE, FEW_SEQUENCES = 1.25, 3
 # How smooth: what half the roughness may cost to be cheap, and what twice the roughness must save to be worth it.
 CHEAP, WORTH = 0.03, 0.10
+# Like a person: reversals and rest over the expert's, where an expert rests that is worth asking for, and moves over
+# the expert's. A reversal more, in all that was held out, is chance.
+STEADY, RESTLESS = 1.2, 2.0
+RESTED, CREEPING, RESTS = 0.8, 0.5, 0.1
+FROZEN = 0.25
+MOST_NAMED = 2  # actions in a sentence
 
 LEADS = {"good": "Yes", "fair": "Partly", "poor": "No"}
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How one action of policy and expert moves, each in this order."""
+
+    action: str
+    reversals: tuple[float, float]  # a minute, or per 1,000 frames
+    still: tuple[float, float]  # share of time
+    hold: float = math.nan  # width of the policy's hysteresis
+    one: float = 0.0  # what a single reversal adds to the rate
+
+    @classmethod
+    def of(
+        cls,
+        actions: Sequence[str],
+        reversals: Iterable[Iterable[float]],
+        still: Iterable[Iterable[float]],
+        *,
+        frames: int,
+        rate: float | None,
+        hold: Sequence[float] | None = None,
+    ) -> tuple[Moves, ...]:
+        """Pair what was measured of each action, of the policy and of the expert."""
+        one = (60.0 * rate if rate else 1000.0) / frames
+        widths = [math.nan] * len(actions) if hold is None else hold
+        turns, rests = (zip(*both, strict=True) for both in (reversals, still))
+        return tuple(cls(*each, one) for each in zip(actions, turns, rests, widths, strict=True))
+
+    @property
+    def mood(self) -> str:
+        """Whether it looks like the expert; unknown where the expert never moves."""
+        (turns, theirs), (rest, expected) = self.reversals, self.still
+        if math.isnan(turns + theirs + rest + expected) or (theirs == 0.0 and expected > 0.999):
+            return "unknown"
+        rested = math.inf if expected < RESTS else rest / expected
+        if (turns >= RESTLESS * theirs and turns > theirs + 2.5 * self.one) or rested < CREEPING:
+            return "poor"
+        steady = turns <= STEADY * theirs or (turns <= theirs + 1.5 * self.one and turns < RESTLESS * theirs)
+        return "good" if steady and rested >= RESTED and not self.frozen else "fair"
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it hardly ever moves."""
+        return 1.0 - self.still[0] < FROZEN * (1.0 - self.still[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,28 +97,33 @@ class Facts:
     path: Path | None = None  # other smoothness, on the same sequences
     simpler: bool = False  # whether something simpler did better in training
     others: str = "simple filter"  # what `simple` is the best of
+    moves: tuple[Moves, ...] = ()  # of each action
 
 
 def answers(facts: Facts) -> list[Answer]:
-    """Answer all five."""
+    """Answer all six."""
     return [
         _judge_accuracy(facts),
         _judge_smoothness(facts),
         _judge_lag(facts),
         _judge_trust(facts),
         _judge_choice(facts),
+        _judge_motion(facts),
     ]
 
 
-WORDS = (
+WORDS: tuple[dict[str, str], ...] = (
     {"good": "accurate", "fair": "fairly accurate", "poor": "not accurate"},
     {"good": "smooth", "fair": "somewhat rough", "poor": "rough"},
     {"good": "on time", "fair": "a little off in time", "poor": "off in time"},
+    {},
+    {},
+    {"fair": "not quite like a person", "poor": "unlike a person"},
 )
 
 
 def headline(said: list[Answer]) -> str:
-    """Say in a few words what the first three answers come to.
+    """Say in a few words what the answers come to: the first three, and the last where it is not good.
 
     >>> headline([{"mood": "good"}, {"mood": "fair"}, {"mood": "unknown"}])
     'Accurate and somewhat rough.'
@@ -210,6 +267,44 @@ def _judge_choice(facts: Facts) -> Answer:
         said.append(f"the curve bends at roughness {knee.roughness:.2g} ({where})")
     lead = {"good": "As it is", "fair": "Think again", "unknown": ""}[mood]
     return _answer(question, mood, f"{'; '.join(said)}.", lead)
+
+
+def _judge_motion(facts: Facts) -> Answer:
+    question = "Does it look like a person?"
+    if facts.diverged:
+        return _answer(question, "poor", _tell_divergence(facts))
+    order = ("unknown", "good", "fair", "poor")
+    known = [m for m in facts.moves if m.mood != "unknown"]
+    if not known:
+        return _answer(question, "unknown", "it was not measured, or the expert never moves here.")
+    # Those at fault first.
+    known.sort(key=lambda m: (-order.index(m.mood), -m.reversals[0] / (m.reversals[1] or 1.0)))
+    worst, named = known[0], known[:MOST_NAMED]
+    per = "in 1,000 frames" if facts.rate is None else "a minute"
+    said = "; ".join(_tell_moves(m, per if i == 0 else "") for i, m in enumerate(named))
+    if rest := known[MOST_NAMED:]:
+        fault = "some no better" if rest[0].mood != "good" else "as the expert"
+        said += f"; {len(rest)} more, {fault}"
+    if worst.mood != "good" and worst.frozen:
+        said += f". {worst.action} hardly moves: ask for a narrower hold (--hold) or less smoothness"
+    elif worst.mood != "good":
+        wider = f"a hold wider than {worst.hold:.2g}" if worst.hold > 0.0 else "a hold of 0.1"
+        said += f". For a calmer {worst.action} ask for {wider} (--hold)"
+    return _answer(question, worst.mood, f"{said}.")
+
+
+def _tell_moves(moves: Moves, per: str) -> str:
+    """Say how an action moves: in full where it is said how often, `per`, else short."""
+    (turns, theirs), (rest, expected) = (
+        (f"{n:.0f}" if n >= 10.0 else f"{n:.2g}" for n in moves.reversals),
+        (f"{share:.0%}" for share in moves.still),
+    )
+    if not per:
+        return f"{moves.action} {turns} ({theirs}) and {rest} ({expected})"
+    return (
+        f"{moves.action} reverses {turns} times {per} (the expert {theirs}) and rests {rest} of the time "
+        f"(the expert {expected})"
+    )
 
 
 def format_time(frames: float, rate: float | None) -> str:

@@ -14,7 +14,7 @@ import simile
 from simile._common.text import count, number, plain
 from simile.data.demonstrations import Demonstrations
 from simile.data.motion import tell_noise
-from simile.evaluation.report.answers import Facts, answers, headline, list_grounds
+from simile.evaluation.report.answers import Facts, Moves, answers, headline, list_grounds
 from simile.evaluation.report.contenders import Path
 from simile.evaluation.report.curves import Curves
 from simile.evaluation.report.diagnosis import diagnosis
@@ -25,7 +25,7 @@ from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
 from simile.learning.frontier import time_scale
 from simile.learning.rounds import MEASURED, Round
-from simile.policies.policies import Policy, radius
+from simile.policies.policies import Policy, hold, radius
 
 REPEATED = ("command", "python", "config")
 NOTHING_DRAWN: dict[str, Any] = {
@@ -115,6 +115,10 @@ def gather_facts(
     """Measure what the answers need; `expected` is the RMSE that the training foresaw."""
     ruler, score = curves.ruler, curves.score
     loop = None if policy is None else radius(policy)
+    both = zip((score.reversals, score.still), ruler.rate_motion(ruler.scored.actions), strict=True)
+    by = None if policy is None else hold(policy)
+    widths = None if by is None else by.width.tolist()
+    frames, rate = ruler.scored.n_frames, ruler.demos.rate
     return Facts(
         error=score.rmse,
         rmse=ruler.rmse_by_action(score),
@@ -131,6 +135,7 @@ def gather_facts(
         path=path,
         simpler=simpler,
         others=others,
+        moves=Moves.of(ruler.demos.action_names, *both, frames=frames, rate=rate, hold=widths),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from simile._common.text import number
 from simile.evaluation.comparison import Comparison
-from simile.evaluation.report.answers import Facts
+from simile.evaluation.report.answers import Facts, Moves
 from simile.evaluation.report.contenders import Path, Step, table
 from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts
 from simile.evaluation.report.curves import Curves, roll
@@ -68,7 +68,7 @@ def of_data(compared: Mapping[str, Any], title: str, repeat: Mapping[str, str] |
         title=title,
         subtitle=f"{len(rows)} contenders on {n} held-out {plural}",
         verdict=str(compared["verdict"]),
-        facts=_facts(rows, points, ours, n, None),
+        facts=_facts(rows, points, ours, n, compared.get("rate"), _moves(compared, points, rows, ours)),
         actions=actions,
         curves=None,
         policy=None,
@@ -79,7 +79,9 @@ def of_data(compared: Mapping[str, Any], title: str, repeat: Mapping[str, str] |
     )
 
 
-def _facts(rows: Rows, points: Rows, ours: str, sequences: int, rate: float | None) -> Facts:
+def _facts(
+    rows: Rows, points: Rows, ours: str, sequences: int, rate: float | None, moves: tuple[Moves, ...] = ()
+) -> Facts:
     """Return what a table tells without any roll-out."""
     own = next(r for r in rows if r["name"] == ours)
     return Facts(
@@ -97,7 +99,19 @@ def _facts(rows: Rows, points: Rows, ours: str, sequences: int, rate: float | No
         surprise=math.nan,
         path=_path(points, ours),
         others="rival",
+        moves=moves,
     )
+
+
+def _moves(compared: Mapping[str, Any], points: Rows, rows: Rows, ours: str) -> tuple[Moves, ...]:
+    """Return how the first contender moves where it stands: as its nearest controller. None of an older comparison."""
+    expert, own = compared.get("expert"), [p for p in points if p["name"] == ours and "still" in p]
+    if not expert or not own:
+        return ()
+    level = next(number(r["roughness"]) for r in rows if r["name"] == ours)
+    near = min(own, key=lambda p: abs(number(p["roughness"]) - level))
+    measured = ([list(map(number, near[n])), [number(m[n]) for m in expert.values()]] for n in ("reversals", "still"))
+    return Moves.of(list(expert), *measured, frames=compared["frames"], rate=compared["rate"])
 
 
 def _best_others(rows: Rows, ours: str) -> list[str]:
