@@ -40,7 +40,7 @@ def opened(open_page: Any, path: Path) -> Any:
 
 def test_a_training_ends_in_a_report_with_everything_on_it(folder, open_page):
     page = opened(open_page, folder / "run" / "report.html")
-    assert page.locator(".answer").count() == 5
+    assert page.locator(".answer").count() == 6
     headings = page.locator("section h2").all_inner_texts()
     assert {"How smooth should I choose?", "How did the training go?", "What does it look at?"} <= set(headings)
     text = page.inner_text("body")
