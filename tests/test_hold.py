@@ -16,7 +16,8 @@ from hypothesis.extra.numpy import arrays
 import simile
 from commands import simile_
 from conftest import demos_of
-from simile.data.motion import count_reversals, know_log, play, share_still
+from simile.data.logs import know_log
+from simile.data.motion import count_reversals, play, share_still
 from simile.errors import ArgumentError, StorageError
 from simile.learning import holds
 from simile.learning.holds import WIDTHS, Habits, aim, hold_all

@@ -18,17 +18,8 @@ from simile import Demonstrations, Horizon, SmoothForest, clone, evaluate, read
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data import losses, tasks
-from simile.data.motion import (
-    Log,
-    count_reversals,
-    know_log,
-    measure_motion,
-    play,
-    rate_reversals,
-    share_still,
-    tell_motion,
-    tell_noise,
-)
+from simile.data.logs import Log, know_log, tell_noise
+from simile.data.motion import count_reversals, measure_motion, play, rate_reversals, share_still, tell_motion
 from simile.evaluation.comparison import judge
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend

@@ -19,7 +19,8 @@ from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
-from simile.data.motion import Log, know_log, tell_motion
+from simile.data.logs import Log, know_log
+from simile.data.motion import tell_motion
 from simile.errors import ArgumentError, DataError
 
 LEAST_TOLD = 100  # frames, of which motion is told

@@ -14,7 +14,8 @@ from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.data import losses
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.motion import measure_motion, tell_noise
+from simile.data.logs import tell_noise
+from simile.data.motion import measure_motion
 from simile.errors import ArgumentError, DataError
 from simile.policies.policies import Policy
 from simile.policies.rollouts import Start, open_rollout, rollout

@@ -13,7 +13,7 @@ from simile._common import plots
 from simile._common.text import spell, table
 from simile._common.typing import PerAction
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
-from simile.data.motion import tell_noise
+from simile.data.logs import tell_noise
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
 from simile.errors import ArgumentError

@@ -15,8 +15,8 @@ from simile._common import checks
 from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.camera.games import Game
+from simile.data.logs import Log, know_log
 from simile.data.losses import difference
-from simile.data.motion import Log, know_log
 from simile.errors import ArgumentError
 
 HYSTERESIS = 0.05  # degrees, at least: some three pixels of a picture 1920 wide, at zoom 2
@@ -96,7 +96,7 @@ def framing(
     ----------
     hysteresis : float, optional
         Degrees: the pan has reversed once it has come back by more than that from where it was farthest. By default
-        the threshold of the operator's log (`simile.data.motion.Log`), and 0.05 at least.
+        the threshold of the operator's log (`simile.data.logs.Log`), and 0.05 at least.
     still : float
         Degrees per second below which the camera counts as still, from one frame to the next, or over as many as the
         noise of the operator's log asks for.

@@ -13,7 +13,7 @@ import numpy as np
 import simile
 from simile._common.text import count, number, plain
 from simile.data.demonstrations import Demonstrations
-from simile.data.motion import tell_noise
+from simile.data.logs import tell_noise
 from simile.evaluation.report.answers import Facts, Moves, answers, headline, list_grounds
 from simile.evaluation.report.contenders import Path
 from simile.evaluation.report.curves import Curves

@@ -14,7 +14,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
-from simile.data.motion import Log, read_logs
+from simile.data.logs import Log, read_logs
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend

@@ -11,7 +11,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
-from simile.data.motion import find_marks
+from simile.data.logs import find_marks
 from simile.errors import DataError
 
 ARRAYS = ("lengths", "moments", "marks", "places", "low", "high")  # of `Facts`, with a row for each sequence
@@ -27,7 +27,7 @@ class Facts:
     rate: float | None
     lengths: IntArray  # (sequences,)
     moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
-    marks: FloatArray  # (sequences, 62, k), see `simile.data.motion.find_marks`
+    marks: FloatArray  # (sequences, 62, k), see `simile.data.logs.find_marks`
     places: FloatArray  # (sequences, 2, m), see `Demonstrations.places`
     low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
     high: FloatArray
