@@ -28,6 +28,7 @@ from simile.policies.policies import whole
 from simile.policies.storage.decoding import Decoder
 from simile.policies.storage.files import Packed, from_bytes, to_bytes
 from simile.policies.storage.loading import read_header
+from simile.serving.policy_file import load_policy
 
 NUMBERS = st.floats(-10.0, 10.0)
 WALKS = arrays(np.float64, st.integers(1, 60), elements=NUMBERS)
@@ -118,6 +119,15 @@ def test_a_policy_and_inspect_tell_smoothness_and_hold_in_a_line(tmp_path: Path)
     assert found["summary"] == line
     assert found["hold"] == [wide, narrow]
     assert found["smoothness"] == [3.0, 30.0]
+
+
+@pytest.mark.parametrize("hold", [None, Hold((0.3, 0.1), (False, True))])
+def test_a_service_tells_anybody_how_its_policy_holds(tmp_path: Path, hold: Hold | None):
+    policy = learned().holding(hold)
+    policy.save(tmp_path / "policy.safetensors")
+    facts = load_policy(tmp_path / "policy.safetensors").facts
+    told = (None, None) if hold is None else ((hold.width * policy.units.scale).tolist(), [False, True])
+    assert (facts.hold, facts.stepping) == told
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,12 @@ def test_simulated_games_are_filmed_and_the_court_plays_them(studio: Studio, ope
     page.get_by_label("Model").fill(MODEL)
     page.get_by_label("How smooth", exact=True).select_option("seconds")
     page.get_by_label("Seconds late").fill("0.3")
+    page.get_by_label("Hold still").fill("0.1")
     page.get_by_role("button", name="Train", exact=True).click()
     page.locator("#court iframe").wait_for()
     page.wait_for_selector(".run.selected[data-status=done]")
+    assert "pan glides within" in page.locator("#verdict").inner_text()
+    assert page.locator(".numbers tbody td").filter(has_text="within").count() == 1
     page.locator("#court").evaluate("(card) => card.scrollIntoView({ behavior: 'instant' })")
     court = page.frame_locator("#court iframe")
     snapshot = "(canvas) => canvas.toDataURL()"

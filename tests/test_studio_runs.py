@@ -107,6 +107,29 @@ def test_a_retraining_of_the_slider_replaces_the_one_before_it(server: Server):
             http.delete(f"/api/runs/{key}")
 
 
+def test_a_run_that_holds_tells_so_and_its_slider_keeps_the_ratio_of_its_lambdas(server: Server, tmp_path: Path):
+    with server.http as http:
+        data = http.post("/api/games", json={"n_games": 4, "minutes": 0.5, "axes": 3, "seed": 3}).json()
+        asked = {**QUICK, "data": data["id"], "smoothness": "(10, 20, 60)", "hold": "Hold((0.1, 0, 0.2))"}
+        parent = http.post("/api/runs", json=asked).json()["id"]
+        run = server.wait(parent, "done", "failed")
+        assert (run["status"], run["smoothness"]) == ("done", 30.0)
+        assert run["options"]["hold"] == "Hold((0.1, 0, 0.2))"
+        policy = simile.load(_saved(http, f"/api/runs/{parent}/policy", tmp_path / "p.safetensors"))
+        assert run["summary"] == str(policy)
+        width = (policy.hold.width * policy.units.scale).tolist()
+        header, _ = unpacked(http.post(f"/api/runs/{parent}/roll", json={"sequence": 0}).content)
+        for told in (header, http.get(f"/api/runs/{parent}/sequences").json()):
+            assert (told["hold"], told["stepping"]) == (width, [False] * 3)
+        child = http.post("/api/runs", json={"parent": parent, "smoothness": 60.0}).json()
+        assert child["name"] == "smoothness 60"
+        assert child["options"]["smoothness"] == "(20.0, 40.0, 120.0)"
+        run = server.wait(child["id"], "done", "failed")
+        assert (run["status"], run["smoothness"], run["options"]["hold"]) == ("done", 60.0, asked["hold"])
+        for key in (child["id"], parent):
+            http.delete(f"/api/runs/{key}")
+
+
 def test_simulated_games_can_be_watched_on_their_court(server: Server):
     with server.http as http:
         data = http.post("/api/games", json={"n_games": 2, "minutes": 0.5, "axes": 3, "seed": 3}).json()

@@ -192,7 +192,7 @@ export class CurvesView {
       if (rolled) rows.push({ name: other.name, colour, rolled });
     }
     if (this.preview.rolled) rows.push({ name: PREVIEW, colour: this.store.nextColour, rolled: this.preview.rolled });
-    this.numbers.update(rows);
+    this.numbers.update(rows, this.actionIndex(own.rolled.actions));
     const at = this.slider.value;
     const retrained = at === null ? null : this.retraining.finished(run, at);
     const measured = this.preview.rolled ?? this.others.get(retrained?.id ?? "")?.rolled ?? own.rolled;

@@ -17,10 +17,11 @@ const HEADS: [text: string, title: string][] = [
   ["Roughness", "Mean absolute second difference, 1 for the expert’s own"],
   ["Reversals", "How often it turns round a minute, or per 1,000 frames without a rate (the expert)"],
   ["Still", "Share of the time that it rests (the expert)"],
+  ["Holds", "How far what it wants may move before this action does; then it glides along, or steps"],
   ["Lag", "How late it is behind the expert"],
 ];
 
-export function numbersTable(): { root: HTMLElement; update(rows: Row[]): void } {
+export function numbersTable(): { root: HTMLElement; update(rows: Row[], action: number): void } {
   const heads = HEADS.map(([text, title], i) => h("th", { scope: "col", title, class: i ? "number" : null }, text));
   const body = h("tbody", {});
   const table = h(
@@ -30,10 +31,11 @@ export function numbersTable(): { root: HTMLElement; update(rows: Row[]): void }
     h("thead", {}, h("tr", {}, ...heads)),
     body,
   );
-  return { root: h("div", { class: "scroll" }, table), update: (rows) => body.replaceChildren(...rows.map(rowOf)) };
+  const update = (rows: Row[], action: number): void => body.replaceChildren(...rows.map((row) => rowOf(row, action)));
+  return { root: h("div", { class: "scroll" }, table), update };
 }
 
-function rowOf({ name, colour: i, rolled }: Row): HTMLElement {
+function rowOf({ name, colour: i, rolled }: Row, action: number): HTMLElement {
   const dot = h("span", { class: rolled.preview ? "dot on hollow" : "dot on", style: { "--dot": colour(i) } });
   const cells = [
     format(rolled.smoothness),
@@ -41,8 +43,14 @@ function rowOf({ name, colour: i, rolled }: Row): HTMLElement {
     rolled.roughness === null ? "–" : `${format(rolled.roughness, 2)} ×`,
     `${format(rolled.reversals[0], 2)} (${format(rolled.reversals[1], 2)})`,
     `${format(rolled.still[0], 2)} (${format(rolled.still[1], 2)})`,
+    holding(rolled, action),
     lateness(rolled.lag, rolled.rate),
   ];
   const head = h("th", { scope: "row" }, dot, name);
   return h("tr", {}, head, ...cells.map((text) => h("td", { class: "number" }, text)));
+}
+
+function holding({ hold, stepping }: Rolled, action: number): string {
+  const width = hold?.[action];
+  return width ? `${stepping?.[action] ? "steps beyond" : "within"} ${format(width, 2)}` : "–";
 }

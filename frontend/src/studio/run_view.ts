@@ -14,6 +14,7 @@ export function installRunView(root: HTMLElement, store: Store): void {
   const title = h("h2", {});
   const facts = h("p", { class: "facts" });
   const verdict = h("p", { class: "verdict large" });
+  const summary = h("p", { class: "facts" });
   const trouble = h("p", { class: "trouble" });
   const notes = h("ul", { class: "notes" });
   const head = h(
@@ -22,6 +23,7 @@ export function installRunView(root: HTMLElement, store: Store): void {
     title,
     facts,
     verdict,
+    summary,
     trouble,
     notes,
   );
@@ -42,6 +44,8 @@ export function installRunView(root: HTMLElement, store: Store): void {
     setText(facts, factsOf(run, store));
     setText(verdict, run.verdict ?? (run.status === "running" ? "Learning …" : ""));
     verdict.hidden = verdict.textContent === "";
+    setText(summary, run.summary ?? "");
+    summary.hidden = run.summary === null;
     setText(trouble, run.error ?? "");
     trouble.hidden = run.error === null;
     setNotes(notes, run.notes);

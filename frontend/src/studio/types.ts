@@ -49,7 +49,8 @@ export interface Run {
   parent: string | null;
   status: "waiting" | "running" | "done" | "stopped" | "failed";
   error: string | null;
-  smoothness: number | null; // lambda of its policy
+  smoothness: number | null; // lambda of its policy, the mean over the actions
+  summary: string | null; // its policy in a line: lambda and hold of each action
   options: Record<string, string | number | boolean | string[] | null>;
   started: string; // ISO
   seconds: number | null;
@@ -87,6 +88,8 @@ export interface Sequences {
   sequences: { name: string; frames: number }[];
   smoothness: { now: number; low: number; high: number };
   begins: number;
+  hold: number[] | null; // how far each action holds still, in its units
+  stepping: boolean[] | null; // whether it steps rather than glides
 }
 
 /** A policy rolled out over a sequence: of each curve, of each action, its samples. */
@@ -104,6 +107,8 @@ export interface Rolled {
   still: [policy: number | null, expert: number | null]; // share of time
   lag: number | null; // frames late
   preview: boolean;
+  hold: number[] | null; // how far each action holds still, in its units
+  stepping: boolean[] | null; // whether it steps rather than glides
   milliseconds: number;
   values: Float32Array[][];
 }

@@ -401,6 +401,14 @@ def hold(policy: Policy) -> Hold | None:
     return getattr(policy, "hold", None)
 
 
+def describe_hold(policy: Policy) -> dict[str, Any]:
+    """Return how far each action holds, in the user's units, and which step, as JSON has it; nothing where none."""
+    found = hold(policy)
+    if found is None:
+        return {}
+    return {"hold": (found.width * policy.units.scale).tolist(), "stepping": found.stepping.tolist()}
+
+
 def hold_by(policy: Policy, by: Hold | None) -> Policy:
     """Return a policy with this hysteresis behind it, or with none."""
     if isinstance(policy, OpenPolicy):

@@ -51,6 +51,8 @@ class PolicyFacts(Struct, frozen=True, forbid_unknown_fields=True):
     low: list[float | None]
     high: list[float | None]
     smoothness: Any
+    hold: list[float] | None  # how far each action holds still, in its units
+    stepping: list[bool] | None  # which of them step rather than glide
     digest: str
     drift: Literal["known", "unknown"]
 

@@ -44,6 +44,8 @@ def _describe(policy: Policy, header: dict[str, Any]) -> PolicyFacts:
         low=structure["low"],
         high=structure["high"],
         smoothness=structure["smoothness"],
+        hold=structure.get("hold"),
+        stepping=structure.get("stepping"),
         digest=header["digest"],
         drift="known" if Baseline.of(policy, (), Thresholds()).drift_known else "unknown",
     )

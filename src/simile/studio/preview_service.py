@@ -23,11 +23,14 @@ from simile.camera.tracking.recordings import ARRAYS, load_game
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.evaluation.report.curves import thin
 from simile.learning.runs import POLICY, RunFolder, reading_arguments
+from simile.policies.policies import describe_hold
 from simile.studio.cache import Cache
 from simile.studio.child_tasks import game_file
 from simile.studio.preview import Preview, PreviewedPolicy, compute_outputs, roll
 
 MOST_SAMPLES = 400_000  # of a curve; longer ones are thinned to their extremes
+
+NO_HOLD = {"hold": None, "stepping": None}
 
 Parts = tuple[Demonstrations, Demonstrations]
 
@@ -57,6 +60,8 @@ class PreviewService:
             "sequences": [{"name": d.name, "frames": len(d)} for d in held_out],
             "smoothness": policy.describe_range(),
             "begins": policy.whole.memory,
+            **NO_HOLD,
+            **describe_hold(policy.policy),
         }
 
     def roll(self, run: RunFolder, sequence: int, smoothness: float | None) -> tuple[Demonstration, Preview]:
@@ -90,6 +95,8 @@ class PreviewService:
             "still": rolled.still,
             "lag": rolled.lag,
             "preview": not rolled.is_own,
+            **NO_HOLD,
+            **describe_hold(self._load_policy(run).policy),
             "milliseconds": round(1000.0 * (time.perf_counter() - begin), 3),
         }
         return _pack(header, columns)

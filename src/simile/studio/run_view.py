@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as File
 from typing import Any
 
+import numpy as np
+
 from simile._common.files import read_stamp
 from simile._common.text import number
 from simile.errors import SimileError
@@ -14,6 +16,7 @@ from simile.evaluation.report.contenders import OTHERS, Path, Step, list_points,
 from simile.evaluation.report.from_comparisons import of_data
 from simile.learning.runs import COMPARISON, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder, as_command, as_script
 from simile.policies.storage.loading import read_header
+from simile.studio.preview import scale_smoothness
 from simile.studio.workspace import Data, Job
 
 SQUARED = ("error", "validation_error")  # of a round; the page shows their roots
@@ -29,10 +32,11 @@ def read_stamps(folder: File) -> tuple[Any, ...]:
 def describe_record(job: Job) -> dict[str, Any]:
     """Describe a run of which nothing but its record is known."""
     kept = ("id", "name", "kind", "data", "parent", "status", "error", "started")
-    nothing: dict[str, Any] = {"options": {}, "smoothness": None, "chosen": None, "verdict": None, "table": None}
+    nothing: dict[str, Any] = dict.fromkeys(("smoothness", "summary", "chosen", "verdict", "table"))
     return {
         **{name: getattr(job, name) for name in kept},
         **nothing,
+        "options": {},
         **{name: [] for name in ("rounds", "notes", "contenders_done", "frontier")},
         "seconds": round(job.seconds, 3),
         "contenders_total": 0,
@@ -52,11 +56,13 @@ def describe_run(job: Job, folder: File, data: Data | None) -> dict[str, Any]:
     command, script = write_commands(run, data)
     compared = job.kind == "compare"
     policy = folder / POLICY
+    structure = _read_structure(policy)
     rows, frontier = _read_comparison(comparison) if compared else _read_training(summary)
     return {
         **describe_record(job),
         "options": {n: v for n, v in run.config.items() if n not in HIDDEN},
-        "smoothness": _read_smoothness(policy),
+        "smoothness": mean_smoothness(structure),
+        "summary": structure.get("summary"),
         "rounds": [] if compared else [_take_roots(line) for line in lines],
         "chosen": summary.get("chosen_round"),
         "verdict": found.get("verdict"),
@@ -116,16 +122,35 @@ def read_last_line(log: File) -> str:
     return last.removeprefix("simile: ").removeprefix("Error: ")[:2000]
 
 
-def _read_smoothness(policy: File) -> float | None:
-    """Return lambda of a policy, as its file says."""
+def _read_structure(policy: File) -> dict[str, Any]:
+    """Return what a policy is made of, as its file says; nothing where there is none that can be read."""
     if not policy.is_file():
-        return None
+        return {}
     try:
-        found = read_header(policy)["structure"]["smoothness"]
+        found: dict[str, Any] = read_header(policy)["structure"]
     except SimileError:
-        return None
-    values = [v for v in (found if isinstance(found, list) else [found]) if v is not None]
-    return sum(values) / len(values) if values else None
+        return {}
+    return found
+
+
+def mean_smoothness(structure: Mapping[str, Any]) -> float | None:
+    """Return lambda of a policy, the mean where its actions or parts have their own."""
+    found = structure.get("smoothness")
+    return None if found is None or found == [] else float(np.mean(found))
+
+
+def spread_smoothness(policy: File, smoothness: str) -> str:
+    """Return what to train at for a slider's lambda: where each action has its own, all change by one factor."""
+    structure = _read_structure(policy)
+    own = structure.get("smoothness")
+    try:
+        mean = float(smoothness)
+    except ValueError:  # a recipe, which is for all actions as it is
+        return smoothness
+    if not isinstance(own, list) or np.shape(own) != (structure["actions"],):
+        return smoothness
+    scaled = scale_smoothness(np.array(own), mean)
+    return repr(tuple(scaled.tolist())) if isinstance(scaled, np.ndarray) else smoothness
 
 
 def _take_roots(line: Mapping[str, Any]) -> dict[str, Any]:

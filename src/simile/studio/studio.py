@@ -18,12 +18,12 @@ from simile._common.files import make_folder
 from simile._common.text import plain
 from simile._common.web import RequestError
 from simile.learning import ALGORITHMS
-from simile.learning.runs import DEFAULTS, RunFolder
+from simile.learning.runs import DEFAULTS, POLICY, RunFolder
 from simile.studio import child_tasks
 from simile.studio.events import Events
 from simile.studio.jobs import Jobs
 from simile.studio.preview_service import PreviewService, import_early
-from simile.studio.run_view import describe_record, describe_run
+from simile.studio.run_view import describe_record, describe_run, spread_smoothness
 from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, make_id, read_clock
 
 Result = TypeVar("Result")
@@ -152,6 +152,9 @@ class Studio:
         if kind == "train":
             defaults["algorithm"] = DEFAULTS["algorithm"]
         name = about.pop("name", None) or _make_name(kind, data, options, parent)
+        if parent is not None and "smoothness" in options:
+            policy = self.folder(self.find_job(parent)).path / POLICY
+            options = {**options, "smoothness": await self.in_thread(spread_smoothness, policy, options["smoothness"])}
         job = Job(make_id(), clean_name(name), kind, data.id, read_clock(), **about)
         make_folder(self.workspace.folder_of(job))
         self.folder(job).write_config(

@@ -24,7 +24,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Forest, PiecewiseLinear, SmoothForest, SmoothRegressor, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.policies.policies import Policy, hold, parts, tell
+from simile.policies.policies import Policy, describe_hold, parts, tell
 from simile.policies.storage import files, foreign, ledger, rehearsal
 from simile.policies.storage.decoding import Decoder, Unread
 from simile.policies.storage.encoding import Encoder
@@ -171,7 +171,7 @@ def _summarize(policy: Policy) -> dict[str, Any]:
     # Every model once, however many components start from it.
     models = [model for p in smooth for model in (p.f, p.naive) if model is not None]
     kept = {id(f): f for model in models for f, _ in parts_of(model)}.values()
-    forests, held = [f for f in kept if isinstance(f, Forest)], hold(policy)
+    forests = [f for f in kept if isinstance(f, Forest)]
     return {
         "kind": type(policy).__name__,
         "summary": tell(policy),
@@ -185,8 +185,7 @@ def _summarize(policy: Policy) -> dict[str, Any]:
         "context_lags": _unite(list(p.horizon.context_lags) for p in smooth),
         "action_lags": _unite(list(p.horizon.action_lags) for p in smooth),
         "smoothness": _unite(np.asarray(p.smoothness).tolist() for p in smooth),
-        **({} if held is None else {"hold": (held.width * policy.units.scale).tolist()}),
-        **({} if held is None else {"stepping": held.stepping.tolist()}),
+        **describe_hold(policy),
         "order": _unite(getattr(p.h, "order", None) for p in smooth),
         "center": policy.units.center.tolist(),
         "scale": policy.units.scale.tolist(),
