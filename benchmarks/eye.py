@@ -1,7 +1,8 @@
 """How a policy looks: whether it turns and rests as the expert does, what that costs, and what noise changes.
 
-Fresh seeds and splits of simulated games and of the real data sets where they are at hand (as benchmarks/accuracy.py),
-in the mean over them. Beside `learn` stands `learn(hold=0)`, the same without the hysteresis.
+Fresh seeds and splits, of at most 15,000 frames to learn from, of simulated games and of the real data sets where they
+are at hand (as benchmarks/accuracy.py), in the mean over them. Beside `learn` stands `learn(hold=0)`, the same without
+the hysteresis.
 
     python benchmarks/eye.py --jobs 2
 """
@@ -26,6 +27,7 @@ from simile.learning.measures import Ruler
 
 SEEDS, SPLITS = (400, 401, 402, 403), (5, 6, 7, 8)
 LEVELS = (0.0, 0.0013, 0.0044, 0.01)  # of white noise, in standard deviations of the action
+MOST_FRAMES = 15_000  # that are learned from
 GAMES = {"simulated games": 1, "pan, tilt and zoom": 3}
 
 
@@ -55,7 +57,8 @@ def load(name: str, number: int, folder: Any) -> tuple[simile.Demonstrations, si
         games = demonstrations(simulate(12, minutes=(0.8, 1.2), seed=number, axes=GAMES[name]))
         return games[:-3], games[-3:]
     train, test = Case(name, number - SPLITS[0] if name == "car_following" else number, folder).load()
-    return train, test
+    enough = int(np.searchsorted(np.cumsum(train.lengths), MOST_FRAMES)) + 1
+    return train[:enough], test
 
 
 def look(train: simile.Demonstrations, test: simile.Demonstrations, **settings: Any) -> list[Look]:

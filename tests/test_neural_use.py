@@ -22,6 +22,7 @@ from simile.models import WeightedModel
 from simile.models.neural import GRU, MLP, TCN, StateShape, TorchRegressor
 from simile.models.regularizers import CriticallyDamped
 from simile.policies.batched import rollouts
+from simile.policies.hold import Hold
 from simile.policies.policies import Mixture
 from simile.policies.storage.files import Packed, from_bytes, to_bytes
 from simile.policies.storage.loading import check_savable, load, read_header
@@ -126,13 +127,15 @@ def test_a_roll_out_that_diverges_says_where():
     block=st.sampled_from([7, 50, 1000]),
     bounded=st.booleans(),
     cold=st.booleans(),
+    held=st.booleans(),
     seed=st.integers(0, 99),
 )
 @settings(max_examples=25)
-def test_roll_outs_on_a_device_are_those_of_rollout(recipe, lag, length, block, bounded, cold, seed):
+def test_roll_outs_on_a_device_are_those_of_rollout(recipe, lag, length, block, bounded, cold, held, seed):
     options = {"space": ActionSpace(-0.5, 2.0)} if bounded else {}
     one, other = (policy_of(r, k=2, lag=lag, seed=seed, **options) for r in (recipe, MLP((3,))))
-    policy = Mixture((one, other), (0.4, 0.6))
+    weights = (0.4, 0.6) if cold else (np.array([0.4, 0.1]), np.array([0.6, 0.9]))
+    policy = Mixture((one, other), weights).holding(Hold(0.2) if held else None)
     contexts = contexts_of(*[length] * 5, holes=0.1, seed=seed)
     start = None if cold else RNG(seed).normal(size=2)
     found = rollouts(policy, np.stack(contexts), start=start, device="cpu", block=block)
@@ -159,7 +162,7 @@ def test_roll_outs_on_a_device_are_for_networks_with_a_linear_h_and_contexts_tha
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_steps_are_those_of_a_roll_out(recipe):
-    policy, (x, y) = policy_of(recipe), contexts_of(25, 25, holes=0.1)
+    policy, (x, y) = policy_of(recipe).holding(Hold(0.1)), contexts_of(25, 25, holes=0.1)
     rolled = simile.rollout(policy, [x, y], start=ColdStart())
     predictor = Predictor(policy)
     assert_close([np.array([predictor.step(row) for row in x])], rolled[:1])
