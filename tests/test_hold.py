@@ -16,9 +16,11 @@ from hypothesis.extra.numpy import arrays
 import simile
 from commands import simile_
 from conftest import demos_of
+from simile.cli import main
 from simile.data.logs import know_log
 from simile.data.motion import count_reversals, play, share_still
 from simile.errors import ArgumentError, StorageError
+from simile.evaluation.report.importances import measure_importances
 from simile.learning import holds
 from simile.learning.holds import WIDTHS, Habits, aim, hold_all
 from simile.learning.recipes import parse
@@ -375,6 +377,26 @@ def test_each_action_has_its_own_filter_and_is_as_good_as_alone():
         assert rmse([a[:, [j]] for a in rolled], expert.actions) <= 1.05 * rmse(
             simile.rollout(alone, expert), expert.actions
         )
+
+
+def test_what_each_action_has_of_its_own_passes_every_door(tmp_path: Path):
+    demos = demos_of(*[150] * 6, k=2, seed=4, rate=25.0)
+    simile.write(demos, tmp_path / "data.csv")
+    names = [word for name in demos.action_names for word in ("--actions", name)]
+    assert main(["train", str(tmp_path / "data.csv"), *names, "--time", "t", "--out", str(tmp_path / "run")]) == 0
+    policy = simile.load(tmp_path / "run" / "policy.safetensors")
+    parts = getattr(policy, "components", (policy,))
+    assert np.shape(parts[0].smoothness) == (2,)
+    mixed = simile.interpolate(parts[0], replace(parts[0], f=parts[-1].f), np.array([0.25, 0.75])).holding(Hold(0.05))
+    assert "radius" in str(simile.diagnose(mixed, demos))
+    assert simile.stochastic_gap(mixed, demos, n_rollouts=2).n_rollouts == 2
+    assert simile.prune(mixed).dropped == 0
+    assert measure_importances(mixed, demos) is not None
+    assert simile.evaluate(mixed, demos)
+    mixed.save(tmp_path / "mixed.safetensors")
+    for verb in ("evaluate", "diagnose", "inspect"):
+        data = [] if verb == "inspect" else [str(tmp_path / "data.csv"), "--time", "t"]
+        assert main([verb, str(tmp_path / "mixed.safetensors"), *data]) == 0
 
 
 def test_trees_of_their_own_are_forests_side_by_side():

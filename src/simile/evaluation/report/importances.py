@@ -47,7 +47,7 @@ def measure_importances(policy: Policy, demos: Demonstrations) -> Importances | 
             return None
         columns, lags = layout(part.horizon, demos.n_contexts, demos.n_actions)
         for column, lag, share in zip(columns.tolist(), lags.tolist(), shares.tolist(), strict=True):
-            total[column, lag] = total.get((column, lag), 0.0) + weight * share
+            total[column, lag] = total.get((column, lag), 0.0) + float(np.mean(weight)) * share
     whole = sum(total.values())
     if not whole > 0.0:
         return None
@@ -95,7 +95,7 @@ def _shares(f: Any, horizon: Horizon, demos: Demonstrations, policy: Any) -> Flo
         found = [_shares(g, horizon, demos, policy) for g in f.models]
         if any(s is None for s in found):
             return None
-        return np.asarray(sum(w * s for w, s in zip(f.weights, found, strict=True) if s is not None))
+        return np.asarray(sum(np.mean(w) * s for w, s in zip(f.weights, found, strict=True) if s is not None))
     return None
 
 
