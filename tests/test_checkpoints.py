@@ -9,6 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import simile
+from conftest import demos_of
 from simile.learning import ALGORITHMS
 from simile.learning.checkpoints import Checkpointed
 
@@ -63,6 +64,24 @@ def test_a_cross_fitted_run_is_resumed_to_the_byte(pursuit, tmp_path: Path):
     written = {p: p.stat().st_mtime_ns for p in (tmp_path / "fits").iterdir()}
     assert len(written) == 5  # on all sequences, and without each of four folds
     resumed = simile.learn(train, model=models(tmp_path / "fits"))
+    assert all(p.stat().st_mtime_ns == time for p, time in written.items())
+    whole.policy.save(tmp_path / "whole")
+    resumed.policy.save(tmp_path / "resumed")
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()
+
+
+@pytest.mark.parametrize("hold", [None, 0.1, simile.Hold((0.2, 0.1), stepping=(False, True))])
+def test_a_run_of_several_actions_that_holds_is_resumed_to_the_byte(hold, tmp_path: Path):
+    train = demos_of(120, 120, 120, 120, k=2)
+    settings = {"smoothness": (5.0, 20.0), "hold": hold}
+    whole = simile.learn(train, model=(FOREST, simile.RolloutRidge()), **settings)
+    for stop in (stop_after(0), None):
+        models = (Checkpointed(FOREST, tmp_path / "fits"), simile.RolloutRidge())
+        try:
+            resumed = simile.learn(train, model=models, watch=stop, **settings)
+        except StoppedError:
+            written = {p: p.stat().st_mtime_ns for p in (tmp_path / "fits").iterdir()}
+    assert len(written) == 5
     assert all(p.stat().st_mtime_ns == time for p, time in written.items())
     whole.policy.save(tmp_path / "whole")
     resumed.policy.save(tmp_path / "resumed")

@@ -412,6 +412,19 @@ def test_trees_of_their_own_are_forests_side_by_side():
         assert np.allclose(together.predict(S)[:, j], alone.predict(S)[:, 0], rtol=1e-12)
 
 
+def test_trees_of_their_own_lie_in_order_and_can_be_saved():
+    demos = demos_of(120, 120, 120, k=2)
+    states, labels = simile.Horizon(3, 0).states(demos, demos.actions), np.concatenate(demos.actions)
+    for seed in range(8):
+        forest = simile.SmoothForest(n_trees=3).fit_apart(states, labels, 2, np.random.default_rng(seed))
+        assert (np.diff(forest.roots) > 0).all()
+        assert (np.diff(forest.depths) <= 0).all()
+        policy = replace(learned(), f=forest)
+        again = Decoder(from_bytes(to_bytes(policy)), None).decode()
+        S = states.matrix()
+        assert np.array_equal(again.f.predict(S), forest.predict(S))
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_learning_twice_gives_the_same_hold(seed: int):

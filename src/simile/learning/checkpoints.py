@@ -7,7 +7,7 @@ again: fits that are on disk are read instead of made, to the bit, and the algor
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,18 +85,28 @@ class Checkpointed:
         rng: np.random.Generator,
     ) -> Model:
         """Fit, or read what an earlier run fitted here; the random numbers go on as if it had been fitted now."""
+
+        def fit() -> Model:
+            if isinstance(self.model, SmoothRegressor):
+                return self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng)
+            return models.fit(self.model, np.concatenate([s.matrix() for s in states]), labels, rng)
+
+        return self._keep(fit, states[0], rng)
+
+    def fit_apart(self, states: States, labels: FloatArray, n_actions: int, rng: np.random.Generator) -> Model:
+        """Fit for each action by itself, as a `SmoothForest` can, or read what an earlier run fitted here."""
+        return self._keep(lambda: self.model.fit_apart(states, labels, n_actions, rng), states, rng)
+
+    def _keep(self, fit: Callable[[], Model], states: States, rng: np.random.Generator) -> Model:
         path = self.folder / f"fit-{self.fits:03d}.safetensors"
         self.fits += 1
         if path.exists():
             f = self._read(path, rng)
             if hasattr(self.model, "remember"):  # what the next fit begins with
-                self.model.remember(states[0], f)
+                self.model.remember(states, f)
             return f
-        if isinstance(self.model, SmoothRegressor):
-            f = self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng)
-        else:
-            f = models.fit(self.model, np.concatenate([s.matrix() for s in states]), labels, rng)
-        self._write(path, f, states[0], rng)
+        f = fit()
+        self._write(path, f, states, rng)
         return f
 
     def _write(self, path: Path, f: Model, states: States, rng: np.random.Generator) -> None:

@@ -242,8 +242,10 @@ def fit_lanes(
         targets = np.concatenate(
             [np.concatenate([lane.loop.targets(a, mu) for lane in lanes], axis=1) for a in some.actions]
         )
-        if k > 1 and isinstance(model, SmoothForest) and model.criterion is Criterion.LABELS:
-            return model.fit_apart(states, targets / scale, k, rng)
+        recipe = getattr(model, "recipe", model)  # of a model with checkpoints
+        if k > 1 and isinstance(recipe, SmoothForest) and recipe.criterion is Criterion.LABELS:
+            fitted: Model = model.fit_apart(states, targets / scale, k, rng)
+            return fitted
         if isinstance(model, SmoothRegressor):
             anchors = anchors_of(lanes[0].h, states) if len(lanes) == 1 else targets
             labels = targets / scale

@@ -201,20 +201,22 @@ class Forest(LaggedModel):
             value[before[j] : before[j + 1], j::k] = k * forest.value  # the mean is over all trees
         depths = np.concatenate([f.depths for f in forests])
         order = np.argsort(-depths, kind="stable")
-        seeds = tuple(seed for f in forests for seed in f.bag.seeds)
-        number = np.concatenate([f.number + i * len(f.roots) for i, f in enumerate(forests)])
+        first = [f.roots + shift for f, shift in zip(forests, before, strict=False)]
+        lying, sizes = np.concatenate(first)[order], np.diff([*np.concatenate(first), before[-1]])[order]
+        roots = np.cumsum([0, *sizes[:-1]])
+        moved = np.repeat(roots - lying, sizes)  # how far each node goes, for the deepest trees to lie first
+        rows = np.arange(before[-1]) - moved
+        child = np.concatenate([f.child + shift for f, shift in zip(forests, before, strict=False)])
+        names = ("feature", "threshold", "missing_right", "gain")
         return replace(
             forests[0],
-            feature=np.concatenate([f.feature for f in forests]),
-            threshold=np.concatenate([f.threshold for f in forests]),
-            missing_right=np.concatenate([f.missing_right for f in forests]),
-            gain=np.concatenate([f.gain for f in forests]),
-            child=np.concatenate([f.child + first for f, first in zip(forests, before, strict=False)]),
-            value=value,
-            roots=np.concatenate([f.roots + first for f, first in zip(forests, before, strict=False)])[order],
+            **{name: np.concatenate([getattr(f, name) for f in forests])[rows] for name in names},
+            child=(child[rows] + moved).astype(np.int32),
+            value=value[rows],
+            roots=roots.astype(np.int32),
             depths=depths[order],
-            bag=replace(forests[0].bag, seeds=seeds),
-            number=number[order],
+            bag=replace(forests[0].bag, seeds=tuple(seed for f in forests for seed in f.bag.seeds)),
+            number=np.concatenate([f.number + i * len(f.roots) for i, f in enumerate(forests)])[order],
         )
 
     @property
