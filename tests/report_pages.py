@@ -12,14 +12,22 @@ import numpy as np
 from simile._common.pages import asset, fill, harmless, pack
 
 RATE = 25.0
-MOODS = ("good", "good", "fair", "poor", "unknown")
-QUESTIONS = ("Is it accurate?", "Is it smooth?", "Is it late?", "Can I trust it?", "How smooth should I choose?")
+MOODS = ("good", "good", "fair", "poor", "unknown", "fair")
+QUESTIONS = (
+    "Is it accurate?",
+    "Is it smooth?",
+    "Is it late?",
+    "Can I trust it?",
+    "How smooth should I choose?",
+    "Does it look like a person?",
+)
 SENTENCES = (
     "Yes: on average it is 0.31 standard deviations off, where holding the last action would be 1.12 off.",
     "Yes: it is as smooth as the expert (roughness 0.94).",
     "A little: it follows the expert by 3.2 frames (128 ms).",
     "Careful: only four sequences were held out, and one of them is off by twice as much as the others.",
     "Twice as smooth would cost 6 % in error; half as smooth would gain 2 %.",
+    "Partly: pan reverses 20 times a minute (the expert 16) and rests 40% of the time (the expert 44%).",
 )
 
 
@@ -44,11 +52,11 @@ def curves_of(frames: int, actions: int, seed: int) -> np.ndarray:
     return np.stack([expert, policy, rival], axis=1)
 
 
-def packed(values: np.ndarray) -> dict[str, Any]:
-    """Trajectories (frames, curves, actions) as the page reads them."""
+def packed(values: np.ndarray, holds: list[list[int]] | None = None) -> dict[str, Any]:
+    """Trajectories (frames, curves, actions) as the page reads them, and where each rests."""
     flat = values.reshape(len(values), -1)
     low, high = np.nanmin(flat, axis=0), np.nanmax(flat, axis=0)
-    return pack(flat, np.maximum(high - low, 1e-9) / 60_000, (low + high) / 2)
+    return {**pack(flat, np.maximum(high - low, 1e-9) / 60_000, (low + high) / 2), "holds": holds or []}
 
 
 def contenders() -> list[dict[str, Any]]:

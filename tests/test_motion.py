@@ -19,7 +19,15 @@ from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data import losses, tasks
 from simile.data.logs import Log, know_log, tell_noise
-from simile.data.motion import count_reversals, measure_motion, play, rate_reversals, share_still, tell_motion
+from simile.data.motion import (
+    count_reversals,
+    find_holds,
+    measure_motion,
+    play,
+    rate_reversals,
+    share_still,
+    tell_motion,
+)
 from simile.evaluation.comparison import judge
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
@@ -97,6 +105,25 @@ def test_what_diverged_has_no_count():
     gone = np.array([[0.0, 0.0], [1.0, math.inf], [0.0, math.nan], [1.0, 0.0], [0.0, 0.0]])
     np.testing.assert_array_equal(np.isnan(count_reversals([gone], 0.1)), [False, True])
     np.testing.assert_array_equal(np.isnan(share_still([gone], 0.1)), [False, True])
+
+
+@given(st.lists(arrays(np.float64, st.tuples(st.integers(2, 60), st.just(2)), elements=st.integers(0, 2)), min_size=1))
+def test_holds_are_found_where_the_share_says(sequences):
+    found = [find_holds(a, (0.5, 3.0), 4.0) for a in sequences]
+    intervals = sum(len(a) - 1 for a in sequences)
+    held = [sum(int(np.diff(holds[j]).sum()) for holds in found) for j in range(2)]
+    assert np.array(held) / intervals == pytest.approx(share_still(sequences, (0.5, 3.0), 4.0))
+    for a, (first, _) in zip(sequences, found, strict=True):
+        for begin, end in first:
+            assert len(np.unique(a[begin : end + 1, 0])) == 1
+            assert end - begin >= 3
+
+
+def test_what_diverged_holds_nowhere():
+    still = np.zeros((20, 2))
+    still[10:, 0] = np.nan
+    assert [holds.tolist() for holds in find_holds(still, 0.1)] == [[], [[0, 19]]]
+    assert [holds.tolist() for n in (0, 1) for holds in find_holds(still[:n], 0.1)] == [[], []] * 2
 
 
 def test_no_time_passes_in_one_frame():

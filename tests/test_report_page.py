@@ -77,7 +77,7 @@ def test_a_report_opens_as_a_file_without_a_network(path, open_page):
     page = drawn(opened)
     assert opened.requests == [path.as_uri()]
     assert page.inner_text("#verdict").startswith("It follows the operator")
-    assert page.locator(".answer").count() == 5
+    assert page.locator(".answer").count() == 6
     assert page.locator("section h2").all_inner_texts()[1:] == [
         "What did it do?",
         "Where does it err?",
@@ -85,6 +85,7 @@ def test_a_report_opens_as_a_file_without_a_network(path, open_page):
         "How did the training go?",
         "Is it late?",
         "Is it smooth?",
+        "Does it look like a person?",
         "What does it look at?",
         "Can I trust it?",
         "How do I do it again?",
@@ -123,6 +124,44 @@ def test_gaps_in_a_curve_stay_gaps(tmp_path, open_page):
         True,
         False,
     ]
+
+
+# Of the lanes below the curves, at a share of the width: in which of them the colour of its curve lies.
+RESTS_AT = """([selector, colours, share]) => {
+  const canvas = document.querySelector(selector);
+  const over = canvas.parentElement.querySelector(".u-over");
+  const ratio = canvas.width / canvas.clientWidth;
+  const x = Math.round((over.offsetLeft + share * over.clientWidth) * ratio);
+  const bottom = over.offsetTop + over.clientHeight;
+  return colours.map((colour, lane) => {
+    const y = Math.round((bottom + 6 + 9 * lane + 3) * ratio);
+    const { data } = canvas.getContext("2d").getImageData(x, y, 1, 1);
+    return [1, 3, 5].every((i, c) => Math.abs(parseInt(colour.slice(i, i + 2), 16) - data[c]) < 20);
+  });
+}"""
+
+
+@pytest.mark.parametrize(("scheme", "colours"), [("light", [INK, BLUE]), ("dark", ["#f4f6f8", "#56b4e9"])])
+def test_bars_below_the_curves_show_where_they_rest(tmp_path, open_page, scheme, colours):
+    values = np.cumsum(np.ones((1000, 2, 1)), axis=0)
+    holds = [[100, 300, 700, 900], [200, 400]]
+    report = report_of((1000,), ("pan",)) | {"curves": ["expert", "policy"], "moments": []}
+    path = write_page(tmp_path / "rests.html", report, [packed(values, holds)])
+    page = drawn(open_page(path, color_scheme=scheme))
+    page.wait_for_timeout(100)
+    rests = lambda share: page.evaluate(RESTS_AT, [PLOT, colours, share])  # noqa: E731
+    shown = [rests(share) for share in (0.05, 0.15, 0.25, 0.35, 0.5, 0.8, 0.95)]
+    assert shown == [[False] * 2, [True, False], [True] * 2, [False, True], [False] * 2, [True, False], [False] * 2]
+    screenshot(page, f"report-rests-{scheme}")
+    drag(page, plot_box(page), 0.1, 0.5)  # frames 100 to 500
+    until(page, "document.querySelector('.timechart').dataset.end < 600")
+    page.wait_for_timeout(100)
+    assert [rests(share) for share in (0.1, 0.4, 0.6, 0.9)] == [[True, False], [True] * 2, [False, True], [False] * 2]
+    page.get_by_role("button", name="policy").first.click()
+    page.wait_for_timeout(100)
+    assert rests(0.4) == [True, False]
+    assert "when each of them rests" in page.inner_text("#curves")
+    assert "At rest\n40 %" in page.inner_text("#curves .numbers")
 
 
 def test_the_sequence_in_the_middle_is_shown_first_and_others_by_hand(path, open_page):
@@ -275,7 +314,7 @@ def test_curves_are_hidden_and_shown_by_the_legend(path, open_page):
 
 def test_the_motion_of_the_expert_stands_beside_that_of_the_others(path, open_page):
     page = drawn(open_page(path))
-    head, *rows = (row.inner_text().split("\t") for row in page.locator("#smooth table tr").all())
+    head, *rows = (row.inner_text().split("\t") for row in page.locator("#motion table tr").all())
     assert head[:4] == ["who", "action", "reversals a minute", "still"]
     assert [row[:2] for row in rows[:3]] == [["expert", "pan"], ["expert", "tilt"], ["simile", "pan"]]
 

@@ -9,6 +9,7 @@ export interface Packed {
   columns: number;
   frames: number;
   values: string;
+  holds: number[][]; // of each column: the first and the last frame of a rest, of the next, and so on
 }
 
 /** One of the questions that every report answers. */

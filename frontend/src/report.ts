@@ -7,7 +7,7 @@ import { answersSection, footer, linkAnswers } from "./report/header";
 import { againSection, attentionSection, trustSection } from "./report/reasons";
 import { ChosenAction, type Section } from "./report/section";
 import { sequencesSection } from "./report/sequences";
-import { lateSection, smoothSection } from "./report/signals";
+import { lateSection, motionSection, smoothSection } from "./report/signals";
 import { trainingSection } from "./report/training";
 import { Trajectories } from "./report/trajectories";
 import { installTheme } from "./theme";
@@ -31,6 +31,7 @@ function sectionsOf(report: Report): Section[] {
     trainingSection(report),
     lateSection(report, action),
     smoothSection(report, action),
+    motionSection(report),
     attentionSection(report),
     trustSection(report),
     againSection(report),

@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import { axis, RIGHT, timeAxis, yAxis } from "./axes";
 import { clock, format, h } from "./dom";
 import { byDragging, byKey, byWheel, describe } from "./gestures";
+import { LANE, lane, nameLanes } from "./lane";
 import { type Legend, legend } from "./legend";
 import { Pyramid, padded } from "./lod";
 import { shade } from "./shade";
@@ -16,6 +17,7 @@ export interface Track {
   name: string;
   colour: number;
   values: Float32Array;
+  holds?: number[] | undefined; // where it rests: first and last frame, in turn
   width?: number;
   dash?: number[];
 }
@@ -94,7 +96,7 @@ export class TimeChart {
     if (!keepRange) this.marked = null;
     this.view.fit(length * shown.step, LEAST * shown.step, keepRange);
     const looks = shown.tracks.map(({ name, colour, width, dash }) => [name, colour, width, dash]);
-    const kind = JSON.stringify([looks, shown.rate, shown.unit, this.view.frames]);
+    const kind = JSON.stringify([looks, shown.rate, shown.unit, this.view.frames, this.lanes.length]);
     if (kind !== this.kind) this.build();
     else this.strip.show(...this.stripped());
     this.kind = kind;
@@ -175,6 +177,7 @@ export class TimeChart {
     this.legend = legend(entries, (i, shown) => this.toggle(i, shown), this.hidden);
     this.top.prepend(this.legend.root);
     const time = rate === null ? axis({ size: 30, space: 70 }) : timeAxis(this.view.frames / rate);
+    const room = LANE * this.lanes.length;
     const press = (event: MouseEvent, select: (event: MouseEvent) => unknown) =>
       event.shiftKey ? byDragging(this.view, event, this.plot!.over, () => this.moved()) : select(event);
     const options: uPlot.Options = {
@@ -183,7 +186,7 @@ export class TimeChart {
       padding: [10, RIGHT, 0, 0],
       series: [{}, ...this.series()],
       scales: { x: { time: false, range: () => [this.view.begin * this.unit, this.view.end * this.unit] } },
-      axes: [time, yAxis(unit ? { label: unit } : {})],
+      axes: [{ ...time, gap: 4 + room, size: 30 + room }, yAxis(unit ? { label: unit } : {})],
       cursor: {
         drag: { x: true, y: false, setScale: false },
         y: false,
@@ -196,6 +199,7 @@ export class TimeChart {
       legend: { show: false },
       hooks: {
         drawClear: [(u) => this.shade(u)],
+        drawAxes: [(u) => this.rest(u)],
         setSelect: [(u) => this.brushed(u)],
         setCursor: [(u) => this.say(u)],
       },
@@ -262,6 +266,18 @@ export class TimeChart {
   private shade(u: uPlot): void {
     if (this.shown.begins > 0) shade(u, 0, this.shown.begins * this.unit, "--shade");
     if (this.marked) shade(u, this.marked[0] * this.unit, this.marked[1] * this.unit, "--mark", 3);
+  }
+
+  /** The tracks of which it is known where they rest, each with a lane below the curves. */
+  private get lanes(): Track[] {
+    return this.shown.tracks.filter(({ holds }) => holds !== undefined);
+  }
+
+  private rest(u: uPlot): void {
+    if (this.lanes.length) nameLanes(u, this.lanes.length);
+    for (const [i, { name, colour: index, holds }] of this.lanes.entries()) {
+      lane(u, i, this.hidden.has(name) ? [] : holds!, this.unit, colour(index));
+    }
   }
 
   private brushed(u: uPlot): void {

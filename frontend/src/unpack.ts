@@ -5,7 +5,7 @@ import type { Packed } from "./payload";
 const MISSING = -32768;
 
 /** Return the columns, as numbers; missing values are NaN. */
-export async function unpack(packed: Packed): Promise<Float32Array[]> {
+export async function unpack(packed: Omit<Packed, "holds">): Promise<Float32Array[]> {
   const stream = new Blob([bytesOf(packed.values)]).stream().pipeThrough(new DecompressionStream("deflate"));
   const changes = new DataView(await new Response(stream).arrayBuffer());
   return Array.from({ length: packed.columns }, (_, column) => {

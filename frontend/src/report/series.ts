@@ -5,13 +5,19 @@ import { unpack } from "../unpack";
 
 const KEPT = 4;
 
+/** A column for each action of each curve, and where it rests. */
+export interface Series {
+  columns: Float32Array[];
+  holds: number[][];
+}
+
 export class SeriesStore {
-  private readonly kept = new Map<number, Promise<Float32Array[]>>();
+  private readonly kept = new Map<number, Promise<Series>>();
 
   constructor(private readonly report: Report) {}
 
   /** Columns of a sequence: for each curve, for each action. */
-  of(sequence: number): Promise<Float32Array[]> {
+  of(sequence: number): Promise<Series> {
     const found = this.kept.get(sequence) ?? this.decode(sequence);
     this.kept.delete(sequence);
     this.kept.set(sequence, found); // the latest is the last to go
@@ -22,10 +28,11 @@ export class SeriesStore {
     return found;
   }
 
-  private async decode(sequence: number): Promise<Float32Array[]> {
+  private async decode(sequence: number): Promise<Series> {
     const { series, name } = this.report.sequences[sequence]!;
     const text = document.getElementById(series)?.textContent;
     if (!text) throw new Error(`The curves of ${name} are not in this file: it may have been cut short.`);
-    return unpack(JSON.parse(text) as Packed);
+    const packed = JSON.parse(text) as Packed;
+    return { columns: await unpack(packed), holds: packed.holds };
   }
 }

@@ -1,10 +1,10 @@
-// "Is it late?" and "Is it smooth?": the policy's curve against the expert's, by lag and by frequency.
+// "Is it late?", "Is it smooth?", "Does it look like a person?": the policy against the expert by lag, frequency, motion.
 
 import { lineChart } from "../charts";
 import { add, format, h } from "../dom";
 import type { Report } from "../payload";
 import { type ChosenAction, type Section, section } from "./section";
-import { type Sortable, sortable } from "./sortable";
+import { sortable } from "./sortable";
 
 export function lateSection(report: Report, action: ChosenAction): Section | null {
   const { lag, rate } = report;
@@ -45,14 +45,19 @@ export function smoothSection(report: Report, action: ChosenAction): Section | n
       logY: true,
       height: 280,
     });
-  const made = perAction("smooth", "Spectrum", "Is it smooth?", words, action, draw);
-  if (report.motion) made.root.append(h("h3", {}, "How they move"), motionTable(report.motion).root);
-  return made;
+  return perAction("smooth", "Spectrum", "Is it smooth?", words, action, draw);
 }
 
-function motionTable({ columns, rows }: NonNullable<Report["motion"]>): Sortable {
-  const kinds = columns.map((name, i) => ({ name, numeric: i > 1 }));
-  return sortable(kinds, rows, { caption: "Holds, reversals and speeds of the expert and of every curve" });
+export function motionSection({ motion }: Report): Section | null {
+  if (!motion) return null;
+  const words =
+    "People hold and move. Reversals count how often an action turns round; still is the share of time at rest; holds " +
+    "and moves are medians. SPARC and LDLJ say how smooth single moves are: higher is smoother. The bars below the " +
+    "curves show when each of them rests.";
+  const kinds = motion.columns.map((name, i) => ({ name, numeric: i > 1 }));
+  const caption = "Holds, reversals and speeds of the expert and of every curve";
+  const table = sortable(kinds, motion.rows, { caption });
+  return section("motion", "Motion", "Does it look like a person?", words, table.root);
 }
 
 /** A section with a chart that is drawn anew for each action. */

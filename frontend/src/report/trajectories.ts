@@ -5,7 +5,7 @@ import type { Moment, Report } from "../payload";
 import { TimeChart, type Track } from "../timechart";
 import { type Place, readPlace, writePlace } from "./place";
 import { type ChosenAction, choice, type Section, section } from "./section";
-import { SeriesStore } from "./series";
+import { type Series, SeriesStore } from "./series";
 
 const AROUND = 3; // a worst moment is shown with as much again on either side, times this
 
@@ -85,25 +85,24 @@ export class Trajectories {
     this.tell();
     this.onshow(sequence);
     try {
-      const columns = await this.store.of(sequence);
+      const series = await this.store.of(sequence);
       if (sequence !== this.sequence) return; // another one was asked for meanwhile
       this.trouble.hidden = true;
-      this.draw(columns, range);
+      this.draw(series, range);
     } catch (error) {
       this.trouble.hidden = false;
       this.trouble.textContent = error instanceof Error ? error.message : String(error);
     }
   }
 
-  private draw(columns: Float32Array[], range: [number, number] | null): void {
+  private draw({ columns, holds }: Series, range: [number, number] | null): void {
     const { step, begins, frames } = this.report.sequences[this.sequence]!;
     const { actions, curves, rate } = this.report;
-    const tracks: Track[] = curves.map((name, curve) => ({
-      name,
-      colour: curve,
-      values: columns[curve * actions.length + this.action.value] ?? new Float32Array(0),
-      width: curve === 1 ? 2.25 : 1.25,
-    }));
+    const tracks: Track[] = curves.map((name, curve) => {
+      const column = curve * actions.length + this.action.value;
+      const values = columns[column] ?? new Float32Array(0);
+      return { name, colour: curve, values, holds: holds[column], width: curve === 1 ? 2.25 : 1.25 };
+    });
     this.chart!.show({ tracks, rate, step, begins, unit: actions[this.action.value] ?? "" });
     if (range) this.chart!.go(...range);
     else this.chart!.go(0, frames);
@@ -121,13 +120,15 @@ export class Trajectories {
   }
 
   private tell(): void {
-    const { name, frames, error, rmse, roughness, lag } = this.report.sequences[this.sequence]!;
+    const { name, frames, error, rmse, roughness, reversals, still, lag } = this.report.sequences[this.sequence]!;
     const { rate, actions } = this.report;
     const here = actions[this.action.value] ?? "action";
     const rows: [string, string, string][] = [
       ["Error", format(error), "in standard deviations of the expert's actions"],
       [`RMSE of ${here}`, format(rmse[this.action.value]), "in its own unit"],
       ["Roughness", format(roughness), "1: as the expert"],
+      ["Reversals", format(reversals), rate ? "a minute" : "in 1,000 frames"],
+      ["At rest", still === null ? "–" : `${format(100 * still, 2)} %`, "of the time"],
       ["Late by", lag === null ? "–" : `${format(lag, 2)} frames`, lag !== null && rate ? inTime(lag / rate) : ""],
       ["Length", rate ? clock(frames / rate) : `${format(frames)} frames`, rate ? `${format(frames)} frames` : ""],
     ];
@@ -177,6 +178,7 @@ function caption(report: Report): string {
   return [
     "Recordings that were kept out of training. The policy sees what the expert saw and goes on from its own actions.",
     begun ? "The shaded beginning is the expert's own." : "",
+    "The bars below the curves show when each of them rests.",
     "Drag across the curves to zoom in, drag the strip below to move.",
     thinned ? "Long recordings are thinned to their extremes." : "",
   ]

@@ -92,6 +92,24 @@ def share_still(trajectories: Trajectories, threshold: npt.ArrayLike, rate: floa
     return joined.where_finite(held) / (joined.intervals or math.nan)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def find_holds(actions: FloatArray, threshold: npt.ArrayLike, rate: float | None = None) -> list[IntArray]:
+    """Return first and last frame of every hold, (n, 2), of each action of (T, k) actions; see `share_still`.
+
+    What is not finite has none.
+
+    >>> find_holds(np.array([[0.0], [0.0], [0.0], [0.0], [1.0], [2.0], [3.0]]), 0.01)[0].tolist()
+    [[0, 3]]
+    """
+    found = []
+    for column, width in zip(actions.T, np.broadcast_to(threshold, actions.shape[1:]), strict=True):
+        holds = np.empty((0, 2), dtype=np.intp)
+        if len(column) and np.isfinite(column).all():
+            holds, _ = _Joined.of([column[:, np.newaxis]]).holds_and_moves(width, rate)
+        found.append(holds - 1)  # a frame that holds is as the one before it
+    return found
+
+
 @dataclass(frozen=True)
 class Motion:
     """How one action moves; times are in seconds, or in frames where the rate is unknown.

@@ -13,6 +13,7 @@ import numpy as np
 from simile._common import pages
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
+from simile.data.motion import find_holds
 from simile.errors import DivergedError
 from simile.evaluation.comparison.scores import HeldOut, SequenceScore
 from simile.evaluation.rivals import roll_out
@@ -114,8 +115,16 @@ class Curves:
         return found
 
     def packed(self) -> tuple[dict[str, Any], ...]:
-        """Return the trajectories of each sequence as text: for each curve, for each action, a column."""
-        return tuple(_packed(np.hstack(some), self.step) for some in zip(*self.rolled, strict=True))
+        """Return each sequence as text, and where it rests: for each curve, for each action, a column."""
+        joined = (np.hstack(some) for some in zip(*self.rolled, strict=True))
+        return tuple({**_packed(some, self.step), "holds": self._holds(some)} for some in joined)
+
+    def _holds(self, columns: FloatArray) -> list[list[int]]:
+        """Return where each column rests after the frames that are the expert's: first and last frame, in turn."""
+        begin, logs = self.ruler.begin, self.ruler.known_logs
+        threshold = [log.threshold for log in logs] * len(self.names)
+        found = find_holds(columns[begin:], threshold, self.demos.rate)
+        return [(holds + begin).ravel().tolist() for holds in found]
 
 
 def _packed(values: FloatArray, step: int) -> dict[str, Any]:
