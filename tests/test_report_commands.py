@@ -107,6 +107,10 @@ def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(demo):
     said, folder = demo
     for words in ("<- chosen", "without smoothness", "times the error of holding", "players in the picture"):
         assert words in said
+    person = (
+        r"^Does it look like a person\? \w+: pan reverses [\d.]+ times a minute \(the expert [\d.]+\) and rests \d+%"
+    )
+    assert re.search(person, said, re.MULTILINE)
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert "<canvas" in (folder / "demo.html").read_text()
     assert simile.load(folder / "pan.safetensors").card.action_names == ("pan",)

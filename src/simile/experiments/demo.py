@@ -17,6 +17,8 @@ from simile.camera.film.watch import watch_page
 from simile.camera.games import Game
 from simile.camera.simulation import simulate
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.logs import know_log
+from simile.data.motion import find_holds
 from simile.evaluation.comparison import judge, simple_entries
 from simile.evaluation.report import Report
 from simile.learning.algorithms import Run, learn
@@ -52,7 +54,7 @@ def main(out: Path) -> None:
     smooth = learn(train)
     print(smooth)
     print("\nLearning without smoothness, simple filters, and a whole path of smoothness, for comparison ...")
-    rough = learn(train, smoothness=0.0, model=SmoothForest())
+    rough = learn(train, smoothness=0.0, hold=0.0, model=SmoothForest())
     rivals = simple_entries(smooth.rivals)
     frontier = path(train, smoothness=6)
     print(f"\n{frontier}")
@@ -72,9 +74,11 @@ def main(out: Path) -> None:
         repeat={"command": "simile demo", "python": SCRIPT, "config": ""},
     )
     page.save(out / "report.html")
-    draw(out / "demo.png", test[0], rolled["simile"][0], rolled["without smoothness"][0], frontier, smooth)
-    shown = {"operator": test[0].actions, **{name: moves[0] for name, moves in rolled.items()}}
-    watch_page(games[-N_TEST], shown, out / "demo.html", title="A game that simile has never seen")
+    asked = page.content["answers"][-1]
+    print(f"\n{asked['question']} {asked['answer']}")
+    draw(out / "demo.png", test[-1], rolled["simile"][-1], rolled["without smoothness"][-1], frontier, smooth)
+    shown = {"operator": test[-1].actions, **{name: moves[-1] for name, moves in rolled.items()}}
+    watch_page(games[-1], shown, out / "demo.html", title="A game that simile has never seen")
     print(f"\nPolicy: {out / 'pan.safetensors'}\nPicture: {out / 'demo.png'}\nWatch the game: {out / 'demo.html'}")
     print(f"Report: {(out / 'report.html').resolve()}")
 
@@ -99,8 +103,14 @@ def draw(
     left.plot(seconds, smooth[shown], color=BLUE, linewidth=2, label="simile")
     left.set(xlabel="seconds", ylabel="camera pan (degrees)", title="a held-out game of basketball, rolled out")
     low, high = left.get_ylim()
-    left.set_ylim(low - 0.12 * (high - low), high)  # room for the legend
-    left.legend(frameon=False, ncols=3, loc="lower center")
+    left.set_ylim(low - 0.2 * (high - low), high)  # room for the legend, and for bars where they rest
+    left.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 0.06))
+    threshold = [log.threshold for log in know_log([demo.actions])]
+    for height, color, actions in ((0.05, BLACK, demo.actions), (0.01, BLUE, smooth)):
+        (holds,) = find_holds(actions[shown], threshold, demo.rate)
+        bars = [(first, last - first) for first, last in holds / (demo.rate or 1.0)]
+        left.broken_barh(bars, (height, 0.03), transform=left.get_xaxis_transform(), color=color)
+    left.annotate("at rest", (1.0, 0.045), xycoords="axes fraction", va="center", ha="left", fontsize=9)
     chosen = run.chosen
     roughness, error = ([getattr(p, name) for p in frontier.points] for name in ("roughness", "error"))
     right.plot(roughness, np.sqrt(error), "o-", color=BLUE, markersize=4)
