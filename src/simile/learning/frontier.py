@@ -18,7 +18,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix
 from simile.learning.feedback import Feedback
-from simile.learning.holds import Backlash, Habits
+from simile.learning.holds import COST, Backlash, Habits
 from simile.learning.measures import Score
 from simile.learning.rounds import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
@@ -33,7 +33,6 @@ LEAST_LAG = 0.5  # frames: hardly any smoothing
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
 
 NEAR = (1.0, 1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone: what steps may need a smoother one
-TIGHT = 0.98  # share of the roughness without a hysteresis that there should be with one
 STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
 
 
@@ -248,13 +247,14 @@ class Scouts:
         alone = self._match(habits, float(self.match.ratios(self.demos.n_actions)[action]))
         if (own := self.choices.hold) is not None:
             return alone, Backlash(float(own.width[action]), bool(own.stepping[action]))
-        budget = TIGHT * habits.ruler.measure(self._roll(habits, alone)).roughness
-        slowest = self.mixtures[-1].lane.loop.lag
-        lags = [lag for factor in NEAR if (lag := alone * factor) <= max(slowest, alone)]
-        found = [(habits.choose(self._roll(habits, lag), budget), lag) for lag in lags]
-        best, lag = min(found, key=lambda one: (one[0].roughness > budget, one[0].error))
-        first, _ = found[0]
-        gains = best.error < (1.0 - GATE) * first.error or first.roughness > budget
+        plain = habits.ruler.measure(self._roll(habits, alone))
+        slowest = max(self.mixtures[-1].lane.loop.lag, alone)
+        lags = [lag for factor in NEAR if (lag := alone * factor) <= slowest]
+        found = [(habits.choose(self._roll(habits, lag), plain.roughness), lag) for lag in lags]
+        (first, _), *others = found
+        good = [(o, lag) for o, lag in others if not (o.roughness > plain.roughness or o.error > COST * plain.error)]
+        best, lag = min(good, key=lambda one: (not one[0].kept, one[0].error), default=found[0])
+        gains = best.kept > first.kept or (best.kept == first.kept and best.error < (1.0 - GATE) * first.error)
         return (lag, best) if gains else (alone, first)
 
     def _match(self, habits: Habits, ratio: float) -> float:
@@ -339,6 +339,6 @@ def time_scale(demos: Demonstrations) -> float:
     """Return the frames in which the expert, at the mean speed, moves by one standard deviation of the actions."""
     moves = np.concatenate([np.abs(np.diff(a, axis=0)) for a in demos.actions])
     spread = np.concatenate(demos.actions).std(axis=0)
-    speed = moves.sum(axis=0) / max(len(moves), 1)
+    speed = np.array([log.kept[0] for log in demos.logs]) * moves.sum(axis=0) / max(len(moves), 1)  # without noise
     moving = speed > 0.0
     return float(np.mean(spread[moving] / speed[moving])) if moving.any() else 1.0

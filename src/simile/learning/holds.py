@@ -36,6 +36,7 @@ class Backlash:
     stepping: bool
     error: float = math.nan  # mean squared, standard units
     roughness: float = math.nan  # over the expert's
+    kept: bool = True  # whether the expert's habits are
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ class Habits:
         if not cheap(found):
             found = _first(lambda i: not cheap(i), found) - 1
         score = self.ruler.measure(hold(found))
-        return Backlash(WIDTHS[found], stepping, score.error, score.roughness)
+        return Backlash(WIDTHS[found], stepping, score.error, score.roughness, self.keep(hold(found)))
 
     def choose(
         self, rolled: Sequence[FloatArray], budget: float | None = None, stepping: bool | None = None
@@ -129,7 +130,7 @@ class Habits:
         found = [self.narrowest(rolled, stepping=way) for way in ways]
         # A play is hardly ever rougher than what it follows; where nothing is smooth enough, it is what there is.
         smooth = [o for o in found if not o.roughness > budget] or found[:1]
-        return min(smooth, key=lambda o: (o.error, o.stepping))
+        return min(smooth, key=lambda o: (not o.kept, o.error, o.stepping))
 
 
 def _first(true: Callable[[int], bool], last: int) -> int:
