@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,19 @@ from hypothesis import strategies as st
 pytest.importorskip("optuna")
 
 import simile
+from conftest import demos_of
 from simile.data import tasks
 from simile.learning import measures
-from simile.learning.crossfit import MODELS
+from simile.learning.crossfit import MODELS, Choices
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.recipes import parse
-from simile.learning.runs import RECIPES
+from simile.learning.frontier import match_expert
+from simile.learning.recipes import as_python, parse
+from simile.learning.runs import DEFAULTS, RECIPES, RunFolder, as_command, as_script
+from simile.learning.runs import settings as settings_of
 from simile.learning.tuning import Ask, Between, CrossFitting, Known, Rounds, Tried, Tuned, executors, tune
 from simile.learning.tuning.spaces import ask_by, label
 from simile.learning.tuning.trial import Split, judge, train
+from simile.policies.storage.files import to_bytes
 
 DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
 KNOWN = Known(DEMOS, 1.0, 0)
@@ -71,6 +76,45 @@ def test_the_first_trial_is_the_default_of_learn_within_the_budget():
     (first,) = tuned.trials
     assert label(first.settings["model"]) == label(MODELS)
     assert first.settings["horizon"] == simile.Horizon.auto(DEMOS.rate)
+
+
+def test_hold_may_be_a_knob_and_comes_through_config_command_and_script(tmp_path: Path):
+    ways = (0.1, simile.Hold(0.05, stepping=True))
+    tuned = tune(DEMOS, trials=8, space=CrossFitting(mixture=("ridge",), stretch=(0.5,), lag=(4.0,), hold=ways))
+    each = {t.knobs["CrossFitting.hold"]: t for t in tuned.trials}
+    assert set(each) == set(map(label, ways))
+    for hold, trial in each.items():
+        again = train(tuned.split.train, trial.settings).policy
+        assert np.array_equal(again.hold.stepping, [hold != "0.1"])
+        written = trial.options()
+        assert written is not None
+        assert f"--hold {shlex.quote(hold)}" in as_command("train", {"data": "d.csv", **written})
+        script = as_script("train", {**DEFAULTS, "data": "d.csv", **written})
+        assert f"hold={as_python(hold)[0]}" in script
+        folder = RunFolder(tmp_path / str(trial.number))
+        folder.path.mkdir()
+        folder.write_config({**DEFAULTS, "data": "d.csv", **written})
+        read = settings_of(RunFolder(folder.path).config)
+        assert to_bytes(train(tuned.split.train, read).policy) == to_bytes(again)
+
+
+def test_left_alone_a_trial_holds_as_learn_does():
+    (first,) = tune(DEMOS, trials=1, space=CrossFitting(mixture=("ridge",), stretch=(0.5,), lag=(4.0,))).trials
+    assert "hold" not in first.settings
+
+
+def test_each_action_begins_with_the_smoothness_that_learn_would_give_it():
+    demos = demos_of(*[150] * 5, k=2, seed=4)
+    noise = [0.3 * np.random.default_rng(i).normal(size=(len(a), 1)) for i, a in enumerate(demos.actions)]
+    noisy = demos.with_actions([np.hstack([a[:, :1], a[:, 1:] + n]) for a, n in zip(demos.actions, noise, strict=True)])
+    known = Known(noisy, 1.0, 0)
+    found, _ = match_expert(noisy, Choices.of(noisy), simile.MatchExpert(1.0))
+    assert isinstance(found.smoothness, tuple)
+    first = CrossFitting(mixture=("ridge",)).draw(lambda name, options, first=None: first, known)
+    assert np.allclose(first["smoothness"], found.smoothness, rtol=1e-5)
+    written = Tried(0, {}, first).options()
+    assert written is not None
+    assert parse(written["smoothness"], "smoothness") == first["smoothness"]
 
 
 def test_each_space_begins_with_its_own_default():

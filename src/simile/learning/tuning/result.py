@@ -18,6 +18,7 @@ from simile.learning.recipes import parse
 from simile.learning.runs import RECIPES, as_command
 from simile.learning.tuning.spaces import label
 from simile.learning.tuning.trial import Split, train
+from simile.policies.hold import Hold
 
 ROWS = 10  # trials that a table shows
 
@@ -238,6 +239,8 @@ def _write(value: Any) -> str:
     """Write a recipe without what goes without saying."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_write, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, Hold):  # which writes itself
+        return repr(value)
     if isinstance(value, ActionSpace):  # whose bounds are arrays
         sides = {"low": value.low.tolist(), "high": value.high.tolist()}
         kept = {n: s[0] if len(s) == 1 else s for n, s in sides.items() if all(map(math.isfinite, s))}

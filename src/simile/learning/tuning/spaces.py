@@ -83,11 +83,21 @@ class Known:
     seed: int
 
     @cached_property
-    def lag(self) -> float:
-        """Frames by which the default of `learn` lags at the budget: a good place to begin."""
+    def each(self) -> list[float]:
+        """Frames by which each action lags in the default of `learn` at the budget; one number where all do alike."""
         choices = Choices.of(self.demos, seed=self.seed)
         found, _ = match_expert(self.demos, choices, MatchExpert(1.0 if self.budget is None else self.budget))
-        return max(DAMPED.lag(float(np.mean(found.smoothness))), LEAST_LAG)
+        return [max(DAMPED.lag(float(s)), LEAST_LAG) for s in np.ravel(found.smoothness)]
+
+    @property
+    def lag(self) -> float:
+        """Their mean: a good place to begin."""
+        return float(np.mean(self.each))
+
+    def spread(self, lag: float) -> float | tuple[float, ...]:
+        """Return lambda for a mean lag: where actions differ in the default, they differ by the same factors."""
+        found = tuple(_shorten(DAMPED.smoothness_for(lag * own / self.lag)) for own in self.each)
+        return found[0] if len(found) == 1 else found
 
     @cached_property
     def lags(self) -> Between:
@@ -126,7 +136,10 @@ class CrossFitting:
     stretch : options
         How much longer than by default a policy looks back: 2 for lags twice as long.
     lag : options, optional
-        Smoothness, as frames by which the closed loop lags; by default around the lag that fits the budget.
+        Smoothness, as frames by which the closed loop lags, in all actions alike; by default around the lags that fit
+        the budget, of each action its own.
+    hold : options, optional
+        How far to hold still, widths or `Hold`s; by default each trial chooses it as `learn` does.
     extra : sequence of models
         Models that may join the mixture, a network for example; none, or one of them.
     bounds : ActionSpace, optional
@@ -140,6 +153,7 @@ class CrossFitting:
     knots: Options = Between(2, 9)
     stretch: Options = (0.5, 1.0, 2.0)
     lag: Options | None = None
+    hold: Options | None = None
     extra: Sequence[Any] = ()
     bounds: ActionSpace | None = None
 
@@ -168,7 +182,8 @@ class CrossFitting:
         return {
             "model": tuple(models),
             "horizon": Horizon(lags, 0),
-            "smoothness": _shorten(DAMPED.smoothness_for(lag)),
+            "smoothness": known.spread(lag) if self.lag is None else _shorten(DAMPED.smoothness_for(lag)),
+            **({} if self.hold is None else {"hold": ask("hold", self.hold)}),
             **_with_bounds(self.bounds, known),
         }
 
