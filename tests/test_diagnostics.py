@@ -67,6 +67,27 @@ def test_it_says_when_expert_feedback_would_be_too_hard():
     assert "Proposition 5.8 does not apply" in str(diagnose(close, demos))
 
 
+@pytest.mark.parametrize("stepping", [False, True])
+def test_of_a_policy_that_holds_what_it_wants_is_diagnosed_and_it_is_said(stepping: bool):
+    demos = demos_of(80, 60, k=2)
+    bare = simile.learn(demos_of(80, 60, 80, k=2), model=simile.RolloutRidge(), smoothness=5.0, hold=0).policy
+    holding = bare.holding(simile.Hold((0.0, 0.4), stepping))
+    plain, found = diagnose(bare, demos), diagnose(holding, demos)
+    for name in ("gamma", "radius", "lipschitz", "fit_error", "expert_gap", "roughness_budget"):
+        assert getattr(found, name) == getattr(plain, name)
+    assert (plain.hold, found.hold) == (0.0, 0.4)
+    assert "the hold" not in str(plain)
+    assert "of what it wants, before the hold" in found.findings()[0]
+    assert "within 0.4 deviations of it" in found.findings()[0]
+    assert found.findings()[1:] == [f"Before the hold: {said}" for said in plain.findings()]
+
+
+def test_the_stochastic_gap_is_of_what_is_wanted_before_the_hold():
+    mixture = Mixture((affine(0), affine(1)), (0.5, 0.5))
+    gaps = [stochastic_gap(mixture.holding(hold), demos_of(30, 15), n_rollouts=20) for hold in (None, simile.Hold(0.5))]
+    assert gaps[0] == gaps[1]
+
+
 def test_lemma_5_2_holds_for_affine_policies_up_to_chance():
     gap = stochastic_gap(Mixture((affine(0), affine(1)), (0.5, 0.5)), demos_of(30, 15), n_rollouts=200)
     assert gap.gap < 2.0 * gap.noise

@@ -198,6 +198,17 @@ def test_a_roll_out_from_the_expert_goes_on_from_the_expert():
 
 
 @pytest.mark.parametrize("hold", [GLIDING, STEPPING])
+def test_the_hold_is_behind_the_loop_which_it_leaves_as_it_is(hold: Hold):
+    demos, bare = demos_of(120, 90, k=2, seed=5), learned()
+    policy = bare.holding(hold)
+    assert policy.radius() == bare.radius()
+    wanted = [policy.units.standardize(a) for a in simile.rollout(bare, demos)]
+    expected = [policy.units.restore(a) for a in hold_all(hold, wanted, bare.memory)]
+    for found, y in zip(simile.rollout(policy, demos), expected, strict=True):
+        assert np.abs(found - y).max() < 1e-9
+
+
+@pytest.mark.parametrize("hold", [GLIDING, STEPPING])
 def test_a_predictor_resumes_in_the_middle_of_a_hold(hold: Hold):
     policy, X = learned().holding(hold), demos_of(200, k=2, seed=5).contexts[0]
     one, other = simile.Predictor(policy), simile.Predictor(policy)

@@ -12,7 +12,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures, theory
-from simile.policies.policies import MixedPolicy, Mixture, Policy, StochasticMixture, radius, whole
+from simile.policies.policies import MixedPolicy, Mixture, Policy, StochasticMixture, hold, hold_by, radius, whole
 from simile.policies.rollouts import rollout
 
 
@@ -32,16 +32,26 @@ class Diagnosis:
     smoothness: float  # lambda; NaN where the components differ
     beta: float  # weight of the last trained policy
     length: int  # T, the longest sequence
+    hold: float = 0.0  # the widest hysteresis; all else is of what the policy wants, before it
 
     def findings(self) -> list[str]:
         """Say which guarantee applies and which is vacuous."""
-        return [self._stability(), self._closed_loop(), self._improvement(), self._searn(), self._feedback()]
+        said = [self._stability(), self._closed_loop(), self._improvement(), self._searn(), self._feedback()]
+        return [self._hold(), *(f"Before the hold: {one}" for one in said)] if self.hold else said
 
     def __str__(self) -> str:
+        hidden = ("length",) if self.hold else ("length", "hold")
         values = "\n".join(
-            f"{name:18} {getattr(self, name):12.4g}" for name in self.__dataclass_fields__ if name != "length"
+            f"{name:18} {getattr(self, name):12.4g}" for name in self.__dataclass_fields__ if name not in hidden
         )
         return values + "\n\n" + "\n".join(f"- {finding}" for finding in self.findings())
+
+    def _hold(self) -> str:
+        return (
+            "The policy holds still, and all numbers are of what it wants, before the hold. What it does stays within "
+            f"{self.hold:.3g} deviations of it. Two roll-outs of an action that glides are never farther apart than "
+            "their wishes were, of one that steps at most 2 widths farther; losses have no bound behind the hold."
+        )
 
     def _stability(self) -> str:
         if theory.satisfies_stability_2(self.gamma):
@@ -97,7 +107,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
     """Measure every quantity of Section 5 along the roll-outs of a policy.
 
     Of a mixture, the last component is taken for the newly trained policy and the rest for the one before, as
-    Algorithm 1 leaves them.
+    Algorithm 1 leaves them. Of a policy that holds still, it is about what the policy wants: its past are its wishes.
 
     Parameters
     ----------
@@ -114,6 +124,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
     units = policy.units
     standard = demos.standardize(units)
     expert = standard.actions
+    held, policy = hold(policy), hold_by(policy, None)
     before, trained, beta = _last_step(policy)
     rolled = [units.standardize(a) for a in rollout(before or policy, demos)]
     states = Horizon(0, 0).states(standard, rolled)
@@ -140,6 +151,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
         smoothness=math.nan if one is None else float(np.max(one.smoothness)),
         beta=beta,
         length=max(len(d) for d in demos),
+        hold=0.0 if held is None else float(held.width.max()),
     )
 
 
@@ -171,13 +183,15 @@ def stochastic_gap(
 ) -> StochasticGap:
     """Measure how far the mean of stochastic roll-outs is from the deterministic roll-out of the same mixture.
 
-    Lemma 5.2 says it is zero. That holds for affine policies; for trees it is a matter of measurement.
+    Lemma 5.2 says it is zero. That holds for affine policies; for trees it is a matter of measurement. Of a policy that
+    holds still it is measured before the hold, behind which it would not be zero for affine policies either.
     """
     if not isinstance(policy, MixedPolicy):
         raise ArgumentError(f"policy must be a mixture; got {type(policy).__name__}, which has nothing to sample from")
     demos = Demonstrations.of(demos)
     weights = tuple(float(np.mean(w)) for w in policy.weights)  # a coin is tossed for all actions at once
-    deterministic, stochastic = (kind(policy.components, weights) for kind in (Mixture, StochasticMixture))
+    components = policy.holding(None).components
+    deterministic, stochastic = (kind(components, weights) for kind in (Mixture, StochasticMixture))
     scale = policy.units.scale
     certain = np.concatenate(rollout(deterministic, demos)) / scale
     expert = np.concatenate(demos.actions) / scale

@@ -17,12 +17,14 @@ class Hold:
     """What stands between the actions a_t of Eq. 2 and what is done, y_t; not in the paper.
 
     People hold and move. Gliding, y_t = min(max(y_{t-1}, a_t - w), a_t + w): the play of a gear, which never overshoots
-    and never turns where a_t does not. It is non-expansive in the supremum norm, |y - y'| <= max |a - a'|, so that
-    Lemmas 5.2 to 5.4 and Theorem 5.5 hold of y as they do of a. Stepping, y stays until a_t is more than w away, and
-    then goes there at once: for experts who set a value and leave it. Two stepping policies may lie 2 w farther apart
-    than their a do, and no closer bound holds. In both |y_t - a_t| <= w, so that whoever has a stable a has a stable y.
+    and never turns where a_t does not. Stepping, y stays until a_t is more than w away, and then goes there at once:
+    for experts who set a value and leave it.
 
-    The policy's own past remains a: a hysteresis within the loop would stick.
+    The policy's own past remains a (a hysteresis within the loop would stick), so that a and its closed loop are those
+    of the policy without a hold. Either way |y_t - a_t| <= w, and y goes no longer way than a. Gliding is non-expansive
+    in the supremum norm, max |y - y'| <= max |a - a'| from the same start: what bounds how far apart two roll-outs of a
+    are, as the proofs of Theorems 5.5 and 5.6 do, bounds those of y. Stepping, all there is to say is
+    |y_t - y'_t| <= |a_t - a'_t| + 2 w. What Section 5 says of losses and means it says of a, and not of y.
 
     Parameters
     ----------

@@ -24,6 +24,7 @@ MEANINGS = {
     "roughness_budget": "How far the expert moves in a frame.",
     "smoothness": "Lambda: how much the policy holds to a smooth course, against what it predicts.",
     "beta": "The weight of the last trained policy in the mixture.",
+    "hold": "How far what it wants may move before it does, in deviations; all else is of what it wants.",
     "length": "Frames of the longest sequence that was looked at.",
 }
 
