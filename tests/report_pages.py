@@ -153,8 +153,8 @@ def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] =
             "error": float(errors[i]),
             "rmse": [float(errors[i] * (j + 1)) for j in range(len(actions))],
             "roughness": float(rng.uniform(0.8, 1.1)),
-            "reversals": 20.0 + i,
-            "still": 0.4,
+            "reversals": [[20.0 + i, 16.0]] * len(actions),
+            "still": [[0.4, 0.44 + j / 10] for j in range(len(actions))],
             "lag": float(rng.uniform(2, 4)),
         }
         for i, length in enumerate(lengths)

@@ -161,7 +161,7 @@ def test_bars_below_the_curves_show_where_they_rest(tmp_path, open_page, scheme,
     page.wait_for_timeout(100)
     assert rests(0.4) == [True, False]
     assert "when each of them rests" in page.inner_text("#curves")
-    assert "At rest\n40 %" in page.inner_text("#curves .numbers")
+    assert "At rest\n40 %\nof the time; the expert 44 %" in page.inner_text("#curves .numbers")
 
 
 def test_the_sequence_in_the_middle_is_shown_first_and_others_by_hand(path, open_page):

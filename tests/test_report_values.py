@@ -152,6 +152,9 @@ def test_the_numbers_of_each_sequence_are_those_of_evaluate():
         assert one["rmse"] == pytest.approx(rmse)
         assert one["lag"] == pytest.approx(np.mean(lags))
         assert one["roughness"] == pytest.approx(np.mean(rough))
+        for name in ("reversals", "still"):
+            both = [[r["policy"], r["expert"]] for r in rows if r["sequence"] == i and r["metric"] == name]
+            assert np.array(one[name]) == pytest.approx(np.array(both))
 
 
 def test_lines_are_shared_out_by_how_far_they_move_the_prediction():

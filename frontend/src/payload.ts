@@ -29,8 +29,8 @@ export interface Sequence {
   error: number | null; // RMSE in standard deviations of the expert's actions
   rmse: (number | null)[]; // of each action, in its unit
   roughness: number | null; // 1: the expert's
-  reversals: number | null; // a minute, or per 1,000 frames where the rate is unknown
-  still: number | null; // share of time
+  reversals: (number | null)[][]; // of each action, policy and expert; a minute, or per 1,000 frames without a rate
+  still: (number | null)[][]; // shares of time
   lag: number | null; // frames late
 }
 

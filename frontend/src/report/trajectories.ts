@@ -123,12 +123,14 @@ export class Trajectories {
     const { name, frames, error, rmse, roughness, reversals, still, lag } = this.report.sequences[this.sequence]!;
     const { rate, actions } = this.report;
     const here = actions[this.action.value] ?? "action";
+    const [turns, theirs] = reversals[this.action.value] ?? [];
+    const [rest, expected] = still[this.action.value] ?? [];
     const rows: [string, string, string][] = [
       ["Error", format(error), "in standard deviations of the expert's actions"],
       [`RMSE of ${here}`, format(rmse[this.action.value]), "in its own unit"],
       ["Roughness", format(roughness), "1: as the expert"],
-      ["Reversals", format(reversals), rate ? "a minute" : "in 1,000 frames"],
-      ["At rest", still === null ? "–" : `${format(100 * still, 2)} %`, "of the time"],
+      ["Reversals", format(turns), `${rate ? "a minute" : "in 1,000 frames"}; the expert ${format(theirs)}`],
+      ["At rest", percent(rest), `of the time; the expert ${percent(expected)}`],
       ["Late by", lag === null ? "–" : `${format(lag, 2)} frames`, lag !== null && rate ? inTime(lag / rate) : ""],
       ["Length", rate ? clock(frames / rate) : `${format(frames)} frames`, rate ? `${format(frames)} frames` : ""],
     ];
@@ -166,6 +168,10 @@ function typical(report: Report): number {
   const measured = report.sequences.map(({ error }, i) => ({ error, i })).filter(({ error }) => error !== null);
   measured.sort((a, b) => a.error! - b.error!);
   return measured[Math.floor((measured.length - 1) / 2)]?.i ?? 0;
+}
+
+function percent(share: number | null | undefined): string {
+  return share === null || share === undefined ? format(null) : `${format(Math.round(100 * share))} %`;
 }
 
 function inTime(seconds: number): string {

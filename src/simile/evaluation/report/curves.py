@@ -96,7 +96,12 @@ class Curves:
         begin, logs, found = self.ruler.begin, self.ruler.known_logs, []
         for i, (demo, actions) in enumerate(zip(self.demos, self.policy, strict=True)):
             alone = replace(self.ruler, demos=Demonstrations((demo,)), logs=logs) if len(demo) > begin else None
-            row = self.ruler.row(demo.name, None if alone is None else alone.measure([actions]))
+            score = None if alone is None else alone.measure([actions])
+            row = self.ruler.row(demo.name, score)
+            moves = np.full((2, 2, self.demos.n_actions), math.nan)
+            if alone is not None and score is not None:
+                moves = np.array([(score.reversals, score.still), alone.rate_motion(alone.scored.actions)])
+            reversals, still = moves.transpose(1, 2, 0).tolist()
             found.append(
                 {
                     "name": demo.name,
@@ -107,8 +112,8 @@ class Curves:
                     "error": row["error"],
                     "rmse": [row[f"rmse {action}"] for action in self.demos.action_names],
                     "roughness": row["roughness"],
-                    "reversals": row["reversals"],
-                    "still": row["still"],
+                    "reversals": reversals,
+                    "still": still,
                     "lag": row["lag"],
                 }
             )
