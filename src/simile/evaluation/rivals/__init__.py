@@ -1,6 +1,6 @@
 """What an engineer would build by hand: predict from the contexts, then filter. A policy is worth what it beats.
 
-They filter and do not hold still, whatever a policy of `learn` does: at equal roughness they turn more often.
+They filter and have no hold, which a policy of `learn` may have: they are compared by error at equal roughness.
 A rival is a frozen recipe; `fit` tunes it on a `Bench` and returns a `Family` of controllers, from rough to smooth.
 """
 
