@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from simile.evaluation.report.importances import measure_importances
 from simile.learning import holds
 from simile.learning.holds import WIDTHS, Habits, aim, hold_all
 from simile.learning.recipes import parse
+from simile.learning.runs import RunFolder
 from simile.online.streams import Streams
 from simile.policies.hold import Hold
 from simile.policies.policies import whole
@@ -153,6 +155,35 @@ def test_a_service_tells_anybody_how_its_policy_holds(tmp_path: Path, hold: Hold
 def test_what_cannot_be_held_is_refused(make: Any, words: str):
     with pytest.raises(ArgumentError, match=words):
         make()
+
+
+def test_a_tuple_of_widths_has_one_for_each_action():
+    demos = demos_of(*[60] * 4, k=2)
+    policy = simile.learn(demos, model=simile.RolloutRidge(), smoothness=5.0, hold=(0.2, 0.0)).policy
+    assert np.array_equal(policy.hold.width, [0.2, 0.0])
+    for wrong, words in (
+        ((0.1, -1.0), "hold must be >= 0"),
+        ((0.1, 0.2, 0.3), "or 2; got 3"),
+        ((), "or one per action"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            simile.learn(demos, hold=wrong)
+
+
+def test_train_takes_the_hold_and_says_what_it_made(tmp_path: Path):
+    simile.write(demos_of(*[80] * 5, k=2, rate=25.0), tmp_path / "d.csv")
+    said = ("--actions", "a0", "--actions", "a1", "--model", "RolloutRidge()", "--smoothness", "(5, 20)", "--no-report")
+    wanted = "Hold((0.2, 0.1), stepping=(False, True))"
+    done = simile_("train", "d.csv", *said, "--hold", wanted, "--out", "run", cwd=tmp_path)
+    policy = simile.load(tmp_path / "run/policy.safetensors")
+    assert repr(policy.hold) == wanted
+    assert f"Policy: run/policy.safetensors\n        {policy}\n" in done.stdout
+    run = RunFolder(tmp_path / "run")
+    assert "--hold" in run.command
+    assert f"hold=simile.{wanted}" in run.python
+    again = simile_(*shlex.split(run.command)[1:], "--out", "again", cwd=tmp_path)
+    assert (tmp_path / "again/policy.safetensors").read_bytes() == (tmp_path / "run/policy.safetensors").read_bytes()
+    assert str(policy) in again.stdout
 
 
 # Everywhere a policy acts.

@@ -124,7 +124,7 @@ def _train(
     shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
     click.echo(f"\n{found}\n\n{found.verdict()}")
     trust = f" {write_trust(types)}" if types else ""
-    click.echo(f"\nPolicy: {policy}\nRun it: simile run {policy}{trust} < contexts.csv")
+    click.echo(f"\nPolicy: {policy}\n        {run.policy}\nRun it: simile run {policy}{trust} < contexts.csv")
     if given["report"]:
         from simile.evaluation.report import Report
 

@@ -82,7 +82,7 @@ def learn(
     smoothness: Smoothness | None = None,
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
-    hold: Hold | float | None = None,
+    hold: Hold | float | tuple[float, ...] | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
     validation: Demonstrations | Demonstration | float | None = None,
@@ -110,9 +110,10 @@ def learn(
         tau, without past actions; `Horizon.auto(rate)` by default.
     feedback : CompensatedFeedback, optional
         How much of its own lag f makes up for.
-    hold : Hold or float, optional
-        The hysteresis behind the policy, or its width in standard deviations of the action; 0 for none. By default the
-        narrowest with which the policy turns no more often than the expert, and rests as much.
+    hold : Hold, float or tuple of float, optional
+        The hysteresis behind the policy, or its width in standard deviations of the action, of each its own where it is
+        a tuple; 0 for none. By default the narrowest with which the policy turns no more often than the expert, and
+        rests as much.
     seed, space
         As for `simile.rounds`.
     validation : float or Demonstrations, optional

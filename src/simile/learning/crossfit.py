@@ -164,7 +164,7 @@ class Choices:
         feedback: Feedback | None = None,
         seed: int = 0,
         space: ActionSpace | None = None,
-        hold: Hold | float | None = None,
+        hold: Hold | float | tuple[float, ...] | None = None,
     ) -> Self:
         """Check what was given, and choose the rest."""
         models = MODELS if model is None else tuple(model) if isinstance(model, list | tuple) else (model,)
@@ -186,12 +186,10 @@ class Choices:
             )
         space = ActionSpace() if space is None else space
         space.check(demos)
-        held = (
-            hold
-            if hold is None or isinstance(hold, Hold)
-            else Hold(np.array([checks.number(hold, "hold", at_least=0.0)]))
-        )
-        held = None if held is None else held.of(demos.n_actions)
+        if hold is not None and not isinstance(hold, Hold):
+            each = hold if isinstance(hold, tuple) else (hold,)
+            hold = Hold(np.array([checks.number(width, "hold", at_least=0.0) for width in each]))
+        held = None if hold is None else hold.of(demos.n_actions)
         return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space, held)
 
     def standardize(self, units: Units) -> Self:

@@ -132,7 +132,7 @@ def path(
     regularizer: RegularizerClass | None = None,
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
-    hold: Hold | float | None = None,
+    hold: Hold | float | tuple[float, ...] | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
 ) -> Frontier:

@@ -82,7 +82,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         smoothness: Smoothness | None = None,
         horizon: Horizon | None = None,
         feedback: Feedback | None = None,
-        hold: Hold | float | None = None,
+        hold: Hold | float | tuple[float, ...] | None = None,
         rule: Rule | None = None,
         step_size: StepSize | float | None = None,
         n_rounds: int | None = None,
