@@ -143,6 +143,11 @@ def test_a_service_tells_anybody_how_its_policy_holds(tmp_path: Path, hold: Hold
         (lambda: Hold(np.zeros((2, 2))), "one per action"),
         (lambda: Hold(np.ones(2), np.ones(3)), "for each action"),
         (lambda: learned().holding(Hold(np.ones(3))), "or 2; got 3"),
+        (lambda: simile.interpolate(learned(), learned().holding(GLIDING), 0.5), "share their hold"),
+        (
+            lambda: simile.Mixture((learned().holding(STEPPING), learned().holding(GLIDING)), (0.5, 0.5)),
+            "share their hold",
+        ),
         (lambda: replace(learned(), smoothness=np.ones(3)), "one for each of 2 actions"),
         (lambda: simile.learn(demos_of(*[60] * 4), hold=-1.0), "hold must be >= 0"),
         (lambda: simile.learn(demos_of(*[60] * 4, k=2), smoothness=(1.0, 2.0, 3.0)), "one for each of 2 actions"),

@@ -102,6 +102,17 @@ def test_parameters_are_kept_as_given_and_cloned():
     assert copy.model is not model
 
 
+@pytest.mark.parametrize("hold", [0.2, simile.Hold(0.2, stepping=True)])
+def test_hold_is_a_parameter_like_any_other(hold, data):
+    X, y, groups = data
+    plain = SimileRegressor(model=Ridge(), smoothness=5.0, hold=0)
+    held = clone(plain).set_params(hold=hold).fit(X, y, groups)
+    assert held.policy_.hold.width == 0.2
+    assert held.policy_.hold.stepping == (hold != 0.2)
+    rests = [(np.diff(one.predict(X, groups), axis=0) == 0.0).mean() for one in (plain.fit(X, y, groups), held)]
+    assert rests[0] < rests[1]
+
+
 def test_same_parameters_as_learn():
     ours, theirs = set(SimileRegressor().get_params()), set(simile.learn.__kwdefaults__)
     of_rounds = {"rule", "step_size", "n_rounds"}

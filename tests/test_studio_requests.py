@@ -55,6 +55,9 @@ def test_whatever_a_page_asks_for_is_checked_or_refused_with_a_sentence(kind: st
         ("smoothness", "__import__('os').system('true')", "smoothness must be a recipe"),
         ("smoothness", "-3", "smoothness must be a number from 0"),
         ("smoothness", "SmoothForest()", "smoothness must be a number"),
+        ("hold", "SmoothForest()", "hold must be a number"),
+        ("hold", "-1", "hold must be >= 0"),
+        ("hold", [0.1], "hold must be a number, or a recipe for one"),
         ("model", "open('/etc/passwd')", "model must be a recipe"),
         ("n_rounds", 10**400, "n_rounds must be a whole number"),
         ("n_rounds", True, "n_rounds must be a whole number"),
@@ -69,6 +72,14 @@ def test_whatever_a_page_asks_for_is_checked_or_refused_with_a_sentence(kind: st
 def test_a_field_that_cannot_be_used_is_named(field: str, value: Any, words: str):
     with pytest.raises(RequestError, match=re.escape(words)):
         requests.read_request({field: value}, requests.RUNS["train"])
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(0, "0.0"), (0.1, "0.1"), ("(0.1, 0.2)", "(0.1, 0.2)"), ("Hold(0.1, stepping=True)", "Hold(0.1, stepping=True)")],
+)
+def test_a_hold_is_a_number_or_a_recipe(given: Any, kept: str):
+    assert requests.read_request({"hold": given}, requests.RUNS["train"]) == {"hold": kept}
 
 
 @pytest.mark.parametrize(

@@ -186,10 +186,7 @@ class Choices:
             )
         space = ActionSpace() if space is None else space
         space.check(demos)
-        if hold is not None and not isinstance(hold, Hold):
-            each = hold if isinstance(hold, tuple) else (hold,)
-            hold = Hold(np.array([checks.number(width, "hold", at_least=0.0) for width in each]))
-        held = None if hold is None else hold.of(demos.n_actions)
+        held = None if hold is None else Hold.given(hold).of(demos.n_actions)
         return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space, held)
 
     def standardize(self, units: Units) -> Self:

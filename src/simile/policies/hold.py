@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError
 
@@ -58,6 +59,14 @@ class Hold:
         for name, values in (("width", width), ("stepping", stepping)):
             values.setflags(write=False)
             object.__setattr__(self, name, values)
+
+    @classmethod
+    def given(cls, hold: Hold | float | tuple[float, ...]) -> Hold:
+        """Return what was given as such: a hold, its width, or one for each action."""
+        if isinstance(hold, Hold):
+            return hold
+        each = hold if isinstance(hold, tuple) else (hold,)
+        return cls(np.array([checks.number(width, "hold", at_least=0.0) for width in each]))
 
     def __repr__(self) -> str:
         """Write it as code, and options, have it."""

@@ -256,6 +256,8 @@ class MixedPolicy(OpenPolicy):
         for component in self.components[1:]:
             if not component.units.equals(self.components[0].units):
                 raise ArgumentError("components must share their units: learn them from the same demonstrations")
+            if repr(hold(component)) != repr(hold(self.components[0])):
+                raise ArgumentError("components must share their hold: give them one, policy.holding(...)")
         object.__setattr__(self, "weights", weights)
 
     @property

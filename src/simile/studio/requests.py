@@ -62,14 +62,18 @@ class Run(Struct, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         from simile.learning.recipes import parse
         from simile.learning.smoothness import MatchExpert, SmoothTime
+        from simile.policies.hold import Hold
 
-        if self.smoothness is not UNSET:
-            self.smoothness = self.smoothness if isinstance(self.smoothness, str) else repr(self.smoothness)
+        for name in ("smoothness", "hold"):
+            if isinstance(given := getattr(self, name, UNSET), float):
+                setattr(self, name, repr(given))
         try:
             for name in RECIPES:
                 made = UNSET if (text := getattr(self, name, UNSET)) is UNSET else parse(text, name)
                 if name == "smoothness" and not isinstance(made, UnsetType | SmoothTime | MatchExpert | tuple):
                     self.smoothness = repr(read_request({"smoothness": made}, Roll)["smoothness"])
+                if name == "hold" and made is not UNSET:
+                    Hold.given(made)
         except SimileError as error:
             raise RequestError(400, str(error)) from None
 
@@ -81,7 +85,7 @@ class Training(Run, forbid_unknown_fields=True):
     regularizer: Text | UnsetType = UNSET
     horizon: Text | UnsetType = UNSET
     feedback: Text | UnsetType = UNSET
-    hold: Text | UnsetType = UNSET
+    hold: Annotated[float | Text, Meta(description="a number, or a recipe for one")] | UnsetType = UNSET
     rule: Text | UnsetType = UNSET
     step_size: Text | UnsetType = UNSET
     space: Text | UnsetType = UNSET
