@@ -5,7 +5,7 @@ code of this program's own: silent and garbage connections, nonsense, floods bes
 overrides out of this world, damaged snapshots, kills, hostile policy files at the start and by hot reload, uploads
 that never end, forged headers and log lines, data files in disguise, decompression bombs. Everything is bounded in time
 and memory, and goes to 127.0.0.1 only. It ends in a table of attacks, held or broken; the exit status is 1 if one
-was broken. Points are those of issue 17, which an attack of this kind has written. Linux only: it reads /proc, and
+was broken. Points number what an attack of this kind broke once. Linux only: it reads /proc, and
 strangers come from 127.0.0.2.
 """
 
