@@ -16,7 +16,7 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix
+from simile.learning.crossfit import Choices, Mixed, crossfit, mix
 from simile.learning.feedback import Feedback
 from simile.learning.holds import COST, Backlash, Habits
 from simile.learning.measures import Score
@@ -32,7 +32,7 @@ from simile.policies.policies import Policy
 LEAST_LAG = 0.5  # frames: hardly any smoothing
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
 
-NEAR = (1.0, 1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone: what steps may need a smoother one
+SLOWER = (1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone, to try with a hysteresis
 STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
 
 
@@ -248,14 +248,15 @@ class Scouts:
         if (own := self.choices.hold) is not None:
             return alone, Backlash(float(own.width[action]), bool(own.stepping[action]))
         plain = habits.ruler.measure(self._roll(habits, alone))
+        first = habits.choose(self._roll(habits, alone), plain.roughness)
+        if first.width == 0.0:
+            return alone, first
+        # What steps may have to be slower to be as smooth, and be more accurate even so.
         slowest = max(self.mixtures[-1].lane.loop.lag, alone)
-        lags = [lag for factor in NEAR if (lag := alone * factor) <= slowest]
-        found = [(habits.choose(self._roll(habits, lag), plain.roughness), lag) for lag in lags]
-        (first, _), *others = found
-        good = [(o, lag) for o, lag in others if not (o.roughness > plain.roughness or o.error > COST * plain.error)]
-        best, lag = min(good, key=lambda one: (not one[0].kept, one[0].error), default=found[0])
-        gains = best.kept > first.kept or (best.kept == first.kept and best.error < (1.0 - GATE) * first.error)
-        return (lag, best) if gains else (alone, first)
+        lags = [lag for factor in SLOWER if (lag := alone * factor) <= slowest]
+        others = [(lag, habits.choose(self._roll(habits, lag), plain.roughness)) for lag in lags]
+        good = [o for o in others if not (o[1].roughness > plain.roughness or o[1].error > COST * plain.error)]
+        return min([(alone, first), *good], key=lambda o: (not o[1].kept, o[1].error))
 
     def _match(self, habits: Habits, ratio: float) -> float:
         """Return the lag at which an action is `ratio` times as rough as the expert's, or more if that is better."""
