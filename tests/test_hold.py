@@ -347,6 +347,16 @@ def test_a_hostile_hold_is_refused(hold: dict[str, Any], words: str):
         Decoder(Packed(header, packed.tensors), None).decode()
 
 
+def test_a_mixture_of_other_holds_is_refused():
+    one = learned().holding(GLIDING)
+    other = learned(seed=1).in_units(one.units, one.space, one.card).holding(GLIDING)
+    packed = from_bytes(to_bytes(simile.interpolate(one, other, 0.5)))
+    policy = json.loads(json.dumps(packed.header["policy"]))
+    del policy["components"][1]["hold"]
+    with pytest.raises(StorageError, match="share their hold"):
+        Decoder(Packed({**packed.header, "policy": policy}, packed.tensors), None).decode()
+
+
 # How it is chosen.
 
 

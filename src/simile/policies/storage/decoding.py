@@ -20,7 +20,7 @@ from simile.models.regularizers import Autoregressor, Regularizer
 from simile.models.trees import Bag
 from simile.policies.cards import Card
 from simile.policies.hold import Hold
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, parts
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, hold, parts
 from simile.policies.storage import soundness
 from simile.policies.storage.encoding import DEEPEST, MOST_PARTS
 from simile.policies.storage.fields import Fields, wrong
@@ -81,6 +81,8 @@ class Decoder:
             raise StorageError(f"{fields.path}.components must read as many contexts each")
         if not all(c.units.equals(components[0].units) for c in components):
             raise StorageError(f"{fields.path}.components must share their units")
+        if len({repr(hold(c)) for c in components}) > 1:
+            raise StorageError(f"{fields.path}.components must share their hold")
         return (Mixture if fields.kind == "Mixture" else StochasticMixture)(components, weights)
 
     def _read_smooth_policy(self, fields: Fields) -> SmoothPolicy:
