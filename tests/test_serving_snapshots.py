@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from conftest import SEED
 from served import NAMES, Played, check_conservation, listed
+from simile import Hold
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.online import DeadBand, HoldAction, JerkLimit, Predictor
 from simile.serving import snapshots
@@ -24,10 +25,21 @@ from test_predictor import STAGES, contexts_of, make
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
 
 
-@given(st.sampled_from(["forest", "tree", "stochastic"]), st.integers(0, 60), st.booleans(), st.integers(0, 2**32))
+HOLDS = (None, Hold(0.3), Hold(0.2, stepping=True))
+
+
+@given(
+    st.sampled_from(["forest", "tree", "stochastic"]),
+    st.sampled_from(HOLDS),
+    st.integers(0, 60),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
 @settings(max_examples=20, deadline=None)
-def test_a_service_that_is_restored_goes_on_with_equal_bits(kind: str, moment: int, staged: bool, seed: int):
-    policy, stages = make(kind), STAGES if staged else ()
+def test_a_service_that_is_restored_goes_on_with_equal_bits(
+    kind: str, hold: Hold | None, moment: int, staged: bool, seed: int
+):
+    policy, stages = make(kind).holding(hold), STAGES if staged else ()
     frames = {name: contexts_of(policy, 80, seed + i) for i, name in enumerate(NAMES)}
 
     def play(served: Played, begin: int, end: int) -> None:
@@ -74,6 +86,28 @@ def test_a_snapshot_goes_through_a_file(tmp_path):
     assert aside.name == "streams.safetensors.old"
     assert aside.exists()
     assert not path.exists()
+
+
+def test_a_snapshot_of_a_policy_that_holds_goes_through_a_file_and_is_checked(tmp_path):
+    policy = make("forest").holding(Hold(0.3))
+    served = Played(policy)
+    for name in NAMES:
+        stream = served.open(name)
+        for x in contexts_of(policy, 20, 3):
+            served.step(stream, listed(x))
+    snapshots.write(served.service.snapshot(), tmp_path / "s")
+    found, again = snapshots.read(tmp_path / "s"), Played(policy)
+    again.service.restore(found)
+    stream = again.open("two", resume=True)
+    for x in contexts_of(policy, 20, 4):
+        assert again.step(stream, listed(x)).a == served.step(served.service.streams["two"], listed(x)).a
+    lost = {name: value for name, value in found.items() if name != "position"}
+    with pytest.raises(ArgumentError, match="position must be there just where the policy holds still"):
+        Played(policy).service.restore(lost)
+    wild = {**found, "position": np.where(np.arange(len(NAMES))[:, np.newaxis] == 1, np.nan, found["position"])}
+    others = Played(policy)
+    others.service.restore(wild)
+    assert len(others.service.streams) == len(NAMES) - 1
 
 
 def test_an_empty_service_has_a_snapshot_too():

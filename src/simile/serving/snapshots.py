@@ -30,6 +30,7 @@ from simile.serving.switcher import PreparedPolicy
 FORMAT, VERSION = "simile-streams", 2  # the first had no digest
 # A row for each stream; of these, contexts may hold what is no number: missing, or too large for single precision.
 PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")
+HELD = "position"  # of policies that hold still: where each stream stands
 LARGEST_FILE = 2**30  # bytes
 
 Snapshot = dict[str, Any]  # arrays by name, and `about`, a dict of JSON values
@@ -67,7 +68,7 @@ def take(acting: PreparedPolicy, sessions: Iterable[Stream]) -> Snapshot:
         "measures": _read_measures(state),
         "streams": {fact: [getattr(stream, fact) for stream in sessions] for fact in FACTS},
     }
-    return {"about": about, **{name: state[name] for name in PAST}}
+    return {"about": about, **{name: state[name] for name in _list_past(state)}}
 
 
 def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], list[str]]:
@@ -89,7 +90,9 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], l
             "same stages, or without the snapshot"
         )
     n = _count_streams(about["streams"])
-    for name in PAST:
+    if _list_past(snapshot) != (names := _list_past(state)):
+        raise _say_damaged(f"{HELD} must be there just where the policy holds still")
+    for name in names:
         past, wanted = snapshot[name], (n, *state[name].shape[1:])
         if past.dtype != state[name].dtype or past.shape != wanted:
             raise _say_damaged(f"{name} must be {state[name].dtype} of shape {wanted}; got {past.dtype} {past.shape}")
@@ -100,7 +103,7 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], l
             f"snapshot: it has a stream in place {slots.max()}, and there is room for {len(streams.everyone)}: raise "
             "--max-streams, or start without the snapshot"
         )
-    past = {name: snapshot[name][rows] for name in PAST}
+    past = {name: snapshot[name][rows] for name in names}
     streams.load({**state, **past}, slots)
     for stream, begun in zip(sessions, past["begun"], strict=True):
         stream.begun = bool(begun)
@@ -181,7 +184,12 @@ def _read_measures(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digest(snapshot: Snapshot) -> str:
-    return digest(Packed({"about": snapshot["about"]}, {name: snapshot[name] for name in PAST}))
+    return digest(Packed({"about": snapshot["about"]}, {name: snapshot[name] for name in _list_past(snapshot)}))
+
+
+def _list_past(state: dict[str, Any]) -> tuple[str, ...]:
+    """Return the arrays of a state, or of a snapshot, that are kept."""
+    return (*PAST, HELD) if HELD in state else PAST
 
 
 def _count_streams(facts: dict[str, Any]) -> int:
@@ -203,7 +211,7 @@ def _read_streams(facts: dict[str, Any], past: Snapshot) -> tuple[list[int], lis
             found = msgspec.convert(dict(zip(FACTS, values, strict=True)), Facts)
             if taken & {found.name, found.slot}:
                 raise msgspec.ValidationError("another stream has its name or its place")
-            if wrong := next((name for name in PAST[1:] if not _is_sane(past[name][row])), None):
+            if wrong := next((name for name in _list_past(past)[1:] if not _is_sane(past[name][row])), None):
                 raise msgspec.ValidationError(f"{wrong} holds what is no number, or below 0")
         except msgspec.ValidationError as error:
             unfit.append(f"stream {str(values[0])[:64]!r}: {error}")
@@ -224,7 +232,7 @@ def _is_sane(past: Any) -> bool:
 
 
 def _check_about(snapshot: Snapshot) -> dict[str, Any]:
-    if set(snapshot) != {"about", *PAST}:
+    if set(snapshot) != {"about", *_list_past(snapshot)}:
         raise _say_damaged("it does not hold what a snapshot holds")
     about = snapshot["about"]
     if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("streams"), dict):
