@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from served import Played, listed, unstable
+from simile import Hold
 from simile.data.demonstrations import Units
 from simile.errors import ArgumentError
 from simile.models.regularizers import Autoregressor
@@ -36,13 +37,15 @@ def other_policies():
         "other units": forest.in_units(
             Units(forest.units.center + 1.0, forest.units.scale * 2.0), forest.space, forest.card
         ),
+        "holding still": forest.holding(Hold(0.2)),
     }
 
 
+@pytest.mark.parametrize("hold", [None, Hold(0.1)])
 @pytest.mark.parametrize("name", other_policies())
 @pytest.mark.parametrize("limited", [False, True])
-def test_a_reload_hands_over_without_a_jump(name: str, limited: bool):
-    old, new = make("forest"), other_policies()[name]
+def test_a_reload_hands_over_without_a_jump(name: str, limited: bool, hold: Hold | None):
+    old, new = make("forest").holding(hold), other_policies()[name]
     stages, limit = ([RateLimit(0.5)], 0.5 / 20.0) if limited else ([], math.inf)
     served, alone = Played(old, stages=stages), Predictor(old, stages=stages)
     stream, X = served.open(), np.sin(np.arange(120) / 9.0)[:, np.newaxis] * [1.0, 0.5]
@@ -62,6 +65,8 @@ def test_a_reload_hands_over_without_a_jump(name: str, limited: bool):
     apart = np.abs(np.subtract(theirs, without)).max()
     assert moves.max() <= max(usual, np.abs(np.diff(theirs, axis=0)).max()) + 0.075 * apart
     gap = np.abs(Predictor(new, start=before[-9:]).step(X[50]) - without[50]).max()
+    if hold is not None:  # the new one goes on from what the old one wanted, which is as near
+        gap += float((hold.width * old.units.scale).max())
     assert moves[0] <= np.abs(without[50] - without[49]) + 0.01 * (gap + usual)
     assert np.isfinite(moves).all()
 
