@@ -482,6 +482,19 @@ def test_trees_of_their_own_lie_in_order_and_can_be_saved():
         assert np.array_equal(again.f.predict(S), forest.predict(S))
 
 
+def test_out_of_bag_each_action_has_the_mean_of_its_own_trees():
+    demos = demos_of(90, 80, 70, 60, k=2)
+    states, labels = simile.Horizon(2, 0).states(demos, demos.actions), np.concatenate(demos.actions)
+    recipe = simile.SmoothForest(n_trees=14, bagging=simile.Bagging.SEQUENCES)
+    together = recipe.fit_apart(states, labels, 2, np.random.default_rng(0))
+    rng, each, S = np.random.default_rng(0), replace(recipe, n_trees=10), states.matrix()
+    alone = [each.fit_smooth([states], *[labels[:, [j]]] * 3, 0.0, rng) for j in range(2)]
+    for i in range(4):
+        found = together.out_of_bag(i, 4).predict(S)
+        for j in range(2):
+            assert np.allclose(found[:, j], alone[j].out_of_bag(i, 4).predict(S)[:, 0], rtol=1e-12)
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_learning_twice_gives_the_same_hold(seed: int):

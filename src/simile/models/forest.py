@@ -281,6 +281,11 @@ class Forest(LaggedModel):
         if not 0 <= sequence < n_sequences:
             raise ArgumentError(f"sequence must be one of 0 to {n_sequences - 1}; got {sequence}")
         unseen = [i for i, number in enumerate(self.number) if not self.bag.saw(int(number), sequence)]
-        if not unseen:
+        # Where each action has its own trees (`beside`), the mean is over those.
+        says = np.logical_or.reduceat(self.value != 0.0, self.roots)
+        everyone, left = np.maximum(says.sum(axis=0), 1), says[unseen].sum(axis=0)
+        if not unseen or (left[says.any(axis=0)] == 0).any():
             raise ArgumentError(f"every tree saw sequence {sequence}: grow more than {len(self.roots)} trees")
-        return self.only(np.array(unseen))
+        share = np.where(left > 0, everyone / len(self.roots) / (np.maximum(left, 1) / len(unseen)), 1.0)
+        found = self.only(np.array(unseen))
+        return found if (share == 1.0).all() else replace(found, value=found.value * share)
