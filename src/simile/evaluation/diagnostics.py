@@ -29,7 +29,7 @@ class Diagnosis:
     fit_error: float  # omega, of the naive learner on contexts alone
     expert_gap: float  # Omega, E ||a*_t - a_{t-1}||
     roughness_budget: float  # eta, E ||a*_t - a*_{t-1}||
-    smoothness: float  # lambda; NaN where the components differ
+    smoothness: float  # lambda, the largest where each action has its own; NaN where the components differ
     beta: float  # weight of the last trained policy
     length: int  # T, the longest sequence
     hold: float = 0.0  # the widest hysteresis; all else is of what the policy wants, before it
