@@ -495,7 +495,7 @@ def test_out_of_bag_each_action_has_the_mean_of_its_own_trees():
             assert np.allclose(found[:, j], alone[j].out_of_bag(i, 4).predict(S)[:, 0], rtol=1e-12)
 
 
-@settings(max_examples=20)
+@settings(max_examples=4)
 @given(st.integers(0, 2**31))
 def test_learning_twice_gives_the_same_hold(seed: int):
     demos = halting(4, 120, seed=seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -89,7 +90,9 @@ def test_what_must_be_trusted_is_known_before_the_training(demos, path: Path, mo
 def test_a_crash_in_a_model_of_another_library_is_a_refusal_here(demos, path: Path):
     crashing(demos).save(path)
     assert path.stat().st_size < 100_000
-    with pytest.raises(StorageError, match=r"tried in a child process.*SIGSEGV.*nothing of it was built here"):
+    with pytest.raises(
+        StorageError, match=r"tried in a child process.*ended it by SIG(SEGV|BUS).*nothing of it was built here"
+    ):
         load(path, trusted=[SUPPORT])
 
 
@@ -281,7 +284,7 @@ def test_a_crashing_policy_does_not_end_the_service(demos, tmp_path: Path):
         before = ask(ws, {"x": [0.1, 0.2]})
         crashing(demos).save(live)
         until(lambda: server.metric("simile_reload_failures_total") == 1, seconds=120)
-        assert "SIGSEGV" in event(ws, "reload_failed")["event"]["reason"]
+        assert re.search("by SIG(SEGV|BUS)", event(ws, "reload_failed")["event"]["reason"])
         assert ask(ws, {"x": [0.1, 0.2]})["n"] == before["n"] + 1
         learned(demos, model=Ridge(), n_rounds=0).save(live)  # sound, but nobody trusts it here
         until(lambda: server.metric("simile_reload_failures_total") == 2, seconds=120)
