@@ -196,6 +196,15 @@ def test_typed_formats_need_no_telling(tmp_path_factory, suffix, demos):
     assert_same(read(path, quiet=True), demos)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".npz"])
+def test_names_that_look_like_values_are_names_in_a_file_that_knows_its_columns(tmp_path, suffix):
+    demos = Demonstrations.from_arrays(
+        [np.zeros((3, 1))], [np.zeros((3, 1))], context_names=("0",), action_names=("1.0",)
+    )
+    write(demos, tmp_path / f"round{suffix}")
+    assert_same(read(tmp_path / f"round{suffix}", quiet=True), demos)
+
+
 @settings(max_examples=10)
 @given(demos=demonstrations())
 def test_the_formats_agree_with_each_other(tmp_path_factory, demos):

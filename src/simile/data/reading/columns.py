@@ -169,7 +169,8 @@ def choose(
     """Return the role of every column; what is named wins, then what the file says, then a guess."""
     header = Header(tuple(columns))
     told = roles.contexts is not None  # a file that knows its columns leaves nothing to guess
-    _check_header(header, actions, contexts)
+    if not told:
+        _check_header(header, actions, contexts)
     explicit: dict[str, str] = {}  # column -> the argument that names it, so that no guess takes it
     shown = {c.name: c.name for c in columns} if told else dict(header.shown)
     asked: dict[str, str] = {}  # column -> the name that was asked for
