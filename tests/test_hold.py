@@ -28,7 +28,7 @@ from simile.learning.recipes import parse
 from simile.learning.runs import RunFolder
 from simile.online.streams import Streams
 from simile.policies.hold import Hold
-from simile.policies.policies import whole
+from simile.policies.policies import OpenPolicy, whole
 from simile.policies.storage.decoding import Decoder
 from simile.policies.storage.files import Packed, from_bytes, to_bytes
 from simile.policies.storage.loading import read_header
@@ -151,6 +151,10 @@ def test_a_service_tells_anybody_how_its_policy_holds(tmp_path: Path, hold: Hold
         (lambda: replace(learned(), smoothness=np.ones(3)), "one for each of 2 actions"),
         (lambda: simile.learn(demos_of(*[60] * 4), hold=-1.0), "hold must be >= 0"),
         (lambda: simile.learn(demos_of(*[60] * 4, k=2), smoothness=(1.0, 2.0, 3.0)), "one for each of 2 actions"),
+        (lambda: simile.learn(demos_of(*[60] * 4, k=2), smoothness=[1.0, -2.0]), r"must be >= 0; got -2\.0"),
+        (lambda: simile.paper(demos_of(60, 60, k=2), smoothness=simile.MatchExpert([1.0, 0.5])), "one lambda"),
+        (lambda: simile.MatchExpert(()), "ratio must be a number"),
+        (lambda: OpenPolicy().holding(Hold(0.1)), "cannot hold"),
         (
             lambda: simile.learn(demos_of(*[60] * 4, k=2), smoothness=simile.MatchExpert((1.0, 2.0, 3.0))),
             "ratio must be",
@@ -337,6 +341,7 @@ def test_files_keep_a_lambda_and_a_weight_for_each_action(tmp_path: Path):
         ({"kind": "Hold", "width": [0.1, 0.1], "stepping": [False]}, "2 choices"),
         ({"kind": "Hold", "width": [0.1] * 5, "stepping": [False] * 5}, "or 2; got 5"),
         ({"kind": "Hold", "width": [0.1, None], "stepping": [False] * 2}, "finite numbers"),
+        ({"kind": "Hold", "width": [0.1, 1e300], "stepping": [False] * 2}, "up to 1e"),
         ({"kind": "Card"}, "kind Hold"),
     ],
 )
@@ -493,6 +498,13 @@ def test_out_of_bag_each_action_has_the_mean_of_its_own_trees():
         found = together.out_of_bag(i, 4).predict(S)
         for j in range(2):
             assert np.allclose(found[:, j], alone[j].out_of_bag(i, 4).predict(S)[:, 0], rtol=1e-12)
+
+
+def test_a_lambda_for_each_action_may_be_given_as_a_list():
+    demos, ridge = demos_of(*[80] * 4, k=2), simile.RolloutRidge(alphas=(1e-2,))
+    one, other = (simile.learn(demos, model=ridge, smoothness=given).policy for given in ([5.0, 9.0], (5.0, 9.0)))
+    assert np.array_equal(one.smoothness, [5.0, 9.0])
+    assert to_bytes(one) == to_bytes(other)
 
 
 @settings(max_examples=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
@@ -211,8 +211,8 @@ def _choose_smoothness(
     return _per_action(smoothness), choices, None
 
 
-def _per_action(values: float | tuple[float, ...]) -> PerAction:
-    return np.array(values) if isinstance(values, tuple) else values
+def _per_action(values: float | Sequence[float]) -> PerAction:
+    return np.array(values) if isinstance(values, list | tuple) else values  # type: ignore[return-value]
 
 
 def _ask_second_opinion(
@@ -373,6 +373,10 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
         raise ArgumentError(
             "hold: the rounds of Algorithm 1 have none: use simile.learn(demos, hold=...), or put one behind a policy, "
             "run.policy.holding(simile.Hold(0.1))"
+        )
+    if isinstance(goal := settings.get("smoothness"), MatchExpert) and isinstance(goal.ratio, tuple):
+        raise ArgumentError(
+            f"ratio must be one number for the rounds of Algorithm 1, which have one lambda; got {goal}"
         )
     choices = {"memory": memory, "combine": combine, **settings}
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))

@@ -58,9 +58,7 @@ def crossfit(demos: Demonstrations, choices: Choices, lanes: Sequence[Lane]) -> 
             trained = SmoothPolicy(
                 f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts, space=choices.space
             )
-            unseen = roll_out(
-                lane.loop, predictions, lessons.demos
-            )  # line 4, by models that have not seen the sequence
+            unseen = roll_out(lane.loop, predictions, lessons.demos)  # line 4, by models without the sequence
             if before:
                 old = before[i]
                 beta = line_search(unseen, old.unseen, lessons.demos, lane.loop)  # line 9
@@ -129,7 +127,7 @@ def crossfit_rounds(
             sigma=math.nan,
             error=outcome.error,
             roughness=outcome.roughness,
-            radius=lane.h.radius(smoothness),
+            radius=lane.h.radius(lane.smoothness),
             diverged=outcome.diverged,
             validation_error=left_out.error,
             validation_roughness=left_out.roughness,
@@ -291,7 +289,7 @@ def _check_smoothness(given: PerAction, n_actions: int) -> PerAction:
     """Return one lambda, or one for each of several actions."""
     if np.ndim(given) == 0:
         return checks.number(given, "smoothness", at_least=0.0)
-    values = np.array([checks.number(value, "smoothness", at_least=0.0) for value in np.ravel(given)])
+    values = np.array([checks.number(float(value), "smoothness", at_least=0.0) for value in np.ravel(given)])
     if len(values) != n_actions:
         raise ArgumentError(f"smoothness must be one number, or one for each of {n_actions} actions; got {given}")
     return float(values[0]) if n_actions == 1 else values

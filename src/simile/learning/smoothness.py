@@ -60,7 +60,9 @@ class MatchExpert:
     metric: str = "difference_2"
 
     def __post_init__(self) -> None:
-        for ratio in self.ratio if isinstance(self.ratio, tuple) else (self.ratio,):
+        if isinstance(self.ratio, list):
+            object.__setattr__(self, "ratio", tuple(self.ratio))
+        for ratio in self.ratio if isinstance(self.ratio, tuple) and self.ratio else (self.ratio,):
             checks.number(ratio, "ratio", above=0.0)
         if self.metric not in METRICS:
             raise ArgumentError(f"metric must be one of {', '.join(METRICS)}; got {self.metric!r}")

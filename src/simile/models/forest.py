@@ -103,10 +103,8 @@ class SmoothForest:
         Trees that serve all actions split where the noisiest of them gains. Each action has n_trees / sqrt(k): all of
         them together cost more than one forest, and less than k.
         """
-        columns, each = (
-            BinnedColumns.of([states]),
-            replace(self, n_trees=math.ceil(self.n_trees / math.sqrt(n_actions))),
-        )
+        columns = BinnedColumns.of([states])
+        each = replace(self, n_trees=math.ceil(self.n_trees / math.sqrt(n_actions)))
         parts = [labels[:, j::n_actions].copy() for j in range(n_actions)]
         return Forest.beside([each._grow(columns, part, part, part, 0.0, rng) for part in parts])
 

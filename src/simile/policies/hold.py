@@ -12,6 +12,8 @@ from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError
 
+WIDEST = 1e6  # standard deviations, from where on nothing is an action any more
+
 
 @dataclass(frozen=True, eq=False)
 class Hold:
@@ -54,8 +56,10 @@ class Hold:
                 f"hold must have one width and one choice of stepping for each action; got {self.width!r} and "
                 f"{self.stepping!r}"
             ) from None
-        if width.ndim != 1 or len(width) == 0 or not (np.isfinite(width) & (width >= 0.0)).all():
-            raise ArgumentError(f"hold: width must be a finite number, or one per action, not below 0; got {width}")
+        if width.ndim != 1 or len(width) == 0 or not ((width >= 0.0) & (width <= WIDEST)).all():
+            raise ArgumentError(
+                f"hold: width must be a finite number up to {WIDEST:g}, or one per action, not below 0; got {width}"
+            )
         for name, values in (("width", width), ("stepping", stepping)):
             values.setflags(write=False)
             object.__setattr__(self, name, values)

@@ -102,7 +102,7 @@ class OpenPolicy:
 
     def holding(self, hold: Hold | None) -> Self:
         """Return the same policy with this hysteresis behind it, or with none."""
-        raise NotImplementedError
+        raise ArgumentError(f"policy: a {type(self).__name__} cannot hold, so {hold!r} has no place in it")
 
     def __str__(self) -> str:
         """Say in a line how smooth each action is, and how it holds, in the user's units."""

@@ -115,7 +115,10 @@ class Decoder:
             raise wrong(path, "a width from 0 on, and whether it steps, for each action", tree)
         if len(stepping) != len(width):
             raise wrong(path, f"{len(width)} choices of stepping", stepping)
-        return Hold(width, np.array(stepping))
+        try:
+            return Hold(width, np.array(stepping))
+        except ArgumentError as error:
+            raise StorageError(f"{path}: {error}") from None
 
     def _read_shared(self, fields: Fields, name: str, read: Callable[[Any, str], Any]) -> Any:
         """Read a field, or take the object of that field that an earlier component has."""
