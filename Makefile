@@ -77,12 +77,26 @@ soak: $(ALL) ## ten minutes of serving with faults; ends in a table of what held
 attack: $(ALL) ## attack the service, the studio and the readers on this machine; ends in a table, held or broken
 	$(BIN)/python benchmarks/attack.py > docs/assets/bench/attack.txt; status=$$?; cat docs/assets/bench/attack.txt; exit $$status
 
-accuracy: $(CLI) ## the default against rivals at equal smoothness, on games and on real data (half an hour)
-	($(BIN)/simile --version; $(BIN)/python benchmarks/accuracy.py --jobs 2) | tee docs/assets/bench/accuracy.txt
-	($(BIN)/simile --version; $(BIN)/python benchmarks/eye.py --jobs 2) | tee docs/assets/bench/eye.txt
+# record,NAME,PARTS,COMMAND: keep what a command prints, under the fingerprint of the code that its numbers are from
+STAMP := $(BIN)/python benchmarks/stamp.py
+define record
+($(STAMP) $(2) --renew "make accuracy" && $(3)) > docs/assets/bench/$(1).part
+mv docs/assets/bench/$(1).part docs/assets/bench/$(1).txt
+cat docs/assets/bench/$(1).txt
+endef
 
-results: $(CLI) ## reproduce the experiments of the paper into docs/results.md (minutes)
+accuracy: $(CLI) ## measure the default on games and on real data, and renew the pages that quote it (half an hour)
+	$(call record,hardness,rounds games,$(BIN)/python benchmarks/hardness.py)
+	$(call record,tutorial,learn,$(BIN)/python benchmarks/tutorial.py)
+	$(call record,demo,learn rivals games,MPLBACKEND=agg $(BIN)/simile demo --out out)
+	cp out/demo.png docs/assets/demo.png
+	$(call record,accuracy,learn rivals rounds games,$(BIN)/python benchmarks/accuracy.py --jobs 2)
+	$(call record,eye,learn games,$(BIN)/python benchmarks/eye.py --jobs 2)
+	$(BIN)/python benchmarks/quotes.py demo accuracy holding hardness tutorial smoother
+
+results: $(CLI) ## reproduce the experiments of the paper into docs/results.md, and quote it in README.md (minutes)
 	MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md
+	$(BIN)/python benchmarks/quotes.py results
 
 docs: $(ALL) ## build the docs site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

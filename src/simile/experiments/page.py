@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from simile.experiments.fingerprint import stamp
 from simile.experiments.results import Result, Results, describe_bound, format_effect, format_number
+
+PARTS = ("rounds", "rivals", "games")  # of the fingerprint: what the page shows numbers of
 
 RULES = """\
 Every comparison is paired: both sides have the same data and the same seed. An effect is the mean over seeds, of ratios
@@ -30,6 +33,7 @@ def to_markdown(results: Results, *, pictures: str = ".") -> str:
         f"The claims of the paper, measured by simile {results.version} on `{results.source}`, seeds "
         f"{', '.join(map(str, results.seeds))}; {results.effort.n_trees} trees in each of {results.effort.n_rounds} "
         "rounds. This page is written by `simile.experiments.reproduce`.",
+        f"<!-- {stamp(*PARTS, renew='make results')} -->",
         _verdicts(results),
         "## How to read this",
         RULES,

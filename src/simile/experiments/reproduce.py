@@ -162,7 +162,8 @@ def write(
 ) -> None:
     """Write `NAME.csv`, `NAME.png`, `results.json` and the page; trajectories go to `NAME-trajectories.csv`."""
     from simile.experiments import drawing
-    from simile.experiments.page import to_markdown
+    from simile.experiments.fingerprint import stamp
+    from simile.experiments.page import PARTS, to_markdown
 
     folder = Path(out)
     target = folder / "results.md" if page is None else Path(page)
@@ -173,7 +174,8 @@ def write(
         if result.traces:
             write_atomically(folder / f"{result.name}-trajectories.csv", table(result.traces))
         write_atomically(folder / f"{result.name}.png", drawing.draw(result))
-    summary = json.dumps(results.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+    stamped = {"fingerprint": stamp(*PARTS, renew="make results"), **results.to_dict()}
+    summary = json.dumps(stamped, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / "results.json", f"{summary}\n".encode())
     pictures = os.path.relpath(folder, target.parent).replace(os.sep, "/")
     write_atomically(target, to_markdown(results, pictures=pictures).encode())

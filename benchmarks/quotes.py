@@ -1,0 +1,100 @@
+"""Copy figures from what was printed into the pages that quote them, each with the fingerprint of what it is from.
+
+python benchmarks/quotes.py            # all, or those that are named
+python benchmarks/quotes.py tutorial
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from simile.experiments.fingerprint import find_stamp, write_block
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = "docs/assets/bench"
+
+
+def whole(text: str) -> str:
+    """Quote all of it, but for the first line, which is the stamp."""
+    return as_printed(text.partition("\n")[2])
+
+
+def as_printed(text: str) -> str:
+    """Quote text as it is."""
+    return "```text\n" + text.strip("\n") + "\n```"
+
+
+def demo(text: str) -> str:
+    """Quote what the demo says at its end about how the policy moves."""
+    return as_printed(next(line for line in text.splitlines() if line.startswith("Does it look like a person?")))
+
+
+def trained(title: str) -> Callable[[str], str]:
+    """Return what quotes table and verdict of one training of the tutorial."""
+
+    def quote(text: str) -> str:
+        part = text.partition(f"\n{title}:\n")[2]
+        table = re.search(r"^ +RMSE .*?\n\npolicy: .*?\n", part, re.MULTILINE | re.DOTALL)
+        assert table is not None, f"{title} has no table"
+        return as_printed(re.sub(r"(; )(?=\d+\.?\d* times (?:smoother|rougher))", ";\n", table[0]))
+
+    return quote
+
+
+def holding(text: str) -> str:
+    """Make the table of what holding still is worth from the first one that benchmarks/eye.py prints."""
+    lines = [
+        "| data | RMSE | roughness | turns: policy, hold=0, expert | rest: policy, hold=0, expert |",
+        "|---" * 5 + "|",
+    ]
+    rows = re.findall(r"^(.+?) +(\d)((?: +[\d.]+){10})$", text.split("\n\n")[0], re.MULTILINE)
+    several = {name for name, action, _ in rows if action == "1"}
+    for name, action, numbers in rows:
+        _, error, _, rough, *rest = numbers.split()
+        said = f"{name}, action {action}" if name in several else name
+        lines.append(f"| {said} | {error} | {rough} | {', '.join(rest[:3])} | {', '.join(rest[3:])} |")
+    return "\n".join(lines)
+
+
+def hardness(text: str) -> str:
+    """Make the table of how hard simulated games are from what benchmarks/hardness.py prints."""
+    sports = [part.splitlines() for part in text.split("\n\n") if ", seeds " in part.partition("\n")[0]]
+    lines = ["| | " + " | ".join(part[0].partition(",")[0] for part in sports) + " |", "|---" * (len(sports) + 1) + "|"]
+    for rows in zip(*(part[1:] for part in sports), strict=True):
+        cells = [re.split(r" {2,}", row.strip()) for row in rows]
+        lines.append("| " + " | ".join([cells[0][0], *(value for _, value in cells)]) + " |")
+    return "\n".join(lines)
+
+
+def verdicts(text: str) -> str:
+    """Quote the first table of the page of results, its links made to lead there."""
+    table = next(part for part in text.split("\n\n") if part.startswith("| "))
+    return table.replace("](#", "](docs/results.md#")
+
+
+# Page, block, what is quoted there, and how.
+QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
+    ("README.md", "demo", f"{BENCH}/demo.txt", demo),
+    ("README.md", "results", "docs/results.md", verdicts),
+    ("docs/default.md", "accuracy", f"{BENCH}/accuracy.txt", whole),
+    ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),
+    ("docs/simulator.md", "hardness", f"{BENCH}/hardness.txt", hardness),
+    ("docs/tutorial.md", "tutorial", f"{BENCH}/tutorial.txt", trained("as smooth as the expert")),
+    ("docs/tutorial.md", "smoother", f"{BENCH}/tutorial.txt", trained("smoother")),
+)
+
+
+def main(names: list[str]) -> None:
+    """Write the blocks with these names, or all."""
+    for page, name, source, quote in QUOTES:
+        if not names or name in names:
+            text = (ROOT / source).read_text(encoding="utf-8")
+            write_block(ROOT / page, name, quote(text), find_stamp(text))
+            print(f"{page}: {name}, from {source}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
