@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
+from simile.data.groups import one_group
 from simile.data.names import counts_rows, is_index, recognise, tell_twins, tell_untidy, tidy, tidy_all
 from simile.errors import ArgumentError, DataError
 
@@ -17,7 +18,8 @@ from simile.errors import ArgumentError, DataError
 class Columns:
     """What a frame holds: contexts (rows, m), actions (rows, k) and the rows of each sequence, by name.
 
-    `said` are lines about what was left out, or is written in another way than it was read.
+    `groups` are the labels of the sequences, in the column `group`. `said` are lines about what was left out, or is
+    written in another way than it was read.
     """
 
     contexts: FloatArray
@@ -26,10 +28,17 @@ class Columns:
     context_names: list[str]
     action_names: list[str]
     said: list[str]
+    group: str | None = None
+    groups: list[Any] | None = None
 
 
 def read_frame(
-    frame: Any, *, actions: str | Sequence[str], contexts: str | Sequence[str] | None, sequence: str | None
+    frame: Any,
+    *,
+    actions: str | Sequence[str],
+    contexts: str | Sequence[str] | None,
+    sequence: str | None,
+    group: str | None = None,
 ) -> Columns:
     """Pick columns of a pandas, polars or Arrow frame, blanks and case aside.
 
@@ -37,21 +46,22 @@ def read_frame(
     """
     wanted = [actions] if isinstance(actions, str) else list(actions)
     keys = [] if sequence is None else [sequence]
+    kinds = [] if group is None else [group]
     seen = [contexts] if isinstance(contexts, str) else list(contexts or ())
-    data, notes = _rename(_open_frame(frame), [wanted, keys, seen])
+    data, notes = _rename(_open_frame(frame), [wanted, keys, kinds, seen])
     left_out: dict[str, str] = {}
     if contexts is None:
-        rest = [c for c in data.columns if c not in {*wanted, *keys}]
+        rest = [c for c in data.columns if c not in {*wanted, *keys, *kinds}]
         left_out = _indices(data, rest, keys)
         seen = [c for c in rest if c not in left_out]
-    for argument, names in (("sequence", keys), ("actions", wanted), ("contexts", seen)):
-        if not names and argument != "sequence":
+    for argument, names in (("sequence", keys), ("group", kinds), ("actions", wanted), ("contexts", seen)):
+        if not names and argument not in ("sequence", "group"):
             raise ArgumentError(f"{argument} must name at least one column; the frame has {', '.join(data.columns)}")
         for name in names:
-            if (*keys, *wanted, *seen).count(name) > 1:
+            if (*keys, *kinds, *wanted, *seen).count(name) > 1:
                 raise ArgumentError(
-                    f"{argument}: column {name!r} must be named once, as sequence, action or context; got "
-                    f"sequence={sequence!r}, actions={wanted} and contexts={seen}"
+                    f"{argument}: column {name!r} must be named once, as sequence, group, action or context; got "
+                    f"sequence={sequence!r}, group={group!r}, actions={wanted} and contexts={seen}"
                 )
             if name not in data.columns:
                 raise DataError(f"{argument}: no column {name!r}; the frame has {', '.join(data.columns)}")
@@ -65,6 +75,8 @@ def read_frame(
         context_names=seen,
         action_names=wanted,
         said=[*named, *(f"  note      {note}" for note in notes)],
+        group=group if group is None else kinds[0],
+        groups=_groups(data, sequences, *kinds) if kinds else None,
     )
 
 
@@ -138,6 +150,17 @@ def _sequences(data: Any, sequence: str | None = None) -> dict[str, IntArray]:
             "fill or drop those rows"
         )
     return group_rows(labels.to_list())
+
+
+def _groups(data: Any, sequences: dict[str, IntArray], column: str) -> list[Any]:
+    """Return the group of each sequence, which must have one alone."""
+    labels, found = data[column].to_list(), []
+    for name, rows in sequences.items():
+        here = list(dict.fromkeys(None if labels[i] != labels[i] else labels[i] for i in rows))
+        if here[0] is None or len(here) > 1:
+            raise DataError(f"group: {column!r} {one_group(name, *here[:2])}")
+        found.append(here[0])
+    return found
 
 
 def group_rows(labels: Iterable[Any]) -> dict[str, IntArray]:

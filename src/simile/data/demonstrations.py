@@ -19,6 +19,7 @@ from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
+from simile.data.groups import GROUP, are_grouped, draw_groups, label_sequences, number_groups, tell_new
 from simile.data.logs import Log, know_log
 from simile.data.motion import tell_motion
 from simile.errors import ArgumentError, DataError
@@ -42,6 +43,10 @@ class Demonstration:
         Shown in tables and in error messages.
     context_names, action_names : sequence of str, optional
         One name per column; `x0, x1, ...` and `a0, a1, ...` by default.
+    group : str, optional
+        What it belongs to with other sequences, a person or a run: they are held out together.
+    group_name : str
+        What groups are, such as "person".
 
     Examples
     --------
@@ -56,6 +61,8 @@ class Demonstration:
     name: str = "demonstration"
     context_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
+    group: str | None = None
+    group_name: str = GROUP
 
     def __post_init__(self) -> None:
         contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True)
@@ -67,6 +74,8 @@ class Demonstration:
             )
         if self.rate is not None:
             object.__setattr__(self, "rate", checks.rate(self.rate))
+        if self.group is not None:
+            object.__setattr__(self, "group", str(self.group))
         object.__setattr__(self, "contexts", contexts)
         object.__setattr__(self, "actions", actions)
         for attribute, width, letter in (
@@ -95,8 +104,9 @@ class Demonstration:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of name, length and every value."""
-        found = hashlib.sha256(repr((self.name, len(self))).encode())
+        """The SHA-256 of name, length and every value, and of the group where there is one."""
+        grouped = () if self.group is None else (self.group,)
+        found = hashlib.sha256(repr((self.name, len(self), *grouped)).encode())
         found.update(np.ascontiguousarray(self.contexts).data)
         found.update(np.ascontiguousarray(self.actions).data)
         return found.digest()
@@ -120,6 +130,10 @@ class Recorded(Protocol):
         """Names of the k action columns."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sequences."""
+
+    @property
     def rate(self) -> float | None:
         """Frames per second, shared by all sequences; None when unknown."""
 
@@ -138,6 +152,35 @@ class Recorded(Protocol):
     @property
     def logs(self) -> tuple[Log, ...]:
         """What the recording of each action is worth: resolution, noise, and how to look through it."""
+
+    @property
+    def groups(self) -> tuple[str | None, ...] | None:
+        """The group of each sequence, None for one that has none; None if none has."""
+
+    @property
+    def group_name(self) -> str:
+        """What groups are, such as "person"."""
+
+    @property
+    def kin(self) -> IntArray:
+        """Number of the group of each sequence; without groups, or in one alone, each is its own."""
+        return number_groups(self.groups or (None,) * len(self))
+
+    @property
+    def new(self) -> str:
+        """What is new about what is held out: another person, another recording, or later in the same one."""
+        return tell_new(self.kin, self.groups, self.group_name)
+
+    def tell_new(self, other: Recorded) -> str:
+        """Say what is new in others to whoever has learned from these."""
+        if len(self) == len(other) == 1 and self.names == other.names:
+            return "later in the same recording"
+        ours, theirs = set(self.groups or ()), set(other.groups or ())
+        if not ours or not theirs:
+            return "another recording"
+        kind = other.group_name.replace("_", " ")
+        known = f"another recording of the same {kind}"
+        return known if theirs <= ours else f"another {kind}{f', or {known}' if ours & theirs else ''}"
 
     @property
     def n_contexts(self) -> int:
@@ -169,12 +212,20 @@ class Recorded(Protocol):
         """Bring the actions to standard units, and take the origin off the contexts."""
 
     def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
-        """Split off whole sequences for validation."""
+        """Split off whole groups, or whole sequences, for validation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demonstrations(Sequence[Demonstration], Recorded):
     """Several demonstrations of one task, never joined: no lag or difference crosses from one to the next.
+
+    Parameters
+    ----------
+    items : sequence of Demonstration
+        The sequences.
+    groups : sequence or mapping, optional
+        A label for each sequence, or one by name: who acted, or in which run. Sequences of one group are held out
+        together, by splits, folds and everything that judges. Without, each sequence keeps the group it has.
 
     Examples
     --------
@@ -184,6 +235,7 @@ class Demonstrations(Sequence[Demonstration], Recorded):
     """
 
     items: tuple[Demonstration, ...]
+    groups: tuple[str | None, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.items, type) or not isinstance(self.items, Demonstration | Iterable):
@@ -203,7 +255,12 @@ class Demonstrations(Sequence[Demonstration], Recorded):
                         f"all demonstrations must share their {what}; {items[0].name!r} has "
                         f"{getattr(items[0], what)!r} and {item.name!r} has {getattr(item, what)!r}"
                     )
+        if self.groups is not None:
+            labels = label_sequences(self.groups, [item.name for item in items])
+            items = tuple(replace(item, group=label) for item, label in zip(items, labels, strict=True))
+        found = tuple(item.group for item in items)
         object.__setattr__(self, "items", items)
+        object.__setattr__(self, "groups", None if found.count(None) == len(found) else found)
 
     @classmethod
     def of(cls, demos: Demonstration | Iterable[Demonstration]) -> Demonstrations:
@@ -220,6 +277,7 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         names: Sequence[str] | None = None,
         context_names: Sequence[str] = (),
         action_names: Sequence[str] = (),
+        groups: Sequence[Any] | Mapping[str, Any] | None = None,
     ) -> Demonstrations:
         """Build demonstrations from two lists, with one (T, m) and one (T, k) array per sequence."""
         if len(contexts) != len(actions):
@@ -231,7 +289,8 @@ class Demonstrations(Sequence[Demonstration], Recorded):
             tuple(
                 Demonstration(x, a, rate, str(name), context_names, action_names)  # type: ignore[arg-type]
                 for x, a, name in zip(contexts, actions, names, strict=True)
-            )
+            ),
+            groups,  # type: ignore[arg-type]
         )
 
     @classmethod
@@ -242,6 +301,7 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         actions: str | Sequence[str],
         contexts: str | Sequence[str] | None = None,
         sequence: str | None = None,
+        group: str | None = None,
         rate: float | None = None,
         quiet: bool = False,
     ) -> Demonstrations:
@@ -256,13 +316,15 @@ class Demonstrations(Sequence[Demonstration], Recorded):
             count rows or are called like an index (`Unnamed: 0`, `index`, `id`).
         sequence : str, optional
             Column that tells the sequences apart; without it the frame is one sequence.
+        group : str, optional
+            Column that says which sequences belong together, as those of a person: they are held out together.
         quiet : bool
             Do not print to stderr what was left out, or is written in another way than it was read.
         """
-        columns = read_frame(frame, actions=actions, contexts=contexts, sequence=sequence)
+        columns = read_frame(frame, actions=actions, contexts=contexts, sequence=sequence, group=group)
         if columns.said and not quiet:
             print("\n".join(["frame:", *columns.said]), file=sys.stderr)  # noqa: T201 - as `simile.read` does
-        return cls.from_arrays(
+        demos = cls.from_arrays(
             [columns.contexts[rows] for rows in columns.sequences.values()],
             [columns.actions[rows] for rows in columns.sequences.values()],
             rate=rate,
@@ -270,6 +332,21 @@ class Demonstrations(Sequence[Demonstration], Recorded):
             context_names=columns.context_names,
             action_names=columns.action_names,
         )
+        return demos.grouped(columns.groups, by=columns.group or GROUP)
+
+    def grouped(self, groups: Sequence[Any] | Mapping[str, Any] | None, *, by: str = GROUP) -> Demonstrations:
+        """Return the same sequences in other groups: a label for each, or one by name; None leaves each alone.
+
+        `by` is what groups are, such as "person".
+
+        Examples
+        --------
+        >>> demos = Demonstrations.from_arrays([[[0.0]], [[1.0]], [[2.0]]], [[0.0], [0.5], [1.0]])
+        >>> demos.grouped(["anna", "ben", "anna"], by="person").split(test=0.5)[1].new
+        'another recording of the same person'
+        """
+        items = tuple(replace(d, group=None, group_name=by) for d in self.items)
+        return Demonstrations(items, groups)  # type: ignore[arg-type]
 
     @overload
     def __getitem__(self, index: int) -> Demonstration: ...
@@ -306,6 +383,11 @@ class Demonstrations(Sequence[Demonstration], Recorded):
     def action_names(self) -> tuple[str, ...]:
         """Names of the k action columns."""
         return self.items[0].action_names
+
+    @property
+    def group_name(self) -> str:
+        """What groups are, such as "person"."""
+        return next((d.group_name for d in self.items if d.group is not None), GROUP)
 
     @property
     def lengths(self) -> IntArray:
@@ -375,35 +457,26 @@ class Demonstrations(Sequence[Demonstration], Recorded):
     def split(
         self, test: float = 0.25, *, seed: int = 0, groups: Sequence[Any] | None = None
     ) -> tuple[Demonstrations, Demonstrations]:
-        """Split whole sequences at random into a training and a test part.
+        """Split whole sequences, or whole groups where there are several, at random into a training and a test part.
 
         Parameters
         ----------
         test : float
             Share of the sequences (or groups) in the test part; both parts get at least one.
         groups : sequence, optional
-            One label per sequence: sequences of one group stay together, as those of one recording must.
+            One label per sequence, instead of the groups that they have: sequences of one group stay together.
         """
-        test = checks.number(test, "test", above=0.0, at_most=1.0)
-        labels = list(range(len(self))) if groups is None else list(groups)
-        if len(labels) != len(self):
-            raise ArgumentError(f"groups must have a label for each of {len(self)} sequences; got {len(labels)}")
-        unique = list(dict.fromkeys(labels))
-        if len(unique) < 2:
-            raise DataError(
-                f"split needs at least two sequences or groups; got {len(unique)}: "
-                "cut a long recording with Demonstration.cut(start, stop) first"
-            )
-        n_test = min(max(1, round(test * len(unique))), len(unique) - 1)
-        order = np.random.default_rng(checks.whole_number(seed, "seed")).permutation(len(unique))
-        held_out = {unique[i] for i in order[:n_test]}
-        return (
-            Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g not in held_out)),
-            Demonstrations(tuple(d for d, g in zip(self.items, labels, strict=True) if g in held_out)),
-        )
+        kin = self.kin
+        if groups is not None:
+            if len(labels := list(groups)) != len(self):
+                raise ArgumentError(f"groups must have a label for each of {len(self)} sequences; got {len(labels)}")
+            kin = np.unique([labels.index(label) for label in labels], return_inverse=True)[1]
+        held_out = draw_groups(kin, test, seed)
+        train, left = (tuple(d for d, out in zip(self.items, held_out, strict=True) if out == side) for side in (0, 1))
+        return Demonstrations(train), Demonstrations(left)
 
     def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Demonstrations, Demonstrations]:
-        """Split off a share for validation: whole sequences, or the end of a single one."""
+        """Split off a share for validation: whole groups, or whole sequences, or the end of a single one."""
         validation = checks.number(validation, "validation", above=0.0, at_most=1.0)
         if len(self) > 1:
             return self.split(validation, seed=seed)
@@ -452,8 +525,10 @@ class Description:
         demos = self.demos
         lengths = [len(d) for d in demos]
         rate = "unknown rate" if demos.rate is None else f"{demos.rate:g} Hz, {demos.n_frames / demos.rate:.1f} s"
+        kin = demos.kin
+        groups = f" of {kin.max() + 1} groups ({demos.group_name})" if are_grouped(kin) else ""
         lines = [
-            f"{count(len(demos), 'sequence')}, {count(demos.n_frames, 'frame')} "
+            f"{count(len(demos), 'sequence')}{groups}, {count(demos.n_frames, 'frame')} "
             f"({min(lengths)} to {max(lengths)} each), {rate}",
             f"{'':10} {'column':20} {'min':>10} {'mean':>10} {'max':>10} {'std':>10} {'missing':>8}",
         ]

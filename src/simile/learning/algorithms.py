@@ -22,6 +22,7 @@ from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
+from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
 from simile.learning.problem import judge, resolve
 from simile.learning.reduction import rounds
@@ -150,7 +151,8 @@ def learn(
     value, choices, tried = _choose_smoothness(demos, choices, goal)
     limit = goal.ratios(demos.n_actions) if isinstance(goal, MatchExpert) else None
     turns = crossfit_rounds(demos, choices, value, budget=limit, validation=validation)
-    run = _note_log(replace(Run.of(turns, watch), by_validation=False, frontier=tried), demos)
+    new = Folds.of(demos).new if validation is None else demos.tell_new(Demonstrations.of(validation))
+    run = _note_log(replace(Run.of(turns, watch), by_validation=False, frontier=tried, new=new), demos)
     if run.interrupted:
         return run
     budget, order = run.chosen.validation_roughness, 2
@@ -308,6 +310,7 @@ class Run:
     alternative: Policy | None = None  # something simpler that does better; the notes then say so
     frontier: Frontier | None = None  # light policies from rough to smooth, by which lambda was found
     rivals: tuple[SimpleRival, ...] = ()  # what an engineer would try first, tuned to be as smooth
+    new: str = ""  # what it was validated on: another person, another recording, another part of the same one
 
     @classmethod
     def of(cls, turns: Iterable[Round], watch: Watch | None = None) -> Run:
@@ -361,6 +364,8 @@ class Run:
             "error, validation: RMSE of roll-outs in standard deviations of the expert's actions; "
             "roughness: 1 is as smooth as the expert"
         )
+        if self.new:
+            lines.append(f"validation is on what was left out: {self.new}")
         if self.interrupted:
             lines.append(f"interrupted after round {self.rounds[-1].number}")
         lines += [f"note: {note}" for note in self.notes]
@@ -384,14 +389,16 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=choices.get("seed", 0)) if validation else (demos, None)
 
+    new = "" if validation is None else demos.tell_new(place(validation, backend))
+
     def run(**changed: Any) -> Iterator[Round]:
         return rounds(demos, validation=validation, backend=backend, **{**choices, **changed})
 
     if isinstance(choices.get("smoothness"), MatchExpert):
         judges = demos if validation is None else place(validation, backend)
         found = _search_smoothness(run, choices["smoothness"], judges)
-        return _note_log(replace(Run.of(found.rounds, watch), interrupted=found.interrupted), demos)
-    return _note_log(Run.of(run(), watch), demos)
+        return _note_log(replace(Run.of(found.rounds, watch), interrupted=found.interrupted, new=new), demos)
+    return _note_log(replace(Run.of(run(), watch), new=new), demos)
 
 
 def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:

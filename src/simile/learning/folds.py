@@ -10,6 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
+from simile.data.groups import are_grouped, deal_groups
 from simile.data.states import Horizon, States, Tape
 from simile.models import Model
 
@@ -24,10 +25,13 @@ class Folds:
 
     demos: Demonstrations
     fold: IntArray  # number of the fold of each sequence
+    new: str  # what of a fold the others have not seen: another person, another recording, a part of the same one
 
     @classmethod
     def of(cls, demos: Demonstrations) -> Folds:
-        """Deal sequences out in runs of neighbours, which were often recorded together; folds have like many frames."""
+        """Deal whole groups out, or else runs of neighbours, often recorded together; folds have like many frames."""
+        if are_grouped(demos.kin):
+            return cls(demos, deal_groups(demos.kin, demos.lengths, N_FOLDS), demos.new)
         pieces = -(-N_FOLDS // len(demos))
         parts = []
         for demo in demos:
@@ -37,7 +41,8 @@ class Folds:
         lengths = np.array([len(d) for d in parts])
         middle = np.cumsum(lengths) - lengths / 2
         fold = (N_FOLDS * middle / lengths.sum()).astype(int)
-        return cls(Demonstrations(tuple(parts)), np.unique(fold, return_inverse=True)[1])
+        new = demos.new if len(parts) == len(demos) > 1 else "another part of the same recording"
+        return cls(Demonstrations(tuple(parts)), np.unique(fold, return_inverse=True)[1], new)
 
     def __len__(self) -> int:
         return int(self.fold.max()) + 1

@@ -13,6 +13,7 @@ import numpy as np
 from simile._common.text import spell
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Recorded, Units
+from simile.data.groups import are_grouped
 from simile.data.origins import choose_origin
 from simile.errors import ArgumentError
 from simile.learning.problem import judge
@@ -75,6 +76,7 @@ def card_of(demos: Recorded, choices: Mapping[str, Any]) -> Card:
         "frames": demos.n_frames,
         "data": demos.digest(),
         "ranges": _ranges(demos),
+        **({"groups": {demos.group_name: int(demos.kin.max()) + 1}} if are_grouped(demos.kin) else {}),
         "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},
     }
     return Card(demos.context_names, demos.action_names, demos.rate, training)

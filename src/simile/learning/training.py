@@ -10,8 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from simile import models
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Units
+from simile.data.groups import are_grouped, deal_groups
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Model, SmoothForest, SmoothRegressor
@@ -93,6 +94,7 @@ class Train:
     rule: Rule
     naive: Model | None
     space: ActionSpace
+    kin: IntArray | None = None  # group of each sequence
 
     def __call__(self, data: Sequence[Dataset], h: Regularizer, rng: np.random.Generator) -> SmoothPolicy:
         """Fit f to D_n and return pi^_n = (f, h)."""
@@ -114,7 +116,8 @@ class Train:
         if not isinstance(h, Autoregressor):
             raise ArgumentError(f"model: {self.model!r} needs a linear h; got {type(h).__name__}")
         begins = np.flatnonzero(np.diff(states.tape.floor[states.rows])) + 1
-        folds = np.arange(len(begins) + 1) % N_FOLDS
+        kin = np.arange(len(begins) + 1) if self.kin is None else self.kin
+        folds = deal_groups(kin, np.diff([0, *begins, len(states)]), N_FOLDS) if are_grouped(kin) else kin % N_FOLDS
         loop = ClosedLoop.of(h, self.smoothness)
         ((f, _),) = self.model.fit_rollouts(states, np.split(targets[: len(states)], begins), [loop], folds)
         return f  # type: ignore[no-any-return]

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import losses
 from simile.data.demonstrations import Demonstrations
+from simile.data.groups import are_grouped
 from simile.data.motion import measure_motion, rate_reversals, share_still
 from simile.errors import DataError
 from simile.learning.measures import Ruler, Score
@@ -35,6 +36,8 @@ class SequenceScore(Score):
         Of each action a minute, or per 1,000 frames where the rate is unknown.
     still : (k,) array
         The share of time that each action rests.
+    kin : (sequences,) array, optional
+        Number of the group of each sequence; None where each is its own.
     """
 
     squares: FloatArray
@@ -42,6 +45,7 @@ class SequenceScore(Score):
     lag: float
     reversals: FloatArray
     still: FloatArray
+    kin: IntArray | None = None
 
     def towards(self, other: SequenceScore, share: float) -> SequenceScore:
         """Interpolate: 0 is this score, 1 the other; errors and roughness on log scales, where paths bend least."""
@@ -51,17 +55,20 @@ class SequenceScore(Score):
             math.exp((1.0 - share) * math.log(self.roughness) + share * math.log(other.roughness)),
             squares,
             self.frames,
-            *((1.0 - share) * getattr(self, n) + share * getattr(other, n) for n in ("lag", "reversals", "still")),
+            **{n: (1.0 - share) * getattr(self, n) + share * getattr(other, n) for n in ("lag", "reversals", "still")},
+            kin=self.kin,
         )
 
     def over(self, other: SequenceScore, seed: int) -> tuple[float, float, float]:
-        """Return the ratio of two RMSEs with a 95 % interval: sequences are drawn anew, the same for both sides."""
+        """Return the ratio of two RMSEs with a 95 % interval: sequences or groups are drawn anew, for both alike."""
         above, below = (self.frames * score.squares.mean(axis=1) for score in (self, other))
+        if self.kin is not None:
+            above, below = (np.bincount(self.kin, weights=some) for some in (above, below))
         if below.sum() == 0.0:
             return math.nan, math.nan, math.nan
         ratio = math.sqrt(above.sum() / below.sum())
         if len(above) < 2:
-            return ratio, math.nan, math.nan  # one sequence tells nothing of others
+            return ratio, math.nan, math.nan  # one sequence, or one person, tells nothing of others
         drawn = np.random.default_rng(seed).integers(len(above), size=(RESAMPLES, len(above)))
         under = below[drawn].sum(axis=1)
         found = np.sqrt(above[drawn].sum(axis=1)[under > 0.0] / under[under > 0.0])
@@ -130,7 +137,9 @@ class HeldOut(Ruler):
         known = ~np.isnan(lags) & ~np.isnan(score.error)
         weights = np.broadcast_to(frames[:, np.newaxis], lags.shape)
         lag = float(np.average(lags[known], weights=weights[known])) if known.any() else math.nan
-        return SequenceScore(score.error, score.roughness, squares, frames, lag, *self.rate_motion(ours))
+        alone = len(set(scored.groups or (None,))) == 1 and scored.groups is not None
+        kin = np.zeros(len(scored), np.intp) if alone else scored.kin if are_grouped(scored.kin) else None
+        return SequenceScore(score.error, score.roughness, squares, frames, lag, *self.rate_motion(ours), kin)
 
     def motion(self, rolled: Trajectories) -> dict[str, dict[str, float]]:
         """Return how each action moves over the frames that count, by name, as `Motion.to_dict`."""

@@ -14,6 +14,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
+from simile.data.groups import draw_groups
 from simile.data.logs import Log, read_logs
 from simile.errors import DataError
 from simile.learning import measures
@@ -119,6 +120,16 @@ class DistributedDemonstrations(Recorded):
         """Names of the k action columns."""
         return self.all.action_names
 
+    @property
+    def groups(self) -> tuple[str | None, ...] | None:
+        """The group of each sequence, as `Demonstrations.groups`."""
+        return None if self.all.groups.count(None) == len(self) else self.all.groups
+
+    @property
+    def group_name(self) -> str:
+        """What groups are, such as "person"."""
+        return self.all.group_name
+
     def digest(self) -> str:
         """Return the digest of all names, the rate and every value."""
         return self.all.digest()
@@ -153,16 +164,14 @@ class DistributedDemonstrations(Recorded):
         return type(self)(self.backend, tuple(handles), tuple(facts))
 
     def split(self, test: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
-        """Split whole sequences at random, as `Demonstrations.split` does: the same ones, for the same seed."""
-        test, n = checks.number(test, "test", above=0.0, at_most=1.0), len(self)
-        if n < 2:
+        """Split whole groups or sequences at random, as `Demonstrations.split` does: the same, for the same seed."""
+        if len(self) < 2:
             raise DataError(
-                f"split needs at least two sequences; got {n}: cut a long recording into several first, or hold out "
-                "nothing (validation=0)"
+                f"split needs at least two sequences; got {len(self)}: cut a long recording into several first, or "
+                "hold out nothing (validation=0)"
             )
-        order = np.random.default_rng(checks.whole_number(seed, "seed")).permutation(n)
-        n_test = min(max(1, round(test * n)), n - 1)
-        return self.where(order[n_test:]), self.where(order[:n_test])
+        held_out = draw_groups(self.kin, test, seed)
+        return self.where(np.flatnonzero(~held_out)), self.where(np.flatnonzero(held_out))
 
     def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off a share of the sequences for validation, as `Demonstrations.hold_out`."""

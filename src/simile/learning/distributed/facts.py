@@ -32,6 +32,8 @@ class Facts:
     low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
     high: FloatArray
     digests: tuple[bytes, ...]
+    groups: tuple[str | None, ...]  # of each sequence; None for one that has none
+    group_name: str
 
     @classmethod
     def of(cls, demos: Demonstrations) -> Facts:
@@ -48,6 +50,8 @@ class Facts:
             np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
             np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),
             tuple(d.digest for d in demos),
+            tuple(d.group for d in demos),
+            demos.group_name,
         )
 
     @classmethod
@@ -66,6 +70,7 @@ class Facts:
             first,
             names=tuple(name for part in parts for name in part.names),
             digests=tuple(digest for part in parts for digest in part.digests),
+            groups=tuple(group for part in parts for group in part.groups),
             **together,
         )
 
@@ -75,6 +80,7 @@ class Facts:
             self,
             names=tuple(self.names[i] for i in numbers),
             digests=tuple(self.digests[i] for i in numbers),
+            groups=tuple(self.groups[i] for i in numbers),
             **{what: getattr(self, what)[numbers] for what in ARRAYS},
         )
 
