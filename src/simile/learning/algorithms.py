@@ -12,7 +12,7 @@ import numpy as np
 from simile._common import plots
 from simile._common.text import spell, table
 from simile._common.typing import PerAction
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded
 from simile.data.logs import tell_noise
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
@@ -24,6 +24,7 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
 from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
+from simile.learning.initial import note_initial
 from simile.learning.problem import judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
@@ -67,6 +68,7 @@ class Settings(TypedDict, total=False):
     seed: int
     space: ActionSpace
     validation: Validation
+    initial: Policy
     backend: Backend
     watch: Watch
 
@@ -87,6 +89,7 @@ def learn(
     seed: int = 0,
     space: ActionSpace | None = None,
     validation: Demonstrations | Demonstration | float | None = None,
+    initial: Policy | None = None,
     watch: Watch | None = None,
     **of_rounds: Any,
 ) -> Run:
@@ -120,6 +123,10 @@ def learn(
     validation : float or Demonstrations, optional
         What judges the policy beside the sequences that its models left out in turn: a share of the sequences (the
         end of a single one), which are then not learned from, or demonstrations of your own; none by default.
+    initial : Policy, optional
+        What to go on from, a policy on contexts alone: the first of the mixture, which the models join as far as they
+        improve on it. Learn from recordings that it has not seen, or its error is flattering. Its units, bounds and
+        horizon are those of the run and, where neither smoothness nor regularizer is given, its filter.
     watch : callable, optional
         Called with every `Round` as it comes.
 
@@ -144,7 +151,12 @@ def learn(
         seed=seed,
         space=space,
         hold=hold,
+        initial=initial,
     )
+    if choices.kept is not None and smoothness is None and regularizer is None:
+        kept = choices.kept
+        smoothness = kept.smoothness  # type: ignore[assignment]
+        choices = replace(choices, regularizer=kept, stepping=kept.stepping, aim=kept.aim)
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     goal = MatchExpert() if smoothness is None else smoothness
@@ -153,6 +165,8 @@ def learn(
     turns = crossfit_rounds(demos, choices, value, budget=limit, validation=validation)
     new = Folds.of(demos).new if validation is None else demos.tell_new(Demonstrations.of(validation))
     run = _note_log(replace(Run.of(turns, watch), by_validation=False, frontier=tried, new=new), demos)
+    if initial is not None:
+        run = replace(run, notes=(*run.notes, *note_initial(initial, demos, rounds=False)))
     if run.interrupted:
         return run
     budget, order = run.chosen.validation_roughness, 2
@@ -208,7 +222,7 @@ def _choose_smoothness(
         found, tried = match_expert(demos, choices, smoothness)
         return _per_action(found.smoothness), replace(choices, stepping=found.stepping, aim=found.aim), tried
     if isinstance(smoothness, SmoothTime):
-        standard = demos.standardize(Units.of(demos))  # in which h is fitted
+        standard = demos.standardize(choices.units(demos))  # in which h is fitted
         return resolve(standard, smoothness, choices.regularizer), choices, None
     return _per_action(smoothness), choices, None
 
@@ -296,6 +310,8 @@ def coach(demos: Data, **settings: Unpack[Settings]) -> Run:
 
 def clone(demos: Data, **settings: Unpack[Settings]) -> Run:
     """Behavioural cloning: plain supervised learning on the expert's own states, round 0 of all the others."""
+    if settings.get("initial") is not None:
+        raise ArgumentError("initial: cloning has no rounds to go on with: use simile.paper(demos, initial=...)")
     return _run(demos, {**settings, "n_rounds": 0}, memory=latest, combine=replace_policy)
 
 
@@ -391,14 +407,18 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
 
     new = "" if validation is None else demos.tell_new(place(validation, backend))
 
-    def run(**changed: Any) -> Iterator[Round]:
+    def turns(**changed: Any) -> Iterator[Round]:
         return rounds(demos, validation=validation, backend=backend, **{**choices, **changed})
 
     if isinstance(choices.get("smoothness"), MatchExpert):
         judges = demos if validation is None else place(validation, backend)
-        found = _search_smoothness(run, choices["smoothness"], judges)
-        return _note_log(replace(Run.of(found.rounds, watch), interrupted=found.interrupted, new=new), demos)
-    return _note_log(replace(Run.of(run(), watch), new=new), demos)
+        found = _search_smoothness(turns, choices["smoothness"], judges)
+        run = replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
+    else:
+        run = Run.of(turns(), watch)
+    initial = choices.get("initial")
+    notes = () if initial is None else note_initial(initial, demos, rounds=True)
+    return _note_log(replace(run, new=new, notes=notes), demos)
 
 
 def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:

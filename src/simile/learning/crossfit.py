@@ -25,6 +25,7 @@ from simile.learning import measures
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
 from simile.learning.holds import aim, fit_hold, hold_all
+from simile.learning.initial import Kept, check_initial
 from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
@@ -106,7 +107,7 @@ def crossfit_rounds(
     """
     held_out = None if validation is None else Demonstrations.of(validation)
     check_alike(demos, held_out)
-    units = Units.of(demos)
+    units = choices.units(demos)
     standard, inside = demos.standardize(units), choices.standardize(units)
     lane = choices.lane(standard, smoothness)
     names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed", "hold")
@@ -150,6 +151,7 @@ class Choices:
     hold: Hold | None = None  # None: as roll-outs advise
     stepping: tuple[bool, ...] | None = None  # which actions step, where that is known
     aim: tuple[float, ...] = ()  # how far ahead of the expert's moves f aims, for a play behind it
+    kept: Kept | None = None  # what to go on from, the first of the models
 
     @classmethod
     def of(
@@ -163,8 +165,16 @@ class Choices:
         seed: int = 0,
         space: ActionSpace | None = None,
         hold: Hold | float | tuple[float, ...] | None = None,
+        initial: Policy | None = None,
     ) -> Self:
         """Check what was given, and choose the rest."""
+        kept = None
+        if initial is not None:
+            check_initial(initial, demos)
+            kept, space = Kept.of(initial), initial.space if space is None else space
+            if horizon not in (None, kept.horizon):
+                raise ArgumentError(f"horizon must be that of initial, {kept.horizon}; got {horizon}: leave it out")
+            horizon = kept.horizon
         models = MODELS if model is None else tuple(model) if isinstance(model, list | tuple) else (model,)
         if not models:
             raise ArgumentError("model must name at least one model; got none")
@@ -185,7 +195,12 @@ class Choices:
         space = ActionSpace() if space is None else space
         space.check(demos)
         held = None if hold is None else Hold.given(hold).of(demos.n_actions)
-        return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space, held)
+        models = models if kept is None else (kept, *models)
+        return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space, held, kept=kept)
+
+    def units(self, demos: Demonstrations) -> Units:
+        """Return what standard units mean: as measured, or those of the policy to go on from."""
+        return Units.of(demos) if self.kept is None else self.kept.units
 
     def standardize(self, units: Units) -> Self:
         """Bring the bounds to standard units."""
@@ -194,7 +209,8 @@ class Choices:
     def lane(self, demos: Demonstrations, smoothness: PerAction) -> Lane:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""
         smoothness = _check_smoothness(smoothness, demos.n_actions)
-        h = fit_each(self.regularizer, demos.actions, smoothness)
+        kept = self.kept if self.regularizer is self.kept else None
+        h = fit_each(self.regularizer, demos.actions, smoothness) if kept is None else kept.h
         if not isinstance(h, Autoregressor):
             raise ArgumentError(
                 f"regularizer must be linear for cross-fitting; got {self.regularizer!r}: use simile.rounds for others"

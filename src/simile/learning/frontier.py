@@ -13,7 +13,7 @@ import numpy as np
 from simile._common import checks, plots
 from simile._common.text import table
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, Mixed, crossfit, mix
@@ -135,6 +135,7 @@ def path(
     hold: Hold | float | tuple[float, ...] | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
+    initial: Policy | None = None,
 ) -> Frontier:
     """Learn policies of many smoothness values together, as `simile.learn` learns one.
 
@@ -152,6 +153,8 @@ def path(
         What roughness means, as for `MatchExpert`.
     model, regularizer, horizon, feedback, hold, seed, space
         As for `simile.learn`.
+    initial : Policy, optional
+        What to go on from, as for `simile.learn`; behind the filter of each smoothness.
 
     Returns
     -------
@@ -174,6 +177,7 @@ def path(
         hold=hold,
         seed=seed,
         space=space,
+        initial=initial,
     )
     return trace(demos, choices, smoothness, MatchExpert(metric=metric))
 
@@ -182,7 +186,7 @@ def trace(
     demos: Demonstrations, choices: Choices, smoothness: int | Sequence[float | SmoothTime], match: MatchExpert
 ) -> Frontier:
     """Fit a path with choices that have been checked; `match` tells what roughness means."""
-    units = Units.of(demos)
+    units = choices.units(demos)
     standard = demos.standardize(units)
     mixtures = _fit_path(standard, choices.standardize(units), _values(standard, choices, smoothness))
     return Frontier(tuple(_point(mixed, demos, choices, match) for mixed in mixtures), match.metric, demos.rate)
@@ -197,7 +201,7 @@ def _point(mixed: Mixed, demos: Demonstrations, choices: Choices, match: MatchEx
     lane, held = mixed.lane, mixed.held(choices)
     score, smoothness = held.score(order=match.order), float(np.mean(lane.smoothness))
     card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed})
-    policy = held.policy.in_units(Units.of(demos), choices.space, card)
+    policy = held.policy.in_units(choices.units(demos), choices.space, card)
     return Point(smoothness, lane.loop.lag, score.error, score.roughness, policy)
 
 
@@ -215,7 +219,7 @@ def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) ->
 
     A path of light models, returned too, finds them; the policy itself is then learned at that lambda alone.
     """
-    units = Units.of(demos)
+    units = choices.units(demos)
     standard = demos.standardize(units)
     light = replace(choices.standardize(units), models=tuple(_light(m) for m in choices.models))
     scouts = Scouts(standard, light, match, _fit_path(standard, light, _values(standard, light, N_SCOUTS)))

@@ -19,6 +19,7 @@ from simile.data.states import Horizon
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback, SmoothFeedback
+from simile.learning.initial import check_initial, describe, standardized
 from simile.learning.measures import Outcome
 from simile.learning.problem import Problem, pose, resolve
 from simile.learning.rounds import Round, card_of, check_alike, finish
@@ -31,14 +32,20 @@ from simile.policies.policies import Combine, Policy, interpolate, radius
 
 
 def algorithm_1(
-    problem: Problem, *, memory: Memory, step_size: StepSize, combine: Combine, n_rounds: int
+    problem: Problem,
+    *,
+    memory: Memory,
+    step_size: StepSize,
+    combine: Combine,
+    n_rounds: int,
+    initial: Policy | None = None,
 ) -> Iterator[Round]:
     """Run Algorithm 1 in standard units; beside each line stands its number in the paper."""
     states = problem.states(problem.expert)  # line 1: begin with A_0 = A*
     h = problem.regularize(problem.expert)
     data = memory((), problem.dataset(states, problem.expert))
-    trained = problem.train(data, h)  # line 2
-    policy: Policy = trained
+    trained: Policy = problem.train(data, h) if initial is None else initial  # line 2
+    policy = trained
     outcome = problem.roll_out(policy)  # line 4 of round 1
     yield _record(
         problem, 0, policy, trained, h, problem.expert, outcome, beta=1.0, sigma=0.0, refused=outcome.diverged
@@ -110,6 +117,7 @@ def rounds(
     seed: int = 0,
     space: ActionSpace | None = None,
     validation: Demonstrations | Demonstration | DistributedDemonstrations | None = None,
+    initial: Policy | None = None,
     backend: Backend | None = None,
 ) -> Iterator[Round]:
     """Check the choices, bring the actions to standard units, and run Algorithm 1.
@@ -145,6 +153,10 @@ def rounds(
         Bounds that every action is clipped to.
     validation : Demonstrations, optional
         Rolled out after each round for `Round.validation_error`.
+    initial : Policy, optional
+        What to go on from: round 0 is this policy, and not a trained one. Its contexts and actions must be those of the
+        demonstrations; its units, and its bounds where none are given, are those of the run, its lambda, h and horizon
+        remain its own.
     backend : Backend, optional
         Where to do it, for example `DaskBackend(client)`: demonstrations are cut into parts, and each part is rolled
         out and learned from where it lies. The model must be a `SmoothForest`, and `Round.targets` and `Round.rolled`
@@ -158,7 +170,9 @@ def rounds(
     demos = place(demos, backend)
     held_out = None if validation is None else place(validation, backend)
     check_alike(demos, held_out)
-    space = ActionSpace() if space is None else space
+    if initial is not None:
+        check_initial(initial, demos, combine)
+    space = (ActionSpace() if initial is None else initial.space) if space is None else space
     demos.check(space)
     model = SmoothForest() if model is None else model
     needs = next((name for name in ("fit_rollouts", "fit_smooth") if hasattr(model, name)), "fit")
@@ -176,7 +190,7 @@ def rounds(
         (horizon, "horizon", "states"),
     ):
         checks.instance(value, name, needs=needs)
-    units = Units.of(demos)
+    units = Units.of(demos) if initial is None else initial.units
     standard = demos.standardize(units)
     if isinstance(smoothness, SmoothTime):
         smoothness = resolve(standard, smoothness, regularizer)
@@ -190,14 +204,17 @@ def rounds(
     }
     n_rounds = checks.whole_number(n_rounds, "n_rounds")
     loop: dict[str, Any] = {"memory": memory, "step_size": step_size, "combine": combine, "n_rounds": n_rounds}
+    inside = ActionSpace(units.standardize(space.low), units.standardize(space.high))
     problem = pose(
         standard,
         **asked,
         n_rounds=n_rounds,
         rng=np.random.default_rng(checks.whole_number(seed, "seed")),
         units=units,
-        space=ActionSpace(units.standardize(space.low), units.standardize(space.high)),
+        space=inside,
     )
     problem.check(step_size, combine)
-    card = card_of(demos, {**asked, **loop, "seed": seed})
+    said = {} if initial is None else {"initial": describe(initial)}
+    card = card_of(demos, {**asked, **loop, "seed": seed, **said})
+    loop["initial"] = None if initial is None else standardized(initial, inside)
     return (finish(r, units, space, card, held_out) for r in algorithm_1(problem, **loop))

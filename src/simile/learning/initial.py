@@ -1,0 +1,147 @@
+"""An existing policy to go on from: round 0 of Algorithm 1, or the first of a cross-fitted mixture.
+
+Training goes on in the units of that policy, so that both can be mixed; its lambda, h and horizon remain its own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
+from simile.data.demonstrations import ActionSpace, Recorded, Units
+from simile.data.states import Horizon, States
+from simile.errors import ArgumentError
+from simile.learning.folds import predict
+from simile.models import Model, WeightedModel, parts_of
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Autoregressor
+from simile.policies.hold import Hold
+from simile.policies.policies import Policy, StochasticMixture, hold, hold_by, prune, sample_geometric, whole
+from simile.policies.rollouts import SAME_RATE
+
+FARTHEST = 10.0  # times the spread of what a policy learned from, from where on its units may be others
+
+
+def check_initial(initial: Policy, demos: Recorded, combine: Any = None) -> None:
+    """Refuse a policy that was not made for such demonstrations, or that this way of mixing cannot begin with."""
+    if isinstance(initial, str | os.PathLike):
+        raise ArgumentError(f"initial must be a policy; got a path: write initial=simile.load({str(initial)!r})")
+    checks.instance(initial, "initial", needs="in_units")
+    card = initial.card
+    for what, ours, theirs, count in (
+        ("contexts", card.context_names, demos.context_names, initial.n_contexts),
+        ("actions", card.action_names, demos.action_names, initial.n_actions),
+    ):
+        if (ours and ours != theirs) or count not in (None, len(theirs)):
+            raise ArgumentError(
+                f"initial must have the {what} of the demonstrations, in their order; got {ours or count} instead of "
+                f"{theirs}: read these with {what}={list(ours or ())}"
+            )
+    if card.rate and demos.rate and not math.isclose(card.rate, demos.rate, rel_tol=SAME_RATE):
+        raise ArgumentError(
+            f"initial was learned at {card.rate:g} frames per second, and the demonstrations have {demos.rate:g}: "
+            f"resample them, simile.read(..., resample={card.rate:g})"
+        )
+    if combine is sample_geometric and isinstance(initial, StochasticMixture):
+        raise ArgumentError("initial must be one policy for SMILe, which gives of its share; got a mixture: use searn")
+
+
+def standardized(initial: Policy, space: ActionSpace) -> Policy:
+    """Return the policy as the algorithms have theirs: in standard units, and without a hold."""
+    return hold_by(initial, None).in_units(Units.identity(initial.n_actions), space)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The f and the filter of a policy to go on from, in the place of a model and of H: nothing is fitted."""
+
+    f: Model
+    h: Autoregressor
+    smoothness: PerAction
+    horizon: Horizon
+    hold: Hold | None
+    units: Units
+    said: str
+
+    @classmethod
+    def of(cls, initial: Policy) -> Self:
+        """Take the policy as one f on contexts alone behind a linear filter, which is what cross-fitting mixes."""
+        one = whole(prune(initial).policy)
+        if one is None or one.horizon.memory or not isinstance(one.h, Autoregressor):
+            raise ArgumentError(
+                "initial must be one policy on contexts alone with one linear h for cross-fitting, as simile.learn "
+                f"makes them; got {initial}: use simile.paper(demos, initial=...), which goes on from any (a command: "
+                "--algorithm paper)"
+            )
+        models, weights = zip(*parts_of(one.f), strict=True)
+        f = models[0] if len(models) == 1 else WeightedModel(models, weights)
+        return cls(f, one.h, one.smoothness, one.horizon, one.hold, one.units, describe(initial))
+
+    def fit_rollouts(
+        self,
+        states: States,
+        expert: Trajectories,  # noqa: ARG002
+        loops: Sequence[ClosedLoop],
+        folds: IntArray,  # noqa: ARG002
+    ) -> list[tuple[Model, FloatArray]]:
+        """Return f as it is for every loop, and what it says."""
+        return [(self.f, predict(self.f, states))] * len(loops)
+
+    def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:  # noqa: ARG002
+        """Return h as it is."""
+        return self.h
+
+    @property
+    def stepping(self) -> tuple[bool, ...] | None:
+        """Which actions stepped, where they held still."""
+        return None if self.hold is None else tuple(self.hold.stepping.tolist())
+
+    @property
+    def aim(self) -> tuple[float, ...]:
+        """How far ahead f aims, for a play behind it."""
+        return () if self.hold is None else tuple(np.where(self.hold.stepping, 0.0, self.hold.width).tolist())
+
+    def __repr__(self) -> str:
+        return f"the initial policy, {self.said}"
+
+
+def note_initial(initial: Policy, demos: Recorded, *, rounds: bool) -> tuple[str, ...]:
+    """Say what the user should know about going on from a policy."""
+    training, units = initial.card.training, Units.of(demos)
+    known = isinstance(training.get("data"), str)
+    notes = [
+        "initial was learned from these very demonstrations: its error is flattering, so that what is learned now "
+        "counts for too little: give recordings that it has not seen"
+        if known and training["data"] == demos.digest()
+        else "round 0 is the initial policy; its error is flattering for sequences that it was learned from: give "
+        "recordings that it has not seen"
+    ]
+    with np.errstate(all="ignore"):
+        spread, away = units.scale / initial.units.scale, np.abs(units.center - initial.units.center)
+    odd = (spread > FARTHEST) | (spread < 1.0 / FARTHEST) | (away > FARTHEST * initial.units.scale)
+    if odd.any():
+        names = ", ".join(name for name, far in zip(demos.action_names, odd, strict=True) if far)
+        notes.append(
+            f"{names}: the demonstrations lie {FARTHEST:g} times farther apart, closer or elsewhere than what initial "
+            "was learned from: are they in the same unit?"
+        )
+    if rounds and (held := hold(initial)) is not None:
+        notes.append(
+            f"initial holds still, which the rounds of Algorithm 1 do not know of: put it back with "
+            f"run.policy.holding({held!r})"
+        )
+    return tuple(notes)
+
+
+def describe(initial: Policy) -> str:
+    """Say, for a card, which policy it was."""
+    training = initial.card.training
+    data, n = training.get("data"), training.get("sequences")
+    return f"{type(initial).__name__} of {n} sequences, {str(data)[:12]}" if n and data else type(initial).__name__

@@ -1,0 +1,260 @@
+"""Going on from an existing policy: round 0 of Algorithm 1, or the first of a cross-fitted mixture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+import simile
+from simile import Constant, CriticallyDamped, Demonstrations, ExpertFeedback, Horizon, VelocityAutoregression, rollout
+from simile.data import tasks
+from simile.data.demonstrations import Units
+from simile.errors import ArgumentError
+from simile.learning.distributed.backend import LocalBackend
+from simile.policies.policies import parts, whole
+
+DEMOS = tasks.pursuit(n_sequences=8, length=120, seed=3)
+OLD, NEW, TEST = DEMOS[:3], DEMOS[3:7], DEMOS[7:]
+SMALL = {"model": simile.SmoothForest(n_trees=5, min_leaf=8), "horizon": Horizon(3, 2), "n_rounds": 2}
+LIGHT = (simile.SmoothForest(n_trees=5, min_leaf=8), simile.RolloutRidge())
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return simile.paper(OLD, **SMALL).policy
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return simile.learn(OLD, model=LIGHT).policy
+
+
+def same(one, other) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def error(policy, demos=TEST) -> float:
+    return simile.evaluate(policy, demos).mean("rmse")
+
+
+# --- the rounds of Algorithm 1
+
+
+@pytest.mark.parametrize("algorithm", ["paper", "searn", "smile", "dagger", "coach"])
+def test_round_zero_is_the_policy_that_was_given(mixture, algorithm):
+    initial = mixture
+    run = getattr(simile, algorithm)(NEW, initial=initial, **{**SMALL, "n_rounds": 1})
+    first = run.rounds[0]
+    assert same(rollout(first.policy, TEST), rollout(initial, TEST))
+    assert (first.number, first.beta, first.sigma) == (0, 1.0, 0.0)
+    assert first.policy.units.equals(run.rounds[1].policy.units)
+    assert len(run.rounds) == 2
+    assert "Mixture of 3 sequences, " in run.policy.card.training["settings"]["initial"]
+    assert run.policy.card.training["sequences"] == len(NEW)
+
+
+def test_two_runs_of_one_round_are_one_of_two():
+    choices = {
+        "model": Ridge(alpha=1.0),
+        "horizon": Horizon(3, 2),
+        "regularizer": VelocityAutoregression(order=3),
+        "feedback": ExpertFeedback(),
+        "step_size": Constant(0.3),
+    }
+    whole_run = simile.paper(NEW, n_rounds=2, **choices)
+    half = simile.paper(NEW, n_rounds=1, **choices)
+    rest = simile.paper(NEW, n_rounds=1, initial=half.policy, **choices)
+    for one, other in zip(rollout(whole_run.policy, TEST), rollout(rest.policy, TEST), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert rest.rounds[1].error == pytest.approx(whole_run.rounds[2].error)
+
+
+def test_filters_and_horizons_may_differ(tmp_path, learned):
+    """Such a mixture is no single (f, h), and is rolled out, stepped online, stored and diagnosed all the same."""
+    run = simile.paper(NEW, initial=learned, smoothness=5.0, **SMALL)
+    policy = run.policy
+    assert whole(policy) is None
+    assert len({part.horizon for _, part in parts(policy)}) == 2
+    rolled = rollout(policy, TEST, start=simile.ColdStart())
+    predictor = simile.Predictor(policy)
+    assert np.array_equal(rolled[0], [predictor.step(x) for x in TEST[0].contexts])
+    policy.save(tmp_path / "policy.safetensors")
+    assert same(rollout(simile.load(tmp_path / "policy.safetensors"), TEST), rollout(policy, TEST))
+    assert str(simile.diagnose(policy, TEST))
+    assert any("initial holds still" in note for note in run.notes) == (learned.hold is not None)
+
+
+def test_a_hold_is_not_lost_in_silence(learned):
+    run = simile.paper(NEW, initial=learned.holding(simile.Hold(0.25)), **SMALL)
+    (note,) = [note for note in run.notes if "holds still" in note]
+    assert note.endswith("put it back with run.policy.holding(Hold(0.25))")
+    assert run.policy.hold is None
+
+
+def test_units_and_bounds_are_those_of_the_policy_that_was_given(mixture):
+    space = simile.ActionSpace(-400.0, 400.0)
+    initial = mixture.in_units(mixture.units, space, mixture.card)
+    run = simile.paper(NEW, initial=initial, **SMALL)
+    assert run.policy.units.equals(initial.units)
+    assert not run.policy.units.equals(Units.of(NEW))
+    assert run.policy.space == space
+
+
+def test_other_units_are_told(mixture):
+    turned = NEW.with_actions([a * np.pi / 180.0 / 100.0 for a in NEW.actions])
+    run = simile.paper(turned, initial=mixture, **SMALL)
+    assert any(note.startswith("pan: the demonstrations lie 10 times farther apart") for note in run.notes)
+    assert not any("same unit" in note for note in simile.paper(NEW, initial=mixture, **SMALL).notes)
+
+
+def test_in_parts_the_rounds_are_those_of_one_place(mixture):
+    here = simile.paper(NEW, initial=mixture, **SMALL)
+    there = simile.paper(NEW, initial=mixture, backend=LocalBackend(parts=2, exact=True), **SMALL)
+    assert same(rollout(here.policy, TEST), rollout(there.policy, TEST))
+
+
+# --- cross-fitting
+
+
+def test_the_policy_that_was_given_is_the_first_of_the_mixture(learned):
+    run = simile.learn(NEW, initial=learned, model=LIGHT)
+    assert len(run.rounds) == 1 + len(LIGHT)
+    first = run.rounds[0].policy
+    for one, other in zip(rollout(first.holding(None), TEST), rollout(learned.holding(None), TEST), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    before, after = whole(learned), whole(run.policy)
+    assert np.array_equal(after.h.coefficients, before.h.coefficients)
+    assert np.array_equal(after.smoothness, before.smoothness)
+    assert after.units.equals(learned.units)
+    assert [turn.validation_error for turn in run.rounds] == sorted(
+        (turn.validation_error for turn in run.rounds), reverse=True
+    )
+
+
+def test_it_gets_better_with_recordings_that_it_has_not_seen(learned):
+    """The expert has moved: the policy that was given is far off, and what is learned takes over."""
+    moved = [replace(d, actions=1.5 * d.actions + 3.0) for d in DEMOS.items]
+    new, test = Demonstrations(tuple(moved[3:7])), Demonstrations(tuple(moved[7:]))
+    run = simile.learn(new, initial=learned, model=LIGHT)
+    assert error(run.policy, test) < 0.7 * error(learned, test)
+
+
+def test_where_there_is_nothing_to_learn_the_policy_hardly_changes(learned):
+    """The expert is that policy: what little joins makes it smoother, which has its price in the line search."""
+    bare = learned.holding(None)
+    perfect = [replace(d, actions=a) for d, a in zip(NEW.items, rollout(bare, NEW), strict=True)]
+    run = simile.learn(Demonstrations(tuple(perfect)), initial=bare, model=LIGHT)
+    assert all(turn.beta < 0.3 for turn in run.rounds[1:])
+    assert np.sqrt(run.rounds[-1].validation_error) < 0.15
+
+
+def test_too_few_frames_leave_the_policy_as_it_is(learned):
+    short = Demonstrations((NEW[0].cut(0, 30),))
+    run = simile.learn(short, initial=learned, model=LIGHT)
+    assert len(run.rounds) == 1
+    assert same(rollout(run.policy.holding(None), TEST), rollout(run.rounds[0].policy.holding(None), TEST))
+
+
+def test_another_smoothness_puts_the_policy_behind_another_filter(learned):
+    run = simile.learn(NEW, initial=learned, model=LIGHT, smoothness=3.0)
+    assert whole(run.rounds[0].policy).smoothness == 3.0
+    found = simile.path(NEW, initial=learned, model=LIGHT, smoothness=(3.0, 30.0))
+    assert [p.smoothness for p in found.points] == [3.0, 30.0]
+    assert all(p.policy.units.equals(learned.units) for p in found.points)
+
+
+def test_of_several_actions_each_keeps_its_filter():
+    both = [
+        replace(d, actions=np.column_stack((d.actions, d.contexts[:, :1])), action_names=("pan", "tilt"))
+        for d in DEMOS.items
+    ]
+    old, new = Demonstrations(tuple(both[:3])), Demonstrations(tuple(both[3:]))
+    initial = simile.learn(old, model=LIGHT, smoothness=(5.0, 50.0)).policy
+    run = simile.learn(new, initial=initial, model=LIGHT)
+    assert whole(run.policy).smoothness.tolist() == [5.0, 50.0]
+
+
+def test_a_policy_that_was_learned_and_went_on_is_stored(tmp_path, learned):
+    run = simile.learn(NEW, initial=simile.learn(NEW, initial=learned, model=LIGHT).policy, model=LIGHT)
+    run.policy.save(tmp_path / "policy.safetensors")
+    assert same(rollout(simile.load(tmp_path / "policy.safetensors"), TEST), rollout(run.policy, TEST))
+
+
+# --- what is said, and what is refused
+
+
+def test_error_on_what_it_has_seen_is_said_to_be_flattering(learned, mixture):
+    assert any(
+        "initial was learned from these very demonstrations" in n
+        for n in simile.paper(OLD, initial=mixture, **SMALL).notes
+    )
+    assert any("from these very demonstrations" in n for n in simile.learn(OLD, initial=learned, model=LIGHT).notes)
+    assert any(
+        "give recordings that it has not seen" in n for n in simile.learn(NEW, initial=learned, model=LIGHT).notes
+    )
+
+
+def renamed(demos, **names):
+    return Demonstrations(tuple(replace(d, **names) for d in demos.items))
+
+
+@pytest.mark.parametrize(
+    ("demos", "message"),
+    [
+        (renamed(NEW, action_names=("tilt",)), r"initial must have the actions .*\('pan',\) instead of \('tilt',\)"),
+        (
+            renamed(NEW, context_names=tuple(reversed(NEW.context_names))),
+            r"initial must have the contexts of the demonstrations, in their order; .*: read these with contexts=\['pl",
+        ),
+    ],
+)
+def test_other_columns_are_refused(mixture, learned, demos, message):
+    with pytest.raises(ArgumentError, match=message):
+        simile.paper(demos, initial=mixture, **SMALL)
+    with pytest.raises(ArgumentError, match=message):
+        simile.learn(demos, initial=learned)
+
+
+def test_another_rate_is_refused(mixture):
+    slower = Demonstrations(tuple(replace(d, rate=DEMOS.rate / 2.0) for d in NEW.items))
+    with pytest.raises(ArgumentError, match=r"initial was learned at .* resample them, simile.read\(..., resample="):
+        simile.paper(slower, initial=mixture, **SMALL)
+
+
+def test_what_is_no_policy_is_refused():
+    with pytest.raises(
+        ArgumentError, match=r"initial must be a policy; .* write initial=simile.load\('old.safetensors'\)"
+    ):
+        simile.paper(NEW, initial="old.safetensors")
+    with pytest.raises(ArgumentError, match=r"initial must have a method in_units\(\); got 3"):
+        simile.learn(NEW, initial=3)
+
+
+def test_what_reads_its_past_cannot_be_cross_fitted(mixture):
+    with pytest.raises(ArgumentError, match=r"initial must be one policy on contexts alone .* use simile.paper\(demos"):
+        simile.learn(NEW, initial=mixture)
+
+
+def test_another_horizon_than_that_of_the_policy_is_refused(learned):
+    with pytest.raises(ArgumentError, match=r"horizon must be that of initial, .*: leave it out"):
+        simile.learn(NEW, initial=learned, horizon=Horizon(2, 0))
+
+
+def test_cloning_has_nothing_to_go_on_with(mixture):
+    with pytest.raises(ArgumentError, match="initial: cloning has no rounds to go on with"):
+        simile.clone(NEW, initial=mixture)
+
+
+def test_smile_begins_with_one_policy():
+    mixed = simile.searn(OLD, **SMALL).policy
+    assert simile.searn(NEW, initial=mixed, **{**SMALL, "n_rounds": 1}).rounds[0].error > 0.0
+    with pytest.raises(ArgumentError, match="initial must be one policy for SMILe"):
+        simile.smile(NEW, initial=mixed, **SMALL)
+
+
+def test_the_filter_of_a_policy_can_be_chosen_anew(learned):
+    run = simile.learn(NEW, initial=learned, model=LIGHT, regularizer=CriticallyDamped(order=2), smoothness=10.0)
+    assert whole(run.policy).h.order == 2
