@@ -9,11 +9,13 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import simile
+from commands import simile_
 from simile import Constant, CriticallyDamped, Demonstrations, ExpertFeedback, Horizon, VelocityAutoregression, rollout
 from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.errors import ArgumentError
 from simile.learning.distributed.backend import LocalBackend
+from simile.learning.runs import RunFolder
 from simile.policies.policies import parts, whole
 
 DEMOS = tasks.pursuit(n_sequences=8, length=120, seed=3)
@@ -258,3 +260,52 @@ def test_smile_begins_with_one_policy():
 def test_the_filter_of_a_policy_can_be_chosen_anew(learned):
     run = simile.learn(NEW, initial=learned, model=LIGHT, regularizer=CriticallyDamped(order=2), smoothness=10.0)
     assert whole(run.policy).h.order == 2
+
+
+# --- the command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, learned, mixture):
+    place = tmp_path_factory.mktemp("data")
+    simile.write(NEW, place / "new.csv")
+    learned.save(place / "learned.safetensors")
+    mixture.save(place / "mixture.safetensors")
+    return place
+
+
+FILE = ("train", "new.csv", "--actions", "pan", "--no-report", "--test", "0.25")
+
+
+def test_the_command_goes_on_from_a_file_and_says_the_line_and_the_script_that_do_so(folder):
+    told = simile_(
+        *(*FILE, "--initial", "learned.safetensors", "--out", "run", "--model", "SmoothForest(n_trees=5)"), cwd=folder
+    )
+    assert "round 0 is the initial policy" in told.stdout
+    run = RunFolder(folder / "run")
+    assert [turn["number"] for turn in run.rounds()] == [0, 1]
+    assert "--initial learned.safetensors" in run.command
+    assert "initial=simile.load('learned.safetensors')" in run.python
+    policy = simile.load(folder / "run/policy.safetensors")
+    assert policy.units.equals(simile.load(folder / "learned.safetensors").units)
+
+
+def test_the_command_goes_on_with_the_rounds(folder):
+    words = ("--algorithm", "paper", "--n-rounds", "1", "--model", "SmoothForest(n_trees=5)", "--out", "rounds")
+    simile_(*FILE, "--initial", "mixture.safetensors", *words, cwd=folder)
+    assert [turn["number"] for turn in RunFolder(folder / "rounds").rounds()] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("initial", "message"),
+    [
+        ("mixture.safetensors", "initial must be one policy on contexts alone"),
+        ("nothing.safetensors", "nothing.safetensors"),
+        ("new.csv", "new.csv"),
+        ("over/policy.safetensors", "--initial: over/policy.safetensors is what this run would write over"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(folder, initial, message):
+    told = simile_(*FILE, "--initial", initial, "--out", "over", cwd=folder, code=2)
+    assert message in told.stderr
+    assert "Traceback" not in told.stderr

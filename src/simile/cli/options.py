@@ -102,6 +102,7 @@ learning_options = stack(
     click.option("--step-size", help="beta: 'ErrorRatio()' (Eq. 8), a number, ..."),
     click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'."),
     click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),
+    click.option("--initial", help="Policy file to go on from, best with recordings that it has not seen."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits."),
     click.option("--test", default="0.25", help="Held-out share of the sequences, or a data file."),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),

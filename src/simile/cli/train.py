@@ -77,6 +77,10 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     _take_folder(ctx, folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
     from simile.learning import runs
 
+    if given["initial"] and Path(given["initial"]).resolve() == (folder / runs.POLICY).resolve():
+        raise click.ClickException(
+            f"--initial: {given['initial']} is what this run would write over: choose another folder (--out)"
+        )
     settings = runs.settings(given)
     if not given["dask"]:
         _train(ctx, folder, given, settings, None)
@@ -197,7 +201,9 @@ def _learn(
     from simile.learning.runs import CHECKPOINT, POLICY, ROUNDS
     from simile.models.ridge import RolloutRegressor
 
-    said = {name: repr(value) for name, value in settings.items()}
+    said = {name: repr(value) for name, value in settings.items() if name != "initial"}
+    if given["initial"]:
+        said["initial"] = hashlib.sha256(Path(given["initial"]).read_bytes()).hexdigest()
     if (origin := Units.of(demos).origin) is not None:  # older fits took the contexts as they are
         said["origin"] = repr(origin.tolist())
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
@@ -209,7 +215,10 @@ def _learn(
 
     model, place = settings["model"], folder / CHECKPOINT
     if isinstance(model, tuple):
-        steps, model = len(model), tuple(keep_fits(m, place / str(i)) for i, m in enumerate(model))
+        steps, model = (
+            len(model) + bool(given["initial"]),
+            tuple(keep_fits(m, place / str(i)) for i, m in enumerate(model)),
+        )
     else:
         steps, model = settings.get("n_rounds", 10) + 1, keep_fits(model, place)
     with Rounds(steps) as progress:

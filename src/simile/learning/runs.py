@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "exact": False,
 }
 ORDER = (
-    *("algorithm", *READING, *RECIPES, "n_rounds", "reductions", "rivals", "seed", "test", "validation"),
+    *("algorithm", *READING, *RECIPES, "n_rounds", "initial", "reductions", "rivals", "seed", "test", "validation"),
     *("dask", "exact", "trust"),
 )
 
@@ -76,6 +76,10 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the algorithm that were given, refused where `learn` has no use for them."""
     rounds = {} if options.get("n_rounds") is None else {"n_rounds": options["n_rounds"]}
     found = {**recipes(options), **rounds, "seed": options["seed"]}
+    if options.get("initial") is not None:
+        found["initial"] = load_own(
+            options["initial"], trusted=options.get("trust") or (), max_memory=options.get("max_memory")
+        )
     if options.get("algorithm") == "learn":
         refuse_rounds({**found, "backend": options.get("dask")})
     return found
@@ -230,6 +234,9 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
     arguments = {name: text for name, (text, _) in written.items()}
     if config.get("n_rounds") is not None:
         arguments["n_rounds"] = str(config["n_rounds"])
+    if config.get("initial") is not None:
+        trust = f", trusted={list(config['trust'])!r}" if config.get("trust") else ""
+        arguments["initial"] = f"simile.load({config['initial']!r}{trust})"
     arguments["seed"] = str(config["seed"])
     validation = config.get("validation", 0.2 if config.get("algorithm", "learn") != "learn" else None)
     if validation is not None:
