@@ -8,10 +8,13 @@ import pytest
 import simile
 from conftest import demos_of
 from simile import (
+    Criterion,
     Horizon,
+    LinearAutoregression,
     Mixture,
     OracleFeedback,
     SimileError,
+    SmoothForest,
     SmoothPolicy,
     StochasticMixture,
     VelocityAutoregression,
@@ -34,6 +37,7 @@ def settings(tree):
     ("algorithm", "kind"),
     [
         (simile.paper, Mixture),
+        (simile.authors, Mixture),
         (simile.searn, StochasticMixture),
         (simile.smile, StochasticMixture),
         (simile.dagger, SmoothPolicy),
@@ -48,14 +52,100 @@ def test_every_algorithm_takes_the_same_settings_and_combines_in_its_own_way(alg
     assert all(np.isfinite(r.validation_error) for r in run.rounds)
 
 
+def errors_of(rounds_):
+    return [r.error for r in rounds_]
+
+
 def test_paper_is_algorithm_2_as_printed():
-    run = simile.paper(demos_of(60, 60), n_rounds=3)
+    demos = demos_of(60, 60)
+    run = simile.paper(demos, n_rounds=3)
     assert run.chosen is run.rounds[-1]  # output: last policy
     assert run.policy.components[0].horizon == Horizon(10, 10)
-    assert run.rounds[1].h.order == 10
+    # Line 7: h is the least squares fit to positions.
+    standard = [run.policy.units.standardize(t) for t in run.rounds[1].targets]
+    h = LinearAutoregression(order=10, ridge=1e-5).fit(standard, 30.0)
+    np.testing.assert_allclose(run.rounds[1].h.coefficients, h.coefficients, rtol=1e-6)
+    assert [r.sigma for r in run.rounds[1:]] == pytest.approx([2 / 3, 1 / 3, 0.0])  # sigma falls to 0
+    # Line 8: splits by the impurity with lambda and h, and children weighed as printed.
+    assert "criterion=Criterion.PRINTED" in run.policy.card.training["settings"]["model"]
+    others = [simile.paper(demos, n_rounds=3, model=SmoothForest(criterion=c)) for c in Criterion]
+    assert [errors_of(other.rounds) == errors_of(run.rounds) for other in others] == [False, False, True]
+    again = simile.rounds(demos, **{**simile.PRINTED, "n_rounds": 3})
+    assert errors_of(again) == errors_of(run.rounds)
+
+
+def test_authors_is_the_released_script():
+    demos = demos_of(60, 60)
+    run = simile.authors(demos, n_rounds=3)
+    assert run.chosen is run.rounds[-1]
+    assert run.policy.components[0].horizon == Horizon(10, 10)
+    assert run.rounds[1].h.coefficients.sum() == pytest.approx(1.0)  # of velocities: constant histories go on
     assert [r.sigma for r in run.rounds[1:]] == pytest.approx(np.exp(-np.linspace(0.2, 1.6, 3)))
-    again = simile.rounds(demos_of(60, 60), n_rounds=3)
-    assert [r.error for r in again] == [r.error for r in run.rounds]
+    assert "criterion=Criterion.LABELS" in run.policy.card.training["settings"]["model"]
+    for same in (
+        simile.rounds(demos, n_rounds=3),  # which has the choices of the script, as all other reductions
+        simile.rounds(demos, **{**simile.AUTHORS, "n_rounds": 3}),
+        simile.paper(demos, **{**simile.AUTHORS, "n_rounds": 3}).rounds,
+    ):
+        assert errors_of(same) == errors_of(run.rounds)
+
+
+def test_presets_cannot_be_changed_and_settings_win_over_them():
+    with pytest.raises(TypeError):
+        simile.PRINTED["smoothness"] = 3.0
+    for preset in (simile.PRINTED, simile.AUTHORS):
+        assert set(preset) < {*simile.learning.algorithms.Settings.__annotations__}
+    run = simile.paper(demos_of(60, 60), n_rounds=1, regularizer=simile.PreviousAction(), smoothness=None)
+    assert run.policy.components[0].h.order == 1
+    assert run.policy.card.training["settings"]["smoothness"] == 30.0  # None is what was not given
+
+
+@pytest.mark.parametrize("wrap", [lambda model, _: model, simile.Checkpointed])
+def test_a_forest_that_names_no_criterion_splits_as_the_algorithm_says(wrap, tmp_path):
+    demos = demos_of(60, 60)
+
+    def said(algorithm, folder, **choices):
+        model = wrap(SmoothForest(n_trees=2, min_leaf=4, **choices), tmp_path / folder)
+        return algorithm(demos, n_rounds=1, model=model).policy.card.training["settings"]["model"]
+
+    assert "criterion=Criterion.PRINTED" in said(simile.paper, "paper")
+    assert "criterion=Criterion.LABELS" in said(simile.authors, "authors")
+    assert "criterion=Criterion.LABELS" in said(simile.dagger, "dagger")
+    assert "criterion=Criterion.SMOOTH" in said(simile.paper, "smooth", criterion=Criterion.SMOOTH)
+    assert "criterion=Criterion.LABELS" in said(simile.paper, "labels", criterion=Criterion.LABELS)
+
+
+def test_a_last_round_that_is_clearly_worse_is_noted():
+    class Forgetting:
+        """Fits the mean, and something far off from the third fit on: rounds 0 and 1 are good."""
+
+        def __init__(self, fits=None):
+            self.fits = [0] if fits is None else fits
+
+        def __deepcopy__(self, memo):
+            return Forgetting(self.fits)
+
+        def fit(self, S, Y):
+            self.fits[0] += 1
+            self.value = 0.0 if self.fits[0] <= 2 else 30.0
+            return self
+
+        def predict(self, S):
+            return np.full(len(S), self.value)
+
+    settings = {**SMALL, "horizon": Horizon(1, 0), "step_size": 0.5}
+    for algorithm in (simile.paper, simile.authors):
+        run = algorithm(demos_of(60, 60, 60), model=Forgetting(), **settings)
+        best = min(run.rounds, key=lambda r: r.error)
+        assert best.number < 2
+        times = np.sqrt(run.rounds[-1].error / best.error)
+        assert run.notes == (
+            f"the last round is taken, and its training error is {times:.2f} times that of round {best.number}: "
+            "validation=0.2 chooses the round by sequences that are held out (a command: --validation 0.2)",
+        )
+        assert f"note: {run.notes[0]}" in str(run)
+        assert algorithm(demos_of(60, 60, 60), model=Forgetting(), **settings, validation=0.3).notes == ()
+    assert simile.authors(demos_of(60, 60, 60), **SMALL).notes == ()  # where the last is the best there is none
 
 
 @pytest.mark.parametrize(
@@ -226,5 +316,5 @@ def test_every_policy_carries_a_card_with_names_rate_settings_and_errors(pursuit
     assert card.training["round"] == 1
     assert card.training["error"] == run.rounds[1].error
     assert card.training["validation_error"] == run.rounds[1].validation_error
-    assert card.training["settings"]["regularizer"] == "VelocityAutoregression(order=10, ridge=0.05)"
+    assert card.training["settings"]["regularizer"] == "LinearAutoregression(order=10, ridge=1e-05)"
     assert " at 0x" not in str(card)

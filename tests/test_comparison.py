@@ -40,7 +40,7 @@ def contest():
     found = compare(
         train,
         test,
-        reductions=("clone", "learn", "paper"),
+        reductions=("clone", "learn", "paper", "authors"),
         rivals=(*QUICK, Broken()),
         model=simile.SmoothForest(8),
         n_rounds=1,
@@ -51,7 +51,7 @@ def contest():
 
 def test_learn_is_the_one_in_question_and_every_contender_is_announced(contest):
     found, told = contest
-    assert told == ["learn", "clone", "paper", HELD, "forest + follower", "broken"]
+    assert told == ["learn", "clone", "paper", "authors", HELD, "forest + follower", "broken"]
     assert [c.name for c in found.contenders] == told
 
 
@@ -111,7 +111,7 @@ def test_all_controllers_are_scored_on_the_same_frames_with_the_same_errors_as_e
 def test_plain_data_hold_the_frontiers_sequence_by_sequence(contest):
     found = contest[0]
     plain = json.loads(to_json(found.to_dict()))
-    assert len(plain["held_out"]) == 6
+    assert len(plain["held_out"]) == 7
     assert {p["name"] for p in plain["frontier"]} == {c.name for c in found.contenders} - {"broken"}
     assert all(len(p["sequences"]) == len(plain["sequences"]) for p in plain["frontier"])
 

@@ -44,7 +44,7 @@ def test_it_says_when_the_corollary_applies():
 
 def test_it_says_when_the_theory_is_vacuous(pursuit):
     train, test = pursuit
-    diagnosis = diagnose(simile.paper(train, n_rounds=3, validation=0.2).rounds[-1].policy, test)
+    diagnosis = diagnose(simile.authors(train, n_rounds=3, validation=0.2).rounds[-1].policy, test)
     text = str(diagnosis)
     assert diagnosis.gamma > 1.0
     assert "Neither stability condition holds" in text

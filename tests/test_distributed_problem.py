@@ -56,7 +56,7 @@ def test_every_choice_that_can_be_spread_gives_the_same_bits(choices):
     check_same_rounds(*runs)
 
 
-@pytest.mark.parametrize("algorithm", ["paper", "dagger", "coach", "clone"])
+@pytest.mark.parametrize("algorithm", ["paper", "authors", "dagger", "coach", "clone"])
 def test_the_algorithms_take_a_backend_and_hold_out_the_same_sequences(algorithm):
     demos = demos_of(60, 45, 80, 30, 50)
     settings_ = {**QUICK, "validation": 0.4}
@@ -100,7 +100,7 @@ def test_trees_that_see_one_part_each_cost_a_little_and_make_better_forests_than
         train, test = tasks.pursuit(n_sequences=40, length=300, seed=seed).split()
         backend = LocalBackend(parts=2, exact=False)
         whole, spread, *halves = (
-            measures.outcome(simile.paper(demos, backend=b, **choices).policy, test).error
+            measures.outcome(simile.authors(demos, backend=b, **choices).policy, test).error
             for demos, b in ((train, None), (train, backend), *((h, None) for h in split_in(train, backend)))
         )
         assert spread < np.mean(halves)

@@ -23,6 +23,7 @@ from simile import (
     constant,
     exponential,
     geometric,
+    linear,
     rollout,
 )
 from simile.data.demonstrations import Units
@@ -72,6 +73,11 @@ def test_schedules():
     assert sigmas(geometric(0.8, 0.5), 3) == pytest.approx([0.8, 0.4, 0.2])
     np.testing.assert_allclose(sigmas(exponential()), np.exp(-np.linspace(0.2, 1.6, 10)))
     assert sigmas(exponential(), 1) == pytest.approx([np.exp(-0.2)])
+    assert sigmas(exponential())[-1] == pytest.approx(0.2, abs=0.002)  # the script's does not end at 0
+    assert sigmas(linear(), 5) == pytest.approx([0.8, 0.6, 0.4, 0.2, 0.0])
+    assert sigmas(linear(0.5), 2) == [0.25, 0.0]
+    assert sigmas(linear(), 1) == [0.0]
+    assert repr(linear()) == "linear(1)"
     assert repr(SmoothFeedback(geometric(0.7, 0.5))) == "SmoothFeedback(schedule=geometric(0.7, 0.5))"
 
 

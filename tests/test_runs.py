@@ -56,10 +56,11 @@ def test_the_defaults_that_a_line_leaves_out_are_those_of_the_commands():
     "options",
     [
         {"algorithm": "learn", "smoothness": "20", "model": "SmoothForest(n_trees=3)"},
-        {"algorithm": "paper", "smoothness": "SmoothTime(0.2)", **SMALL},
+        {"algorithm": "paper", "smoothness": "20", **SMALL},
+        {"algorithm": "authors", "smoothness": "SmoothTime(0.2)", **SMALL},
         {"algorithm": "learn", "model": "sklearn.linear_model.Ridge", "seed": 3, "trust": [RIDGE]},
     ],
-    ids=["cross-fitted", "paper", "ridge"],
+    ids=["cross-fitted", "paper", "authors", "ridge"],
 )
 def test_the_line_and_the_script_of_a_run_make_the_same_policy_to_the_bit(data, tmp_path, options):
     run = trained(data, tmp_path, report=False, **options)

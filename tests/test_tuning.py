@@ -279,7 +279,7 @@ class Mine:
         model = ask("model", self.models)
         if model == "refused":
             raise simile.ArgumentError("these do not go together")
-        return {"algorithm": "paper", "model": model, "smoothness": 20.0, "n_rounds": 3, "validation": 0.0}
+        return {"algorithm": "authors", "model": model, "smoothness": 20.0, "n_rounds": 3, "validation": 0.0}
 
 
 def test_a_bad_trial_is_told_with_its_reason_and_ends_nothing():

@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 # Every public name, by the module it lives in.
 HOMES = {
-    "learning.algorithms": "Run clone coach dagger learn paper searn smile",
+    "learning.algorithms": "AUTHORS PRINTED Run authors clone coach dagger learn paper searn smile",
     "policies.cards": "Card",
     "learning.checkpoints": "Checkpointed",
     "evaluation.comparison": "Comparison compare",
@@ -28,7 +28,8 @@ HOMES = {
     "evaluation.evaluation": "Evaluation evaluate",
     "online.export": "Exported export_c export_onnx",
     "learning.feedback": (
-        "CompensatedFeedback ExpertFeedback OracleFeedback SmoothFeedback by_distance constant exponential geometric"
+        "CompensatedFeedback ExpertFeedback OracleFeedback Schedule SmoothFeedback by_distance constant exponential "
+        "geometric linear"
     ),
     "learning.frontier": "Frontier path",
     "models": "Bagging Criterion SmoothForest",

@@ -19,7 +19,10 @@ from simile.evaluation.diagnostics import stochastic_gap as stochastic_gap
 from simile.evaluation.evaluation import Evaluation as Evaluation
 from simile.evaluation.evaluation import evaluate as evaluate
 from simile.evaluation.report import Report as Report
+from simile.learning.algorithms import AUTHORS as AUTHORS
+from simile.learning.algorithms import PRINTED as PRINTED
 from simile.learning.algorithms import Run as Run
+from simile.learning.algorithms import authors as authors
 from simile.learning.algorithms import clone as clone
 from simile.learning.algorithms import coach as coach
 from simile.learning.algorithms import dagger as dagger
@@ -35,11 +38,13 @@ from simile.learning.distributed.dask import DaskBackend as DaskBackend
 from simile.learning.feedback import CompensatedFeedback as CompensatedFeedback
 from simile.learning.feedback import ExpertFeedback as ExpertFeedback
 from simile.learning.feedback import OracleFeedback as OracleFeedback
+from simile.learning.feedback import Schedule as Schedule
 from simile.learning.feedback import SmoothFeedback as SmoothFeedback
 from simile.learning.feedback import by_distance as by_distance
 from simile.learning.feedback import constant as constant
 from simile.learning.feedback import exponential as exponential
 from simile.learning.feedback import geometric as geometric
+from simile.learning.feedback import linear as linear
 from simile.learning.frontier import Frontier as Frontier
 from simile.learning.frontier import path as path
 from simile.learning.reduction import rounds as rounds

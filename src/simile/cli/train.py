@@ -52,7 +52,12 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run.")
 @options.column_options
 @options.reading_options
-@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="learn")
+@click.option(
+    "--algorithm",
+    type=click.Choice(ALGORITHMS),
+    default="learn",
+    help="What learns: our best by default; paper is Algorithm 2 as printed, authors as their script has it.",
+)
 @options.learning_options
 @options.dask_options
 @options.report_option
@@ -65,9 +70,9 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the
     folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
 
-    With --dask the workers of a cluster read the data and run the rounds of Algorithm 1 (--algorithm paper) on them;
-    only the held-out sequences are brought here. Such a run leaves no checkpoints, and is judged beside the expert and
-    holding alone.
+    With --dask the workers of a cluster read the data and run the rounds of Algorithm 1 (--algorithm paper or authors)
+    on them; only the held-out sequences are brought here. Such a run leaves no checkpoints, and is judged beside the
+    expert and holding alone.
     """
     folder = given["out"] = given["resume"] or given["out"]
     if given["dask"] and given["resume"]:

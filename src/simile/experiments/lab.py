@@ -90,7 +90,7 @@ class Lab:
     unit: str = ""  # of the actions, for the axes of pictures
     made: dict[str, Training] = field(default_factory=dict, repr=False)
 
-    def run(self, reduction: str = "paper", **settings: Any) -> Training:
+    def run(self, reduction: str = "authors", **settings: Any) -> Training:
         """Run an algorithm by its name on the training part, with this seed's number of trees and rounds."""
         choices = {
             "n_rounds": self.effort.n_rounds,
@@ -162,17 +162,17 @@ def score_of(rolled: Trajectories, demos: Demonstrations, scale: FloatArray) -> 
 class _Timed:
     """A forest that notes the CPU time of each fit; written as the forest itself, for the policy's card."""
 
-    forest: SmoothForest
+    model: SmoothForest
     spent: list[float]
 
     def fit_smooth(self, *given: Any) -> Model:
         begin = time.process_time()
-        fitted = self.forest.fit_smooth(*given)
+        fitted = self.model.fit_smooth(*given)
         self.spent.append(time.process_time() - begin)
         return fitted
 
     def __repr__(self) -> str:
-        return repr(self.forest)
+        return repr(self.model)
 
 
 def _run_timed(reduction: str, train: Demonstrations, choices: dict[str, Any]) -> Training:

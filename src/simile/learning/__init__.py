@@ -2,4 +2,4 @@
 
 # By name, as commands, pages and configurations ask for them: functions of `simile.learning.algorithms`. They stand
 # here, where nothing heavy is imported.
-ALGORITHMS = ("learn", "paper", "searn", "smile", "dagger", "coach", "clone")
+ALGORITHMS = ("learn", "paper", "authors", "searn", "smile", "dagger", "coach", "clone")

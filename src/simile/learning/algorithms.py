@@ -21,7 +21,7 @@ from simile.learning import measures
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
-from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential
+from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential, linear
 from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
 from simile.learning.initial import note_initial
@@ -31,8 +31,9 @@ from simile.learning.rounds import Round
 from simile.learning.second_opinion import MARGIN, SimpleRival, most_accurate, simple_rivals
 from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
-from simile.learning.training import JointRule, Memory, Rule, everything, latest
-from simile.models.regularizers import RegularizerClass, VelocityAutoregression
+from simile.learning.training import JointRule, Memory, Rule, everything, latest, split_by
+from simile.models import Criterion, SmoothForest
+from simile.models.regularizers import LinearAutoregression, RegularizerClass, VelocityAutoregression
 from simile.policies.hold import Hold
 from simile.policies.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
 
@@ -45,6 +46,7 @@ COLUMNS = (  # of the table of a run
     *(("roughness", 9, ".3f"), ("radius", 6, ".4f"), ("validation", 10, ".4f")),
 )
 LENIENT = 1.1  # share of a budget of roughness from which it counts as missed
+WORSE = 1.1  # times the training error of another round from which on the last one is clearly worse
 
 LAMBDAS, N_TRIALS = (0.1, 1e5), 8  # range, and number of runs, in which the rounds look for a smoothness
 
@@ -72,6 +74,60 @@ class Settings(TypedDict, total=False):
     backend: Backend
     watch: Watch
 
+
+class Preset(Mapping[str, Any]):
+    """The choices of an algorithm, by the names of its settings: a mapping that cannot be changed, a line for each.
+
+    >>> print(Preset(n_rounds=10, combine=interpolate))
+    n_rounds     10
+    combine      interpolate
+    """
+
+    def __init__(self, **choices: Unpack[Settings]) -> None:
+        self._choices: dict[str, Any] = dict(choices)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._choices[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._choices)
+
+    def __len__(self) -> int:
+        return len(self._choices)
+
+    def __repr__(self) -> str:
+        return f"Preset({', '.join(f'{name}={spell(choice)}' for name, choice in self.items())})"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:12} {spell(choice)}" for name, choice in self.items())
+
+
+# Algorithm 2 twice; docs/paper-map.md says where each choice is from. What neither paper nor script says, lambda for
+# example, is ours and the same in both. `simile.rounds(demos, **PRINTED)` is `simile.paper(demos)`.
+PRINTED = Preset(
+    model=SmoothForest(criterion=Criterion.PRINTED),
+    regularizer=LinearAutoregression(order=10, ridge=1e-5),
+    smoothness=30.0,
+    horizon=Horizon(context_lags=10, action_lags=10),
+    feedback=SmoothFeedback(linear()),
+    rule=JointRule(),
+    memory=latest,
+    step_size=ErrorRatio(),
+    combine=interpolate,
+    n_rounds=10,
+)
+AUTHORS = Preset(
+    model=SmoothForest(criterion=Criterion.LABELS),
+    regularizer=VelocityAutoregression(order=10),
+    smoothness=30.0,
+    horizon=Horizon(context_lags=10, action_lags=10),
+    feedback=SmoothFeedback(exponential()),
+    rule=JointRule(),
+    memory=latest,
+    step_size=ErrorRatio(),
+    combine=interpolate,
+    n_rounds=10,
+)
 
 # What only the rounds of Algorithm 1 have a meaning for.
 OF_ROUNDS = ("rule", "memory", "step_size", "combine", "n_rounds", "backend")
@@ -205,6 +261,17 @@ def _note_log(run: Run, demos: Recorded) -> Run:
     return replace(run, notes=(*tell_origin(demos.context_names, places, choose_origin(places)), *noise, *run.notes))
 
 
+def _note_last(run: Run) -> Run:
+    """Say so where the last round is taken, as printed, and an earlier one is clearly closer to the expert."""
+    best = min(run.rounds, key=lambda r: r.error)
+    times = math.sqrt(run.chosen.error / best.error) if best.error > 0.0 else 1.0
+    if run.chosen is not run.rounds[-1] or not math.isnan(run.chosen.validation_error) or not times > WORSE:
+        return run
+    note = f"the last round is taken, and its training error is {times:.2f} times that of round {best.number}"
+    way_out = "validation=0.2 chooses the round by sequences that are held out"
+    return replace(run, notes=(*run.notes, f"{note}: {way_out} (a command: --validation 0.2)"))
+
+
 def _note_roughness(run: Run, goal: MatchExpert) -> Run:
     """Say so where the policy misses its budget: the light ones that found lambda were smoother than it is."""
     rough = run.chosen.validation_roughness
@@ -258,28 +325,39 @@ def _ask_second_opinion(
 
 
 def paper(demos: Data, **settings: Unpack[Settings]) -> Run:
-    """SIMILE as printed: Algorithm 2 with Eq. 8, tau = 10, and the last policy as the result.
+    """SIMILE as printed: Algorithm 2 with the choices of `PRINTED`, and the last policy as the result.
 
-    With `validation`, a share of the sequences or demonstrations of your own, the round that does best on it is chosen.
+    h is an autoregression of positions, and trees split by the impurity with lambda and h (Appendix B); a
+    `SmoothForest` that names no criterion of its own does so, too. With `validation`, a share of the sequences or
+    demonstrations of your own, the round that does best on it is chosen.
+
+    >>> PRINTED["regularizer"]
+    LinearAutoregression(order=10, ridge=1e-05)
     """
-    choices = Settings(
-        regularizer=VelocityAutoregression(order=10),
-        horizon=Horizon(context_lags=10, action_lags=10),
-        feedback=SmoothFeedback(exponential()),
-        rule=JointRule(),
-        step_size=ErrorRatio(),
-    )
-    return _run(demos, {**choices, **settings}, memory=latest, combine=interpolate)
+    return _run(demos, PRINTED, settings)
+
+
+def authors(demos: Data, **settings: Unpack[Settings]) -> Run:
+    """SIMILE as the authors' released script has it: Algorithm 2 with the choices of `AUTHORS`.
+
+    It differs from `paper` in three of them: h is fitted to velocities, trees split by the labels alone, and sigma
+    falls from 0.82 to 0.20. The rest, stable h and policies that are mixed rather than trajectories, is as in `paper`.
+
+    >>> [name for name in PRINTED if repr(PRINTED[name]) != repr(AUTHORS[name])]
+    ['model', 'regularizer', 'feedback']
+    """
+    return _run(demos, AUTHORS, settings)
 
 
 def searn(demos: Data, **settings: Unpack[Settings]) -> Run:
     """SEARN (Daume et al. 2009; CPI, Kakade and Langford 2002): expert feedback, stochastic mixing, small fixed steps.
 
     Its guarantee asks for `OneOverHorizon()`, which hardly moves on long sequences. It starts from the cloned
-    policy, as the paper's comparison does.
+    policy, as the paper's comparison does. What is not given, h and the splits for example, is as in `AUTHORS`, here
+    and in all reductions below.
     """
-    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1))
-    return _run(demos, {**choices, **settings}, memory=latest, combine=sample)
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1), memory=latest, combine=sample)
+    return _run(demos, choices, settings)
 
 
 def smile(demos: Data, **settings: Unpack[Settings]) -> Run:
@@ -288,8 +366,8 @@ def smile(demos: Data, **settings: Unpack[Settings]) -> Run:
     Each new policy takes over a share of what the first still has. The first is the cloned policy, since the
     expert of the original cannot be asked to act in a recording.
     """
-    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1))
-    return _run(demos, {**choices, **settings}, memory=latest, combine=sample_geometric)
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1), memory=latest, combine=sample_geometric)
+    return _run(demos, choices, settings)
 
 
 def dagger(demos: Data, **settings: Unpack[Settings]) -> Run:
@@ -298,21 +376,22 @@ def dagger(demos: Data, **settings: Unpack[Settings]) -> Run:
     Without an expert to query, the recorded action of the frame stands in for the answer; give
     `feedback=OracleFeedback(...)` where there is one.
     """
-    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(1.0))
-    return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
+    choices = Settings(feedback=ExpertFeedback(), step_size=Constant(1.0), memory=everything, combine=replace_policy)
+    return _run(demos, choices, settings)
 
 
 def coach(demos: Data, **settings: Unpack[Settings]) -> Run:
     """Coaching (He et al. 2012): DAgger with smooth feedback, targets within the learner's reach."""
-    choices = Settings(feedback=SmoothFeedback(exponential()), step_size=Constant(1.0))
-    return _run(demos, {**choices, **settings}, memory=everything, combine=replace_policy)
+    feedback = SmoothFeedback(exponential())
+    choices = Settings(feedback=feedback, step_size=Constant(1.0), memory=everything, combine=replace_policy)
+    return _run(demos, choices, settings)
 
 
 def clone(demos: Data, **settings: Unpack[Settings]) -> Run:
     """Behavioural cloning: plain supervised learning on the expert's own states, round 0 of all the others."""
     if settings.get("initial") is not None:
         raise ArgumentError("initial: cloning has no rounds to go on with: use simile.paper(demos, initial=...)")
-    return _run(demos, {**settings, "n_rounds": 0}, memory=latest, combine=replace_policy)
+    return _run(demos, Settings(memory=latest, combine=replace_policy), {**settings, "n_rounds": 0})
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,8 +467,8 @@ class Run:
         return "\n".join(lines)
 
 
-def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: Combine) -> Run:
-    """Hold out the validation part, then collect the rounds."""
+def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:
+    """Complete the settings, hold out the validation part, then collect the rounds."""
     if settings.get("hold") is not None:
         raise ArgumentError(
             "hold: the rounds of Algorithm 1 have none: use simile.learn(demos, hold=...), or put one behind a policy, "
@@ -399,7 +478,9 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
         raise ArgumentError(
             f"ratio must be one number for the rounds of Algorithm 1, which have one lambda; got {goal}"
         )
-    choices = {"memory": memory, "combine": combine, **settings}
+    choices = {**preset, **{name: value for name, value in settings.items() if value is not None}}
+    if "model" in preset:
+        choices["model"] = split_by(preset["model"].criterion, choices["model"])
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     demos = place(demos, backend)
     if isinstance(validation, float | int):
@@ -418,7 +499,7 @@ def _run(demos: Data, settings: Mapping[str, Any], *, memory: Memory, combine: C
         run = Run.of(turns(), watch)
     initial = choices.get("initial")
     notes = () if initial is None else note_initial(initial, demos, rounds=True)
-    return _note_log(replace(run, new=new, notes=notes), demos)
+    return _note_log(_note_last(replace(run, new=new, notes=notes)), demos)
 
 
 def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:

@@ -29,7 +29,7 @@ from simile.learning.initial import Kept, check_initial
 from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
-from simile.models import Criterion, Forest, Model, SmoothForest, SmoothRegressor
+from simile.models import Forest, Model, SmoothForest, SmoothRegressor
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass, fit_each
 from simile.models.ridge import RolloutRegressor, RolloutRidge
@@ -240,7 +240,7 @@ def fit_lanes(
     if isinstance(model, RolloutRegressor):
         states = states_of(folds.demos, horizon)
         return list(model.fit_rollouts(states, folds.demos.actions, [lane.loop for lane in lanes], folds.fold))
-    if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.criterion is Criterion.LABELS):
+    if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.by_labels):
         return [fit_lanes(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
     spread = [np.concatenate([lane.loop.targets(a, mu) for a in demos.actions]).std() or 1.0 for lane in lanes]
     scale = np.repeat(spread if len(lanes) > 1 else [1.0], k)  # all lambda have the same say in where a tree splits
@@ -252,7 +252,7 @@ def fit_lanes(
             [np.concatenate([lane.loop.targets(a, mu) for lane in lanes], axis=1) for a in some.actions]
         )
         recipe = getattr(model, "recipe", model)  # of a model with checkpoints
-        if k > 1 and isinstance(recipe, SmoothForest) and recipe.criterion is Criterion.LABELS:
+        if k > 1 and isinstance(recipe, SmoothForest) and recipe.by_labels:
             fitted: Model = model.fit_apart(states, targets / scale, k, rng)
             return fitted
         if isinstance(model, SmoothRegressor):

@@ -70,8 +70,17 @@ def geometric(start: float, decay: float) -> Schedule:
     return Schedule(f"geometric({start:g}, {decay:g})", partial(_geometric, start=start, decay=decay))
 
 
+def linear(start: float = 1.0) -> Schedule:
+    """Let sigma fall evenly to 0, where it is in the last round: start * (1 - n / N) in round n of N."""
+    start = checks.number(start, "start", at_least=0.0, at_most=1.0)
+    return Schedule(f"linear({start:g})", partial(_linear, start=start))
+
+
 def exponential(first: float = 0.2, last: float = 1.6) -> Schedule:
-    """Let sigma fall as the authors' released script does: exp(-u), u evenly spaced from first to last."""
+    """Let sigma fall as the authors' released script does: exp(-u), u evenly spaced from first to last.
+
+    It ends at exp(-last), 0.2 by default, and not at 0: `linear` does.
+    """
     first = checks.number(first, "first", at_least=0.0)
     last = checks.number(last, "last", at_least=first)
     return Schedule(f"exponential({first:g}, {last:g})", partial(_exponential, first=first, last=last))
@@ -92,6 +101,10 @@ def by_distance(half: float = 1.0) -> Schedule:
 
 def _geometric(seen: Seen, *, start: float, decay: float) -> float:
     return start * decay ** (seen.round - 1)
+
+
+def _linear(seen: Seen, *, start: float) -> float:
+    return start * (1.0 - seen.round / seen.n_rounds)
 
 
 def _exponential(seen: Seen, *, first: float, last: float) -> float:

@@ -56,6 +56,7 @@ NAMES = frozenset(
         "constant",
         "exponential",
         "geometric",
+        "linear",
     ]
 )
 

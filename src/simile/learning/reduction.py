@@ -25,8 +25,8 @@ from simile.learning.problem import Problem, pose, resolve
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.smoothness import SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
-from simile.learning.training import JointRule, Memory, Rule, latest
-from simile.models import SmoothForest
+from simile.learning.training import JointRule, Memory, Rule, latest, split_by
+from simile.models import Criterion, SmoothForest
 from simile.models.regularizers import Regularizer, RegularizerClass, VelocityAutoregression
 from simile.policies.policies import Combine, Policy, interpolate, radius
 
@@ -122,6 +122,9 @@ def rounds(
 ) -> Iterator[Round]:
     """Check the choices, bring the actions to standard units, and run Algorithm 1.
 
+    What is not given is as in the authors' script, `simile.AUTHORS`; `rounds(demos, **simile.PRINTED)` is Algorithm 2
+    as the paper prints it.
+
     Parameters
     ----------
     demos : Demonstrations or DistributedDemonstrations
@@ -174,7 +177,7 @@ def rounds(
         check_initial(initial, demos, combine)
     space = (ActionSpace() if initial is None else initial.space) if space is None else space
     demos.check(space)
-    model = SmoothForest() if model is None else model
+    model = split_by(Criterion.LABELS, SmoothForest() if model is None else model)
     needs = next((name for name in ("fit_rollouts", "fit_smooth") if hasattr(model, name)), "fit")
     checks.instance(model, "model", needs=needs)
     step_size = Constant(step_size) if isinstance(step_size, float | int) else step_size or ErrorRatio()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +15,7 @@ from simile.data.demonstrations import ActionSpace, Units
 from simile.data.groups import are_grouped, deal_groups
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
-from simile.models import Model, SmoothForest, SmoothRegressor
+from simile.models import Criterion, Model, SmoothForest, SmoothRegressor
 from simile.models.adapters import Deferred, fresh
 from simile.models.closed_loop import ClosedLoop
 from simile.models.forest import draw_seeds
@@ -127,6 +127,15 @@ def anchors_of(h: Regularizer, states: States, *, at_once: int = 20_000) -> Floa
     """Return h(s) for each state, (n, k); a part at a time, for histories take `order` times the room of actions."""
     parts = np.array_split(np.arange(len(states)), max(1, len(states) // at_once))
     return np.concatenate([h(some.history(h.order)) for some in (states.where(part) for part in parts)])
+
+
+def split_by(criterion: Criterion | None, model: Any) -> Any:
+    """Let a forest that names no criterion have this one, also one that is wrapped, as in `Checkpointed(model)`."""
+    if isinstance(model, SmoothForest):
+        return model if model.criterion else replace(model, criterion=criterion)
+    if is_dataclass(model) and isinstance(inner := getattr(model, "model", None), SmoothForest):
+        return replace(model, model=split_by(criterion, inner))  # type: ignore[type-var]
+    return model
 
 
 def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:

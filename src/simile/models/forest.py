@@ -39,8 +39,9 @@ class SmoothForest:
         Fewest frames in a leaf.
     max_features : "sqrt", int or float, optional
         How many features a node tries: the square root of their number, a number, or a share; None for all.
-    criterion : Criterion
-        What a split is chosen by.
+    criterion : Criterion, optional
+        What a split is chosen by. By default the algorithm's: the printed impurity in `simile.paper`, and the labels
+        alone (`Criterion.LABELS`) everywhere else.
     bagging : Bagging
         What each tree is grown on.
     n_jobs : int, optional
@@ -56,7 +57,7 @@ class SmoothForest:
     max_depth: int | None = 12
     min_leaf: int = 32
     max_features: float | Literal["sqrt"] | None = "sqrt"
-    criterion: Criterion = Criterion.LABELS
+    criterion: Criterion | None = None
     bagging: Bagging = Bagging.ROWS
     n_jobs: int | None = None
 
@@ -75,9 +76,14 @@ class SmoothForest:
         if self.n_jobs is not None:
             checks.whole_number(self.n_jobs, "n_jobs", at_least=1)
         for name, kind in (("criterion", Criterion), ("bagging", Bagging)):
-            if not isinstance(getattr(self, name), kind):
+            if not isinstance(getattr(self, name), kind | None if name == "criterion" else kind):
                 choices = ", ".join(f"{kind.__name__}.{c.name}" for c in kind)
                 raise ArgumentError(f"{name} must be one of {choices}; got {getattr(self, name)!r}")
+
+    @property
+    def by_labels(self) -> bool:
+        """Whether splits look at the labels alone: targets and anchors do not matter to such a forest."""
+        return self.criterion in (None, Criterion.LABELS)
 
     def fit_smooth(
         self,

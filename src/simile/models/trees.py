@@ -70,12 +70,12 @@ class Growth:
         """How nodes are split, as the kernels take it."""
         from simile.models.kernels.splitting import Rules
 
-        criterion, labels = self.model.criterion, self.model.criterion is Criterion.LABELS
+        labels = self.model.by_labels
         return Rules(
             k=self.k,
             goals=1 if labels else 1 + self.k,
             penalty=1.0 if labels else 1.0 + self.smoothness,
-            weigh=criterion is Criterion.PRINTED,
+            weigh=self.model.criterion is Criterion.PRINTED,
             max_features=self.tried,
             min_leaf=float(self.model.min_leaf),
         )
@@ -83,7 +83,7 @@ class Growth:
     def payload(self, labels: FloatArray, targets: FloatArray, anchors: FloatArray) -> FloatArray:
         """Lay out what a split needs of each row: 1, labels, and for the impurity its goals and squares."""
         parts = [np.ones((len(labels), 1)), labels]
-        if self.model.criterion is not Criterion.LABELS:
+        if not self.model.by_labels:
             parts.append(targets + self.smoothness * anchors)
         if self.model.criterion is Criterion.PRINTED:
             squares = targets**2 + self.smoothness * anchors**2

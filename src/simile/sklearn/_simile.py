@@ -35,7 +35,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     algorithm : str
-        What learns: "learn", "paper", or another of `simile.learning.ALGORITHMS`.
+        What learns: "learn", "paper", "authors", or another of `simile.learning.ALGORITHMS`.
     model, regularizer, smoothness, horizon, feedback, hold, validation, space
         As for `simile.learn`.
     rule, step_size, n_rounds

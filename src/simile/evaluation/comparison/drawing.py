@@ -18,6 +18,7 @@ DARK, GREY = "#555555", "#b0b0b0"
 LOOKS: dict[str, dict[str, Any]] = {
     "learn": {"color": BLUE, "linewidth": 3.0, "zorder": 5},
     "paper": {"color": ORANGE, "linewidth": 2.2, "zorder": 4},
+    "authors": {"color": ORANGE, "linewidth": 2.2, "linestyle": (0, (4, 1.5)), "zorder": 4},
     "look": {"color": BLACK, "linewidth": 1.6, "zorder": 3},
     "look+": {"color": BLACK, "linewidth": 1.6, "linestyle": (0, (4, 1.5)), "zorder": 3},
 }

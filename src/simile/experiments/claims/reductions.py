@@ -13,7 +13,14 @@ from simile.experiments.statistics import Effect, Row, per_seed, ratios
 from simile.policies.policies import is_stochastic
 
 SIMILE, DAGGER, HELD, OURS = "SIMILE", "DAgger", "holding the last action", "SIMILE, contexts alone"
-RUNS = {SIMILE: "paper", "SEARN": "searn", "SMILe": "smile", DAGGER: "dagger", "coaching": "coach", "cloning": "clone"}
+RUNS = {
+    SIMILE: "authors",
+    "SEARN": "searn",
+    "SMILe": "smile",
+    DAGGER: "dagger",
+    "coaching": "coach",
+    "cloning": "clone",
+}
 RIVALS = tuple(name for name in RUNS if name != SIMILE)
 
 

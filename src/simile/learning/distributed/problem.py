@@ -55,7 +55,7 @@ class DistributedProblem(Setup):
         if combine in (sample, sample_geometric):
             raise ArgumentError(
                 f"combine: {spell(combine)} tosses coins by the number of a sequence, which a part does not know: use "
-                "interpolate or replace_policy with a backend (paper, dagger, coach, clone), or no backend"
+                "interpolate or replace_policy with a backend (paper, authors, dagger, coach, clone), or no backend"
             )
 
     @cached_property

@@ -15,12 +15,13 @@ from simile._common.text import spell
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
+from simile.learning.algorithms import PRINTED
 from simile.learning.crossfit import Choices
 from simile.learning.feedback import ExpertFeedback, Feedback, SmoothFeedback, by_distance, exponential, geometric
 from simile.learning.frontier import LEAST_LAG, match_expert, time_scale
 from simile.learning.smoothness import MatchExpert
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
-from simile.models import SmoothForest
+from simile.models import Criterion, SmoothForest
 from simile.models.regularizers import CriticallyDamped, RegularizerClass, VelocityAutoregression
 from simile.models.ridge import RolloutRidge
 
@@ -200,8 +201,8 @@ class Rounds:
         N and lambda.
     past : options
         tau: how many past contexts and actions a policy sees.
-    trees, leaf, features : options
-        Of the forest: `n_trees`, `min_leaf`, `max_features`.
+    trees, leaf, features, criterion : options
+        Of the forest: `n_trees`, `min_leaf`, `max_features`, `criterion`.
     regularizer, feedback, step_size : sequence
         Lines 7, 6 (with the schedule of sigma) and 9 of Algorithm 1.
     bounds : ActionSpace, optional
@@ -214,8 +215,14 @@ class Rounds:
     trees: Options = Between(10, 60, log=True)
     leaf: Options = Between(5, 100, log=True)
     features: Options = ("sqrt", 0.15)
-    regularizer: Sequence[RegularizerClass] = (VelocityAutoregression(order=10), CriticallyDamped(order=3))
+    criterion: Sequence[Criterion] = (Criterion.PRINTED, Criterion.LABELS)
+    regularizer: Sequence[RegularizerClass] = (
+        PRINTED["regularizer"],
+        VelocityAutoregression(order=10),
+        CriticallyDamped(order=3),
+    )
     feedback: Sequence[Feedback] = (
+        PRINTED["feedback"],
         SmoothFeedback(exponential()),
         SmoothFeedback(geometric(0.7, 0.5)),
         SmoothFeedback(by_distance()),
@@ -225,13 +232,13 @@ class Rounds:
     bounds: ActionSpace | None = None
 
     def draw(self, ask: Ask, known: Known) -> dict[str, Any]:
-        """Choose the open choices of Algorithm 1; the first trial is `paper`."""
+        """Choose the open choices of Algorithm 1; the first trial is `paper`, and `authors` is among them."""
         past = ask("past", self.past, 10)
         trees, leaf = ask("trees", self.trees, 50), ask("leaf", self.leaf, 32)
-        features = ask("features", self.features, "sqrt")
+        features, criterion = ask("features", self.features, "sqrt"), ask("criterion", self.criterion)
         return {
             "algorithm": "paper",
-            "model": SmoothForest(n_trees=trees, min_leaf=leaf, max_features=features),
+            "model": SmoothForest(n_trees=trees, min_leaf=leaf, max_features=features, criterion=criterion),
             "regularizer": ask("regularizer", self.regularizer),
             "smoothness": _shorten(ask("smoothness", self.smoothness, 30.0)),
             "horizon": Horizon(context_lags=past, action_lags=past),
