@@ -6,6 +6,7 @@ recorded the data can answer. It is answered once, by groups, and every split fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,34 @@ import numpy.typing as npt
 
 from simile._common import checks
 from simile._common.typing import IntArray
+from simile.data.names import fold
 from simile.errors import ArgumentError, DataError
 
 GROUP = "group"  # what groups are called where nobody says what they are
+_KINDS = (
+    "person|subject|participant|player|driver|operator|pilot|rider|user|patient|athlete|worker|animal|vehicle|"
+    "run|trial|game|match|session|recording|day|group"
+)
+_NAME = re.compile(rf"({_KINDS})(_?(id|no|nr|number|index|name|code))?")
+_MEMBER = re.compile(rf"({_KINDS}|s|p)[_ -]?\d+|\d{{4}}[_-]?\d\d[_-]?\d\d", re.ASCII)
+
+
+def names_groups(name: str) -> bool:
+    """Tell whether a column is called as what sequences have in common.
+
+    >>> names_groups("driver_id"), names_groups("Subject"), names_groups("wind")
+    (True, True, False)
+    """
+    return _NAME.fullmatch(fold(name)) is not None
+
+
+def names_group(name: str) -> bool:
+    """Tell whether a folder is called as one of several groups: a person or a day.
+
+    >>> names_group("subject_03"), names_group("2024-05-31"), names_group("fast")
+    (True, True, False)
+    """
+    return _MEMBER.fullmatch(fold(name)) is not None
 
 
 def label_sequences(groups: Any, names: Sequence[str]) -> list[str]:

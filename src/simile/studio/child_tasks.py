@@ -40,7 +40,7 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """
     from simile.data.names import tidy_all
     from simile.data.reading import read
-    from simile.data.reading.columns import choose, shared_columns, shared_roles
+    from simile.data.reading.columns import SINGLE, choose, shared_columns, shared_roles
     from simile.data.reading.formats import open_tables
 
     found: dict[str, Any] = {"status": BROKEN, "columns": [], "understood": None, "frames": None, "error": None}
@@ -56,8 +56,8 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         summary = io.StringIO()
         with contextlib.redirect_stderr(summary):
             demos = read(given, **options)
-        names = {name: options.get(name) for name in ("actions", "contexts", "sequence", "time")}
-        choice = choose(columns, shared_roles(tables), **names)
+        names: dict[str, Any] = {name: options.get(name) for name in ("actions", "contexts", "sequence", "time")}
+        choice = choose(columns, shared_roles(tables), **names, group=SINGLE)
     except SimileError as error:
         return {**found, "error": str(error)}
     except ModuleNotFoundError as error:
@@ -67,6 +67,7 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         "actions": list(demos.action_names),
         "contexts": list(demos.context_names),
         "sequence": choice.sequence and shown[choice.sequence],
+        "group": None if demos.groups is None else demos.group_name,
         "time": choice.time and shown[choice.time],
         "rate": demos.rate,
         "sequences": [{"name": d.name, "frames": len(d)} for d in demos[:MOST_SEQUENCES]],

@@ -8,7 +8,7 @@ import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,12 @@ class _Head:
 
 @dataclass(frozen=True, eq=False)
 class _Arrays:
-    """The columns of an archive: where each is, as an array and the index in its rows, and the names of sequences."""
+    """The columns of an archive: where each is, as an array and the index in its rows, and what numbers stand for."""
 
     path: Path
     heads: Mapping[str, _Head]
     columns: dict[Column, tuple[str, int | None]]
-    names: Array | None = None
+    names: Mapping[str, Array] = field(default_factory=dict)  # of columns that number the sequences
 
     @property
     def n_rows(self) -> int:
@@ -80,8 +80,7 @@ class _Arrays:
                 values = {
                     n: arrays[a][rows] if i is None else arrays[a][rows, i] for n in names for a, i in [places[n]]
                 }
-                if self.names is not None and "sequence" in values:
-                    values["sequence"] = self.names[values["sequence"]]
+                values |= {n: names[values[n]] for n, names in self.names.items() if n in values}
                 yield as_batch(values, wanted, Place(self.path, start + 1))
 
     def weigh(self, wanted: Wanted) -> int:
@@ -163,8 +162,10 @@ def _own(path: Path, archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tu
         raise ValueError("what it says of its columns is too long")
     said = json.loads(_read(archive, ROLES_KEY).tobytes())
     roles = Roles.parse(said)
-    names = np.array([*map(str, said["sequences"]), None], dtype=object)[:-1]  # None: one axis, whatever the names
-    places: dict[str, tuple[str, int | None]] = {"sequence": ("sequence", None)}
+    kept = {"sequence": "sequences"} | ({} if roles.group is None else {roles.group: "groups"})
+    # None at the end: one axis, whatever the names.
+    names = {n: np.array([*map(str, said[key]), None], dtype=object)[:-1] for n, key in kept.items()}
+    places: dict[str, tuple[str, int | None]] = dict.fromkeys(names, ("sequence", None))
     if roles.time is not None:
         places[roles.time] = ("t", None)
     n_rows = heads["sequence"].shape[0]
@@ -178,6 +179,8 @@ def _own(path: Path, archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tu
         heads[a].shape[:1] != (n_rows,) for a, _ in places.values()
     ):
         raise ValueError("its arrays do not fit together")
-    kinds = {a: kind_of_array(names[:_SAMPLE] if a == "sequence" else heads[a].first) for a, _ in places.values()}
-    columns = {Column(name, kinds[place[0]], name): place for name, place in places.items()}
+    columns = {
+        Column(name, kind_of_array(names[name][:_SAMPLE] if name in names else heads[place[0]].first), name): place
+        for name, place in places.items()
+    }
     return _Arrays(path, heads, columns, names), roles

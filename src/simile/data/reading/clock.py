@@ -103,6 +103,14 @@ def steps_of(times: FloatArray, name: str) -> FloatArray:
     return steps
 
 
+def goes_on(earlier: Times, later: Times) -> bool:
+    """Tell whether times begin a step after earlier ones have ended."""
+    if len(earlier) < 2:
+        return False
+    step = (earlier[-1] - earlier[0]) / (len(earlier) - 1)
+    return bool(0.5 * step <= later[0] - earlier[-1] <= 1.5 * step)
+
+
 def segments(steps: FloatArray, gap: float) -> list[slice]:
     """Return the parts of a sequence between the steps that are longer than `gap`."""
     cuts = (np.flatnonzero(steps > gap) + 1).tolist()

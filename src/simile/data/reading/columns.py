@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
+from simile.data.groups import names_groups
 from simile.data.names import by_fold, fold, is_index, list_some, tell_untidy, tidy, tidy_all
 from simile.data.reading.tables import (
     EMPTY,
@@ -28,6 +29,7 @@ from simile.data.reading.values import WRITE_TIMES, look_like_values, no_header
 from simile.errors import ArgumentError, DataError
 
 SEQUENCE_NAMES = ("sequence", "episode", "episode_index", "run", "game", "trial")
+SINGLE = "sequence"  # as a group: each sequence is one
 TIME_NAMES = ("t", "time", "timestamp", "seconds", "frame", "frame_index")
 ACTION_PATTERNS = (("a_*",), ("action", "action.*"), ("actions", "actions.*"), ("action_*",))
 _UNIT_NAMES = {
@@ -56,11 +58,14 @@ class Choice:
     notes: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()  # contexts of whole numbers that nobody has asked for: they may count rows
     texts: tuple[str, ...] = ()  # left out as text, which may turn into numbers further down
+    group: str | None = None
+    group_guessed: bool = False  # by its name, and its values have yet to bear it out
 
     @property
     def wanted(self) -> Wanted:
         """What to scan."""
-        return Wanted((*self.contexts, *self.actions), self.sequence, self.time, self.time_kind, self.texts)
+        numbers = (*self.contexts, *self.actions)
+        return Wanted(numbers, self.sequence, self.time, self.time_kind, self.texts, self.group)
 
     def name(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Return what columns are called from here on."""
@@ -165,8 +170,13 @@ def choose(
     contexts: Patterns,
     sequence: str | None,
     time: str | None,
+    group: str | None = None,
+    files: int = 1,
 ) -> Choice:
-    """Return the role of every column; what is named wins, then what the file says, then a guess."""
+    """Return the role of every column; what is named wins, then what the file says, then a guess.
+
+    `files` is how many there are: in one, without a column for sequences, there are no groups to guess.
+    """
     header = Header(tuple(columns))
     told = roles.contexts is not None  # a file that knows its columns leaves nothing to guess
     if not told:
@@ -179,25 +189,37 @@ def choose(
         sequence = _one(header, "sequence", sequence, asked)
     if time is not None:
         time = _one(header, "time", time, asked)
+    known = sequence or next(iter(_some(roles.sequence) if told else find_known(columns, SEQUENCE_NAMES)), None)
+    found = {} if group is None else header.find(group)
+    single = group is not None and set(found) <= {known} and bool(found or fold(group) == SINGLE)
+    if group is not None and not single:
+        group = _one(header, "group", group, asked)
     _claim(explicit, "sequence", _some(sequence))
     _claim(explicit, "time", _some(time))
+    _claim(explicit, "group", _some(None if single else group))
     for argument, patterns, others in (("actions", actions, contexts), ("contexts", contexts, actions)):
         if patterns is not None:
-            found = _match(header, argument, patterns, taken={*explicit, *_named(header, others)})
-            chosen[argument], asked = list(found), asked | found
-            _claim(explicit, argument, found)
+            matched = _match(header, argument, patterns, taken={*explicit, *_named(header, others)})
+            chosen[argument], asked = list(matched), asked | matched
+            _claim(explicit, argument, matched)
     named = set(explicit)
 
     def free(names: Iterable[str]) -> list[str]:
         return [n for n in names if n not in explicit]
 
     if sequence is None:
-        sequence = next(iter(free(_some(roles.sequence) if told else _find_known(columns, SEQUENCE_NAMES))), None)
+        sequence = next(iter(free(_some(roles.sequence) if told else find_known(columns, SEQUENCE_NAMES))), None)
     _claim(explicit, "sequence", _some(sequence))
     if time is None:
         stamped = [c for c in columns if c.kind in (WHOLE, NUMBER, SPAN, STAMP)]
-        time = next(iter(free(_some(roles.time) if told else _find_known(stamped, TIME_NAMES))), None)
+        time = next(iter(free(_some(roles.time) if told else find_known(stamped, TIME_NAMES))), None)
     _claim(explicit, "time", _some(time))
+    guess = group is None and not told
+    if group is None:
+        some = [c.name for c in columns if c.kind in (WHOLE, STAMP, TEXT) and names_groups(c.name)]
+        several = sequence is not None or files > 1
+        group = next(iter(free(_some(roles.group) if told else some if several else ())), None)
+        _claim(explicit, "group", _some(group))
     if "actions" not in chosen:
         rest = [c for c in columns if c.name not in explicit]
         chosen["actions"] = free(roles.actions or ()) if told else _guess_actions(rest)
@@ -238,6 +260,8 @@ def choose(
         () if told else tuple(_notes(columns, shown, asked, explicit)),
         tuple(guessed),
         tuple(c.name for c in left_out if c.kind == TEXT)[:_WATCHED],
+        None if single else group,
+        guess and group is not None,
     )
 
 
@@ -325,7 +349,7 @@ def _check_twins(header: Header, guessed: Iterable[str]) -> None:
             )
 
 
-def _find_known(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
+def find_known(columns: Sequence[Column], names: Sequence[str]) -> list[str]:
     """Return the columns that are called so, in the order of these names; a name to the letter comes first."""
     ranks = {name.replace("_", ""): i for i, name in enumerate(names)}
     found = []
@@ -374,7 +398,7 @@ def _guess_contexts(columns: Sequence[Column], actions: Sequence[str], but: Coll
 def _no_contexts(columns: Sequence[Column], time: str | None) -> dict[str, str]:
     """Return the columns of numbers that are called like an index, or like the time where there is one, and why not."""
     numeric = [c for c in columns if c.is_numeric]
-    clocks = [] if time is None else [n for n in _find_known(numeric, TIME_NAMES) if tidy(n) != "T"]  # a temperature
+    clocks = [] if time is None else [n for n in find_known(numeric, TIME_NAMES) if tidy(n) != "T"]  # a temperature
     return dict.fromkeys(clocks, "a time") | {c.name: "an index" for c in numeric if is_index(c.name)}
 
 
@@ -401,7 +425,7 @@ def _notes(
         notes.append(f"upper and lower case aside, {list_some(odd)}")
     texts = [c for c in columns if c.kind == TEXT and c.name not in explicit]
     called = [
-        f"{shown[n]!r} is called like a time but holds text: {WRITE_TIMES}" for n in _find_known(texts, TIME_NAMES)
+        f"{shown[n]!r} is called like a time but holds text: {WRITE_TIMES}" for n in find_known(texts, TIME_NAMES)
     ]
     return notes + called
 

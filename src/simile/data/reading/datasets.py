@@ -29,7 +29,7 @@ from simile.data.reading.tables import (
     decoding,
     elements,
 )
-from simile.data.reading.values import as_numbers, kind_of_array
+from simile.data.reading.values import as_groups, as_numbers, kind_of_array
 from simile.errors import ArgumentError, DataError
 
 _ENDOGENOUS = "what a robot observes of itself follows from its actions: choose what does not with contexts=..."
@@ -178,6 +178,9 @@ def _open_minari(folder: Path) -> Table:
                     dict(zip(wanted.numbers, table.T, strict=True)),
                     None if wanted.labels is None else [name.replace("_", " ")] * length,
                     None,
+                    groups=None
+                    if wanted.group is None
+                    else as_groups(_table(observed, (wanted.group,), length, where)[:, 0]),
                 )
 
     numeric = {key: tuple(c.name for c in group if c.is_numeric) for key, group in columns.items()}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.names import tell_twins
 from simile.data.reading import clock
 from simile.data.reading.columns import (
+    SINGLE,
     Choice,
+    Header,
     Patterns,
     choose,
     counts_frames,
@@ -25,7 +28,17 @@ from simile.data.reading.columns import (
     unit_of_name,
 )
 from simile.data.reading.formats import open_tables
-from simile.data.reading.sequences import Pieces, file_names, gather, join_pieces
+from simile.data.reading.grouping import (
+    Grouping,
+    convinces,
+    folders_of,
+    group_beside,
+    group_by_column,
+    infer_groups,
+    lies_beside,
+    point_out,
+)
+from simile.data.reading.sequences import NoGroupError, Pieces, file_names, gather, join_pieces
 from simile.data.reading.summary import Summary, irregular_note, tell_unit, turned_note
 from simile.data.reading.tables import SPAN, STAMP, WHOLE, Times
 from simile.errors import ArgumentError, DataError
@@ -37,6 +50,7 @@ def read(
     actions: Patterns = None,
     contexts: Patterns = None,
     sequence: str | None = None,
+    group: str | None = None,
     time: str | None = None,
     time_unit: str | None = None,
     rate: float | None = None,
@@ -58,6 +72,11 @@ def read(
         or else `action*`; contexts are `x_*`, or else all other numeric columns.
     sequence : str, optional
         Column that tells sequences apart. Guessed: sequence, episode, episode_index, run, game or trial.
+    group : str, optional
+        What sequences of one are held out together, where data are split: a column that is the same in every row of a
+        sequence (who acted, the day), "folder" (of the files), or FILE:COLUMN of a table with a row for each sequence;
+        "sequence" for none. Guessed: a column called person, subject, driver, run, session or the like with three
+        values or more, folders called so, and pieces of one recording, whose clock goes on.
     time : str, optional
         Column of time: seconds, frame numbers, or time stamps (ISO 8601, `12:00:01`, `31.05.2024 12:00:01`).
         Guessed: t, time, timestamp, seconds, frame or frame_index. It must increase inside every sequence.
@@ -87,17 +106,41 @@ def read(
     if time_unit is not None and time_unit not in clock.UNITS:
         raise ArgumentError(f"time_unit must be one of {', '.join(clock.UNITS)}; got {time_unit!r}")
     tables = open_tables(path, max_memory=max_memory)
-    roles = shared_roles(tables)
-    columns = shared_columns(tables)
+    roles, columns, paths = shared_roles(tables), shared_columns(tables), [t.path for t in tables]
+    beside = lies_beside(group, Header(columns))
+    named: dict[str, Any] = {"actions": actions, "contexts": contexts, "sequence": sequence, "time": time}
     with _naming(tables[0].path):
-        choice = choose(columns, roles, actions=actions, contexts=contexts, sequence=sequence, time=time)
-    gathered = gather(tables, choice, file_names([t.path for t in tables]))
+        choice = choose(columns, roles, **named, group=SINGLE if beside else group, files=len(tables))
+    try:
+        gathered = gather(tables, choice, file_names(paths))
+    except NoGroupError:
+        gathered = None
+    may_be: list[str] = []
+    if choice.group_guessed and (gathered is None or not convinces(gathered.pieces)):
+        may_be = [] if gathered is None else point_out(gathered.pieces, choice.shown[str(choice.group)])
+        with _naming(tables[0].path):
+            other = choose(columns, roles, **named, group=SINGLE, files=len(tables))
+        if gathered is None or other.contexts != choice.contexts:
+            gathered = gather(open_tables(path, max_memory=max_memory), other, file_names(paths))
+        choice = other
+    assert gathered is not None
     if gathered.counters:
         with _naming(tables[0].path):
             choice = choice.without(gathered.counters)
     pieces = gathered.pieces
     timing = _timing(pieces, choice, unit=time_unit, rate=rate, told=roles.rate, gap=gap, resample=resample)
-    demos = Demonstrations(tuple(d for i, p in enumerate(pieces) for d in _demonstrations(p, i, timing, choice)))
+    folders = [folder for folder, n in zip(folders_of(paths), gathered.counts, strict=True) for _ in range(n)]
+    if beside:
+        grouping = group_beside(str(group), pieces, folders)
+    elif choice.group is not None:
+        grouping = group_by_column(pieces, choice)
+    elif group is None and roles.contexts is None:
+        grouping = infer_groups(pieces, folders, timing.goes_on, [len(some) for some in timing.parts])
+    else:
+        grouping = Grouping([None] * len(pieces))
+    demos = Demonstrations(
+        tuple(d for i, p in enumerate(pieces) for d in _demonstrations(p, i, timing, choice, grouping))
+    )
     if not quiet:
         several = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
         told_apart = several if choice.sequence is None else f" by column {choice.shown[choice.sequence]!r}"
@@ -109,7 +152,8 @@ def read(
             told_apart,
             timing.said,
             (*choice.left_out, *(name for table in tables[:1] for name in table.unread)),
-            (*tables[0].notes, *choice.notes, *turned, *twins, *timing.notes),
+            (*tables[0].notes, *choice.notes, *turned, *twins, *may_be, *grouping.notes, *timing.notes),
+            grouping.said,
         )
         print(summary, file=sys.stderr)  # noqa: T201 - the summary is what this prints
     return demos
@@ -133,6 +177,7 @@ class _Timing:
     notes: tuple[str, ...]
     times: list[FloatArray]  # only where they are needed, to resample
     parts: list[list[slice]]
+    goes_on: list[bool]  # whether a sequence begins a step after the one before it has ended
 
 
 def _timing(
@@ -157,6 +202,8 @@ def _timing(
     frames = told_unit is None and _are_frames(choice, found)
     known_unit = "s" if frames or choice.time_kind in (STAMP, SPAN) else told_unit
     unit = known_unit or clock.infer_unit(found, known)
+    # A number of frames may count on from one recording to the next.
+    goes_on = [i > 0 and not frames and clock.goes_on(found[i - 1], t) for i, t in enumerate(found)]
     times = [clock.to_seconds(t, unit) for t in found]
     steps = [clock.steps_of(t, p.name) for t, p in zip(times, gathered, strict=True)]
     if frames and known is not None:
@@ -178,13 +225,13 @@ def _timing(
         notes.append(irregular_note(uneven, column, frames=frames and known is None))
     if resample is not None:
         source = "from unknown" if (was := inferred or known) is None else f"from {was:g} Hz"
-        return _Timing(resample, f" resampled {source} by column {column!r}", of_unit, times, parts)
+        return _Timing(resample, f" resampled {source} by column {column!r}", of_unit, times, parts, goes_on)
     if known is not None:
-        return _Timing(known, origin, tuple(notes), [], parts)
+        return _Timing(known, origin, tuple(notes), [], parts, goes_on)
     counting = f" ({column!r} counts frames: rate=... says how many a second)" if frames else ""
     in_unit = "" if unit == "s" else f" in {clock.UNIT_NAMES[unit]}"
     said = counting if inferred is None else f" inferred from column {column!r}{in_unit}"
-    return _Timing(inferred, said, tuple(notes), [], parts)
+    return _Timing(inferred, said, tuple(notes), [], parts, goes_on)
 
 
 def _without_time(
@@ -192,13 +239,13 @@ def _without_time(
 ) -> _Timing:
     if gap is not None:
         raise ArgumentError("gap needs a column of time: name it with time=...")
-    parts = [[slice(0, len(p))] for p in gathered]
+    parts, alone = [[slice(0, len(p))] for p in gathered], [False] * len(gathered)
     if resample is None:
-        return _Timing(known, origin, (), [], parts)
+        return _Timing(known, origin, (), [], parts, alone)
     if known is None:
         raise ArgumentError("resample needs a column of time, named with time=..., or the rate, with rate=...")
     times = [np.arange(len(p)) / known for p in gathered]
-    return _Timing(resample, f" resampled from {known:g} Hz", (), times, parts)
+    return _Timing(resample, f" resampled from {known:g} Hz", (), times, parts, alone)
 
 
 def _told_unit(choice: Choice, given: str | None) -> str | None:
@@ -221,7 +268,9 @@ def _are_frames(choice: Choice, times: Sequence[Times]) -> bool:
     return by_name is True or len(together) == 0 or float(np.median(together)) == 1.0
 
 
-def _demonstrations(pieces: Pieces, index: int, timing: _Timing, choice: Choice) -> list[Demonstration]:
+def _demonstrations(
+    pieces: Pieces, index: int, timing: _Timing, choice: Choice, grouping: Grouping
+) -> list[Demonstration]:
     """Return the demonstrations that a sequence is cut into."""
     contexts, actions = join_pieces(pieces.contexts), join_pieces(pieces.actions)
     parts = timing.parts[index]
@@ -232,5 +281,5 @@ def _demonstrations(pieces: Pieces, index: int, timing: _Timing, choice: Choice)
         x, a = (contexts, actions) if len(parts) == 1 else (contexts[part], actions[part])
         if timing.times and timing.rate is not None:
             x, a = clock.resample(timing.times[index][part], (x, a), timing.rate, name)
-        demos.append(Demonstration(x, a, timing.rate, name, *names))
+        demos.append(Demonstration(x, a, timing.rate, name, *names, grouping.labels[index], grouping.name))
     return demos

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray
+from simile.data.groups import one_group
 from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
@@ -23,6 +24,7 @@ class Pieces:
     """One sequence while it is read: pieces of its contexts (., m), actions (., k) and times (.,)."""
 
     name: str
+    group: str | None = None
     contexts: list[FloatArray] = field(default_factory=list)
     actions: list[FloatArray] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
@@ -31,11 +33,16 @@ class Pieces:
         return sum(map(len, self.actions))
 
 
+class NoGroupError(Exception):
+    """A column that is called like a group is none: it changes inside a sequence, or is missing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Gathered:
     """All sequences, the contexts that count rows, and the texts that turn into numbers further down."""
 
     pieces: list[Pieces]
+    counts: list[int]  # how many sequences of each table
     counters: frozenset[str]
     turned: frozenset[str]
 
@@ -82,7 +89,7 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
         kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
         for p in together:
             p.contexts = [table[:, kept] for table in p.contexts]
-    return Gathered(together, counters, frozenset(turned))
+    return Gathered(together, list(map(len, gathered)), counters, frozenset(turned))
 
 
 def _steps(gathered: Sequence[Pieces], i: int) -> FloatArray:
@@ -127,12 +134,32 @@ def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -
     actions = _stack(batch, choice.actions)
     for label, rows in _groups(batch.labels, name):
         pieces = by_label.setdefault(label, Pieces(label))
+        if batch.groups is not None:
+            _check_group(pieces, batch, rows, choice)
         if batch.times is not None:
             times = past_midnight(pieces.times, batch.times[rows])
             _check_later(pieces.times, times, batch, rows, choice)
             pieces.times.append(times)
         pieces.contexts.append(contexts[rows])
         pieces.actions.append(actions[rows])
+
+
+def _check_group(pieces: Pieces, batch: Batch, rows: Any, choice: Choice) -> None:
+    """Keep the group of a sequence; refuse another one inside it."""
+    labels = batch.groups or ()
+    if tidy(str(choice.group)) != choice.group:  # blanks after delimiters
+        labels = [label and (label.strip() or None) for label in labels]
+    groups = np.array([*labels, None], dtype=object)[:-1][rows]
+    first = pieces.group if len(pieces) else groups[0]
+    odd = np.array([label is None or label != first for label in groups])
+    if odd.any():
+        if choice.group_guessed:
+            raise NoGroupError
+        i = int(odd.argmax())
+        told = "the row has no label, so its sequence is in no group: fill it in"
+        told = told if groups[i] is None else one_group(pieces.name, first, groups[i])
+        raise batch.place.error(int(np.arange(len(batch))[rows][i]), str(choice.group), told)
+    pieces.group = first
 
 
 def _stack(batch: Batch, names: Sequence[str]) -> FloatArray:

@@ -25,6 +25,7 @@ class Summary:
     rate: str  # where the rate comes from
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
+    groups: str = ""  # which sequences belong together
 
     def __str__(self) -> str:
         demos = self.demos
@@ -38,6 +39,8 @@ class Summary:
             f"  contexts  {list_some(demos.context_names, most=4)}",
             f"  missing   {_missing(demos)}",
         ]
+        if self.groups:
+            lines.append(f"  groups    {self.groups}")
         if demos.n_frames <= MOST_TOLD:
             lines += [f"  motion    {line}" for line in demos.describe().motion()[:MOST_ACTIONS]]
         if self.left_out:

@@ -50,6 +50,7 @@ class Roles:
     contexts: tuple[str, ...] | None = None
     actions: tuple[str, ...] | None = None
     rate: float | None = None
+    group: str | None = None
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Roles:
@@ -60,6 +61,7 @@ class Roles:
             tuple(stored["contexts"]),
             tuple(stored["actions"]),
             None if stored["rate"] is None else checks.number(stored["rate"], "rate", above=0.0),
+            stored.get("group"),
         )
         if not all(isinstance(name, str) for name in roles.columns):
             raise TypeError("names must be strings")
@@ -68,19 +70,20 @@ class Roles:
     @property
     def columns(self) -> list[str]:
         """Every column with a role."""
-        one = [name for name in (self.sequence, self.time) if name is not None]
+        one = [name for name in (self.sequence, self.time, self.group) if name is not None]
         return [*one, *(self.contexts or ()), *(self.actions or ())]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns to scan: numbers, the labels of the sequences, the time, and texts that may turn into numbers."""
+    """The columns to scan: numbers, labels of sequences, the time, texts that may turn into numbers, and groups."""
 
     numbers: tuple[str, ...]
     labels: str | None = None
     time: str | None = None
     time_kind: str = ""
     texts: tuple[str, ...] = ()
+    group: str | None = None
 
     @property
     def stamps(self) -> bool:
@@ -90,7 +93,8 @@ class Wanted:
     @property
     def names(self) -> list[str]:
         """Every column to read in full, each once."""
-        return list(dict.fromkeys((*self.numbers, *(n for n in (self.labels, self.time) if n is not None))))
+        others = (n for n in (self.labels, self.time, self.group) if n is not None)
+        return list(dict.fromkeys((*self.numbers, *others)))
 
 
 @dataclass(frozen=True)
@@ -107,16 +111,20 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some consecutive rows: float64 numbers per column (NaN is missing), labels, times, texts that are numbers now."""
+    """Some consecutive rows: float64 numbers per column (NaN is missing), labels, times, texts that are numbers now.
+
+    Of the groups, None is missing.
+    """
 
     place: Place
     numbers: dict[str, FloatArray]
     labels: list[str] | None
     times: Times | None
     turned: frozenset[str] = frozenset()
+    groups: list[str | None] | None = None
 
     def __len__(self) -> int:
-        return len(next(iter(self.numbers.values())))
+        return len(next(iter((*self.numbers.values(), self.labels or ()))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,8 +80,7 @@ class _Text:
         """Yield the wanted columns; the others are not parsed."""
         pa = need("pyarrow", "reading CSV")
         types = dict.fromkeys(wanted.names, pa.float64())
-        if wanted.labels is not None:
-            types[wanted.labels] = pa.string()
+        types |= {name: pa.string() for name in (wanted.labels, wanted.group) if name is not None}
         if wanted.time is not None and (wanted.stamps or wanted.time_kind == WHOLE):
             types[wanted.time] = pa.string() if wanted.stamps else pa.int64()
         types |= dict.fromkeys(wanted.texts, pa.binary())
@@ -122,11 +121,12 @@ class _Text:
                 labels = () if wanted.labels is None else columns[wanted.labels]
                 if "" in labels:
                     self._check_labels(str(wanted.labels))
-                for i, label in enumerate(labels):
-                    if not _is_utf8(label):
-                        raise place.error(i, str(wanted.labels), "not UTF-8 text: save the file as UTF-8")
+                for name in (wanted.labels, wanted.group):
+                    for i, label in enumerate(() if name is None else columns[name]):
+                        if not _is_utf8(label):
+                            raise place.error(i, str(name), "not UTF-8 text: save the file as UTF-8")
                 if self.comma:
-                    for name in {*wanted.names, *wanted.texts} - {wanted.labels}:
+                    for name in {*wanted.names, *wanted.texts} - {wanted.labels, wanted.group}:
                         columns[name] = tuple(map(self._point, columns[name]))
                 yield as_batch(columns, wanted, place)
 

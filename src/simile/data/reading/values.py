@@ -122,6 +122,11 @@ def as_labels(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Plac
     return [str(label) for label in labels]
 
 
+def as_groups(values: Sequence[Any] | npt.NDArray[Any]) -> list[str | None]:
+    """Return the label of a group per row, None where it is missing."""
+    return [None if label is None or label != label or label == "" else str(label) for label in _plain(values)]
+
+
 def as_times(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place, *, stamps: bool) -> Times:
     """Return one time per row: datetime64 if these are stamps, int64 if they are whole, float64 otherwise."""
     if not stamps and (whole := _as_whole(values)) is not None:
@@ -147,6 +152,7 @@ def as_batch(values: Mapping[str, Any], wanted: Wanted, place: Place) -> Batch:
         None if wanted.labels is None else as_labels(values[wanted.labels], wanted.labels, place),
         None if wanted.time is None else as_times(values[wanted.time], wanted.time, place, stamps=wanted.stamps),
         frozenset(n for n in wanted.texts if n in values and kind_of(values[n][-TAIL:]) in (WHOLE, NUMBER)),
+        None if wanted.group is None else as_groups(values[wanted.group]),
     )
 
 

@@ -28,9 +28,10 @@ _ROWS = 1 << 16
 def write(demos: Demonstrations, path: str | Path) -> None:
     """Write demonstrations to a file that `read` takes back unchanged; an old file is replaced at the end.
 
-    The columns are `sequence`, `t` (seconds, if the rate is known), the contexts and the actions. Parquet, Arrow and
-    .npz files also keep which is which and the rate; of text files `read` has to be told what it cannot guess. There
-    the time is `t_s` if it is so slow that it would be taken for milliseconds.
+    The columns are `sequence`, that of the groups where there are some, `t` (seconds, if the rate is known), the
+    contexts and the actions. Parquet, Arrow and .npz files also keep which is which and the rate; of text files `read`
+    has to be told what it cannot guess. There the time is `t_s` if it is so slow that it would be taken for
+    milliseconds.
 
     Parameters
     ----------
@@ -53,14 +54,17 @@ def write(demos: Demonstrations, path: str | Path) -> None:
 def _check(demos: Demonstrations) -> None:
     if twice := next((n for n in demos.names if demos.names.count(n) > 1), None):
         raise ArgumentError(f"demos: two sequences are called {twice!r}: give them different names")
-    taken = _header(demos, _clear_time(demos))[: 1 if demos.rate is None else 2]
-    for name in (*demos.context_names, *demos.action_names):
-        if name in taken:
-            meaning = "names of the sequences" if name == "sequence" else "time"
-            raise ArgumentError(f"demos: the column {name!r} is that of the {meaning} in the file: rename it")
-    for name in (*demos.names, *demos.context_names, *demos.action_names):
+    if demos.groups is not None and None in demos.groups:
+        lonely = demos.names[demos.groups.index(None)]
+        raise ArgumentError(f"demos: {lonely!r} is in no group, and others are: give all one by demos.grouped(...)")
+    header = _header(demos, _clear_time(demos))
+    if twice := next((n for n in header if header.count(n) > 1), None):
+        grouped = demos.groups is not None and twice == demos.group_name
+        meaning = "groups" if grouped else "names of the sequences" if twice == "sequence" else "time"
+        raise ArgumentError(f"demos: the column {twice!r} is that of the {meaning} in the file: rename it")
+    for name in (*demos.names, *header, *(demos.groups or ())):
         try:
-            name.encode()
+            str(name).encode()
         except UnicodeEncodeError:
             raise ArgumentError(f"demos: the name {name!r} cannot be written as UTF-8: rename it") from None
 
@@ -74,26 +78,30 @@ def _clear_time(demos: Demonstrations) -> str:
 
 def _header(demos: Demonstrations, time: str = "t") -> list[str]:
     timed = [] if demos.rate is None else [time]
-    return ["sequence", *timed, *demos.context_names, *demos.action_names]
+    grouped = [] if demos.groups is None else [demos.group_name]
+    return ["sequence", *grouped, *timed, *demos.context_names, *demos.action_names]
 
 
 def _roles(demos: Demonstrations) -> dict[str, Any]:
     time = None if demos.rate is None else "t"
-    return {"version": 1, **asdict(Roles("sequence", time, demos.context_names, demos.action_names, demos.rate))}
+    group = None if demos.groups is None else demos.group_name
+    said = asdict(Roles("sequence", time, demos.context_names, demos.action_names, demos.rate, group))
+    return {"version": 1, **{n: value for n, value in said.items() if n != "group" or value is not None}}
 
 
 def _tables(demos: Demonstrations, time: str = "t") -> Iterator[Any]:
     """Yield Arrow tables of at least so many rows each, made of whole sequences; missing is null."""
     pa = need("pyarrow", "writing this format")
     names = _header(demos, time)
-    kinds = [pa.string()] + [pa.float64()] * (len(names) - 1)
+    n_texts = 1 if demos.groups is None else 2
+    kinds = [pa.string()] * n_texts + [pa.float64()] * (len(names) - n_texts)
     schema = pa.schema(
         [pa.field(*field) for field in zip(names, kinds, strict=True)],
         metadata={METADATA_KEY: json.dumps(_roles(demos)).encode()},
     )
     batches, rows = [], 0
     for i, demo in enumerate(demos):
-        columns = [pa.repeat(pa.scalar(demo.name, pa.string()), len(demo))]
+        columns = [pa.repeat(pa.scalar(text, pa.string()), len(demo)) for text in (demo.name, demo.group)[:n_texts]]
         if demos.rate is not None:
             columns.append(pa.array(np.arange(len(demo)) / demos.rate))
         columns += [pa.array(values, from_pandas=True) for values in (*demo.contexts.T, *demo.actions.T)]
@@ -128,7 +136,8 @@ def _text_writer(delimiter: str) -> Callable[[Demonstrations, IO[bytes]], None]:
             + b"\n"
         )
         for demo in demos:
-            label = pa.scalar(_quote_field(demo.name, delimiter))
+            named = [demo.name] if demo.group is None else [demo.name, demo.group]
+            label = pa.scalar(delimiter.join(_quote_field(text, delimiter) for text in named))
             for start in range(0, len(demo), _ROWS):
                 rows = slice(start, start + _ROWS)
                 numbers = [pa.array(v[rows], from_pandas=True) for v in (*demo.contexts.T, *demo.actions.T)]
@@ -155,7 +164,8 @@ def _write_records(demos: Demonstrations, file: IO[bytes]) -> None:
 
 
 def _write_arrays(demos: Demonstrations, file: IO[bytes]) -> None:
-    roles = json.dumps({**_roles(demos), "sequences": demos.names}).encode()
+    groups = {} if demos.groups is None else {"groups": demos.groups}
+    roles = json.dumps({**_roles(demos), "sequences": demos.names, **groups}).encode()
     arrays = {
         ROLES_KEY: np.frombuffer(roles, dtype=np.uint8),
         "sequence": np.repeat(np.arange(len(demos)), [len(d) for d in demos]),
