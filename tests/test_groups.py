@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import simile
+from commands import simile_
 from simile import Demonstration, Demonstrations, tasks
 from simile.data.demonstrations import Units
 from simile.errors import ArgumentError, DataError
@@ -16,9 +20,11 @@ from simile.evaluation.comparison.scores import HeldOut
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import N_FOLDS, Folds
+from simile.learning.runs import RunFolder
 from simile.learning.tuning import CrossFitting
 
 LABELS = st.lists(st.sampled_from("abcdefg"), min_size=2, max_size=14)
+PAN = ("--actions", "pan")
 PEOPLE = ("anna", "anna", "ben", "cleo", "ben", "dora", "dora", "cleo")
 
 
@@ -246,3 +252,80 @@ def test_intervals_draw_whole_groups_anew():
     wide, narrow = (found[name][2] - found[name][1] for name in ("groups", "sequences"))
     assert wide > narrow
     assert np.isnan(found["one"][1:]).all()
+
+
+# Commands
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a column `run`, of which there are five of two sequences each."""
+    demos = tasks.pursuit(n_sequences=10, length=80)
+    path = tmp_path_factory.mktemp("runs") / "runs.csv"
+    simile.write(demos.grouped(np.repeat([*"pqrst"], 2), by="run"), path)
+    return path
+
+
+def held_out(folder: Path) -> tuple[set[str | None], set[str | None]]:
+    train, test = RunFolder(folder).demonstrations()
+    return labels_of(train), labels_of(test)
+
+
+@pytest.mark.parametrize(("group", "new"), [(["--group", "run"], "another run"), ([], "another run")])
+def test_train_holds_out_whole_groups_and_says_so(runs: Path, tmp_path: Path, group, new):
+    quick = ("--algorithm", "clone", "--model", "SmoothForest(n_trees=2)")
+    done = simile_("train", runs, *PAN, *group, "--out", "run", *quick, cwd=tmp_path, process=bool(group))
+    assert "groups    5 by column 'run', each held out as a whole" in done.stderr
+    assert ("'run' is taken for what sequences have in common" in done.stderr) is not bool(group)
+    assert f"What is new to it where it was judged: {new}." in done.stdout
+    there, here = held_out(tmp_path / "run")
+    assert there | here == set("pqrst")
+    assert not there & here
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["new"], summary["new_to_choices"]) == (new, new)
+    assert "held-out sequences (another run)" in (tmp_path / "run" / "report.html").read_text()
+    found = RunFolder(tmp_path / "run")
+    assert ("--group run" in found.command) is bool(group)
+    assert ("group='run'" in found.python) is bool(group)
+
+
+def test_single_sequences_are_held_out_where_that_is_asked_for(runs: Path, tmp_path: Path):
+    quick = ("--algorithm", "clone", "--model", "SmoothForest(n_trees=2)", "--no-report")
+    done = simile_("train", runs, *PAN, "--group", "sequence", "--out", "run", *quick, cwd=tmp_path)
+    assert "What is new to it where it was judged: another recording." in done.stdout
+    assert held_out(tmp_path / "run") == (set(), set())
+    done = simile_("train", runs, *PAN, "--test", runs, "--group", "sequence", "--out", "other", *quick, cwd=tmp_path)
+    assert "where it was judged: another file; where choices were made: another recording." in done.stdout
+
+
+def test_compare_and_tune_hold_out_whole_groups(runs: Path, tmp_path: Path):
+    few = ("--reductions", "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)", "--no-report")
+    done = simile_("compare", runs, *PAN, "--group", "run", *few, cwd=tmp_path)
+    assert "2 held-out sequences (another run)" in done.stdout
+    found = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
+    assert found["new"] == "another run"
+    there, here = held_out(tmp_path / "comparison")
+    assert not there & here
+    done = simile_("tune", runs, *PAN, "--group", "run", "--trials", "1", "--no-rounds", "--no-report", cwd=tmp_path)
+    assert "What is new to it where it was judged: another run." in done.stdout
+    assert "--group run" in done.stdout
+
+
+def test_a_table_beside_the_data_and_a_wrong_name_on_the_command_line(runs: Path, tmp_path: Path):
+    demos = simile.read(runs, actions="pan", quiet=True, group="sequence")
+    rows = pd.DataFrame({"sequence": demos.names, "who": [*"aabbbcccdd"]})
+    rows.to_csv(tmp_path / "about.csv", index=False)
+    quick = ("--algorithm", "clone", "--model", "SmoothForest(n_trees=2)", "--no-report")
+    simile_("train", runs, *PAN, "--group", "about.csv:who", *quick, cwd=tmp_path)
+    for group, told in (
+        ("driver", "group: no column is 'driver'"),
+        ("about.csv:driver", "about.csv: group: no column is 'driver'; the columns are sequence, who"),
+        ("nowhere.csv:who", "nowhere.csv: there is no such file"),
+    ):
+        assert told in simile_("train", runs, *PAN, "--group", group, "--out", "x", cwd=tmp_path, code=2).stderr
+    rows[1:].to_csv(tmp_path / "about.csv", index=False)
+    done = simile_("train", runs, *PAN, "--group", "about.csv:who", "--out", "x", cwd=tmp_path, code=2)
+    assert "about.csv: no row is about the sequence 'play 0', which is in the data: add one" in done.stderr
+    pd.concat([rows, rows.assign(who="z")]).to_csv(tmp_path / "about.csv", index=False)
+    done = simile_("train", runs, *PAN, "--group", "about.csv:who", "--out", "x", cwd=tmp_path, code=2)
+    assert "row 11, column 'who': must be the same in every row of a sequence; in 'play 0' it is a and z" in done.stderr

@@ -82,6 +82,10 @@ memory_option = click.option(
 )
 reading_options = stack(
     click.option("--sequence", help="Column that tells the sequences apart."),
+    click.option(
+        "--group",
+        help="What is held out whole: a column (who acted, the day), 'folder', FILE:COLUMN, or 'sequence' for none.",
+    ),
     click.option("--time", help="Column of time: seconds, frames or timestamps."),
     time_unit_option,
     click.option("--rate", type=float, help="Frames per second; inferred from the time column by default."),
@@ -104,7 +108,7 @@ learning_options = stack(
     click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),
     click.option("--initial", help="Policy file to go on from, best with recordings that it has not seen."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits."),
-    click.option("--test", default="0.25", help="Held-out share of the sequences, or a data file."),
+    click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file."),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
 dask_options = stack(

@@ -129,9 +129,11 @@ def _train(
         raise DataError(
             f"{error}. The policy is kept in {policy}; to judge it, hold out others: --test FILE or SHARE, or --seed"
         ) from None
-    _write_summary(folder / runs.SUMMARY, run, found, test)
+    new = runs.tell_new(given, demos, test)
+    _write_summary(folder / runs.SUMMARY, run, found, test, new)
     shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
-    click.echo(f"\n{found}\n\n{found.verdict()}")
+    chosen = "" if run.new in ("", new) else f"; where choices were made: {run.new}"
+    click.echo(f"\n{found}\n\n{found.verdict()}\nWhat is new to it where it was judged: {new}{chosen}.")
     trust = f" {write_trust(types)}" if types else ""
     click.echo(f"\nPolicy: {policy}\n        {run.policy}\nRun it: simile run {policy}{trust} < contexts.csv")
     if given["report"]:
@@ -294,7 +296,7 @@ class _Record:
         append(self.folder / ROUNDS, f"{to_json(turn.measured(), indent=None)}\n")
 
 
-def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations) -> None:
+def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations, new: str) -> None:
     from dataclasses import asdict
 
     from simile._common.files import write_atomically
@@ -303,6 +305,8 @@ def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations)
     summary = {
         "verdict": found.verdict(),
         "notes": list(run.notes),
+        "new": new,  # in the held-out data
+        "new_to_choices": run.new,
         "chosen_round": run.chosen.number,
         "rounds": [turn.measured() for turn in run.rounds],
         "digest": test.digest(),  # of the held-out data that what follows was measured on

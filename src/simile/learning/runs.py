@@ -18,7 +18,7 @@ from typing import Any
 
 from simile._common import locks
 from simile._common.files import clear_leftovers, write_atomically
-from simile.data.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations, Recorded
 from simile.data.reading import read
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
@@ -32,7 +32,7 @@ ROUNDS = "rounds.jsonl"  # one line for each round, or for each contender of a c
 COMPARISON, REPORT = "comparison.json", "report.html"
 LOCK = ".lock"  # while a run is at work
 
-READING = ("actions", "contexts", "sequence", "time", "time_unit", "rate", "gap", "resample", "max_memory")
+READING = ("actions", "contexts", "sequence", "group", "time", "time_unit", "rate", "gap", "resample", "max_memory")
 RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
 DEFAULTS: dict[str, Any] = {
@@ -56,7 +56,7 @@ def reading_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tuple[Demonstrations, Demonstrations]:
-    """Read the data, and the held-out part: another data file, or a share of the sequences."""
+    """Read the data, and the held-out part: another data file, or a share of the groups or sequences."""
     demos = read(_one_or_many(options["data"]), **reading_arguments(options), quiet=quiet)
     share = _share(options["test"])
     if share is None:
@@ -65,6 +65,12 @@ def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tup
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
     return demos.hold_out(share, seed=options["seed"])
+
+
+def tell_new(options: Mapping[str, Any], train: Recorded, test: Recorded) -> str:
+    """Say what is new in the held-out part to whoever has learned from the other."""
+    elsewhere = _share(options["test"]) is None and (train.groups is None or test.groups is None)
+    return "another file" if elsewhere else train.tell_new(test)
 
 
 def recipes(options: Mapping[str, Any]) -> dict[str, Any]:

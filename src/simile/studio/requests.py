@@ -28,6 +28,7 @@ class Reading(Struct, forbid_unknown_fields=True):
     actions: list[Text] | UnsetType = UNSET
     contexts: list[Text] | UnsetType = UNSET
     sequence: Text | UnsetType = UNSET
+    group: Annotated[str, Meta(max_length=2000, pattern=r"\A[^:\0\ud800-\udfff]*\Z")] | UnsetType = UNSET  # no file
     time: Text | UnsetType = UNSET
     time_unit: Literal["s", "ms", "us", "ns"] | UnsetType = UNSET
     rate: Positive | UnsetType = UNSET

@@ -103,7 +103,8 @@ def compare(
         families.append((_fit_rival(rival, bench), True))
     memories = [p.controller.memory for family, _ in families for p in family.points]
     ruler = HeldOut(test, Units.of(bench.everything).scale, max(memories, default=1))
-    return Comparison(_place([_try_family(family, rival, ruler) for family, rival in families], ruler), ruler, seed)
+    placed = _place([_try_family(family, rival, ruler) for family, rival in families], ruler)
+    return Comparison(placed, ruler, seed, train.tell_new(test))
 
 
 def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | float | None, seed: int) -> Bench:

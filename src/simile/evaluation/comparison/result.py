@@ -123,11 +123,14 @@ class Comparison:
         The held-out frames that all were scored on.
     seed : int
         Of the bootstrap.
+    new : str
+        What is new in the held-out frames: another person, another recording, ...
     """
 
     contenders: tuple[Contender, ...]
     ruler: HeldOut
     seed: int = 0
+    new: str = ""
 
     def __getitem__(self, name: str) -> Contender:
         """Return a contender by name."""
@@ -172,6 +175,7 @@ class Comparison:
         """Return everything as plain data, for JSON."""
         return {
             "verdict": self.verdict(),
+            "new": self.new,
             "roughness": self.level,
             "sequences": list(self.ruler.scored.names),
             "held_out": self.rows(),
@@ -217,7 +221,8 @@ class Comparison:
         lines = table(columns, cells)
         level = f", at most {self.level:.3g} times as rough as the expert, like {names[0]}"
         lines += [
-            f"roll-outs of {len(self.ruler.scored)} held-out sequences{'' if math.isnan(self.level) else level};",
+            f"roll-outs of {len(self.ruler.scored)} held-out sequences{f' ({self.new})' if self.new else ''}"
+            f"{'' if math.isnan(self.level) else level};",
             "error: RMSE in standard deviations of the expert's actions; roughness: mean |second difference|, 1 is the",
             f"expert's; {self.ruler.describe_expert()};",
             "lag in frames; fit, step: CPU time",

@@ -150,10 +150,11 @@ def list_rounds(rounds: Sequence[Round | Mapping[str, Any]]) -> list[dict[str, A
     return found
 
 
-def describe_data(curves: Curves, policy: Policy | None) -> str:
-    """Say in a line where the data came from."""
+def describe_data(curves: Curves, policy: Policy | None, new: str = "") -> str:
+    """Say in a line where the data came from, and what is new in them."""
     demos = curves.demos
-    held_out = f"{count(len(demos), 'held-out sequence', ',')}, {count(demos.n_frames, 'frame', ',')}"
+    told = f" ({new})" if new else ""
+    held_out = f"{count(len(demos), 'held-out sequence', ',')}{told}, {count(demos.n_frames, 'frame', ',')}"
     rate = "" if demos.rate is None else f" at {demos.rate:g} Hz"
     training = {} if policy is None else policy.card.training
     if not {"sequences", "frames"} <= set(training):

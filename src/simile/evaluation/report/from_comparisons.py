@@ -43,7 +43,7 @@ def of_comparison(comparison: Comparison, title: str, subtitle: str, repeat: Map
         )
     return Material(
         title=title,
-        subtitle=subtitle or describe_data(curves, policy),
+        subtitle=subtitle or describe_data(curves, policy, comparison.new),
         verdict=comparison.verdict(),
         facts=facts,
         actions=ruler.demos.action_names,
@@ -64,9 +64,10 @@ def of_data(compared: Mapping[str, Any], title: str, repeat: Mapping[str, str] |
     n = len(compared["sequences"])
     actions = [key.removeprefix("rmse ") for key in rows[0] if key.startswith("rmse ")]
     plural = "sequence" if n == 1 else "sequences"
+    new = f" ({compared['new']})" if compared.get("new") else ""
     return Material(
         title=title,
-        subtitle=f"{len(rows)} contenders on {n} held-out {plural}",
+        subtitle=f"{len(rows)} contenders on {n} held-out {plural}{new}",
         verdict=str(compared["verdict"]),
         facts=_facts(rows, points, ours, n, compared.get("rate"), _moves(compared, points, rows, ours)),
         actions=actions,

@@ -105,6 +105,7 @@ def of_folder(
         said=known.get("verdict") or judgement.verdict(),
         rounds=list_rounds([r for r in told if "number" in r]),
         chosen=policy.card.training.get("round") if summary is None else summary.get("chosen_round"),
+        new=str(known.get("new", "")),
         notes=["the run has not ended" if summary is None else "", *(summary or {}).get("notes", ())],
         simpler=simpler.exists(),
         title=folder.title,
@@ -128,6 +129,7 @@ def _material(
     title: str,
     subtitle: str,
     repeat: Mapping[str, str] | None,
+    new: str = "",
 ) -> Material:
     rate, actions = curves.demos.rate, curves.demos.action_names
     held = next((number(r["error"]) for r in rows if r["name"] == HELD), math.nan)
@@ -138,7 +140,7 @@ def _material(
     paths = [] if path is None or not path.steps else [path.contender(OTHERS, "path", rate)]
     return Material(
         title=title,
-        subtitle=subtitle or describe_data(curves, policy),
+        subtitle=subtitle or describe_data(curves, policy, new),
         verdict=said,
         facts=facts,
         actions=actions,
