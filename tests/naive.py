@@ -243,7 +243,8 @@ def naive_roll(policy, contexts, past, given):
                 state = [x[max(t - lag, 0)] for lag in one.horizon.context_lags]
                 state += [action(lag) for lag in one.horizon.action_lags]
                 f = naive_predict(one.f, np.concatenate(state)[np.newaxis])[0]
-                h = sum(c * action(i + 1) for i, c in enumerate(one.h.coefficients))
+                matrices = [np.diag(c) if c.ndim == 1 else c for c in one.h.coefficients]
+                h = sum(c @ action(i + 1) for i, c in enumerate(matrices))
                 acted += weight * (f + one.smoothness * h) / (1.0 + one.smoothness)
             history.append(np.clip(acted, low, high))
         chosen = np.reshape(history[len(before) + len(known) :], (-1, policy.n_actions))

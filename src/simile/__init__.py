@@ -39,6 +39,7 @@ HOMES = {
     "policies.policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
     "data.reading": "from_episodes read write",
     "learning.reduction": "rounds",
+    "models.coupling": "CoupledAutoregression",
     "models.regularizers": "CriticallyDamped LinearAutoregression PreviousAction VelocityAutoregression",
     "evaluation.report": "Report",
     "models.ridge": "RolloutRidge",

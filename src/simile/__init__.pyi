@@ -64,6 +64,7 @@ from simile.learning.tuning import tune as tune
 from simile.models import Bagging as Bagging
 from simile.models import Criterion as Criterion
 from simile.models import SmoothForest as SmoothForest
+from simile.models.coupling import CoupledAutoregression as CoupledAutoregression
 from simile.models.neural import GRU as GRU
 from simile.models.neural import MLP as MLP
 from simile.models.neural import TCN as TCN

@@ -31,6 +31,7 @@ from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
 from simile.models import Forest, Model, SmoothForest, SmoothRegressor
 from simile.models.closed_loop import ClosedLoop
+from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass, fit_each
 from simile.models.ridge import RolloutRegressor, RolloutRidge
 from simile.policies.hold import Hold
@@ -211,6 +212,7 @@ class Choices:
         smoothness = _check_smoothness(smoothness, demos.n_actions)
         kept = self.kept if self.regularizer is self.kept else None
         h = fit_each(self.regularizer, demos.actions, smoothness) if kept is None else kept.h
+        check_apart(h, "regularizer", "cross-fitting")
         if not isinstance(h, Autoregressor):
             raise ArgumentError(
                 f"regularizer must be linear for cross-fitting; got {self.regularizer!r}: use simile.rounds for others"

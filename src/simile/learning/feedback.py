@@ -14,7 +14,8 @@ from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import States
 from simile.errors import ArgumentError
-from simile.policies.policies import Policy, closed_loop
+from simile.models.coupling import check_apart
+from simile.policies.policies import Policy, closed_loop, trend
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +198,7 @@ class CompensatedFeedback:
         """Solve for the targets of each sequence, after the frames that the expert starts."""
         loop = closed_loop(seen.policy)
         if loop is None:
+            check_apart(trend(seen.policy), "feedback", "CompensatedFeedback")
             raise ArgumentError(
                 "feedback: CompensatedFeedback needs policies with one smoothness and a linear h: "
                 "use SmoothFeedback with other regularizers"

@@ -23,6 +23,7 @@ NAMES = frozenset(
         "CompensatedFeedback",
         "Constant",
         "Criterion",
+        "CoupledAutoregression",
         "CriticallyDamped",
         "DeadBand",
         "ErrorRatio",

@@ -10,6 +10,7 @@ from simile._common import checks
 from simile._common.typing import FloatArray, Trajectories
 from simile.errors import ArgumentError
 from simile.models.closed_loop import ClosedLoop
+from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor, RegularizerClass
 
 METRICS = {"difference_1": 1, "difference_2": 2, "difference_3": 3}
@@ -107,6 +108,7 @@ def smoothness_for(regularizer: RegularizerClass, lag: float, trajectories: Traj
 
 def _lag(regularizer: RegularizerClass, smoothness: float, trajectories: Trajectories) -> float:
     h = regularizer.fit(trajectories, smoothness)
+    check_apart(h, "smoothness", "a lag in seconds")
     if not isinstance(h, Autoregressor):
         raise ArgumentError(f"smoothness: {regularizer!r} is not linear and has no lag to choose: give lambda")
     return ClosedLoop.of(h, smoothness).lag

@@ -18,6 +18,7 @@ from simile.errors import ArgumentError
 from simile.models import Criterion, Model, SmoothForest, SmoothRegressor
 from simile.models.adapters import Deferred, fresh
 from simile.models.closed_loop import ClosedLoop
+from simile.models.coupling import check_apart
 from simile.models.forest import draw_seeds
 from simile.models.regularizers import Autoregressor, Regularizer
 from simile.models.ridge import RolloutRegressor
@@ -113,6 +114,7 @@ class Train:
 
     def _through_the_rollout(self, states: States, targets: FloatArray, h: Regularizer) -> Model:
         """Fit f so that the roll-out of pi^_n, not f itself, comes close to the targets."""
+        check_apart(h, "model", "a fit through the roll-out")
         if not isinstance(h, Autoregressor):
             raise ArgumentError(f"model: {self.model!r} needs a linear h; got {type(h).__name__}")
         begins = np.flatnonzero(np.diff(states.tape.floor[states.rows])) + 1

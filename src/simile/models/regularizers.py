@@ -8,7 +8,7 @@ must be stable, or roll-outs diverge: `Autoregressor.stabilized` sees to that.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -157,15 +157,33 @@ class Autoregressor:
         """Move c towards h(a) = a, whose closed loop is always stable, just until this one is."""
         still = np.zeros_like(self.coefficients)
         still[0] = 1.0
-        for damping in np.linspace(1.0, 0.0, 101):
-            damped = replace(
-                self,
-                coefficients=still + damping * (self.coefficients - still) if damping < 1.0 else self.coefficients,
-                damping=float(damping),
-            )
-            if damped.radius(smoothness) <= LARGEST_RADIUS:
-                break
-        return damped
+        return stabilize(self, still, smoothness)
+
+
+class _Linear(Protocol):
+    """A dataclass with coefficients, and a closed loop."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def coefficients(self) -> FloatArray: ...
+    def radius(self, smoothness: PerAction) -> float: ...
+
+
+Linear = TypeVar("Linear", bound=_Linear)
+
+
+def stabilize(h: Linear, still: FloatArray, smoothness: PerAction) -> Linear:
+    """Move the coefficients of h towards `still`, just until the closed loop is stable."""
+    for damping in np.linspace(1.0, 0.0, 101):
+        damped = replace(
+            h,
+            coefficients=still + damping * (h.coefficients - still) if damping < 1.0 else h.coefficients,
+            damping=float(damping),
+        )
+        if damped.radius(smoothness) <= LARGEST_RADIUS:
+            break
+    return damped
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,7 +336,9 @@ def fit_each(regularizer: RegularizerClass, trajectories: Trajectories, smoothne
     found = [regularizer.fit([a[:, [j]] for a in trajectories], float(s)) for j, s in enumerate(np.ravel(smoothness))]
     linear = [h for h in found if isinstance(h, Autoregressor)]
     if len(linear) < len(found):
-        raise ArgumentError(f"smoothness must be one number for {regularizer!r}, which is not linear")
+        raise ArgumentError(
+            f"smoothness must be one number for {regularizer!r}, which is not linear in each action by itself"
+        )
     return Autoregressor(np.concatenate([h.coefficients for h in linear], axis=1), min(h.damping for h in linear))
 
 

@@ -23,6 +23,7 @@ from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, WeightedModel, parts_of
 from simile.models.closed_loop import ClosedLoop
+from simile.models.coupling import LinearH, align, average
 from simile.models.regularizers import Autoregressor, Regularizer, WeightedRegularizer
 from simile.policies.cards import Card
 from simile.policies.hold import Hold
@@ -177,7 +178,7 @@ class SmoothPolicy(OpenPolicy):
     @property
     def n_actions(self) -> int:
         """Dimension k of an action."""
-        return self.h.coefficients.shape[1] if isinstance(self.h, Autoregressor) else len(self.units.center)
+        return self.h.coefficients.shape[1] if isinstance(self.h, LinearH) else len(self.units.center)
 
     @property
     def n_inputs(self) -> int | None:
@@ -209,7 +210,7 @@ class SmoothPolicy(OpenPolicy):
 
     @property
     def closed_loop(self) -> ClosedLoop | None:
-        """Eq. 2 along a roll-out, as a filter over f; None where h is not linear."""
+        """Eq. 2 along a roll-out, as a filter over f; None where h is not linear in each action by itself."""
         return ClosedLoop.of(self.h, self.smoothness) if isinstance(self.h, Autoregressor) else None
 
     def act(self, states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG002
@@ -231,7 +232,7 @@ class SmoothPolicy(OpenPolicy):
 
     def radius(self) -> float | None:
         """Return the spectral radius of the closed loop of h; None where h is not linear."""
-        return self.h.radius(self.smoothness) if isinstance(self.h, Autoregressor) else None
+        return self.h.radius(self.smoothness) if isinstance(self.h, LinearH) else None
 
     def in_units(self, units: Units, space: ActionSpace, card: Card = Card()) -> Self:  # noqa: B008 - frozen
         """Return the same policy for a user with these units and bounds, and with this card."""
@@ -345,19 +346,16 @@ class Mixture(MixedPolicy):
     def whole(self) -> SmoothPolicy | None:
         """The mixture as one policy; None where lambda or horizon differ, or an h is not linear (`collapse`)."""
         parts = [c for c in self.components if isinstance(c, SmoothPolicy)]
-        hs = [p.h for p in parts if isinstance(p.h, Autoregressor)]
+        hs = [p.h for p in parts if isinstance(p.h, LinearH)]
         if len(hs) < len(self.components) or not all(_alike(p, parts[0]) for p in parts):
             return None
-        coefficients = np.zeros((max(h.order for h in hs), hs[0].coefficients.shape[1]))
-        for weight, h in zip(self.weights, hs, strict=True):
-            coefficients[: h.order] += weight * h.coefficients
         naive = [p.naive for p in parts if p.naive is not None]
         if len(naive) == len(parts) and any(n is not naive[0] for n in naive):
             naive = [WeightedModel(tuple(naive), self.weights)]
         return replace(
             parts[0],
             f=WeightedModel(tuple(p.f for p in parts), self.weights),
-            h=Autoregressor(coefficients, damping=min(h.damping for h in hs)),
+            h=average(hs, self.weights),
             naive=naive[0] if naive else None,
         )
 
@@ -535,9 +533,9 @@ def prune(policy: Policy, tolerance: float = 1e-6) -> Pruned:
     if one is None or len(values) < len(policy.components):
         return Pruned(smaller, kept.count(False), weight, math.nan)
     low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
-    order = max(c.h.order for c in parts)
-    rows = [np.pad(c.h.coefficients, ((0, order - c.h.order), (0, 0))) for c in parts if isinstance(c.h, Autoregressor)]
-    apart = max(float(np.abs(a - b).sum(axis=0).max()) for a in rows for b in rows)
+    rows = align([c.h for c in parts if isinstance(c.h, LinearH)])
+    rows = rows.reshape(len(rows), rows.shape[1], rows.shape[2], -1)
+    apart = max(float(np.abs(a - b).sum(axis=(0, 2)).max()) for a in rows for b in rows)
     change = (high - low) + one.smoothness * apart * max(abs(low), abs(high))
     return Pruned(smaller, kept.count(False), weight, float(np.max(weight * change / (1.0 + one.smoothness))))
 

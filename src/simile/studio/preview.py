@@ -22,7 +22,8 @@ from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning.measures import Ruler, Score
 from simile.learning.recipes import parse
-from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass, fit_each
+from simile.models.coupling import LinearH
+from simile.models.regularizers import CriticallyDamped, Regularizer, RegularizerClass, fit_each
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import (
     MixedPolicy,
@@ -91,10 +92,10 @@ class PreviewedPolicy:
 
     def choose_h(self, smoothness: PerAction, kept: Regularizer) -> Regularizer:
         """Choose h (line 7 of Algorithm 1) for a lambda, or one for each action; an h that is not linear is kept."""
-        if not isinstance(kept, Autoregressor):
+        if not isinstance(kept, LinearH):
             return kept
         h = fit_each(self._regularizer, self._standard, smoothness)
-        if isinstance(h, Autoregressor) and h.radius(smoothness) >= 1.0:
+        if isinstance(h, LinearH) and h.radius(smoothness) >= 1.0:
             raise ArgumentError(
                 f"smoothness {np.mean(smoothness):g} is more than sequences of a million frames need: slide back"
             )

@@ -16,6 +16,7 @@ from simile._common.files import write_atomically
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
+from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor
 from simile.online import Extrapolate
 from simile.online.engines import UserBounds
@@ -214,6 +215,7 @@ class _Header:
 
 def _lay_out(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
     """Return the tables of a model that sees through this horizon."""
+    check_apart(policy.h, "policy", "an export")
     if not isinstance(policy.h, Autoregressor):
         raise ArgumentError(
             f"policy: h must be linear to be written in C; got a {type(policy.h).__name__}: learn with "

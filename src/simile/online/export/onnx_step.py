@@ -15,6 +15,7 @@ from simile._common.typing import FloatArray, PerAction
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
+from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor
 from simile.online.export.onnx_graph import Graph
 from simile.online.export.onnx_models import Networked, add_forests, add_line, add_network
@@ -138,6 +139,7 @@ class _Step:
 
     def _act(self, policy: SmoothPolicy) -> str:
         """Act in standard units by Eq. 2, (n, k)."""
+        check_apart(policy.h, "policy", "an export")
         if not isinstance(policy.h, Autoregressor):
             raise ArgumentError(
                 f"policy: h must be linear to be exported; got a {type(policy.h).__name__}: learn with "

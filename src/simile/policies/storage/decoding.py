@@ -14,6 +14,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
+from simile.models.coupling import LARGEST_SIDE, CoupledAutoregressor, LinearH
 from simile.models.neural import GRU, MLP, TCN, Network, StateShape
 from simile.models.neural.recipes import MOST_LAYERS, WIDEST, WIDEST_KERNEL, StoredRecipe
 from simile.models.regularizers import Autoregressor, Regularizer
@@ -253,7 +254,7 @@ class Decoder:
 
     def read_regularizer(self, tree: Any, path: str) -> Regularizer:
         """Read h."""
-        fields = self._open(tree, path, "Autoregressor", "Foreign")
+        fields = self._open(tree, path, "Autoregressor", "CoupledAutoregressor", "Foreign")
         if fields.kind == "Foreign":
             h: Regularizer = self._read_foreign(fields)
             order = getattr(h, "order", None)
@@ -262,12 +263,15 @@ class Decoder:
             ):
                 raise wrong(path, "a regularizer with an order", type(h))
             return h
-        coefficients = fields.array("coefficients", np.float64, None, None)
+        coupled = fields.kind == "CoupledAutoregressor"
+        coefficients = fields.array("coefficients", np.float64, *(None,) * (3 if coupled else 2))
         damping = fields.number("damping", at_least=0.0, at_most=1.0)
         fields.close()
+        if coupled and (coefficients.shape[1] != coefficients.shape[2] or coefficients[:, 0].size > LARGEST_SIDE):
+            raise StorageError(f"{path}.coefficients must be square, with {LARGEST_SIDE} columns together at most")
         if len(coefficients) > LARGEST_ORDER or not np.isfinite(coefficients).all():
             raise StorageError(f"{path}.coefficients must be finite, and {LARGEST_ORDER} at most")
-        return Autoregressor(coefficients, damping)
+        return CoupledAutoregressor(coefficients, damping) if coupled else Autoregressor(coefficients, damping)
 
     def read_horizon(self, tree: Any, path: str) -> Horizon:
         """Read a horizon; the lags must be in order."""
@@ -384,7 +388,7 @@ def _check_sizes(policy: SmoothPolicy, path: str) -> None:
     for name, whole, horizon in fields:
         for model, _ in parts_of(whole):
             _check_model(model, horizon, m, k, f"{path}.{name}")
-    if not isinstance(policy.h, Autoregressor | Unread):
+    if not isinstance(policy.h, LinearH | Unread):
         _rehearse(policy.h, (policy.h.order, k), k, f"{path}.h")
     for what, names, n in (("actions", policy.card.action_names, k), ("contexts", policy.card.context_names, m)):
         if names and n not in (None, len(names)):

@@ -23,6 +23,7 @@ KINDS = (
     "Autoregressor",
     "Bag",
     "Card",
+    "CoupledAutoregressor",
     "FittedRegressor",
     "Forest",
     "GRU",
