@@ -144,6 +144,24 @@ def test_files_that_each_count_from_zero_keep_their_sequences_apart(client, tmp_
     assert len(set(local.names)) == 4
 
 
+def test_workers_read_the_groups_that_are_named_or_stored_and_guess_none(client, tmp_path, capsys):
+    demos = demos_of(20, 30, 25, 20, 30, 25).grouped([*"ppqqrr"], by="person")
+    for i in range(3):
+        simile.write(demos[2 * i : 2 * i + 2], tmp_path / f"day-{i}.csv")
+        simile.write(demos[2 * i : 2 * i + 2], tmp_path / f"day-{i}.parquet")
+    backend = DaskBackend(client, parts=2)
+    assert backend.read(str(tmp_path / "*.csv"), actions="a0").groups is None
+    assert "'person' may be what sequences have in common: group='person' holds" in capsys.readouterr().err
+    named = backend.read(str(tmp_path / "*.csv"), actions="a0", group="person")
+    stored = backend.read(str(tmp_path / "*.parquet"))
+    for spread in (named, stored):
+        assert (spread.groups, spread.group_name) == (demos.groups, "person")
+        train, test = spread.hold_out(0.3)
+        assert [p.groups for p in (train, test)] == [p.groups for p in demos.hold_out(0.3)]
+    with pytest.raises(SimileError, match="group: on a cluster it must be a column"):
+        backend.read(str(tmp_path / "*.csv"), actions="a0", group="folder")
+
+
 def test_a_file_that_cannot_be_read_is_named(client, files):
     (files / "part-1.parquet").write_bytes(b"no parquet")
     with pytest.raises(SimileError, match=r"part-1\.parquet"):

@@ -25,8 +25,11 @@ import numpy as np
 from simile._common import checks
 from simile._common.needs import need
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.groups import names_groups
 from simile.data.reading import read
+from simile.data.reading.columns import SINGLE, Header
 from simile.data.reading.formats import open_tables
+from simile.data.reading.grouping import FOLDER
 from simile.data.reading.sequences import file_names
 from simile.errors import ArgumentError, SimileError
 from simile.learning.distributed import DistributedDemonstrations
@@ -101,15 +104,21 @@ class DaskBackend:
         quiet : bool
             Do not print the summary of the first file.
         **how
-            `actions`, `contexts`, `sequence`, `time`, `time_unit`, `rate`, `gap`, `resample` and
-            `max_memory` (of each file), as for `simile.read`.
+            `actions`, `contexts`, `sequence`, `group`, `time`, `time_unit`, `rate`, `gap`, `resample` and
+            `max_memory` (of each file), as for `simile.read`. Groups are not guessed here, where no worker sees all
+            sequences: name their column.
 
         Returns
         -------
         DistributedDemonstrations
             Small facts about the data; the frames stay on the workers.
         """
-        paths = [table.path.resolve() for table in open_tables(path)]
+        tables = open_tables(path)
+        if how.get("group") == FOLDER and not Header(tables[0].columns).find(FOLDER):
+            raise ArgumentError("group: on a cluster it must be a column, for a worker sees no other folders; name one")
+        if tables[0].roles.contexts is None:  # otherwise the files say themselves what their columns are
+            how = {"group": SINGLE, **how}
+        paths = [table.path.resolve() for table in tables]
         files = list(zip(map(str, paths), file_names(paths), strict=True))
         cuts = np.linspace(0, len(files), min(self.parts, len(files)) + 1).round().astype(int)
         groups = [files[begin:end] for begin, end in pairwise(cuts)]
@@ -119,6 +128,10 @@ class DaskBackend:
         if not quiet:
             (said,) = self.collect(self.map(_tell, [files[0][0]], shared=(how,)))
             print(f"The first of {len(files)} files, as all are read:\n{said}", file=sys.stderr, end="")  # noqa: T201
+            may_be = [c.name for c in tables[0].columns if names_groups(c.name) and c.name not in how.values()]
+            if how.get("group") == SINGLE and may_be:
+                note = f"{may_be[0]!r} may be what sequences have in common: group={may_be[0]!r} holds out those of one"
+                print(f"  note      {note}", file=sys.stderr)  # noqa: T201
         return found
 
     def place(self, parts: Sequence[Any]) -> list[Handle]:
