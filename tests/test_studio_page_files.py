@@ -127,6 +127,20 @@ def test_the_unit_of_time_can_be_chosen(studio: Studio, tmp_path: Path, open_pag
     assert "25000 Hz inferred from column 't' in microseconds" in entry.locator("pre").inner_text()
 
 
+def test_what_is_held_out_as_a_whole_can_be_chosen(studio: Studio, tmp_path: Path, open_page: Opener) -> None:
+    page = open_page(studio.address).page
+    rows = "".join(f"{i // 4},{'uvvuvu'[i // 4]},{i % 3},{i % 5}\n" for i in range(24))
+    (tmp_path / "people.csv").write_text(f"sequence,who,x_ball,a_pan\n{rows}")
+    page.set_input_files("#file", tmp_path / "people.csv")
+    entry = page.locator("#data .entry", has_text="people.csv")
+    entry.locator(".chip.action").wait_for()
+    entry.get_by_role("button", name="Change how people.csv is read").click()
+    entry.get_by_label("Held out as a whole").select_option("who")
+    entry.get_by_role("button", name="Read it so").click()
+    entry.get_by_text("What was understood").click()
+    until(page, "document.querySelector('#data').innerText.includes('2 by column')")
+
+
 def test_a_file_that_is_too_large_is_refused_by_the_page_and_else_by_the_server(
     studio: Studio, tmp_path: Path, open_page: Opener
 ) -> None:

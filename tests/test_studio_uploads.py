@@ -114,6 +114,19 @@ def test_names_with_blanks_and_times_in_milliseconds_are_read_as_on_the_command_
     assert "time_unit" in refused.json()["error"]
 
 
+def test_what_is_held_out_as_a_whole_can_be_named_but_never_as_a_file(client: TestClient, tmp_path: Path):
+    rows = "".join(f"{i // 4},{'uuvwvw'[i // 4]},{i % 3},{i % 5}\n" for i in range(24))
+    found = client.put("/api/data/people.csv", content=f"sequence,person,x_ball,a_pan\n{rows}".encode()).json()
+    assert found["understood"]["group"] == "person"
+    assert "'person' is taken for what sequences have in common" in found["understood"]["summary"]
+    alone = client.post(f"/api/data/{found['id']}", json={"group": "sequence"}).json()
+    assert alone["understood"]["group"] is None
+    (tmp_path / "about.csv").write_text("sequence,secret\n0,u\n")
+    refused = client.post(f"/api/data/{found['id']}", json={"group": f"{tmp_path / 'about.csv'}:secret"})
+    assert refused.status_code == 400
+    assert "group" in refused.json()["error"]
+
+
 def test_data_keep_their_order_over_a_restart(client: TestClient, workspace: Workspace):
     keys = [client.put(f"/api/data/{i}.csv", content=b"a_pan,x\n1,2\n2,3\n").json()["id"] for i in range(3)]
     client.post(f"/api/data/{keys[0]}", json={"rate": 5})

@@ -23,6 +23,7 @@ export class ChooseForm {
   private ticked = ""; // the contexts as they were at first
   private readonly body = h("tbody", {});
   private readonly sequence = select([]);
+  private readonly group = select([]);
   private readonly time = select([]);
   private readonly timeUnit = select([
     ["", "automatic"],
@@ -51,6 +52,7 @@ export class ChooseForm {
         "div",
         { class: "grid" },
         field("Sequence column", this.sequence),
+        field("Held out as a whole", this.group),
         field("Time column", this.time),
         field("Unit of time", this.timeUnit),
         field("Frames per second", this.rate),
@@ -80,8 +82,10 @@ export class ChooseForm {
     );
     this.ticked = this.contexts().join("\n");
     const names = data.columns.map((column): [string, string] => [column.name, column.name]);
+    const others = names.filter(([name]) => name !== "sequence" && !name.includes(":"));
     const guess: [string, string] = ["", "automatic"];
     setOptions(this.sequence, [guess, ...names], options.sequence ?? "");
+    setOptions(this.group, [guess, ["sequence", "single sequences"], ...others], options.group ?? "");
     setOptions(this.time, [guess, ...names], options.time ?? "");
     this.timeUnit.value = options.time_unit ?? "";
     this.rate.value = String(options.rate ?? "");
@@ -102,6 +106,7 @@ export class ChooseForm {
       options.contexts = this.rows.filter((row) => row.context.checked).map((row) => row.name);
     }
     if (this.sequence.value) options.sequence = this.sequence.value;
+    if (this.group.value) options.group = this.group.value;
     if (this.time.value) options.time = this.time.value;
     if (this.timeUnit.value) options.time_unit = this.timeUnit.value;
     if (this.rate.value) options.rate = this.rate.valueAsNumber;

@@ -11,6 +11,7 @@ export interface Understood {
   actions: string[];
   contexts: string[];
   sequence: string | null;
+  group: string | null; // what is held out as a whole
   time: string | null;
   rate: number | null;
   sequences: { name: string; frames: number }[];
@@ -21,6 +22,7 @@ export interface ReadOptions {
   actions?: string[];
   contexts?: string[];
   sequence?: string;
+  group?: string;
   time?: string;
   time_unit?: string;
   rate?: number;
