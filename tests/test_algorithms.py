@@ -192,6 +192,29 @@ def test_dagger_trains_on_all_rounds_and_simile_on_the_latest():
     assert sizes == [50, 50, 50, 50]
 
 
+@pytest.mark.parametrize("algorithm", [simile.searn, simile.smile])
+def test_searn_and_smile_keep_their_first_policy(algorithm, settings):
+    run = algorithm(demos_of(60, 60), **settings)
+    first, last = run.rounds[0].policy, run.policy
+    assert last.components[0].f is first.f
+    assert last.weights[0] == pytest.approx(0.9**3)  # (1 - beta)^N
+
+
+def test_dagger_rolls_out_its_newest_policy_alone(settings):
+    demos, rolled = demos_of(60, 60), []
+
+    class Noting(simile.ExpertFeedback):
+        def __call__(self, seen):
+            rolled.append([seen.units.restore(a) for a in seen.rolled])
+            return super().__call__(seen)
+
+    run = simile.dagger(demos, **settings, feedback=Noting())
+    assert len(rolled) == 3
+    for before, seen_ in zip(run.rounds, rolled, strict=False):  # by pi^_{n-1}, and no share beta_i of the expert
+        for a, b in zip(simile.rollout(before.trained, demos), seen_, strict=True):
+            np.testing.assert_allclose(a, b)
+
+
 def test_dagger_can_query_an_expert(settings):
     demos = demos_of(80, 80)
     run = simile.dagger(

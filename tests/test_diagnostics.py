@@ -10,6 +10,7 @@ import pytest
 import simile
 from conftest import demos_of
 from simile import Horizon, Mixture, SimileError, SmoothPolicy, StochasticMixture, diagnose, stochastic_gap
+from simile.learning import measures
 from simile.models.regularizers import Autoregressor, CriticallyDamped
 from test_policies import Linear, affine
 from test_step_sizes import towards
@@ -64,7 +65,52 @@ def test_it_says_when_expert_feedback_would_be_too_hard():
     close = SmoothPolicy(
         Linear(np.array([[1.0], [0.0]])), CriticallyDamped(1).fit(demos.actions, 9.0), 9.0, Horizon(0, 0)
     )
-    assert "Proposition 5.8 does not apply" in str(diagnose(close, demos))
+    assert "Proposition 5.8 does not apply: Omega" in str(diagnose(close, demos))
+
+
+@pytest.mark.parametrize(
+    ("h", "applies"),
+    [
+        (Autoregressor(np.ones((1, 1))), True),
+        (Autoregressor(np.array([[1.0], [0.0]])), True),
+        (Autoregressor(np.array([[2.0], [-1.0]])), False),
+        (Autoregressor(np.full((1, 1), 0.9)), False),
+    ],
+)
+def test_it_says_that_proposition_5_8_is_about_the_previous_action_alone(h, applies: bool):
+    demos = demos_of(60)
+    poor = SmoothPolicy(Linear(np.full((2, 1), 9.0)), h, 0.5, Horizon(0, 0))
+    for policy in (poor, Mixture((poor, poor), (0.5, 0.5))):
+        diagnosis = diagnose(policy, demos)
+        assert diagnosis.follows_last == applies
+        assert "follows_last" not in str(diagnosis)
+        assert diagnosis.findings()[-1].startswith("Proposition 5.8 does not apply: it is about h(a) = a") != applies
+
+
+def test_the_stochastic_gap_and_the_advantage_leave_out_the_frames_of_the_expert():
+    # Both policies remember three actions, so the expert acts for three frames of each sequence: none of them counts.
+    parts = (affine(0, order=3), affine(1, order=3))
+    mixture, demos = Mixture(parts, (0.5, 0.5)), demos_of(12, 9)
+    gap = stochastic_gap(mixture, demos, n_rollouts=5)
+    assert gap.deterministic_error == pytest.approx(measures.outcome(mixture, demos).error)
+    drawn = [measures.outcome(StochasticMixture(parts, (0.5, 0.5)), demos, seed=i).error for i in range(5)]
+    assert gap.stochastic_error == pytest.approx(np.mean(drawn))
+    again = stochastic_gap(mixture, demos, n_rollouts=1)
+    certain, chance = (simile.rollout(p, demos) for p in (mixture, StochasticMixture(parts, (0.5, 0.5))))
+    off = np.concatenate([a[3:] - b[3:] for a, b in zip(certain, chance, strict=True)])
+    assert again.gap == pytest.approx(np.sqrt(np.mean(off**2)))
+
+    rolled = simile.rollout(parts[0], demos)
+    states = Horizon(0, 0).states(demos, rolled)
+    expert = np.concatenate(demos.actions)
+    told = measures.advantage(*parts, states, expert)
+    scored = np.concatenate([np.arange(12) >= 3, np.arange(9) >= 3])
+    losses = [np.sum((measures.act(p, states) - expert)[scored] ** 2, axis=1) for p in parts]
+    assert told == pytest.approx(np.mean(losses[0]) - np.mean(losses[1]))
+    # l_pi(pi), its first half, is `error` times the number of actions.
+    perfect = measures.advantage(parts[0], parts[0], states, measures.act(parts[0], states))
+    assert perfect == 0.0
+    assert np.mean(losses[0]) == pytest.approx(measures.outcome(parts[0], demos).error)
 
 
 @pytest.mark.parametrize("stepping", [False, True])

@@ -81,6 +81,37 @@ def test_schedules():
     assert repr(SmoothFeedback(geometric(0.7, 0.5))) == "SmoothFeedback(schedule=geometric(0.7, 0.5))"
 
 
+def test_a_number_is_a_constant_schedule_and_a_function_is_a_schedule_of_its_own():
+    assert repr(SmoothFeedback(0.5)) == repr(SmoothFeedback(constant(0.5)))
+    assert SmoothFeedback(0.5).sigma(seen()) == 0.5
+    assert repr(SmoothFeedback(1)) == "SmoothFeedback(schedule=constant(1))"
+
+    def halving(now: Seen) -> float:
+        return 0.5**now.round
+
+    assert isinstance(SmoothFeedback(halving).schedule, simile.Schedule)
+    assert repr(SmoothFeedback(halving)) == "SmoothFeedback(schedule=halving)"
+    assert sigmas(SmoothFeedback(halving).schedule, 2) == [0.5, 0.25]
+    with pytest.raises(SimileError, match=r"sigma of halving must be .*; got 2"):
+        SmoothFeedback(simile.Schedule("halving", lambda _: 2.0)).sigma(seen())
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"),
+    [
+        (1.5, "sigma must be >= 0 and <= 1; got 1.5"),
+        ([0.9, 0.5, 0.1], r"schedule must be .*Schedule.*, for example 0.5, linear\(\) or .*; got \[0.9, 0.5, 0.1\]"),
+        ("0.5", "schedule must be .*; got '0.5'"),
+        (None, "schedule must be .*; got None"),
+        (exponential, r"schedule: write exponential\(\), with parentheses"),
+        (simile.Schedule, r"schedule must be an object, not a class"),
+    ],
+)
+def test_what_is_no_schedule_is_refused_in_a_sentence(given_, message: str):
+    with pytest.raises(SimileError, match=message):
+        SmoothFeedback(given_)
+
+
 def test_sigma_by_distance_follows_the_distance_and_vanishes_with_it():
     now = seen()
     perfect = replace(now, rolled=now.demos.actions)

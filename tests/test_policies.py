@@ -88,6 +88,15 @@ def test_interpolation_is_flat_and_deterministic():
     assert interpolate(b, a, 1.0) is b
 
 
+@pytest.mark.parametrize(("weight", "acts"), [(0.9e-6, False), (1.1e-6, True)])
+def test_components_below_a_millionth_do_not_act(weight: float, acts: bool):
+    demos = demos_of(20)
+    mixture = Mixture((affine(0), affine(1)), (weight, 1.0 - weight))
+    assert len(mixture.components) == 2
+    alone, both = np.concatenate(rollout(affine(1), demos)), np.concatenate(rollout(mixture, demos))
+    assert np.array_equal(alone, both) != acts
+
+
 def test_smile_takes_from_the_first_policy_alone():
     policy = sample_geometric(affine(2), sample_geometric(affine(1), affine(0), 0.1), 0.1)
     assert policy.weights == pytest.approx((0.81, 0.1, 0.09))

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures, theory
+from simile.models.regularizers import Autoregressor, Regularizer
 from simile.policies.policies import MixedPolicy, Mixture, Policy, StochasticMixture, hold, hold_by, radius, whole
 from simile.policies.rollouts import rollout
 
@@ -33,6 +34,7 @@ class Diagnosis:
     beta: float  # weight of the last trained policy
     length: int  # T, the longest sequence
     hold: float = 0.0  # the widest hysteresis; all else is of what the policy wants, before it
+    follows_last: bool = True  # whether h(a) = a (Example 2.1), of which alone Proposition 5.8 speaks
 
     def findings(self) -> list[str]:
         """Say which guarantee applies and which is vacuous."""
@@ -40,7 +42,7 @@ class Diagnosis:
         return [self._hold(), *(f"Before the hold: {one}" for one in said)] if self.hold else said
 
     def __str__(self) -> str:
-        hidden = ("length",) if self.hold else ("length", "hold")
+        hidden = ("length", "follows_last", *(() if self.hold else ("hold",)))
         values = "\n".join(
             f"{name:18} {getattr(self, name):12.4g}" for name in self.__dataclass_fields__ if name not in hidden
         )
@@ -94,6 +96,8 @@ class Diagnosis:
     def _feedback(self) -> str:
         if math.isnan(self.fit_error) or math.isnan(self.smoothness):
             return "Proposition 5.8 could not be judged: no naive learner, or no single lambda."
+        if not self.follows_last:
+            return "Proposition 5.8 does not apply: it is about h(a) = a alone (PreviousAction), and this h is another."
         threshold = theory.feasible_gap(self.fit_error, self.roughness_budget, self.smoothness)
         if theory.needs_smooth_feedback(self.expert_gap, self.fit_error, self.roughness_budget, self.smoothness):
             return (
@@ -121,6 +125,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
     Diagnosis
     """
     demos = Demonstrations.of(demos)
+    measures.refuse_short(policy, max(len(d) for d in demos))
     units = policy.units
     standard = demos.standardize(units)
     expert = standard.actions
@@ -152,6 +157,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
         beta=beta,
         length=max(len(d) for d in demos),
         hold=0.0 if held is None else float(held.width.max()),
+        follows_last=one is not None and _follows_last(one.h),
     )
 
 
@@ -183,19 +189,23 @@ def stochastic_gap(
 ) -> StochasticGap:
     """Measure how far the mean of stochastic roll-outs is from the deterministic roll-out of the same mixture.
 
+    As in `error`, the frames with which the expert begins do not count: there the two never differ.
     Lemma 5.2 says it is zero. That holds for affine policies; for trees it is a matter of measurement. Of a policy that
     holds still it is measured before the hold, behind which it would not be zero for affine policies either.
     """
     if not isinstance(policy, MixedPolicy):
         raise ArgumentError(f"policy must be a mixture; got {type(policy).__name__}, which has nothing to sample from")
     demos = Demonstrations.of(demos)
+    measures.refuse_short(policy, max(len(d) for d in demos))
     weights = tuple(float(np.mean(w)) for w in policy.weights)  # a coin is tossed for all actions at once
     components = policy.holding(None).components
     deterministic, stochastic = (kind(components, weights) for kind in (Mixture, StochasticMixture))
-    scale = policy.units.scale
-    certain = np.concatenate(rollout(deterministic, demos)) / scale
-    expert = np.concatenate(demos.actions) / scale
-    drawn = [np.concatenate(rollout(stochastic, demos, seed=seed + i)) / scale for i in range(n_rollouts)]
+
+    def own(rolled: Trajectories) -> FloatArray:
+        return np.concatenate([a[policy.memory :] for a in rolled]) / policy.units.scale
+
+    certain, expert = own(rollout(deterministic, demos)), own(demos.actions)
+    drawn = [own(rollout(stochastic, demos, seed=seed + i)) for i in range(n_rollouts)]
     return StochasticGap(
         gap=float(np.sqrt(np.mean((np.mean(drawn, axis=0) - certain) ** 2))),
         noise=float(np.sqrt(np.mean(np.var(drawn, axis=0, ddof=1)) / n_rollouts)) if n_rollouts > 1 else math.inf,
@@ -223,6 +233,11 @@ def _fit_error(policy: Policy, states: States, expert: FloatArray) -> float:
     except ArgumentError:
         return math.nan
     return float(np.mean(np.linalg.norm(guess - expert, axis=1)))
+
+
+def _follows_last(h: Regularizer) -> bool:
+    """Tell whether h(a) = a."""
+    return isinstance(h, Autoregressor) and np.allclose(h.coefficients, np.eye(h.order, 1))
 
 
 def _mean_step(steps: list[FloatArray]) -> float:

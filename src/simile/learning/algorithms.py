@@ -353,8 +353,9 @@ def searn(demos: Data, **settings: Unpack[Settings]) -> Run:
     """SEARN (Daume et al. 2009; CPI, Kakade and Langford 2002): expert feedback, stochastic mixing, small fixed steps.
 
     Its guarantee asks for `OneOverHorizon()`, which hardly moves on long sequences. It starts from the cloned
-    policy, as the paper's comparison does. What is not given, h and the splits for example, is as in `AUTHORS`, here
-    and in all reductions below.
+    policy, as the paper's comparison does, and keeps it in the mixture to the end; SEARN itself starts from the expert,
+    and takes the expert's share out at the end. What is not given, h and the splits for example, is as in `AUTHORS`,
+    here and in all reductions below.
     """
     choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1), memory=latest, combine=sample)
     return _run(demos, choices, settings)
@@ -364,7 +365,8 @@ def smile(demos: Data, **settings: Unpack[Settings]) -> Run:
     """SMILe (Ross and Bagnell 2010): expert feedback, stochastic mixing with geometrically falling weights.
 
     Each new policy takes over a share of what the first still has. The first is the cloned policy, since the
-    expert of the original cannot be asked to act in a recording.
+    expert of the original cannot be asked to act in a recording. It stays in the mixture with what it has left,
+    (1 - beta)^N; SMILe itself leaves the expert out at the end, and shares that among the others.
     """
     choices = Settings(feedback=ExpertFeedback(), step_size=Constant(0.1), memory=latest, combine=sample_geometric)
     return _run(demos, choices, settings)
@@ -373,6 +375,8 @@ def smile(demos: Data, **settings: Unpack[Settings]) -> Run:
 def dagger(demos: Data, **settings: Unpack[Settings]) -> Run:
     """DAgger (Ross et al. 2011): expert feedback, the data of all rounds, the newest policy alone.
 
+    The newest policy rolls out by itself: there is no beta_i, the share of frames in which DAgger may let the expert
+    act. The first data are the expert's, as with beta_i = I(i = 1), the version that its authors call parameter-free.
     Without an expert to query, the recorded action of the frame stands in for the answer; give
     `feedback=OracleFeedback(...)` where there is one.
     """

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from simile._common import checks
+from simile._common.text import spell
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import States
@@ -97,6 +98,23 @@ def by_distance(half: float = 1.0) -> Schedule:
     return Schedule(f"by_distance({half:g})", partial(_by_distance, half=half))
 
 
+def _as_schedule(given: Schedule | float | Callable[[Seen], float]) -> Schedule:
+    if isinstance(given, Schedule):
+        return given
+    if isinstance(given, float | int):
+        return constant(given)
+    named: tuple[object, ...] = (constant, geometric, linear, exponential, by_distance)
+    if any(given is one for one in named):
+        raise ArgumentError(f"schedule: write {spell(given)}(), with parentheses and what it needs in them")
+    if callable(given):
+        checks.instance(given, "schedule", needs="__call__")
+        return Schedule(spell(given), given)
+    raise ArgumentError(
+        f"schedule must be a Schedule, a number or a function of Seen, for example 0.5, linear() or "
+        f"geometric(0.7, 0.5); got {given!r}"
+    )
+
+
 # The rules stand at the top level so that schedules can be sent to other processes.
 
 
@@ -130,13 +148,22 @@ class ExpertFeedback:
 
 @dataclass(frozen=True)
 class SmoothFeedback:
-    """Ask for a smooth correction: a^ = sigma a + (1 - sigma) a* (Section 4; Proposition 5.8)."""
+    """Ask for a smooth correction: a^ = sigma a + (1 - sigma) a* (Section 4; Proposition 5.8).
 
-    schedule: Schedule = field(default_factory=exponential)
+    Parameters
+    ----------
+    schedule : Schedule, float or callable
+        sigma by round: `linear()`, for example; a number for the same in all; or a function of `Seen`.
+    """
+
+    schedule: Schedule | float | Callable[[Seen], float] = field(default_factory=exponential)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schedule", _as_schedule(self.schedule))
 
     def sigma(self, seen: Seen) -> float:
         """Return the sigma of this round."""
-        return self.schedule(seen)
+        return _as_schedule(self.schedule)(seen)
 
     def __call__(self, seen: Seen) -> Trajectories:
         """Return the targets between roll-out and expert."""

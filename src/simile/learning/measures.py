@@ -221,11 +221,13 @@ def epsilon(policy: Policy, trained: Policy, states: States) -> float:
 
 
 def advantage(policy: Policy, trained: Policy, states: States, expert: FloatArray) -> float:
-    """Measure Delta = l_pi(pi) - l_pi(trained), squared losses in the states of pi (Corollary 5.7)."""
-    return float(
-        np.mean(np.sum((act(policy, states) - expert) ** 2, axis=1))
-        - np.mean(np.sum((act(trained, states) - expert) ** 2, axis=1))
-    )
+    """Measure Delta = l_pi(pi) - l_pi(trained), squared losses in the states of pi (Corollary 5.7).
+
+    As in `error`, the frames with which the expert begins a roll-out of pi do not count.
+    """
+    own = states.rows - states.tape.floor[states.rows] >= policy.memory
+    before, after = (np.sum((act(p, states) - expert)[own] ** 2, axis=1) for p in (policy, trained))
+    return float(np.mean(before) - np.mean(after))
 
 
 def lipschitz(actions: FloatArray, expert: FloatArray) -> float:
