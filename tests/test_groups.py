@@ -239,6 +239,12 @@ def test_validation_shares_of_all_algorithms_hold_out_whole_groups():
     assert not labels_of(tuned.split.train) & labels_of(tuned.split.validation)
 
 
+def test_an_evaluation_counts_the_groups():
+    demos = people(seed=4)
+    policy = simile.clone(demos[:2], model=simile.SmoothForest(n_trees=1)).policy
+    assert "means over 6 sequences of 3 groups (person) of roll-outs" in str(simile.evaluate(policy, demos[2:]))
+
+
 def test_intervals_draw_whole_groups_anew():
     rng = np.random.default_rng(0)
     demos = people(seed=3)

@@ -198,7 +198,8 @@ def test_pieces_whose_clock_goes_on_are_one_recording(tmp_path, capsys, clock):
     )
     assert read(tmp_path / "d.csv", group="sequence", quiet=True).groups is None
     demos, said = told(capsys, save(frame[: 3 * ROWS], tmp_path / "d.csv"))
-    assert demos.groups is None
+    assert demos.groups == ("0", "0", "0")
+    assert demos.new == "another part of the same recording"
     assert "note      the clock goes on from sequence to sequence: all 3 are pieces of one recording" in said
     frame[clock] = np.tile(times[:ROWS], 6)
     demos, said = told(capsys, save(frame, tmp_path / "d.csv"))

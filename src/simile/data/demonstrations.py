@@ -19,7 +19,16 @@ from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
-from simile.data.groups import GROUP, are_grouped, draw_groups, label_sequences, number_groups, tell_new
+from simile.data.groups import (
+    GROUP,
+    draw_groups,
+    label_sequences,
+    number_groups,
+    spell_kind,
+    tell_groups,
+    tell_new,
+    tell_same,
+)
 from simile.data.logs import Log, know_log
 from simile.data.motion import tell_motion
 from simile.errors import ArgumentError, DataError
@@ -178,9 +187,8 @@ class Recorded(Protocol):
         ours, theirs = set(self.groups or ()), set(other.groups or ())
         if not ours or not theirs:
             return "another recording"
-        kind = other.group_name.replace("_", " ")
-        known = f"another recording of the same {kind}"
-        return known if theirs <= ours else f"another {kind}{f', or {known}' if ours & theirs else ''}"
+        new, known = f"another {spell_kind(other.group_name)}", tell_same(other.group_name)
+        return known if theirs <= ours else f"{new}, or {known}" if ours & theirs else new
 
     @property
     def n_contexts(self) -> int:
@@ -525,8 +533,7 @@ class Description:
         demos = self.demos
         lengths = [len(d) for d in demos]
         rate = "unknown rate" if demos.rate is None else f"{demos.rate:g} Hz, {demos.n_frames / demos.rate:.1f} s"
-        kin = demos.kin
-        groups = f" of {kin.max() + 1} groups ({demos.group_name})" if are_grouped(kin) else ""
+        groups = tell_groups(demos.kin, demos.group_name)
         lines = [
             f"{count(len(demos), 'sequence')}{groups}, {count(demos.n_frames, 'frame')} "
             f"({min(lengths)} to {max(lengths)} each), {rate}",

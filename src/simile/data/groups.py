@@ -19,6 +19,7 @@ from simile.data.names import fold
 from simile.errors import ArgumentError, DataError
 
 GROUP = "group"  # what groups are called where nobody says what they are
+RECORDING, PART = "recording", "another part of the same recording"
 _KINDS = (
     "person|subject|participant|player|driver|operator|pilot|rider|user|patient|athlete|worker|animal|vehicle|"
     "run|trial|game|match|session|recording|day|group"
@@ -117,11 +118,30 @@ def deal_groups(kin: IntArray, frames: IntArray, hands: int) -> IntArray:
     return np.unique(dealt[kin], return_inverse=True)[1]
 
 
+def tell_groups(kin: IntArray, name: str) -> str:
+    """Say of how many groups sequences are; nothing where each is its own."""
+    return f" of {kin.max() + 1} groups ({name})" if are_grouped(kin) else ""
+
+
 def tell_new(kin: IntArray, groups: Sequence[str | None] | None, name: str) -> str:
     """Say what is new about sequences that were held out."""
-    kind, kinds = name.replace("_", " "), set(groups or (None,))
+    kinds = set(groups or (None,))
     if len(kin) == 1:
         return "later in the same recording"
     if are_grouped(kin) or (None not in kinds and len(kinds) == len(kin)):
-        return f"another {kind}"
-    return "another recording" if None in kinds else f"another recording of the same {kind}"
+        return f"another {spell_kind(name)}"
+    return f"another {RECORDING}" if None in kinds else tell_same(name)
+
+
+def tell_same(name: str) -> str:
+    """Say that sequences are new, and what they belong to is not.
+
+    >>> tell_same("group_of_three"), tell_same("recording")
+    ('another recording of the same group of three', 'another part of the same recording')
+    """
+    return PART if name == RECORDING else f"another {RECORDING} of the same {spell_kind(name)}"
+
+
+def spell_kind(name: str) -> str:
+    """Return the name of a column as words."""
+    return name.replace("_", " ")

@@ -14,6 +14,7 @@ from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.data import losses
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.groups import tell_groups
 from simile.data.logs import tell_noise
 from simile.data.motion import measure_motion
 from simile.errors import ArgumentError, DataError
@@ -109,8 +110,10 @@ class Evaluation:
                 ratio = policy / expert if expert and metric not in ERRORS else math.nan
                 lines.append(f"  {metric:22} {cell(policy)} {cell(expert)} {cell(ratio, 8)} {cell(held)}")
         n_sequences = len({r["sequence"] for r in self.rows})
+        groups = tell_groups(self.demos.kin, self.demos.group_name)
         lines.append(
-            f"means over {n_sequences} sequences of roll-outs; differences per step; lag in frames, late is positive"
+            f"means over {n_sequences} sequences{groups} of roll-outs; differences per step; lag in frames, late is "
+            "positive"
         )
         unit = "a minute; hold, move in s" if self.demos.rate else "per 1,000 frames; hold, move in frames"
         lines.append(

@@ -10,7 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
-from simile.data.groups import are_grouped, deal_groups
+from simile.data.groups import PART, are_grouped, deal_groups
 from simile.data.states import Horizon, States, Tape
 from simile.models import Model
 
@@ -41,7 +41,7 @@ class Folds:
         lengths = np.array([len(d) for d in parts])
         middle = np.cumsum(lengths) - lengths / 2
         fold = (N_FOLDS * middle / lengths.sum()).astype(int)
-        new = demos.new if len(parts) == len(demos) > 1 else "another part of the same recording"
+        new = demos.new if len(parts) == len(demos) > 1 else PART
         return cls(Demonstrations(tuple(parts)), np.unique(fold, return_inverse=True)[1], new)
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simile.data.groups import GROUP, names_group, one_group
+from simile.data.groups import GROUP, RECORDING, names_group, one_group
 from simile.data.names import list_some
 from simile.data.reading.columns import SEQUENCE_NAMES, SINGLE, Choice, Header, find_known, select
 from simile.data.reading.formats import open_tables
@@ -18,7 +18,7 @@ from simile.data.reading.sequences import Pieces
 from simile.data.reading.tables import Wanted, quote
 from simile.errors import ArgumentError, DataError
 
-FOLDER, RECORDING = "folder", "recording"
+FOLDER = "folder"
 LEAST = 3  # groups that are inferred: two may be two conditions of one person
 _OVERRULES = f"group='{SINGLE}' (--group {SINGLE}) overrules"
 
@@ -89,7 +89,7 @@ def infer_groups(
     why = "the clock goes on from sequence to sequence" if any(goes_on) else "gap cuts sequences"
     if n == 1:
         note = f"{why}: all {total} are pieces of one recording, and what is held out are other pieces of it"
-        return Grouping([None] * len(pieces), notes=(*notes, note))
+        return Grouping(roots, RECORDING, notes=(*notes, note))
     note = f"{why}: {total} pieces of {n} recordings, and those of one are held out together; {_OVERRULES}"
     return Grouping(roots, RECORDING, f"{n} recordings", (*notes, note))
 
