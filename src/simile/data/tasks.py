@@ -7,6 +7,8 @@ import numpy as np
 from simile._common import checks
 from simile.data.demonstrations import Demonstrations
 
+STIFFNESS, DAMPING = 25.0, 10.0  # of the operator's hand in `pursuit`, per second squared and per second
+
 
 def pursuit(
     n_sequences: int = 12, length: int = 600, *, n_players: int = 6, rate: float = 30.0, seed: int = 0
@@ -59,7 +61,7 @@ def pursuit(
         panned = np.empty(length)
         for t in range(length):
             aim = np.degrees(np.arctan2(ground[t], 20.0))  # what was seen `delay` frames ago
-            turn += step * (25.0 * (aim - pan) - 10.0 * turn) + np.sqrt(step) * rng.normal(0.0, 2.0)
+            turn += step * (STIFFNESS * (aim - pan) - DAMPING * turn) + np.sqrt(step) * rng.normal(0.0, 2.0)
             pan += step * turn
             panned[t] = pan
         actions.append(panned)

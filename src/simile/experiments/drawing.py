@@ -1,16 +1,21 @@
-"""Pictures of results: a figure per claim, for the width of a README; matplotlib is imported when first used."""
+"""Pictures of results: one per claim, both readings of the paper below each other, and all cases at the foot.
+
+For the width of a README; matplotlib is imported when first used.
+"""
 
 from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from simile._common.needs import need
 from simile._common.plots import BLACK, BLUE, GREEN, ORANGE
-from simile.experiments.claims import choices, filters, mixing, progress, reductions, smoothness, steps, targets
+from simile.experiments.claims import choices, filters, mixing, reductions, steps, targets
+from simile.experiments.lab import SMOOTH
 from simile.experiments.results import Result
 from simile.experiments.statistics import Row, interval
 from simile.experiments.traces import EXPERT
@@ -30,14 +35,23 @@ RMSE, FIRST, SECOND = (
     "mean |second difference|\n(expert = 1)",
 )
 MSE = "MSE (variance of expert)"
-WIDTH = 9.0  # inches
-FOLLOWED = (targets.SCHEDULE, targets.EXPERT, "sigma = 0.5", "sigma = 0.8")  # more lines than these hide each other
+WIDTH, ABREAST = 9.0, 3  # inches; effects side by side
 
 
-def draw(result: Result) -> bytes:
-    """Draw a result as PNG."""
-    figure = need("matplotlib.figure", "a picture").Figure(figsize=(WIDTH, 3.5), dpi=110, layout="constrained")
-    DRAWINGS.get(result.name, _effects)(figure, result)
+def draw(results: Sequence[Result]) -> bytes:
+    """Draw a claim as PNG: its own picture for each reading on the first data, then what decides in all cases."""
+    shown = [r for r in results if r.case.source == results[0].case.source]
+    paint, height = DRAWINGS.get(results[0].name, (None, 0.0))
+    deciding = [e for e in results[0].effects if e.decides]
+    rows = -(-len(deciding) // ABREAST)
+    heights = [height] * len(shown) * (paint is not None) + [rows * (0.75 + 0.2 * len(results))]
+    figure = need("matplotlib.figure", "a picture").Figure(figsize=(WIDTH, sum(heights)), dpi=110, layout="constrained")
+    *parts, foot = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, result in zip(parts, shown, strict=paint is not None):
+        part.suptitle(str(result.case), fontsize=11, fontweight="bold", x=0.01, ha="left")
+        if paint is not None:
+            paint(part, result)
+    _verdicts(foot, results, rows)
     for axes in figure.axes:
         twin = str(axes.yaxis.get_label_position()) == "right"
         axes.spines[["top"] if twin else ["top", "right"]].set_visible(False)
@@ -48,33 +62,55 @@ def draw(result: Result) -> bytes:
     return buffer.getvalue()
 
 
+def _verdicts(figure: Any, results: Sequence[Result], rows: int) -> None:
+    """Draw every effect that decides, a line for each case; where the paper is right, the ground is shaded."""
+    panels = figure.subplots(rows, ABREAST, squeeze=False, sharey=True)
+    for axes in panels.flat:
+        axes.set_visible(False)
+    texts = [e.text for e in results[0].effects if e.decides]
+    for axes, text in zip(panels.flat, texts, strict=False):
+        axes.set_visible(True)
+        own = [(i, r, e) for i, r in enumerate(results) for e in r.effects if e.text == text]
+        bound = own[0][2]
+        for i, result, effect in own:
+            (low, high), mean = effect.interval, effect.mean
+            colour, marker = (BLUE, "o") if result.case.reading == "paper" else (ORANGE, "s")
+            reach = [[mean - low], [high - mean]] if math.isfinite(high) and math.isfinite(low) else None
+            axes.errorbar([mean], [i], xerr=reach, color=colour, marker=marker, markersize=5, capsize=2.5)
+        if bound.scale == "ratio":
+            axes.set_xscale("log")
+        axes.axvline(bound.bound, color=GREY, linewidth=1.0, linestyle=":")
+        low, high = axes.get_xlim()
+        if bound.scale == "ratio":  # an interval of few seeds may be wider than anything to be seen
+            places = [v for _, _, e in own for v in (e.mean, e.bound) if math.isfinite(v)]
+            low, high = max(low, min(places) / 9.0), min(high, max(places) * 9.0)
+        side = (bound.bound, high) if bound.above is not None else (low, bound.bound)
+        axes.axvspan(*side, color=GREEN, alpha=0.12, linewidth=0.0)
+        axes.set_xlim(low, high)
+        if bound.scale == "ratio":
+            _plain_ticks(axes.xaxis)
+        axes.set_title("\n".join(textwrap.wrap(text, 40)), fontsize=8)
+    panels[0, 0].set_yticks(range(len(results)), [str(r.case) for r in results], fontsize=8)
+    panels[0, 0].set_ylim(len(results) - 0.5, -0.5)
+
+
 def _smooth_class(figure: Any, result: Result) -> None:
-    figure.set_size_inches(WIDTH, 5.6)
-    grid = figure.add_gridspec(2, 3, width_ratios=[3, 1, 1])
-    for i, setting in enumerate((smoothness.PAPER, smoothness.OURS)):
-        curves = {f"{setting}, {kind}": kind for kind in ("not smooth", "smooth")}
-        left = figure.add_subplot(grid[i, 0])
-        looks = ((ORANGE, "-", 0.9), (BLUE, "--", 1.6))
-        _trajectories(left, result.traces, dict(zip(curves, looks, strict=True)), labels=curves)
-        name = "the paper's setting" if setting == smoothness.PAPER else "f on contexts alone"
-        left.set_title(f"{name}: a held-out sequence, rolled out", fontsize=10)
-        rows = [
-            {**r, "kind": "not\nsmooth" if r["lambda"] == 0.0 else "smooth"}
-            for r in result.rows
-            if r["setting"] == setting
-        ]
-        if i == 0:
-            left.legend(frameon=False, fontsize=9, ncols=3, loc="upper left")
-        for j, (column, label) in enumerate((("rmse", RMSE), ("difference_2", SECOND))):
-            axes = figure.add_subplot(grid[i, j + 1])
-            _columns(axes, rows, column, by="kind", colours={"not\nsmooth": ORANGE, "smooth": BLUE})
-            axes.set_ylabel(label, fontsize=9)
-            if column == "rmse":
-                axes.set_ylim(0.0, None)
-            else:
-                axes.set_yscale("log")
-                _plain_ticks(axes.yaxis)
-                axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=":")
+    left, *others = figure.subplots(1, 3, width_ratios=[3, 1, 1])
+    if result.traces:
+        looks = {"not smooth": (ORANGE, "-", 0.9), "smooth": (BLUE, "--", 1.6)}
+        _trajectories(left, result.traces, looks)
+        left.set_title("a held-out sequence, rolled out", fontsize=10)
+        left.legend(frameon=False, fontsize=9, ncols=3, loc="upper left")
+    rows = [{**r, "kind": "not\nsmooth" if r["lambda"] == 0.0 else "smooth"} for r in result.rows]
+    for axes, column, label in zip(others, ("rmse", "difference_2"), (RMSE, SECOND), strict=True):
+        _columns(axes, rows, column, by="kind", colours={"not\nsmooth": ORANGE, "smooth": BLUE})
+        axes.set_ylabel(label, fontsize=9)
+        if column == "rmse":
+            axes.set_ylim(0.0, None)
+        else:
+            axes.set_yscale("log")
+            _plain_ticks(axes.yaxis)
+            axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=":")
 
 
 def _steps(figure: Any, result: Result) -> None:
@@ -124,12 +160,29 @@ def _trade_off(figure: Any, result: Result) -> None:
         axes.margins(y=0.3)  # room for the legends
     left.legend(frameon=False, fontsize=9, loc="upper right")
     other.legend(frameon=False, fontsize=9, loc="lower left")
+    _sigmas(right, result, "after the round: a held-out sequence")
+
+
+def _targets(figure: Any, result: Result) -> None:
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.6])
+    _line(left, result.rows, "sigma", "target_difference_1", style=STYLES[0], label="first difference (expert = 1)")
+    _line(left, result.rows, "sigma", "target_step", style=STYLES[1], label="from the action before (std)")
+    left.set_xlabel("sigma")
+    left.set_ylabel("mean |difference| of the targets", fontsize=9)
+    left.legend(frameon=False, fontsize=8)
+    _sigmas(right, result, "targets on a training sequence")
+
+
+def _sigmas(axes: Any, result: Result, title: str) -> None:
+    if not result.traces:
+        return
     looks: dict[str, tuple[Any, Any, float]] = {"initial policy": (GREEN, "-.", 1.4)}
     colours = ((RED, (0, (1, 1)), 1.4), (ORANGE, "--", 1.4), (BLUE, "-", 1.4))
     looks |= {f"sigma = {s:g}": look for s, look in zip(targets.SHOWN, colours, strict=True)}
-    _trajectories(right, result.traces, looks)
-    right.set_title("after the round: a held-out sequence", fontsize=10)
-    right.legend(frameon=False, fontsize=8, ncols=2)
+    drawn = {row["curve"] for row in result.traces}
+    _trajectories(axes, result.traces, {name: look for name, look in looks.items() if name in drawn})
+    axes.set_title(title, fontsize=10)
+    axes.legend(frameon=False, fontsize=8, ncols=2)
 
 
 def _feedback(figure: Any, result: Result) -> None:
@@ -139,10 +192,16 @@ def _feedback(figure: Any, result: Result) -> None:
         (left, "trained_difference_1", FIRST),
         (middle, "trained_mse", "MSE (variance of expert)"),
     ):
-        _lines(axes, learned, "round", column, by="feedback", labels={f: f for f in FOLLOWED})
+        _lines(
+            axes,
+            learned,
+            "round",
+            column,
+            by="feedback",
+            labels={f: f for f in (targets.SCHEDULE, targets.EXPERT, targets.DISTANCE)},
+        )
         _log_error(axes, label, "round", "newly trained policy, training")
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=9, ncols=len(FOLLOWED), loc="outside lower center")
+    left.legend(frameon=False, fontsize=8)
     last = max(r["round"] for r in result.rows)
     final = relative(
         [r for r in result.rows if r["round"] == last], "test_rmse", lambda r: r["feedback"] == targets.SCHEDULE
@@ -153,14 +212,14 @@ def _feedback(figure: Any, result: Result) -> None:
 
 
 def _progress(figure: Any, result: Result) -> None:
-    figure.set_size_inches(WIDTH, 5.4)
     grid = figure.add_gridspec(2, 3, height_ratios=[1.15, 1])
     top = figure.add_subplot(grid[0, :])
     curves = [c for c in dict.fromkeys(r["curve"] for r in result.traces) if c != EXPERT]
     looks = ((RED, ":", 1.3), (ORANGE, "--", 1.3), (GREEN, "-.", 1.3), (BLUE, "-", 1.6))
-    _trajectories(top, result.traces, dict(zip(curves, looks, strict=False)))
-    top.set_title("intermediate policies on a held-out sequence", fontsize=10)
-    top.legend(frameon=False, fontsize=9, ncols=5, loc="upper left")
+    if result.traces:
+        _trajectories(top, result.traces, dict(zip(curves, looks, strict=False)))
+        top.set_title("intermediate policies on a held-out sequence", fontsize=10)
+        top.legend(frameon=False, fontsize=9, ncols=5, loc="upper left")
     for j, (column, label) in enumerate((("rmse", RMSE), ("difference_1", FIRST), ("difference_2", SECOND))):
         axes = figure.add_subplot(grid[1, j])
         _line(axes, result.rows, "round", f"train_{column}", style=STYLES[0], label="training", shift=-0.08)
@@ -169,7 +228,7 @@ def _progress(figure: Any, result: Result) -> None:
         axes.set_ylabel(label, fontsize=9)
         axes.set_ylim(0.0, None)
         if j == 1:
-            axes.axhline(progress.SMOOTH, color=GREY, linewidth=0.8, linestyle=":")
+            axes.axhline(SMOOTH, color=GREY, linewidth=0.8, linestyle=":")
     figure.axes[1].legend(frameon=False, fontsize=9)
 
 
@@ -206,15 +265,48 @@ def _mixing(figure: Any, result: Result) -> None:
     _legend_below(right)
 
 
+def _reductions(figure: Any, result: Result) -> None:
+    """Draw error over roughness: SIMILE as a path along lambda, each rival as a point."""
+    axes = figure.subplots()
+    at: dict[tuple[str, float], list[Row]] = {}
+    for row in result.rows:
+        if row["reduction"] != reductions.HELD:
+            at.setdefault((row["reduction"], row["lambda"]), []).append(row)
+    middle = {key: [interval([r[c] for r in rows])[0] for c in ("difference_2", "rmse")] for key, rows in at.items()}
+    for (colour, _, marker), name in zip(STYLES, (reductions.SIMILE, *reductions.RUNS), strict=True):
+        places = sorted(place for (other, _), place in middle.items() if other == name and math.isfinite(sum(place)))
+        label = f"{name}, over lambda" if name == reductions.SIMILE else name
+        axes.plot(
+            [rough for rough, _ in places],
+            [error for _, error in places],
+            color=colour,
+            marker=marker,
+            markersize=5,
+            label=label,
+        )
+    if not axes.dataLim.width > 0.0:
+        return  # every policy diverged in some seed
+    axes.set_xscale("log")
+    _plain_ticks(axes.xaxis)
+    _log_error(axes, RMSE, SECOND.replace("\n", " "), "held-out sequences: below the path is better than SIMILE")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _settling(figure: Any, result: Result, *, y: str, x: str, ylabel: str, xlabel: str) -> None:
+    axes = figure.subplots()
+    _line(axes, result.rows, x, y, style=STYLES[0], label="")
+    _log_error(axes, ylabel, xlabel, "")
+
+
 def _time(figure: Any, result: Result) -> None:
     left, right = figure.subplots(1, 2)
-    rows = [{**r, "fits": r["round"] + 1} for r in result.rows if r["reduction"] != "cloning"]
-    names = {name: name for name in reductions.RUNS if name != "cloning"}
+    rows = [{**r, "fits": r["round"] + 1} for r in result.rows]
+    names = dict.fromkeys(r["reduction"] for r in rows)
     for axes, column, label, apart in (
         (left, "cpu_fit_seconds", "CPU seconds of the round's regression", 0.07),
         (right, "cpu_fit_seconds_so_far", "CPU seconds of all regressions so far", 0.0),
     ):
-        _lines(axes, rows, "fits", column, by="reduction", labels=names, apart=apart)
+        _lines(axes, rows, "fits", column, by="reduction", labels={name: name for name in names}, apart=apart)
         axes.set_xlabel("regressions")
         axes.set_ylabel(label, fontsize=9)
     left.set_ylim(0.0, None)
@@ -225,13 +317,6 @@ def _time(figure: Any, result: Result) -> None:
     left.legend(frameon=False, fontsize=9)
     left.set_title("depends on the machine", fontsize=10)
     right.set_title("both axes logarithmic: the slope is the exponent", fontsize=10)
-
-
-def _effects(figure: Any, result: Result) -> None:
-    """Draw the effects themselves, for claims without a picture of their own."""
-    axes = figure.subplots()
-    rows = [{"effect": e.text, "seed": i, "value": v} for e in result.effects for i, v in enumerate(e.values)]
-    _dots(axes, rows, "value", by="effect")
 
 
 def _trajectories(
@@ -318,8 +403,7 @@ def _dots(axes: Any, rows: Sequence[Row], column: str, *, by: str, first: Iterab
 def _two_dots(figure: Any, result: Result, *, by: str, first: Sequence[str]) -> None:
     """Draw error, relative to the first group's, and roughness of all groups."""
     left, right = figure.subplots(1, 2, sharey=True)
-    # Holding the last action is so far off that the others could not be told apart on one axis with it.
-    rows = relative([r for r in result.rows if r[by] != reductions.HELD], "rmse", lambda r: r[by] == first[0])
+    rows = relative(result.rows, "rmse", lambda r: r[by] == first[0])
     labels = f"RMSE / that of {first[0]}, seed by seed", SECOND.replace("\n", " ")
     for axes, column, label in zip((left, right), ("rmse", "difference_2"), labels, strict=True):
         _dots(axes, rows, column, by=by, first=first)
@@ -363,6 +447,7 @@ def _plain_ticks(axis: Any) -> None:
 
     low, high = axis.get_view_interval()
     steps_of = (
+        (300.0, (1.0,)),
         (30.0, (1.0, 2.0, 5.0)),
         (5.0, (1.0, 2.0, 3.0, 5.0, 7.0)),
         (0.0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)),
@@ -372,17 +457,27 @@ def _plain_ticks(axis: Any) -> None:
     axis.set_minor_formatter(lambda *_: "")
 
 
-DRAWINGS: dict[str, Callable[[Any, Result], None]] = {
-    "smooth-class": _smooth_class,
-    "adaptive-step": _steps,
-    "large-step": _overshoot,
-    "sigma-trade-off": _trade_off,
-    "smooth-feedback": _feedback,
-    "progress": _progress,
-    "few-rounds": _rounds,
-    "deterministic": _mixing,
-    "reductions": partial(_two_dots, by="reduction", first=(reductions.SIMILE, reductions.OURS)),
-    "training-time": _time,
-    "filters": partial(_two_dots, by="policy", first=(filters.SIMILE, filters.OURS)),
-    "choices": partial(_two_dots, by="choice", first=(choices.DEFAULT,)),
+# What draws a claim for one reading, and how high that is; what is not here has the effects at the foot alone.
+DRAWINGS: dict[str, tuple[Callable[[Any, Result], None], float]] = {
+    "smooth-class": (_smooth_class, 2.8),
+    "adaptive-step": (_steps, 3.0),
+    "large-step": (_overshoot, 2.8),
+    "sigma-targets": (_targets, 2.8),
+    "sigma-trade-off": (_trade_off, 2.8),
+    "smooth-feedback": (_feedback, 2.8),
+    "progress": (_progress, 4.8),
+    "few-rounds": (_rounds, 2.6),
+    "deterministic": (_mixing, 3.2),
+    "many-rollouts": (
+        partial(_settling, y="needed", x="frames", ylabel="roll-outs needed", xlabel="frames of the sequence"),
+        2.2,
+    ),
+    "converging-h": (
+        partial(_settling, y="change", x="round", ylabel="change of h\n(a step of the expert = 1)", xlabel="round"),
+        2.2,
+    ),
+    "reductions": (_reductions, 3.4),
+    "training-time": (_time, 3.0),
+    "filters": (partial(_two_dots, by="policy", first=(filters.SIMILE,)), 2.4),
+    "choices": (partial(_two_dots, by="changed", first=(choices.OWN,)), 2.4),
 }

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.losses import hold_last_action
-from simile.data.states import Horizon
 from simile.errors import DataError, DivergedError
 from simile.evaluation.rivals import roll_out
 from simile.experiments.statistics import Row
 from simile.learning import algorithms
 from simile.learning.algorithms import Run
-from simile.learning.feedback import CompensatedFeedback
 from simile.learning.measures import Outcome, Ruler
 from simile.learning.rounds import Round
 from simile.models import Model, SmoothForest
-from simile.models.regularizers import CriticallyDamped
 from simile.policies.policies import Policy
+
+T = TypeVar("T")
 
 # The expert acts for so many frames in every roll-out, and they are not scored: more than any policy here remembers,
 # so that all are judged on the same frames.
 WARM_UP = 12
-SMOOTHNESS = 30.0  # lambda, of every run that is not about lambda
-LOOK = Horizon(context_lags=(0, 1, 2, 4, 8, 12, 16, 24, 32), action_lags=0)
-# Our own setting beside the paper's: f sees contexts alone, and its targets make up for the lag of h.
-CONTEXTS_ALONE = {"horizon": LOOK, "regularizer": CriticallyDamped(3), "feedback": CompensatedFeedback()}
+SMOOTHNESS: float = algorithms.PRINTED["smoothness"]  # lambda, of every run that is not about lambda
+# Algorithm 2 in two readings, by the name of the function that runs it: each claim is measured under both.
+PRESETS: Mapping[str, Mapping[str, Any]] = {"paper": algorithms.PRINTED, "authors": algorithms.AUTHORS}
+READINGS = {"paper": "as printed", "authors": "as the script"}
+# What the rivals share with SIMILE, so that they differ in the reduction alone; coaching its schedule of sigma, too.
+SHARED = ("regularizer", "horizon", "smoothness", "rule")
+LITTLE = 1.1  # what counts as little: a tenth of the error
+SMOOTH = 1.2  # a policy is smooth whose mean |first difference| is at most so many times the expert's
 
 
 @dataclass(frozen=True)
@@ -81,40 +85,57 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Lab:
-    """The data of one seed; a run is made once, however many claims look at it."""
+    """The data of one seed and a reading of the paper; a run is made once, however many claims look at it."""
 
     seed: int
     train: Demonstrations
     test: Demonstrations
     effort: Effort
+    reading: str = "paper"
     unit: str = ""  # of the actions, for the axes of pictures
-    made: dict[str, Training] = field(default_factory=dict, repr=False)
+    simulated: bool = False  # whether what needs an expert who can be asked is measured, too
+    made: dict[Any, Any] = field(default_factory=dict, repr=False)
 
-    def run(self, reduction: str = "authors", **settings: Any) -> Training:
-        """Run an algorithm by its name on the training part, with this seed's number of trees and rounds."""
+    @property
+    def preset(self) -> Mapping[str, Any]:
+        """The choices of this reading."""
+        return PRESETS[self.reading]
+
+    @property
+    def other(self) -> Mapping[str, Any]:
+        """The choices of the other reading."""
+        return next(preset for name, preset in PRESETS.items() if name != self.reading)
+
+    def run(self, reduction: str | None = None, **settings: Any) -> Training:
+        """Run SIMILE, or another reduction by its name, on the training part, with this seed's trees and rounds."""
+        shared = (*SHARED, "feedback") if reduction == "coach" else SHARED
         choices = {
+            **(self.preset if reduction is None else {name: self.preset[name] for name in shared}),
             "n_rounds": self.effort.n_rounds,
-            "smoothness": SMOOTHNESS,
             "model": self.forest(),
             "seed": self.seed,
             **settings,
         }
         key = repr((reduction, sorted(choices.items())))
-        if key not in self.made:
-            self.made[key] = _run_timed(reduction, self.train, choices)
-        return self.made[key]
+        return self.once(key, lambda: _run_timed(reduction or self.reading, self.train, choices))
 
-    def contexts_alone(self, **settings: Any) -> Training:
-        """Run our own setting."""
-        return self.run(**{**CONTEXTS_ALONE, **settings})
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """Make something for the first claim that asks for it."""
+        if key not in self.made:
+            self.made[key] = make()
+        found: T = self.made[key]
+        return found
 
     def forest(self, **settings: Any) -> SmoothForest:
         """Make the recipe of this lab's forest."""
-        return SmoothForest(n_trees=self.effort.n_trees, **settings)
+        own: SmoothForest = self.preset["model"]
+        return replace(own, n_trees=self.effort.n_trees, **settings)
 
-    def score(self, policy: Any, *, times: int = 1) -> RolloutScore:
-        """Roll a policy, or a controller of the rivals, out over the held-out sequences."""
-        return score(policy, self.test, times=times)
+    def score(self, policy: Any, *, times: int = 1, train: bool = False) -> RolloutScore:
+        """Roll a policy, or a controller of the rivals, out over the held-out sequences, or those it learned from."""
+        demos = self.train if train else self.test
+        # With the policy itself, so that no other one gets its id.
+        return self.once((id(policy), times, train), lambda: (policy, score(policy, demos, times=times)))[1]
 
     def hold_last(self) -> RolloutScore:
         """Score the baseline that holds the last action given."""

@@ -6,12 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from simile._common.text import plain
-from simile.experiments.lab import Effort, Lab
-from simile.experiments.statistics import Effect, Row, Verdict, conclude, headline
+from simile.experiments.lab import READINGS, Effort, Lab
+from simile.experiments.statistics import Effect, Row, Verdict, conclude, correct, headline
 
 TIME = "cpu_"  # columns whose name begins so depend on the machine
 
@@ -31,7 +31,7 @@ class Claim:
     method : str
         How it is measured, and why so.
     measure : callable
-        Makes the rows of one seed.
+        Makes the rows of one seed; none where these data cannot tell.
     judge : callable
         Makes effects from the rows of all seeds; those with a bound decide.
     trace : callable, optional
@@ -52,18 +52,35 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Case:
+    """A reading of the paper on the data of a source: a column of the page."""
+
+    reading: str  # "paper" or "authors"
+    source: str  # its name
+
+    def __str__(self) -> str:
+        return f"{self.source}, {READINGS[self.reading]}"
+
+    @property
+    def columns(self) -> Row:
+        """What names it in a table."""
+        return {"source": self.source, "preset": self.reading}
+
+
+@dataclass(frozen=True)
 class Result:
-    """A claim with its numbers. The verdict follows from the effects; see `statistics.Effect.verdict`."""
+    """A claim with its numbers in one case. The verdict follows from the effects; see `statistics.Effect.verdict`."""
 
     claim: Claim
+    case: Case
     rows: tuple[Row, ...] = field(repr=False)
     effects: tuple[Effect, ...]
     traces: tuple[Row, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, claim: Claim, rows: Sequence[Row], traces: Sequence[Row] = ()) -> Result:
-        """Judge a claim by the rows of all seeds."""
-        return cls(claim, tuple(rows), tuple(claim.judge(rows)), tuple(traces))
+    def of(cls, claim: Claim, case: Case, rows: Sequence[Row], traces: Sequence[Row] = ()) -> Result:
+        """Judge a claim by the rows of all seeds, as if it were the only one; `correct_all` mends that."""
+        return cls(claim, case, tuple(rows), tuple(claim.judge(rows)), tuple(traces))
 
     @property
     def name(self) -> str:
@@ -87,7 +104,7 @@ class Result:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the headline effect."""
+        """The interval of the headline effect."""
         return self.headline.interval
 
     @property
@@ -117,6 +134,7 @@ class Result:
         """Return everything but the rows, as JSON can hold it."""
         return {
             "name": self.name,
+            **self.case.columns,
             "title": self.claim.title,
             "statement": self.statement,
             "method": self.claim.method,
@@ -133,6 +151,7 @@ class Result:
                     "said": describe_bound(e),
                     "mean": plain(e.mean),
                     "interval": [plain(v) for v in e.interval],
+                    "level": plain(e.level),
                     "verdict": None if e.verdict is None else str(e.verdict),
                     "values": [plain(v) for v in e.values],
                 }
@@ -141,16 +160,28 @@ class Result:
         }
 
 
+def correct_all(results: Sequence[Result]) -> tuple[Result, ...]:
+    """Correct the intervals of each case, a column of the page, for the number of its effects with a bound."""
+    found = list(results)
+    for case in dict.fromkeys(r.case for r in results):
+        own = [i for i, r in enumerate(results) if r.case == case]
+        corrected = iter(correct([e for i in own for e in results[i].effects]))
+        for i in own:
+            found[i] = replace(results[i], effects=tuple(next(corrected) for _ in results[i].effects))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Results:
-    """The results of all claims, and what they were measured with; prints as a table of verdicts."""
+    """The results of all claims in all cases, and what they were measured with; prints as a table of verdicts."""
 
     items: tuple[Result, ...]
     seeds: tuple[int, ...]
     effort: Effort
-    source: str
-    data: Mapping[int, str]  # seed: digest of its training and held-out part
+    sources: Mapping[str, str]  # name: what makes its data
+    data: Mapping[str, str]  # source and seed: digest of its training and held-out part
     version: str
+    absent: str = ""  # what there are no data for, and the way out
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self.items)
@@ -159,33 +190,53 @@ class Results:
         return len(self.items)
 
     def __getitem__(self, name: str) -> Result:
-        """Return the result of a claim by its name."""
-        return next(r for r in self.items if r.name == name)
+        """Return the result of a claim by its name, in the first of its cases."""
+        return self.of(name)[0]
+
+    def of(self, name: str) -> tuple[Result, ...]:
+        """Return the results of a claim in all cases."""
+        return tuple(r for r in self.items if r.name == name)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims that were measured."""
+        return tuple({r.name: r.claim for r in self.items}.values())
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The columns: readings side by side, source by source."""
+        return tuple(dict.fromkeys(r.case for r in self.items))
+
+    def verdict(self, name: str, case: Case) -> Verdict | None:
+        """Return the verdict on a claim in a case; None where its data cannot tell."""
+        return next((r.verdict for r in self.items if r.name == name and r.case == case), None)
 
     def digest(self) -> str:
         """Return the SHA-256 of every number but CPU times: equal seeds must give equal digests."""
-        steady = [[r.name, [_without_times(row) for row in (*r.rows, *r.traces)]] for r in self.items]
+        steady = [[r.name, str(r.case), [_without_times(row) for row in (*r.rows, *r.traces)]] for r in self.items]
         return hashlib.sha256(json.dumps(steady, default=str).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return results, settings and digests, as JSON can hold them."""
         return {
             "version": self.version,
-            "source": self.source,
+            "sources": dict(self.sources),
+            "absent": self.absent,
             "effort": asdict(self.effort),
             "seeds": list(self.seeds),
-            "data": {str(seed): digest for seed, digest in self.data.items()},
+            "data": dict(self.data),
             "digest": self.digest(),
             "results": [r.to_dict() for r in self.items],
         }
 
     def __str__(self) -> str:
-        width = max(len(r.name) for r in self.items)
-        lines = [
-            f"{r.name:{width}}  {r.verdict:18}  {format_effect(r.headline)}  {r.headline.text}" for r in self.items
-        ]
-        lines.append(f"{self.source}, seeds {', '.join(map(str, self.seeds))}; mean and 95 % interval over seeds")
-        return "\n".join(lines)
+        width, wide = max(len(c.name) for c in self.claims), max(18, *(len(str(case)) for case in self.cases))
+        lines = [" " * width + "".join(f"  {case!s:{wide}}" for case in self.cases)]
+        for claim in self.claims:
+            verdicts = (self.verdict(claim.name, case) or "-" for case in self.cases)
+            lines.append(f"{claim.name:{width}}" + "".join(f"  {verdict:{wide}}" for verdict in verdicts))
+        lines.append(f"seeds {', '.join(map(str, self.seeds))}; corrected 95 % intervals over seeds")
+        return "\n".join(line.rstrip() for line in lines)
 
 
 def format_effect(effect: Effect) -> str:

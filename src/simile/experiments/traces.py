@@ -1,4 +1,4 @@
-"""Trajectories to look at: one held-out sequence, the expert's and the policies' side by side."""
+"""Trajectories to look at: one sequence, the expert's and the policies' side by side."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from simile._common.typing import FloatArray
 from simile.experiments.lab import Lab
 from simile.experiments.statistics import Row
 
-SECONDS, FRAMES = 30.0, 900  # how much is shown, where the rate is known and where not
+SECONDS, FRAMES = 20.0, 600  # how much is shown, where the rate is known and where not
 EXPERT = "expert"
 
 
-def trace(lab: Lab, curves: Mapping[str, FloatArray]) -> list[Row]:
-    """Lay out the first action of (T, k) trajectories of the first held-out sequence, one row per frame and curve."""
-    demo = lab.test[0]
+def trace(lab: Lab, curves: Mapping[str, FloatArray], *, train: bool = False) -> list[Row]:
+    """Lay out the first action of (T, k) trajectories of the first sequence, a row per frame and curve."""
+    demo = (lab.train if train else lab.test)[0]
     action = f"{demo.action_names[0]} ({lab.unit})" if lab.unit else demo.action_names[0]
     shown = min(len(demo), FRAMES if demo.rate is None else round(SECONDS * demo.rate))
     return [

@@ -1,26 +1,46 @@
-"""All claims, in the order of the paper."""
+"""All claims: the figures of Section 6, then the theory, the appendix, the abstract, and what is not in the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from simile.errors import ArgumentError
-from simile.experiments.claims import choices, filters, mixing, progress, reductions, smoothness, steps, targets
+from simile.experiments.claims import (
+    choices,
+    filters,
+    mixing,
+    progress,
+    reductions,
+    smoothness,
+    steps,
+    targets,
+    theory,
+    virtual,
+)
 from simile.experiments.results import Claim
 
 CLAIMS: tuple[Claim, ...] = (
     smoothness.CLAIM,
     steps.SPEED,
     steps.OVERSHOOT,
+    targets.TARGETS,
     targets.TRADE_OFF,
     targets.FEEDBACK,
     progress.PROGRESS,
-    progress.ROUNDS,
     mixing.CLAIM,
+    mixing.MEAN,
+    mixing.ROLLOUTS,
+    theory.STABILITY,
+    theory.IMPROVEMENT,
+    theory.FEASIBILITY,
+    progress.CONVERGENCE,
+    progress.CONVERGING_H,
+    progress.ROUNDS,
+    virtual.CLAIM,
     reductions.ERROR,
     reductions.TIME,
-    filters.CLAIM,
     choices.CLAIM,
+    filters.CLAIM,
 )
 
 

@@ -13,8 +13,9 @@ from simile.experiments.lab import Lab
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
 from simile.learning import measures
+from simile.models import SmoothForest
 
-SIMILE, OURS, BARE = "SIMILE", "SIMILE, contexts alone", "no filter"
+SIMILE, BARE = "SIMILE", "no filter"
 AVERAGE, SPRING, KALMAN = "exponential average", "critically damped spring", "Kalman filter"
 FILTERS: dict[str, Filters] = {AVERAGE: average, SPRING: spring, KALMAN: kalman}
 STRENGTHS = (0.0, *np.geomspace(0.5, 1000.0, 24).tolist())  # frames that a filter remembers
@@ -25,11 +26,11 @@ def measure(lab: Lab) -> list[Row]:
     # Tuned without the held-out sequences: how smooth SIMILE is on unseen sequences, and which filter is as smooth,
     # is found within the training part; then the filter is put behind a predictor that has seen all of that.
     bench = Bench(*lab.train.hold_out(0.25, seed=lab.seed), lab.seed)
-    inner = Lab(lab.seed, bench.train, bench.tuned_on, lab.effort)
+    inner = Lab(lab.seed, bench.train, bench.tuned_on, lab.effort, lab.reading)
     wanted = measures.roughness(inner.score(inner.run().policy).rolled, inner.test)
-    source = ContextForest(lab.forest())
+    source = ContextForest(SmoothForest(n_trees=lab.effort.n_trees))
     tuned = {name: Behind(name, source, kind, STRENGTHS).fit(bench).at(wanted) for name, kind in FILTERS.items()}
-    contenders = {SIMILE: lab.run().policy, OURS: lab.contexts_alone().policy, BARE: tuned[SPRING].controller.predictor}
+    contenders = {SIMILE: lab.run().policy, BARE: tuned[SPRING].controller.predictor}
     strengths = {name: point.strength for name, point in tuned.items()}
     return [
         {"seed": lab.seed, "policy": name, "strength": strengths.get(name, 0.0), **lab.score(controller).columns()}
@@ -40,20 +41,15 @@ def measure(lab: Lab) -> list[Row]:
 def judge(rows: Sequence[Row]) -> list[Effect]:
     """Compare SIMILE with every filter."""
 
-    def against(column: str, ours: str, other: str) -> tuple[float, ...]:
-        return ratios(*(per_seed(rows, column, policy=name) for name in (ours, other)))
+    def against(column: str, other: str) -> tuple[float, ...]:
+        return ratios(*(per_seed(rows, column, policy=name) for name in (SIMILE, other)))
 
     return [
-        *(Effect(f"RMSE, SIMILE / {name}", against("rmse", SIMILE, name), below=1.0) for name in FILTERS),
-        Effect("RMSE, SIMILE / no filter", against("rmse", SIMILE, BARE)),
+        *(Effect(f"RMSE, SIMILE / {name}", against("rmse", name), below=1.0) for name in FILTERS),
+        Effect("RMSE, SIMILE / no filter", against("rmse", BARE)),
         *(
-            Effect(f"mean |second difference|, SIMILE / {name}", against("difference_2", SIMILE, name))
+            Effect(f"mean |second difference|, SIMILE / {name}", against("difference_2", name))
             for name in (*FILTERS, BARE)
-        ),
-        *(Effect(f"RMSE, contexts alone / {name}", against("rmse", OURS, name)) for name in FILTERS),
-        *(
-            Effect(f"mean |second difference|, contexts alone / {name}", against("difference_2", OURS, name))
-            for name in FILTERS
         ),
     ]
 
