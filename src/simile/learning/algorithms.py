@@ -502,7 +502,7 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
     else:
         run = Run.of(turns(), watch)
     initial = choices.get("initial")
-    notes = () if initial is None else note_initial(initial, demos, rounds=True)
+    notes = () if initial is None else note_initial(initial, demos, rounds=True, validated=bool(new))
     return _note_log(_note_last(replace(run, new=new, notes=notes)), demos)
 
 

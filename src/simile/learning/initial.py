@@ -112,17 +112,17 @@ class Kept:
         return f"the initial policy, {self.said}"
 
 
-def note_initial(initial: Policy, demos: Recorded, *, rounds: bool) -> tuple[str, ...]:
-    """Say what the user should know about going on from a policy."""
-    training, units = initial.card.training, Units.of(demos)
-    known = isinstance(training.get("data"), str)
-    notes = [
-        "initial was learned from these very demonstrations: its error is flattering, so that what is learned now "
-        "counts for too little: give recordings that it has not seen"
-        if known and training["data"] == demos.digest()
-        else "round 0 is the initial policy; its error is flattering for sequences that it was learned from: give "
-        "recordings that it has not seen"
-    ]
+def note_initial(initial: Policy, demos: Recorded, *, rounds: bool, validated: bool = True) -> tuple[str, ...]:
+    """Say what the user should know about going on from a policy.
+
+    Rounds look at errors in training, of what joins too; where they are not validated, nobody is flattered.
+    """
+    units = Units.of(demos)
+    seen = "round 0 is the initial policy; where it has seen what judges it, its error is flattering"
+    if not rounds and initial.card.training.get("data") == demos.digest():
+        seen = "initial was learned from these very demonstrations, so that its error is flattering"
+    less = "it may be chosen for that: validate on" if rounds else "what is learned now counts for too little: give"
+    notes = [f"{seen}, and {less} recordings that it has not seen"] if validated else []
     with np.errstate(all="ignore"):
         spread, away = units.scale / initial.units.scale, np.abs(units.center - initial.units.center)
     odd = (spread > FARTHEST) | (spread < 1.0 / FARTHEST) | (away > FARTHEST * initial.units.scale)
