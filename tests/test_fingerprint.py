@@ -70,6 +70,14 @@ def test_what_a_page_quotes_is_what_was_printed(page, name, source, quote):
     assert find_stamp(printed) in block(page, name)
 
 
+@pytest.mark.parametrize("name", ["holding", "hardness", "results"])
+def test_tables_can_be_made_of_what_was_printed(name):
+    (source, quote), *_ = ((source, quote) for _, block, source, quote in QUOTES if block == name)
+    table = quote((ROOT / source).read_text(encoding="utf-8")).split("\n\n")[0].splitlines()
+    assert len(table) > 6
+    assert {line.count(" | ") for line in table[2:]} == {table[0].count(" | ")}
+
+
 def test_everything_that_is_waited_for_is_a_place():
     assert set(WRITTEN) | set(BLOCKS) >= AWAITED
 

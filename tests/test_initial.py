@@ -45,7 +45,7 @@ def error(policy, demos=TEST) -> float:
 # --- the rounds of Algorithm 1
 
 
-@pytest.mark.parametrize("algorithm", ["paper", "searn", "smile", "dagger", "coach"])
+@pytest.mark.parametrize("algorithm", ["paper", "authors", "searn", "smile", "dagger", "coach"])
 def test_round_zero_is_the_policy_that_was_given(mixture, algorithm):
     initial = mixture
     run = getattr(simile, algorithm)(NEW, initial=initial, **{**SMALL, "n_rounds": 1})
