@@ -29,7 +29,11 @@ class Folds:
 
     @classmethod
     def of(cls, demos: Demonstrations) -> Folds:
-        """Deal whole groups out, or else runs of neighbours, often recorded together; folds have like many frames."""
+        """Deal whole groups out, or else sequences as chance has it; folds have like many frames.
+
+        Whoever cuts a set into a part to learn from and a part to test on without naming groups does it by chance, so
+        this asks the same question. Runs of neighbours ask a harder one, which takes the models that generalise least.
+        """
         if are_grouped(demos.kin):
             return cls(demos, deal_groups(demos.kin, demos.lengths, N_FOLDS), demos.new)
         pieces = -(-N_FOLDS // len(demos))
@@ -38,11 +42,13 @@ class Folds:
             n = max(1, min(pieces, len(demo) // SHORTEST))
             ends = np.linspace(0, len(demo), n + 1).astype(int)
             parts += [demo.cut(a, b) for a, b in pairwise(ends)]
-        lengths = np.array([len(d) for d in parts])
+        whole = len(parts) == len(demos) > 1
+        order = np.random.default_rng(0).permutation(len(parts)) if whole else np.arange(len(parts))
+        lengths = np.array([len(d) for d in parts])[order]
         middle = np.cumsum(lengths) - lengths / 2
-        fold = (N_FOLDS * middle / lengths.sum()).astype(int)
-        new = demos.new if len(parts) == len(demos) > 1 else PART
-        return cls(Demonstrations(tuple(parts)), np.unique(fold, return_inverse=True)[1], new)
+        fold = np.empty(len(parts), np.intp)
+        fold[order] = np.unique((N_FOLDS * middle / lengths.sum()).astype(int), return_inverse=True)[1]
+        return cls(Demonstrations(tuple(parts)), fold, demos.new if whole else PART)
 
     def __len__(self) -> int:
         return int(self.fold.max()) + 1
