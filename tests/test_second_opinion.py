@@ -1,4 +1,4 @@
-"""Whether `learn` says so where something simpler does better."""
+"""Whether `learn` takes what is simpler where that does better, and says so."""
 
 from __future__ import annotations
 
@@ -34,25 +34,36 @@ def ignorant(n: int = 8, length: int = 40, seed: int = 0) -> Demonstrations:
     return Demonstrations.from_arrays(contexts, actions, rate=10.0)
 
 
-def test_where_holding_the_last_action_does_better_the_run_says_so_and_offers_it(tmp_path):
-    demos = ignorant()
-    run = simile.learn(demos)
+def test_where_holding_the_last_action_does_better_the_run_takes_it_and_says_so(tmp_path):
+    demos, seen = ignorant(), []
+    run = simile.learn(demos, watch=seen.append)
     (note,) = run.notes
     assert note.startswith("holding the last action does better on sequences that were left out, ")
-    assert "standard deviations: it is kept as run.alternative" in note
+    assert note.endswith("standard deviations, and is the policy: the mixture is run.rounds[-2].policy")
     assert f"note: {note}" in str(run).splitlines()
-    for rolled, a in zip(rollout(run.alternative, demos), demos.actions, strict=True):
+    assert run.chosen is run.rounds[-1] is seen[-1]
+    assert [r.number for r in run.rounds] == list(range(len(run.rounds)))
+    assert run.chosen.validation_error < run.rounds[-2].validation_error
+    for rolled, a in zip(rollout(run.policy, demos), demos.actions, strict=True):
         np.testing.assert_allclose(rolled[1:, 0], a[0, 0], rtol=1e-5, atol=1e-5)
-    cold = rollout(run.alternative, demos.contexts, start=ColdStart())
+    cold = rollout(run.policy, demos.contexts, start=ColdStart())
     np.testing.assert_allclose(np.concatenate(cold), np.concatenate(demos.actions).mean(), rtol=1e-6)
-    run.alternative.save(tmp_path / "held.safetensors")
+    run.policy.save(tmp_path / "held.safetensors")
     again = simile.load(tmp_path / "held.safetensors")
-    for a, b in zip(rollout(again, demos), rollout(run.alternative, demos), strict=True):
+    for a, b in zip(rollout(again, demos), rollout(run.policy, demos), strict=True):
         np.testing.assert_array_equal(a, b)
     predictor = Predictor(again, start=[[4.0]])
     assert predictor.step(demos[0].contexts[0])[0] == pytest.approx(4.0)
     assert again.card.training["settings"]["rival"] == "'holding the last action'"
-    assert radius(run.alternative) < 1.0
+    assert radius(run.policy) < 1.0
+
+
+def test_where_the_models_were_chosen_by_hand_what_does_better_is_offered_beside_them():
+    run = simile.learn(ignorant(), model=RolloutRidge())
+    (note,) = run.notes
+    assert "standard deviations: it is kept as run.alternative" in note
+    assert run.alternative is not None
+    assert run.policy is run.rounds[-1].policy is not run.alternative
 
 
 def test_where_nothing_simpler_does_better_there_is_no_note(default):

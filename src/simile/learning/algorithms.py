@@ -24,6 +24,7 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential, linear
 from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
+from simile.learning.holds import COST
 from simile.learning.initial import note_initial
 from simile.learning.problem import judge, resolve
 from simile.learning.reduction import rounds
@@ -36,6 +37,7 @@ from simile.models import Criterion, SmoothForest
 from simile.models.regularizers import LinearAutoregression, RegularizerClass, VelocityAutoregression
 from simile.policies.hold import Hold
 from simile.policies.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
+from simile.policies.policies import hold as hold_of
 
 Data = Demonstrations | Demonstration | DistributedDemonstrations
 Validation = Data | float | None
@@ -229,7 +231,7 @@ def learn(
     if isinstance(goal, MatchExpert):
         budget, order = goal.mean, goal.order
         run = _note_roughness(run, goal)
-    return _ask_second_opinion(run, demos, choices, budget, order, validation)
+    return _ask_second_opinion(run, demos, choices, budget, order, validation, watch)
 
 
 def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
@@ -287,7 +289,8 @@ def _choose_smoothness(
     """Return lambda, whichever way it was given, what else that decides, and what was tried to find it."""
     if isinstance(smoothness, MatchExpert):
         found, tried = match_expert(demos, choices, smoothness)
-        return _per_action(found.smoothness), replace(choices, stepping=found.stepping, aim=found.aim), tried
+        decided = replace(choices, stepping=found.stepping, aim=found.aim, scarce=np.array(found.scarce))
+        return _per_action(found.smoothness), decided, tried
     if isinstance(smoothness, SmoothTime):
         standard = demos.standardize(choices.units(demos))  # in which h is fitted
         return resolve(standard, smoothness, choices.regularizer), choices, None
@@ -305,23 +308,31 @@ def _ask_second_opinion(
     budget: float,
     order: int,
     validation: Demonstrations | Demonstration | None,
+    watch: Watch | None,
 ) -> Run:
-    """Keep the simple rivals; say so where one of them does better, and offer it."""
+    """Keep the simple rivals; take the one that does better, or offer it where the models were chosen by hand."""
     found = simple_rivals(demos, choices.horizon, budget=budget, order=order, space=choices.space, seed=choices.seed)
     run = replace(run, rivals=found)
     if not found:
         return run
-    rival = most_accurate(found)
-    ours, theirs = math.sqrt(run.chosen.validation_error), rival.score.rmse
+    rival, last = most_accurate(found), run.chosen
+    ours, score = math.sqrt(last.validation_error), rival.score
     if validation is not None:  # which judged the rounds, and so judges the rival
-        theirs = measures.outcome(rival.policy, Demonstrations.of(validation)).rmse
-    if not MARGIN * theirs < ours:
+        score = measures.outcome(rival.policy, Demonstrations.of(validation))
+    # Rivals do not hold still, which may cost as much.
+    theirs, margin = score.rmse, MARGIN if hold_of(last.policy) is None else MARGIN * math.sqrt(COST)
+    if not (margin * theirs < ours and (rival.smooth_enough or score.roughness <= last.validation_roughness)):
         return run
-    note = (
-        f"{rival.name} does better on sequences that were left out, {theirs:.3f} against {ours:.3f} standard "
-        "deviations: it is kept as run.alternative (alternative.safetensors in the folder of a run)"
-    )
-    return replace(run, notes=(*run.notes, note), alternative=rival.policy)
+    said = f"on sequences that were left out, {theirs:.3f} against {ours:.3f} standard deviations"
+    if not choices.ours:
+        kept = "it is kept as run.alternative (alternative.safetensors in the folder of a run)"
+        note = f"{rival.name} does better {said}: {kept}"
+        return replace(run, notes=(*run.notes, note), alternative=rival.policy)
+    note = f"{rival.name} does better {said}, and is the policy: the mixture is run.rounds[-2].policy"
+    taken = rival.as_round(last.number + 1, score)
+    if watch is not None:
+        watch(taken)
+    return replace(run, rounds=(*run.rounds, taken), notes=(*run.notes, note))
 
 
 def paper(demos: Data, **settings: Unpack[Settings]) -> Run:

@@ -63,7 +63,7 @@ def crossfit(demos: Demonstrations, choices: Choices, lanes: Sequence[Lane]) -> 
             unseen = roll_out(lane.loop, predictions, lessons.demos)  # line 4, by models without the sequence
             if before:
                 old = before[i]
-                beta = line_search(unseen, old.unseen, lessons.demos, lane.loop)  # line 9
+                beta = line_search(unseen, old.unseen, lessons.demos, lane.loop, choices.scarce)  # line 9
                 policy = interpolate(trained, old.policy, beta)  # line 10
                 mixtures.append(Mixed(lane, policy, trained, beta, mix(unseen, old.unseen, beta), folds))
             else:
@@ -152,6 +152,7 @@ class Choices:
     hold: Hold | None = None  # None: as roll-outs advise
     stepping: tuple[bool, ...] | None = None  # which actions step, where that is known
     aim: tuple[float, ...] = ()  # how far ahead of the expert's moves f aims, for a play behind it
+    scarce: PerAction = 1.0  # share of `PRICE` that counts: less where the policy is smoother than it need be
     kept: Kept | None = None  # what to go on from, the first of the models
 
     @classmethod
@@ -202,6 +203,11 @@ class Choices:
     def units(self, demos: Demonstrations) -> Units:
         """Return what standard units mean: as measured, or those of the policy to go on from."""
         return Units.of(demos) if self.kept is None else self.kept.units
+
+    @property
+    def ours(self) -> bool:
+        """Whether the models are those that nobody chose."""
+        return tuple(getattr(model, "recipe", model) for model in self.models) == MODELS
 
     def standardize(self, units: Units) -> Self:
         """Bring the bounds to standard units."""
@@ -273,13 +279,16 @@ def fit_lanes(
     return [(replace(whole, value=(whole.value * scale)[:, part].copy()), predictions[:, part]) for part in parts]
 
 
-def line_search(new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> PerAction:
+def line_search(
+    new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop, scarce: PerAction = 1.0
+) -> PerAction:
     """Return the beta with which beta * new + (1 - beta) * old does best, for each action; 0 unless it gains by `GATE`.
 
     What counts is the distance to the expert and, at a price, the squared second differences: error that falls
-    because the policy gets rougher could have been had for less by a smaller lambda.
+    because the policy gets rougher could have been had for less by a smaller lambda. Where smoothness is not `scarce`
+    there is less to be had.
     """
-    price = PRICE * loop.lags**4
+    price = scarce * PRICE * loop.lags**4
     fresh, held, expert = ([a[loop.order :] for a in part] for part in (new, old, demos.actions))
     apart, missing = (np.concatenate([b - a for a, b in zip(held, part, strict=True)]) for part in (fresh, expert))
     turn, turned = (np.concatenate([np.diff(a, n=2, axis=0) for a in part]) for part in (fresh, held))

@@ -207,11 +207,24 @@ def _point(mixed: Mixed, demos: Demonstrations, choices: Choices, match: MatchEx
 
 @dataclass(frozen=True)
 class Match:
-    """What was chosen for each action: lambda, whether to step or to glide, and how far ahead to aim for the latter."""
+    """What was chosen for each action.
+
+    Attributes
+    ----------
+    smoothness : float or tuple of float
+        lambda.
+    stepping : tuple of bool
+        Whether it steps, or glides.
+    aim : tuple of float
+        How far ahead f aims, for an action that glides.
+    scarce : tuple of float
+        What smoothness is worth when policies are mixed: the square of the share of the budget that is used.
+    """
 
     smoothness: float | tuple[float, ...]
     stepping: tuple[bool, ...]
     aim: tuple[float, ...]
+    scarce: tuple[float, ...]
 
 
 def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[Match, Frontier]:
@@ -223,12 +236,12 @@ def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) ->
     standard = demos.standardize(units)
     light = replace(choices.standardize(units), models=tuple(_light(m) for m in choices.models))
     scouts = Scouts(standard, light, match, _fit_path(standard, light, _values(standard, light, N_SCOUTS)))
-    lags, holds = zip(*(scouts.choose(j) for j in range(demos.n_actions)), strict=True)
+    lags, holds, scarce = zip(*(scouts.choose(j) for j in range(demos.n_actions)), strict=True)
     found = tuple(smoothness_for(choices.regularizer, lag, standard.actions) for lag in lags)
     stepping, ahead = tuple(o.stepping for o in holds), tuple(0.0 if o.stepping else o.width for o in holds)
     points = tuple(_point(mixed, demos, replace(light, space=choices.space), match) for mixed in scouts.mixtures)
     tried = Frontier(points, match.metric, demos.rate)
-    return Match(found[0] if len(set(found)) == 1 else found, stepping, ahead), tried
+    return Match(found[0] if len(set(found)) == 1 else found, stepping, ahead, scarce), tried
 
 
 @dataclass(eq=False)
@@ -240,27 +253,29 @@ class Scouts:
     match: MatchExpert
     mixtures: list[Mixed]
 
-    def choose(self, action: int) -> tuple[float, Backlash]:
-        """Return the lag of the filter of an action, and the hysteresis behind it.
+    def choose(self, action: int) -> tuple[float, Backlash, float]:
+        """Return the lag of the filter of an action, the hysteresis behind it, and how scarce smoothness is.
 
         Where the policy alone is as rough as asked for, or smoother if that is more accurate; and then what is more
         accurate, and no rougher, with a hysteresis behind it that keeps the expert's habits.
         """
         begin, folds = self.mixtures[0].lane.loop.order, self.mixtures[0].folds
         habits = Habits(folds.demos, action, begin, self.match.order)
-        alone = self._match(habits, float(self.match.ratios(self.demos.n_actions)[action]))
-        if (own := self.choices.hold) is not None:
-            return alone, Backlash(float(own.width[action]), bool(own.stepping[action]))
+        ratio = float(self.match.ratios(self.demos.n_actions)[action])
+        alone = self._match(habits, ratio)
         plain = habits.ruler.measure(self._roll(habits, alone))
+        scarce = min(1.0, plain.roughness / ratio) ** 2 if math.isfinite(plain.roughness) else 1.0
+        if (own := self.choices.hold) is not None:
+            return alone, Backlash(float(own.width[action]), bool(own.stepping[action])), scarce
         first = habits.choose(self._roll(habits, alone), plain.roughness)
         if first.width == 0.0:
-            return alone, first
+            return alone, first, scarce
         # What steps may have to be slower to be as smooth, and be more accurate even so.
         slowest = max(self.mixtures[-1].lane.loop.lag, alone)
         lags = [lag for factor in SLOWER if (lag := alone * factor) <= slowest]
         others = [(lag, habits.choose(self._roll(habits, lag), plain.roughness)) for lag in lags]
         good = [o for o in others if not (o[1].roughness > plain.roughness or o[1].error > COST * plain.error)]
-        return min([(alone, first), *good], key=lambda o: (not o[1].kept, o[1].error))
+        return (*min([(alone, first), *good], key=lambda o: (not o[1].kept, o[1].error)), scarce)
 
     def _match(self, habits: Habits, ratio: float) -> float:
         """Return the lag at which an action is `ratio` times as rough as the expert's, or more if that is better."""

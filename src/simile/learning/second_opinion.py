@@ -6,6 +6,7 @@ not seen, at no more roughness than the policy was allowed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +21,11 @@ from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.losses import hold_last_action
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
+from simile.learning import measures
 from simile.learning.crossfit import roll_out
 from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler, Score
-from simile.learning.rounds import card_of
+from simile.learning.rounds import Round, card_of
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.columns import layout
@@ -31,7 +33,7 @@ from simile.models.regularizers import Autoregressor, CriticallyDamped, Previous
 from simile.models.ridge import RolloutRidge
 from simile.policies.policies import Policy, SmoothPolicy
 
-MARGIN = 1.03  # ratio of RMSE from which a rival is worth telling of
+MARGIN = 1.01  # ratio of RMSE from which a rival is better than by chance
 AHEAD = (0, 4, 16)  # frames that a forest looks ahead
 TREES = SmoothForest(n_trees=16, max_depth=None, min_leaf=10)
 AVERAGE, FOLLOWER = "an exponential average", "a critically damped follower"
@@ -98,18 +100,44 @@ class SimpleRival:
         """What it is called."""
         return f"{self.predictor} behind {self.filter}" if self.filter else self.predictor
 
-    @cached_property
-    def policy(self) -> Policy:
-        """The policy itself, fitted to all demonstrations when it is first asked for."""
-        source = self.data
-        if source is None:
+    @property
+    def known_data(self) -> RivalData:
+        """What it is fitted to; refused once it was stored."""
+        if self.data is None:
             raise ArgumentError(
                 f"rivals: {self.name} was not fitted when its run was stored: ask for its policy before"
             )
+        return self.data
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy itself, fitted to all demonstrations when it is first asked for."""
+        source = self.known_data
         f = source.grow(source.standard, (self.model,)) if isinstance(self.model, int) else self.model
         policy = SmoothPolicy(f, self.h, self.smoothness, source.horizon, None, source.demos.n_contexts)
         said = {"rival": self.name, "smoothness": self.smoothness, "horizon": source.horizon, "seed": source.seed}
         return policy.in_units(source.units, source.space, card_of(source.demos, said))
+
+    def as_round(self, number: int, score: Score) -> Round:
+        """Return the policy as a round of its own, which takes the place of what was learned; `score` is why."""
+        demos = self.known_data.demos
+        outcome = measures.outcome(self.policy, demos)
+        return Round(
+            number=number,
+            policy=self.policy,
+            trained=self.policy,
+            h=self.h,
+            targets=list(demos.actions),
+            rolled=outcome.rolled,
+            beta=1.0,
+            sigma=math.nan,
+            error=outcome.error,
+            roughness=outcome.roughness,
+            radius=self.h.radius(self.smoothness),
+            diverged=outcome.diverged,
+            validation_error=score.error,
+            validation_roughness=score.roughness,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "data": None}
