@@ -36,6 +36,7 @@ HOMES = {
     "models.neural": "GRU MLP TCN TorchRegressor",
     "online": "Extrapolate HoldAction HoldContext Predictor PredictorPool",
     "policies.hold": "Hold",
+    "policies.offset": "Offset",
     "policies.policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",
     "data.reading": "from_episodes read write",
     "learning.reduction": "rounds",

@@ -84,6 +84,7 @@ from simile.online.export import export_c as export_c
 from simile.online.export import export_onnx as export_onnx
 from simile.policies.cards import Card as Card
 from simile.policies.hold import Hold as Hold
+from simile.policies.offset import Offset as Offset
 from simile.policies.policies import Mixture as Mixture
 from simile.policies.policies import SmoothPolicy as SmoothPolicy
 from simile.policies.policies import StochasticMixture as StochasticMixture

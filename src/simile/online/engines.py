@@ -122,20 +122,28 @@ class GeneralEngine:
 
     def act(self, streams: IntArray) -> FloatArray:
         """Return the actions (n, k), in standard units, where the contexts were pushed."""
+        return self._choose(streams)[0]
+
+    def _choose(self, streams: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the actions, and the offsets of the frame after this one, (n, k) each."""
         history, frames = self.history, self.history.frame[streams]
         if len(self._floor) != len(history.flat_actions):  # there is room for more streams now
             self._floor = np.repeat(np.arange(len(history.actions)) * history.rows, history.rows)
         tape = Tape([history.Z.reshape(len(self._floor), -1)], history.flat_actions, self._floor)
         chance = np.zeros(len(streams)) if self.draws is None else self.draws(streams, frames)
+        states, kept = tape.states(Horizon(0, 0), history.places(streams)), history.offset[streams]
         with explain_missing(lambda: self._window(streams)):
-            acted = self.policy.act(tape.states(Horizon(0, 0), history.places(streams)), chance)
-        return self.bounds.check(acted, streams, frames)
+            if isinstance(self.policy, SmoothPolicy) and self.policy.offset is not None:
+                acted, kept = self.policy.go_on(states, kept)
+            else:
+                acted = self.policy.act(states, chance)
+        return self.bounds.check(acted, streams, frames), kept
 
     def advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns the actions (n, k) in the user's units."""
         self.history.push(streams, X)
         self.bounds.watch(X)
-        acted = self.act(streams)
+        acted, self.history.offset[streams] = self._choose(streams)
         self.history.commit(streams, acted)
         return self.bounds.restore(self.history.output(streams, acted))
 
@@ -157,11 +165,12 @@ class FusedEngine:
         self._roll, self._make_desk = rolling.roll, rolling.make_desk
         self._advance: Any = rolling.advance
         self._control = fused.control(bounds.low, bounds.high, DIVERGED)
-        self._parts = (*self._control.trees, *self._control.lines, *self._control[2:])
+        self._parts = (*self._control.trees, *self._control.lines, *self._control[2:-2])
         limits = np.full(fused.width - k, np.inf) if bounds.limits is None else bounds.limits
         held = Hold(np.zeros(k)) if policy.hold is None else policy.hold
         user = (bounds.center, bounds.scale, bounds.floor, bounds.ceiling)
-        self._units = np.concatenate([*user, held.width, held.stepping, limits])
+        kept = self._control[-2:]
+        self._units = np.concatenate([*user, held.width, held.stepping, *kept, limits])
         self.advance(np.arange(0), np.empty((0, self.history.n_contexts)))  # compiled now, not in the first frame
 
     def act(self, streams: IntArray) -> FloatArray:
@@ -172,6 +181,7 @@ class FusedEngine:
             np.ones_like(places),
             self._make_desk(len(places), history.actions.shape[2]),
         )
+        desk.offset[:] = history.offset[streams]
         lost, _ = self._roll(self._control, history.flat_Z, history.flat_actions, places, begin, end, desk)
         acted = history.flat_actions[places]
         if lost >= 0:
@@ -188,7 +198,7 @@ class FusedEngine:
             wild = history.flat_actions[history.places(streams)[lost]]
             raise self.bounds.divergence(stream, int(history.frame[stream]), wild)
         if lost < -1 and self.bounds.watch(X):
-            self._units[6 * actions.shape[1] :] = np.inf
+            self._units[8 * actions.shape[1] :] = np.inf
         return actions
 
 

@@ -11,7 +11,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.policies.footprint import SPARE
 from simile.policies.hold import Hold
 
-Mark = tuple[IntArray, IntArray, Any, Any, FloatArray]  # of some streams: frame, missed, begun, seen, position
+Mark = tuple[IntArray, IntArray, Any, Any, FloatArray]  # of some streams: frame, missed, begun, seen, stand
 
 
 class History:
@@ -30,7 +30,8 @@ class History:
     n_actions : int
         k.
     hold : Hold, optional
-        The hysteresis that the actions pass; `position` is where its output stands.
+        The hysteresis that the actions pass; `position` is where its output stands. `offset` is what is added to f in
+        the next frame that the policy chooses; NaN where the last was not its own, and it is taken anew.
     single : bool
         Whether contexts are kept in single precision with the actions beside them, as the kernels read them.
     """
@@ -46,7 +47,7 @@ class History:
         self.single = single
         self.actions = np.zeros((1, self.rows, n_actions))
         self.passed = hold
-        self.position = np.zeros((1, n_actions))
+        self.stand = np.zeros((1, 2, n_actions))  # position, and the offset of the next frame
         self.row = np.full(n_streams, self.reach)  # the next to be written
         self.frame = np.zeros(n_streams, np.intp)  # frames taken so far
         self.missed = np.zeros(n_streams, np.intp)  # frames in a row without a context
@@ -68,17 +69,16 @@ class History:
         held = len(self.actions)
         if len(streams) and (wanted := int(streams.max()) + 1) > held:
             room = min(len(self.row), max(wanted, 2 * held))
-            self.Z, self.actions, self.position = (
-                _enlarge(array, room) for array in (self.Z, self.actions, self.position)
-            )
+            self.Z, self.actions, self.stand = (_enlarge(array, room) for array in (self.Z, self.actions, self.stand))
             self._refer()
 
     def _refer(self) -> None:
         n, _, k = self.actions.shape
+        self.position, self.offset = self.stand[:, 0], self.stand[:, 1]
         self.flat_Z, self.flat_actions = self.Z.reshape(-1), self.actions.reshape(-1, k)
         # What the kernels are handed, made once: it refers to the arrays, which are written in place.
         self.past = self._streams(
-            self.flat_Z, self.flat_actions, self.row[:n], self.frame[:n], self.missed[:n], self.position, self.reach
+            self.flat_Z, self.flat_actions, self.row[:n], self.frame[:n], self.missed[:n], self.stand, self.reach
         )
 
     # ------------------------------------------------------------------------------------------------ how a past begins
@@ -91,6 +91,7 @@ class History:
             self._write(s, slice(0, self.reach - len(recent)), known[0])
             self._write(s, slice(self.reach - len(recent), self.reach), recent)
             self.position[s] = known[-1]
+        self.offset[streams] = np.nan
         self.row[streams] = self.reach
 
     def hold(self, streams: IntArray, actions: FloatArray) -> None:
@@ -102,6 +103,7 @@ class History:
         """Start anew as if `actions` (n, k) had been wanted forever; the output stays where it is."""
         self.reserve(streams)
         self._write(streams, slice(0, self.reach), actions[:, np.newaxis])
+        self.offset[streams] = np.nan
         self.row[streams] = self.reach
 
     def hold_contexts(self, streams: IntArray, X: FloatArray) -> None:
@@ -120,7 +122,7 @@ class History:
         """Make streams new."""
         held = streams[streams < len(self.actions)]
         self.Z[held] = self.actions[held] = 0
-        self.position[held] = 0.0
+        self.position[held], self.offset[held] = 0.0, np.nan
         for array in (self.frame, self.missed, self.begun, self.seen):
             array[streams] = 0
         self.row[streams] = self.reach
@@ -152,20 +154,19 @@ class History:
     def amend(self, streams: IntArray, actions: FloatArray) -> None:
         """Put other actions (n, k) in the place of the last; they were done."""
         self._write(streams, self.row[streams] - 1, actions)
-        self.position[streams] = actions
+        self.position[streams], self.offset[streams] = actions, np.nan
 
     def mark(self, streams: IntArray) -> Mark:
         """Return all that one frame changes, but for what it writes."""
-        new = len(streams) > 0 and int(streams.max()) >= len(self.position)
-        position = np.zeros((len(streams), self.actions.shape[2])) if new else self.position[streams]
-        return self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], position
+        held = streams < len(self.stand)
+        stand = np.zeros((len(streams), *self.stand.shape[1:]))
+        stand[held] = self.stand[streams[held]]
+        return self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], stand
 
     def withdraw(self, streams: IntArray, mark: Mark) -> None:
         """Take back the one frame since `mark`; what it wrote will be written over."""
         self.row[streams] -= 1
-        self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], self.position[streams] = (
-            mark
-        )
+        self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], self.stand[streams] = mark
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
 
     def last(self, streams: IntArray) -> FloatArray:
@@ -199,14 +200,14 @@ class History:
         n, m = len(streams), self.n_contexts
         contexts = np.zeros((n, self.reach, m), self.Z.dtype)
         actions = np.zeros((n, self.reach, self.actions.shape[2]))
-        position = np.zeros((n, self.actions.shape[2]))
+        stand = np.zeros((n, *self.stand.shape[1:]))
         for i, s in enumerate(streams.tolist()):  # which is quicker than an index of all rows
             if s < len(self.actions):
                 recent = slice(self.row[s] - self.reach, self.row[s])
                 contexts[i], actions[i] = self.Z[s, recent, :m], self.actions[s, recent]
-                position[i] = self.position[s]
+                stand[i] = self.stand[s]
         facts = {name: getattr(self, name)[streams] for name in ("frame", "missed", "begun", "seen")}
-        return {"contexts": contexts, "actions": actions, "position": position, **facts}
+        return {"contexts": contexts, "actions": actions, "position": stand[:, 0], "offset": stand[:, 1], **facts}
 
     def load(self, streams: IntArray, state: dict[str, Any]) -> None:
         """Take over what `state` returned, for these streams; those that had no past are new.
@@ -227,6 +228,8 @@ class History:
         self._write(some, slice(0, known.start), actions[:, :1])
         self._write(some, known, actions)
         self.position[some] = state.get("position", state["actions"][:, -1])[begun]
+        if "offset" in state:  # else it stays to be taken anew
+            self.offset[some] = state["offset"][begun]
         for name in ("frame", "missed", "begun", "seen"):
             getattr(self, name)[streams] = state[name]
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))

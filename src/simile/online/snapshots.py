@@ -17,6 +17,8 @@ CONTEXT_AXIS = {"contexts": 2, "context": 0}  # where these arrays are m long
 
 def check_state(state: Any, own: State) -> State:
     """Return a state with plain numbers where it has numbers; refuse one that does not fit beside `own`."""
+    if isinstance(state, dict) and "offset" in own:  # of a policy that kept none: it is taken anew
+        state = {"offset": np.full_like(own["offset"], np.nan), **state}
     if not isinstance(state, dict) or set(state) != set(own):
         odd = sorted(map(str, set(state) ^ set(own))) if isinstance(state, dict) else [type(state).__name__]
         raise ArgumentError(f"state must be what state_dict() of such a predictor returned; got {', '.join(odd)}")

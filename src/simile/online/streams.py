@@ -17,7 +17,7 @@ from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
 from simile.online.history import Mark
 from simile.online.snapshots import State
 from simile.policies.cards import Card
-from simile.policies.policies import Policy, acting, trend
+from simile.policies.policies import Policy, acting, offset, trend
 from simile.policies.rollouts import ColdStart, GivenStart
 from simile.policies.stages import Chain, Stage
 
@@ -124,7 +124,7 @@ class Streams:
             self._see(streams, X)
         self.history.push(streams, None if X is None else self._shift(X))
         self.history.commit(streams, standard)
-        self.history.position[streams] = standard
+        self.history.amend(streams, standard)
         self.history.settle(streams, seen=X is not None)
         self.chain.follow(streams, A)
         return A.copy()
@@ -153,7 +153,9 @@ class Streams:
 
     def rewrite(self, streams: IntArray, A: FloatArray) -> None:
         """Let the policy believe that it wanted A (n, k), in the user's units, in the last frame."""
+        kept = self.history.offset[streams]
         self.history.amend(streams, self.policy.units.standardize(A))
+        self.history.offset[streams] = kept
 
     # ----------------------------------------------------------------------------------------------------------- state
 
@@ -170,6 +172,7 @@ class Streams:
         ours, theirs = self.policy.units, other.policy.units
         live = other.everyone[other.history.begun]
         past = other.history.state(live)
+        del past["offset"]  # that of another f
         if not ours.equals(theirs):  # else the bits would change for nothing
             for name in ("actions", "position"):
                 past[name] = ours.standardize(theirs.restore(past[name]))
@@ -200,6 +203,8 @@ class Streams:
         past = self.history.state(some)
         if self.history.passed is None:  # then it is the last action
             del past["position"]
+        if offset(self.policy) is None:
+            del past["offset"]
         return {
             "n_streams": len(self.everyone),
             "n_contexts": self.n_contexts,

@@ -74,6 +74,10 @@ def rollouts(
 
         low, high = (on_device(policy.units.standardize(b)) for b in (policy.space.low, policy.space.high))
         past = z[:, 0] if start is None else _read_start(start, policy, len(X), torch, place)
+        if policy.offset is not None:
+            share, fade = on_device(policy.offset.share), on_device(policy.offset.fade)
+            fading = fade ** torch.arange(z.shape[1], dtype=z.dtype, device=place)[:, None]
+            z = z + (share * (past - z[:, 0]))[:, None] * fading
         if bool(torch.isinf(low).all()) and bool(torch.isinf(high).all()):
             actions = _filter(z, past, taps, block)
         else:

@@ -17,6 +17,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.regularizers import Autoregressor
+from simile.policies.offset import Offset
 from simile.policies.policies import Policy, SmoothPolicy
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class FusedPolicy:
     coefficients: FloatArray  # (order, k)
     smoothness: PerAction
     reach: int
+    offset: Offset | None
 
     @classmethod
     def of(cls, policy: Policy) -> FusedPolicy | None:
@@ -50,7 +52,9 @@ class FusedPolicy:
         if not (isinstance(policy, SmoothPolicy) and isinstance(policy.h, Autoregressor)):
             return None
         found = _fuse(policy.f, policy.horizon, policy.h.coefficients.shape[1])
-        return None if found is None else cls(*found, policy.h.coefficients, policy.smoothness, policy.reach)
+        if found is None:
+            return None
+        return cls(*found, policy.h.coefficients, policy.smoothness, policy.reach, policy.offset)
 
     def control(self, low: FloatArray, high: FloatArray, limit: float) -> Control:
         """Hand the policy to the kernels, with bounds (k,) in standard units."""
@@ -58,7 +62,9 @@ class FusedPolicy:
 
         coefficients = np.array(self.coefficients, order="C")  # from a file they may come in another order
         smoothness = np.array(np.broadcast_to(self.smoothness, coefficients.shape[1:]), dtype=np.float64)
-        return Control(self.trees, self.lines, coefficients, smoothness, low, high, float(limit))
+        none = np.zeros_like(smoothness)
+        share, fade = (none, none) if self.offset is None else (self.offset.share.copy(), self.offset.fade.copy())
+        return Control(self.trees, self.lines, coefficients, smoothness, low, high, float(limit), share, fade)
 
     def roll(
         self,

@@ -27,6 +27,7 @@ from simile.models.coupling import LinearH, align, average
 from simile.models.regularizers import Autoregressor, Regularizer, WeightedRegularizer
 from simile.policies.cards import Card
 from simile.policies.hold import Hold
+from simile.policies.offset import Offset
 from simile.policies.storage import files
 
 
@@ -105,6 +106,10 @@ class OpenPolicy:
         """Return the same policy with this hysteresis behind it, or with none."""
         raise ArgumentError(f"policy: a {type(self).__name__} cannot hold, so {hold!r} has no place in it")
 
+    def keeping(self, offset: Offset | None) -> Self:
+        """Return the same policy with this memory of the start, or with none."""
+        raise ArgumentError(f"policy: a {type(self).__name__} has no place for {offset!r}")
+
     def __str__(self) -> str:
         """Say in a line how smooth each action is, and how it holds, in the user's units."""
         return tell(self)
@@ -142,6 +147,8 @@ class SmoothPolicy(OpenPolicy):
         What the policy is for, and where it comes from.
     hold : Hold, optional
         The hysteresis that the actions pass, in roll-outs and online.
+    offset : Offset, optional
+        What roll-outs and predictors keep of the start, where f reads contexts alone; `act` knows of no start.
     """
 
     f: Model
@@ -154,6 +161,7 @@ class SmoothPolicy(OpenPolicy):
     space: ActionSpace = field(default_factory=ActionSpace)
     card: Card = field(default_factory=Card)
     hold: Hold | None = None
+    offset: Offset | None = None
 
     def __post_init__(self) -> None:
         for value in self.smoothness if isinstance(self.smoothness, np.ndarray) else (self.smoothness,):
@@ -164,6 +172,13 @@ class SmoothPolicy(OpenPolicy):
             )
         if self.hold is not None:
             object.__setattr__(self, "hold", self.hold.of(self.n_actions) if self.hold.width.any() else None)
+        if self.offset is not None:
+            object.__setattr__(self, "offset", self.offset.of(self.n_actions) if self.offset.share.any() else None)
+        if self.offset is not None and self.horizon.memory:
+            raise ArgumentError(
+                "offset: an f that reads past actions sees where it was put, and keeps no offset: use "
+                "policy.keeping(None), or learn with horizon=Horizon(n, 0)"
+            )
 
     @property
     def memory(self) -> int:
@@ -215,9 +230,19 @@ class SmoothPolicy(OpenPolicy):
 
     def act(self, states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG002
         """Act by Eq. 2, the minimiser of ||f - a||^2 + lambda ||h - a||^2."""
-        f = self.f.predict(states.view_through(self.horizon).matrix())
+        return self.smooth(self.f.predict(states.view_through(self.horizon).matrix()), states)
+
+    def go_on(self, states: States, kept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Act with what is kept of the start (`Offset.__call__`); returns the actions, and what is kept from there."""
+        assert self.offset is not None
+        said = self.f.predict(states.view_through(self.horizon).matrix())
+        z, kept = self.offset(said, states.history(1)[:, 0], kept)
+        return self.smooth(z, states), kept
+
+    def smooth(self, said: FloatArray, states: States) -> FloatArray:
+        """Act by Eq. 2 where f says `said` (n, k)."""
         h = self.h(states.history(self.h.order))
-        return (f + self.smoothness * h) / (1.0 + self.smoothness)
+        return (said + self.smoothness * h) / (1.0 + self.smoothness)
 
     def first_guess(self, states: States) -> FloatArray:
         """Guess the actions (n, k) from the contexts alone."""
@@ -242,6 +267,10 @@ class SmoothPolicy(OpenPolicy):
         """Return the same policy with this hysteresis behind it, or with none."""
         return replace(self, hold=hold)
 
+    def keeping(self, offset: Offset | None) -> Self:
+        """Return the same policy with this memory of the start, or with none."""
+        return replace(self, offset=offset)
+
 
 @dataclass(frozen=True, eq=False)
 class MixedPolicy(OpenPolicy):
@@ -259,7 +288,14 @@ class MixedPolicy(OpenPolicy):
                 raise ArgumentError("components must share their units: learn them from the same demonstrations")
             if repr(hold(component)) != repr(hold(self.components[0])):
                 raise ArgumentError("components must share their hold: give them one, policy.holding(...)")
+            if repr(offset(component)) != repr(offset(self.components[0])):
+                raise ArgumentError("components must share their offset: give them one, policy.keeping(...)")
         object.__setattr__(self, "weights", weights)
+        if self.offset is not None and self.whole is None:
+            raise ArgumentError(
+                f"components: a {type(self).__name__} that is not one f and one linear h of a smoothness and a horizon "
+                "keeps no offset: take it out of the components, policy.keeping(None)"
+            )
 
     @property
     def memory(self) -> int:
@@ -302,6 +338,11 @@ class MixedPolicy(OpenPolicy):
         return hold(self.components[0])
 
     @property
+    def offset(self) -> Offset | None:
+        """The mixture's memory of the start, that of the components."""
+        return offset(self.components[0])
+
+    @property
     def parts(self) -> tuple[tuple[PerAction, SmoothPolicy], ...]:
         """The parts of its components."""
         pairs = zip(self.weights, self.components, strict=True)
@@ -324,6 +365,10 @@ class MixedPolicy(OpenPolicy):
     def holding(self, hold: Hold | None) -> Self:
         """Return the same mixture with this hysteresis behind it, or with none."""
         return replace(self, components=tuple(hold_by(c, hold) for c in self.components))
+
+    def keeping(self, offset: Offset | None) -> Self:
+        """Return the same mixture with this memory of the start, or with none."""
+        return replace(self, components=tuple(keep_by(c, offset) for c in self.components))
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,11 +463,32 @@ def hold_by(policy: Policy, by: Hold | None) -> Policy:
     raise ArgumentError(f"policy must be one of simile's own to hold; got {policy!r}")
 
 
+def offset(policy: Policy) -> Offset | None:
+    """Return what a policy keeps of the start; None where that is nothing."""
+    return getattr(policy, "offset", None)
+
+
+def describe_offset(policy: Policy) -> dict[str, Any]:
+    """Return what each action keeps of the start, and what a frame leaves of it, as JSON has it."""
+    found = offset(policy)
+    return {} if found is None else {"offset": found.share.tolist(), "fade": found.fade.tolist()}
+
+
+def keep_by(policy: Policy, by: Offset | None) -> Policy:
+    """Return a policy with this memory of the start, or with none."""
+    if isinstance(policy, OpenPolicy):
+        return policy.keeping(by)
+    if by is None:
+        return policy
+    raise ArgumentError(f"policy must be one of simile's own to keep an offset; got {policy!r}")
+
+
 def tell(policy: Any) -> str:
-    """Say in a line what a policy is: kind, lambda of each action, and how it holds, in the user's units."""
+    """Say in a line what a policy is: lambda of each action, how it holds in the user's units, what it keeps."""
     names = [escape(name) for name in policy.card.action_names] or [f"action {i}" for i in range(policy.n_actions)]
     smooth = dict.fromkeys(_tell_smoothness(part.smoothness, names) for _, part in parts(policy))  # each once
     said = "" if (held := hold(policy)) is None else f"; {held.tell(names, policy.units.scale)}"
+    said += "" if (kept := offset(policy)) is None else f"; {kept.tell(names, policy.card.rate)}"
     return f"{type(policy).__name__}: smoothness {' or '.join(smooth)}{said}"
 
 

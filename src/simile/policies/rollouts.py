@@ -284,7 +284,7 @@ def _send(chain: Chain, wanted: Trajectories, past: Trajectories, given: Traject
 
 
 def _ask_ahead(policy: Policy, tape: Tape, rows: IntArray) -> Callable[[States, FloatArray], FloatArray]:
-    """Return how to act on these rows of a tape: as the policy does, with an f on contexts alone asked in advance.
+    """Return how to act on these rows of a tape, in order: as the policy does, an f on contexts alone asked in advance.
 
     Most models take hardly longer for thousands of states than for one; h is then all that is left to do in a frame.
     """
@@ -297,9 +297,14 @@ def _ask_ahead(policy: Policy, tape: Tape, rows: IntArray) -> Callable[[States, 
     said = np.empty((len(tape.floor), policy.n_actions))
     said[rows] = np.concatenate([policy.f.predict(states.where(block).matrix()) for block in blocks])
 
+    # What a row takes over from the one before it; NaN where the policy did not choose that.
+    kept = np.full((0 if policy.offset is None else len(said) + 1, policy.n_actions), np.nan)
+
     def act(states: States, chance: FloatArray) -> FloatArray:  # noqa: ARG001
-        h = policy.h(states.history(policy.h.order))
-        return (said[states.rows] + policy.smoothness * h) / (1.0 + policy.smoothness)
+        z = said[states.rows]
+        if policy.offset is not None:
+            z, kept[states.rows + 1] = policy.offset(z, states.history(1)[:, 0], kept[states.rows])
+        return policy.smooth(z, states)
 
     return act
 

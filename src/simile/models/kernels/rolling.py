@@ -20,6 +20,8 @@ class Control(NamedTuple):
     low: Any  # (k,) bounds of an action
     high: Any  # (k,)
     limit: float  # actions beyond it are no actions any more
+    share: Any  # (k,) of the offset; all 0 where there is none
+    fade: Any  # (k,)
 
 
 class Streams(NamedTuple):
@@ -30,7 +32,7 @@ class Streams(NamedTuple):
     row: Any  # (streams,) the next row of each tape
     frame: Any  # (streams,) frames taken
     missed: Any  # (streams,) frames in a row that it missed
-    position: Any  # (streams, k) what was done last, in standard units
+    stand: Any  # (streams, 2, k) what was done last, in standard units, and the offset of the next frame
     reach: int  # rows that the policy looks back
 
 
@@ -41,11 +43,13 @@ class Desk(NamedTuple):
     f: Any  # (sequences, k) what f says
     places: Any  # (sequences,) where on the tape
     running: Any  # (sequences,) those that have not ended
+    offset: Any  # (sequences, k) what is added to f next; NaN where that is to be taken anew
 
 
 def make_desk(n: int, k: int) -> Desk:
     """Make room for n sequences of k actions."""
-    return Desk(np.empty(BLOCK, np.int32), np.empty((n, k)), np.empty(n, np.int64), np.empty(n, np.int64))
+    places, running = np.empty(n, np.int64), np.empty(n, np.int64)
+    return Desk(np.empty(BLOCK, np.int32), np.empty((n, k)), places, running, np.full((n, k), np.nan))
 
 
 @kernel
@@ -56,8 +60,10 @@ def roll(control, Z, actions, first, begin, end, desk):
     that diverged first and its frame, or -1 twice.
     """
     k, W = actions.shape[1], len(Z) // len(actions)
-    at, f, places, running = desk
-    last = 0
+    at, f, places, running, offset = desk
+    keeps, last = False, 0
+    for j in range(k):
+        keeps |= control.share[j] > 0.0
     for s in range(len(first)):
         last = end[s] if end[s] > last else last
     for t in range(last):
@@ -73,7 +79,14 @@ def roll(control, Z, actions, first, begin, end, desk):
                 h = actions[row - 1, j] * control.coefficients[0, j]
                 for lag in range(1, len(control.coefficients)):
                     h += actions[row - 1 - lag, j] * control.coefficients[lag, j]
-                a = (f[i, j] + control.smoothness[j] * h) / (1.0 + control.smoothness[j])
+                z = f[i, j]
+                if keeps:
+                    d = offset[running[i], j]
+                    if np.isnan(d):
+                        d = control.share[j] * (actions[row - 1, j] - z)
+                    offset[running[i], j] = control.fade[j] * d
+                    z += d
+                a = (z + control.smoothness[j] * h) / (1.0 + control.smoothness[j])
                 a = min(max(a, control.low[j]), control.high[j])
                 actions[row, j] = a
                 Z[row * W + W - k + j] = a
@@ -118,7 +131,7 @@ def advance(
     row,
     frame,
     missed,
-    position,
+    stand,
     reach,
     units,
     streams,
@@ -128,29 +141,33 @@ def advance(
     """Take one frame of some streams, with contexts X (n, m), by `roll`; `out` (n, k) is in the user's units.
 
     The parts of `Control` and `Streams` come one by one, for numba takes longer to look at a tuple, and this is done in
-    every frame. `units` holds center, scale, floor, ceiling, width of the hold and 1 where it steps (k,), and then how
-    large contexts may be (m,), in one array: each array handed over takes time.
+    every frame. `units` holds center, scale, floor, ceiling, width of the hold and 1 where it steps, share and fade of
+    the offset (k,), and then how large contexts may be (m,), in one array: each array handed over takes time.
     Returns which of the streams diverged first, and then none has moved on; or -1, or -2 where a context is too large.
     """
+    n, k, answer = len(streams), out.shape[1], -1
     trees, lines = Trees(nodes, roots, depths, values), Lines(terms, slopes)
-    control = Control(trees, lines, coefficients, smoothness, low, high, limit)
-    past = Streams(Z, actions, row, frame, missed, position, reach)
+    share, fade = units[6 * k : 7 * k], units[7 * k : 8 * k]
+    control = Control(trees, lines, coefficients, smoothness, low, high, limit, share, fade)
+    past = Streams(Z, actions, row, frame, missed, stand, reach)
     make_room(past, streams)
-    n = len(streams)
     if n == 0:  # a call to have it compiled
         return -1
     rows = len(past.actions) // len(past.row)
     W = len(past.Z) // len(past.actions)
-    k, answer = out.shape[1], -1
     first, begin, end = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
         first[i], begin[i], end[i] = streams[i] * rows + past.row[streams[i]], 0, 1
         for j in range(X.shape[1]):
             past.Z[first[i] * W + j] = X[i, j]
-            if abs(X[i, j]) > units[6 * k + j]:
+            if abs(X[i, j]) > units[8 * k + j]:
                 answer = -2
-    at, f, places = np.empty(BLOCK, np.int32), np.empty((n, k)), np.empty(n, np.int64)
-    lost, _ = roll(control, past.Z, past.actions, first, begin, end, Desk(at, f, places, np.empty(n, np.int64)))
+    at, f, places, offset = np.empty(BLOCK, np.int32), np.empty((n, k)), np.empty(n, np.int64), np.empty((n, k))
+    for i in range(n):
+        for j in range(k):
+            offset[i, j] = past.stand[streams[i], 1, j]
+    desk = Desk(at, f, places, np.empty(n, np.int64), offset)
+    lost, _ = roll(control, past.Z, past.actions, first, begin, end, desk)
     if lost >= 0:
         return lost
     for i in range(n):
@@ -159,11 +176,11 @@ def advance(
         past.frame[s] += 1
         past.missed[s] = 0
         for j in range(k):
-            a, y, width = past.actions[first[i], j], past.position[s, j], units[4 * k + j]
+            a, y, width = past.actions[first[i], j], past.stand[s, 0, j], units[4 * k + j]
             if units[5 * k + j] == 0.0:
                 y = min(max(y, a - width), a + width)
             elif abs(a - y) > width:
                 y = a
-            past.position[s, j] = y
+            past.stand[s, 0, j], past.stand[s, 1, j] = y, offset[i, j]
             out[i, j] = min(max(y * units[k + j] + units[j], units[2 * k + j]), units[3 * k + j])
     return answer

@@ -21,6 +21,7 @@ from simile.models.regularizers import Autoregressor, Regularizer
 from simile.models.trees import Bag
 from simile.policies.cards import Card
 from simile.policies.hold import Hold
+from simile.policies.offset import Offset
 from simile.policies.policies import Mixture, Policy, SmoothPolicy, StochasticMixture, hold, parts
 from simile.policies.storage import soundness
 from simile.policies.storage.encoding import DEEPEST, MOST_PARTS
@@ -84,7 +85,10 @@ class Decoder:
             raise StorageError(f"{fields.path}.components must share their units")
         if len({repr(hold(c)) for c in components}) > 1:
             raise StorageError(f"{fields.path}.components must share their hold")
-        return (Mixture if fields.kind == "Mixture" else StochasticMixture)(components, weights)
+        try:
+            return (Mixture if fields.kind == "Mixture" else StochasticMixture)(components, weights)
+        except ArgumentError as error:  # of an offset: the others have none to share, or cannot be one with it
+            raise StorageError(f"{fields.path}: {error}") from None
 
     def _read_smooth_policy(self, fields: Fields) -> SmoothPolicy:
         policy = {  # in the order of the names, in which they were written
@@ -95,6 +99,7 @@ class Decoder:
             "horizon": self._read_shared(fields, "horizon", self.read_horizon),
             "n_contexts": fields.optional("n_contexts", lambda n: fields.whole_number(n, at_most=MOST_CONTEXTS)),
             "naive": fields.optional("naive", lambda n: self._read_shared(fields, n, self.read_model)),
+            "offset": self._read_shared(fields, "offset", self.read_offset) if fields.has("offset") else None,
             "smoothness": fields.per_action("smoothness"),
             "space": self._read_shared(fields, "space", self.read_space),
             "units": self._read_shared(fields, "units", self.read_units),
@@ -118,6 +123,18 @@ class Decoder:
             raise wrong(path, f"{len(width)} choices of stepping", stepping)
         try:
             return Hold(width, np.array(stepping))
+        except ArgumentError as error:
+            raise StorageError(f"{path}: {error}") from None
+
+    def read_offset(self, tree: Any, path: str) -> Offset:
+        """Read a memory of the start."""
+        fields = self._open(tree, path, "Offset")
+        fade, share = fields.numbers("fade"), fields.numbers("share")
+        fields.close()
+        if len(fade) != len(share) or not share.any():
+            raise wrong(path, "a share, not all of them 0, and a fade for each action", tree)
+        try:
+            return Offset(share, fade)
         except ArgumentError as error:
             raise StorageError(f"{path}: {error}") from None
 

@@ -32,6 +32,7 @@ KINDS = (
     "MLP",
     "Mixture",
     "Network",
+    "Offset",
     "PiecewiseLinear",
     "SmoothPolicy",
     "StateShape",
@@ -43,11 +44,12 @@ KINDS = (
 )
 # Fields whose object may be one and the same in several components, and is then stored once. No others, so that the
 # size of a file bounds the work of whoever rolls it out.
-SHARED = frozenset({"card", "hold", "horizon", "naive", "space", "units"})
+SHARED = frozenset({"card", "hold", "horizon", "naive", "offset", "space", "units"})
 FOREIGN = frozenset({"estimator", "f", "h", "models", "naive"})  # fields that may hold objects of other libraries
 BUNDLES = frozenset({"trees"})  # fields with many of them, stored together
 ARRAYS = frozenset({"seeds"})  # fields with a whole number for every tree: too many to read, so a tensor
-LISTS = frozenset({"smoothness", "stepping", "weights", "width"})  # fields with a value for each action, to be read
+# Fields with a value for each action, to be read.
+LISTS = frozenset({"fade", "share", "smoothness", "stepping", "weights", "width"})
 PARTS = frozenset({"components", "models"})
 MOST_PARTS = 1_000
 DEEPEST = 64  # of nested names such as policy.components.3.f.bag
@@ -98,8 +100,9 @@ class Encoder:
 
     def _object(self, value: Any, path: str) -> dict[str, Any]:
         parts = {f.name: getattr(value, f.name) for f in fields(value)}
-        if parts.get("hold", value) is None:  # as the first readers know it
-            del parts["hold"]
+        for name in ("hold", "offset"):
+            if parts.get(name, value) is None:  # as the first readers know it
+                del parts[name]
         if isinstance(value, Units | ActionSpace):  # to be read by people, so no tensors
             known = {name: array for name, array in parts.items() if array is not None}
             parts = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in known.items()}

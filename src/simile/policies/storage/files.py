@@ -18,7 +18,7 @@ from simile.errors import StorageError
 from simile.policies.storage.encoding import DTYPES, Encoder
 from simile.policies.storage.limits import check_writable
 
-FORMAT, VERSION = "simile-policy", 3
+FORMAT, VERSION = "simile-policy", 4
 LARGEST_HEADER = 16 * 2**20  # bytes; JSON takes many times its room in memory
 
 MOST_AXES = 8  # of an array
@@ -49,11 +49,14 @@ def write(policy: Any, path: str | os.PathLike[str]) -> None:
 def _choose_version(policy: Any) -> int:
     """Return the version whose readers know all that a policy has.
 
-    The first knew no origin of contexts, the second no hold, and one lambda and one weight for all actions.
+    The first knew no origin of contexts, the second no hold, and one lambda and one weight for all actions, the third
+    no offset.
     """
     parts = getattr(policy, "parts", ())
+    if any(part.offset is not None for _, part in parts):
+        return VERSION
     new = any(np.ndim(weight) or np.ndim(part.smoothness) or part.hold is not None for weight, part in parts)
-    return VERSION if new else 1 if policy.units.origin is None else 2
+    return 3 if new else 1 if policy.units.origin is None else 2
 
 
 def to_bytes(policy: Any) -> bytes:

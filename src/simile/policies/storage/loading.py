@@ -24,7 +24,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Forest, PiecewiseLinear, SmoothForest, SmoothRegressor, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.policies.policies import Policy, describe_hold, parts, tell
+from simile.policies.policies import Policy, describe_hold, describe_offset, parts, tell
 from simile.policies.storage import files, foreign, ledger, rehearsal
 from simile.policies.storage.decoding import Decoder, Unread
 from simile.policies.storage.encoding import Encoder
@@ -117,7 +117,7 @@ def read_header(path: str | os.PathLike[str], *, max_memory: float | None = None
     -------
     dict
         format, version, library, digest, file_size (bytes), card, and structure: the kind of policy, its models,
-        trees, nodes, terms, lags, smoothness, hold, order of h, units and bounds; `summary` says it in a line.
+        trees, nodes, terms, lags, smoothness, hold, offset, order of h, units and bounds; `summary` says it in a line.
     """
     limit = memory.read_limit(max_memory)
     packed, policy = _read(path, limit, lambda packed: (packed, Decoder(packed, None).decode()))
@@ -186,6 +186,7 @@ def _summarize(policy: Policy) -> dict[str, Any]:
         "action_lags": _unite(list(p.horizon.action_lags) for p in smooth),
         "smoothness": _unite(np.asarray(p.smoothness).tolist() for p in smooth),
         **describe_hold(policy),
+        **describe_offset(policy),
         "order": _unite(getattr(p.h, "order", None) for p in smooth),
         "center": policy.units.center.tolist(),
         "scale": policy.units.scale.tolist(),
