@@ -26,6 +26,7 @@ HOMES = {
     "learning.distributed.dask": "DaskBackend",
     "errors": "ArgumentError DataError DivergedError SimileError StorageError",
     "evaluation.evaluation": "Evaluation evaluate",
+    "data.losses": "Absolute Huber Squared",
     "online.export": "Exported export_c export_onnx",
     "learning.feedback": (
         "CompensatedFeedback ExpertFeedback OracleFeedback Schedule SmoothFeedback by_distance constant exponential "

@@ -2,6 +2,9 @@
 from simile.data.demonstrations import ActionSpace as ActionSpace
 from simile.data.demonstrations import Demonstration as Demonstration
 from simile.data.demonstrations import Demonstrations as Demonstrations
+from simile.data.losses import Absolute as Absolute
+from simile.data.losses import Huber as Huber
+from simile.data.losses import Squared as Squared
 from simile.data.reading import from_episodes as from_episodes
 from simile.data.reading import read as read
 from simile.data.reading import write as write

@@ -56,6 +56,8 @@ class Demonstration:
         What it belongs to with other sequences, a person or a run: they are held out together.
     group_name : str
         What groups are, such as "person".
+    weights : (T, k) array, optional
+        How much each action of each frame counts, as a robust `loss` has found; all alike by default.
 
     Examples
     --------
@@ -72,6 +74,7 @@ class Demonstration:
     action_names: tuple[str, ...] = ()
     group: str | None = None
     group_name: str = GROUP
+    weights: FloatArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True)
@@ -81,6 +84,11 @@ class Demonstration:
                 f"contexts and actions of {self.name!r} must have as many rows; got {len(contexts)} and "
                 f"{len(actions)}: cut both to the frames they share"
             )
+        if self.weights is not None:
+            weights = checks.table(self.weights, f"weights of {self.name!r}")
+            if weights.shape != actions.shape or (weights < 0.0).any():
+                raise DataError(f"weights of {self.name!r} must be one for each action, none below 0: {actions.shape}")
+            object.__setattr__(self, "weights", weights)
         if self.rate is not None:
             object.__setattr__(self, "rate", checks.rate(self.rate))
         if self.group is not None:
@@ -124,7 +132,14 @@ class Demonstration:
         """Return frames `start` to `stop` as a demonstration of its own."""
         if len(self.actions[start:stop]) == 0:
             raise DataError(f"cut({start}, {stop}) leaves nothing of {self.name!r}: it has {count(len(self), 'frame')}")
-        return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop])
+        weights = None if self.weights is None else self.weights[start:stop]
+        return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop], weights=weights)
+
+    def only_action(self, number: int) -> Demonstration:
+        """Return the same contexts with one of the actions alone."""
+        some = slice(number, number + 1)
+        weights = None if self.weights is None else self.weights[:, some]
+        return replace(self, actions=self.actions[:, some], action_names=self.action_names[some], weights=weights)
 
 
 class Recorded(Protocol):
@@ -427,6 +442,13 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         """The expert's actions, one (T, k) array per sequence."""
         return [d.actions for d in self.items]
 
+    @property
+    def weights(self) -> list[FloatArray] | None:
+        """How much each action of each frame counts, one (T, k) array per sequence; None where all do alike."""
+        if all(d.weights is None for d in self.items):
+            return None
+        return [np.ones_like(d.actions) if d.weights is None else d.weights for d in self.items]
+
     def with_actions(self, actions: Trajectories) -> Demonstrations:
         """Return the same contexts with other actions."""
         if len(actions) != len(self):
@@ -435,10 +457,7 @@ class Demonstrations(Sequence[Demonstration], Recorded):
 
     def only_action(self, number: int) -> Demonstrations:
         """Return the same contexts with one of the actions alone."""
-        some = slice(number, number + 1)
-        return Demonstrations(
-            tuple(replace(d, actions=d.actions[:, some], action_names=d.action_names[some]) for d in self.items)
-        )
+        return Demonstrations(tuple(d.only_action(number) for d in self.items))
 
     def standardize(self, units: Units) -> Demonstrations:
         """Bring the actions to standard units, and take the origin off the contexts."""

@@ -14,6 +14,7 @@ from simile._common.text import spell, table
 from simile._common.typing import PerAction
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded
 from simile.data.logs import tell_noise
+from simile.data.losses import Loss
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -26,6 +27,7 @@ from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
 from simile.learning.holds import COST
 from simile.learning.initial import note_initial
+from simile.learning.outliers import tell_outliers, weigh
 from simile.learning.problem import judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
@@ -71,6 +73,7 @@ class Settings(TypedDict, total=False):
     n_rounds: int
     seed: int
     space: ActionSpace
+    loss: Loss
     validation: Validation
     initial: Policy
     backend: Backend
@@ -144,6 +147,7 @@ def learn(
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
     hold: Hold | float | tuple[float, ...] | None = None,
+    loss: Loss | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
     validation: Demonstrations | Demonstration | float | None = None,
@@ -176,6 +180,9 @@ def learn(
         The hysteresis behind the policy, or its width in standard deviations of the action, of each its own where it is
         a tuple; 0 for none. By default the narrowest with which the policy turns no more often than the expert, and
         rests as much.
+    loss : Loss, optional
+        l of Section 2: `Squared()` by default, `Huber()` or `Absolute()` for records with outliers. By it every model
+        is fitted, mixed and judged (`simile.learning.outliers`); errors are then weighted ones.
     seed, space
         As for `simile.rounds`.
     validation : float or Demonstrations, optional
@@ -199,7 +206,8 @@ def learn(
     if unknown := set(of_rounds) - set(OF_ROUNDS):
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
     refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds}, demos)
-    demos = Demonstrations.of(demos)
+    recorded = Demonstrations.of(demos)
+    demos = weigh(recorded, loss, seed=seed)
     choices = Choices.of(
         demos,
         model=model,
@@ -209,20 +217,24 @@ def learn(
         seed=seed,
         space=space,
         hold=hold,
+        loss=loss,
         initial=initial,
     )
+    notes = tell_outliers(recorded, demos, [m for m in choices.models if m is not choices.kept])
     if choices.kept is not None and smoothness is None and regularizer is None:
         kept = choices.kept
         smoothness = kept.smoothness  # type: ignore[assignment]
         choices = replace(choices, regularizer=kept, stepping=kept.stepping, aim=kept.aim)
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
+    elif validation is not None:
+        validation = weigh(Demonstrations.of(validation), loss, seed=seed)
     goal = MatchExpert() if smoothness is None else smoothness
     value, choices, tried = _choose_smoothness(demos, choices, goal)
     limit = goal.ratios(demos.n_actions) if isinstance(goal, MatchExpert) else None
     turns = crossfit_rounds(demos, choices, value, budget=limit, validation=validation)
     new = Folds.of(demos).new if validation is None else demos.tell_new(Demonstrations.of(validation))
-    run = _note_log(replace(Run.of(turns, watch), by_validation=False, frontier=tried, new=new), demos)
+    run = _note_log(replace(Run.of(turns, watch), by_validation=False, notes=notes, frontier=tried, new=new), demos)
     if initial is not None:
         run = replace(run, notes=(*run.notes, *note_initial(initial, demos, rounds=False)))
     if run.interrupted:
@@ -497,9 +509,13 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
     if "model" in preset:
         choices["model"] = split_by(preset["model"].criterion, choices["model"])
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
-    demos = place(demos, backend)
+    loss, seed, recorded = choices.get("loss"), choices.get("seed", 0), place(demos, backend)
+    demos = weigh(recorded, loss, seed=seed)
+    notes = tell_outliers(recorded, demos, (choices.get("model") or SmoothForest(),))
     if isinstance(validation, float | int):
-        demos, validation = demos.hold_out(validation, seed=choices.get("seed", 0)) if validation else (demos, None)
+        demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
+    elif validation is not None:
+        validation = weigh(place(validation, backend), loss, seed=seed)
 
     new = "" if validation is None else demos.tell_new(place(validation, backend))
 
@@ -512,8 +528,8 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
         run = replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
     else:
         run = Run.of(turns(), watch)
-    initial = choices.get("initial")
-    notes = () if initial is None else note_initial(initial, demos, rounds=True, validated=bool(new))
+    if (initial := choices.get("initial")) is not None:
+        notes += note_initial(initial, demos, rounds=True, validated=bool(new))
     return _note_log(_note_last(replace(run, new=new, notes=notes)), demos)
 
 

@@ -83,19 +83,30 @@ class Checkpointed:
         anchors: FloatArray,
         smoothness: float,
         rng: np.random.Generator,
+        *,
+        weights: FloatArray | None = None,
     ) -> Model:
         """Fit, or read what an earlier run fitted here; the random numbers go on as if it had been fitted now."""
 
         def fit() -> Model:
             if isinstance(self.model, SmoothRegressor):
-                return self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng)
-            return models.fit(self.model, np.concatenate([s.matrix() for s in states]), labels, rng)
+                counts = {} if weights is None else {"weights": weights}
+                return self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng, **counts)
+            return models.fit(self.model, np.concatenate([s.matrix() for s in states]), labels, rng, weights=weights)
 
         return self._keep(fit, states[0], rng)
 
-    def fit_apart(self, states: States, labels: FloatArray, n_actions: int, rng: np.random.Generator) -> Model:
+    def fit_apart(
+        self,
+        states: States,
+        labels: FloatArray,
+        n_actions: int,
+        rng: np.random.Generator,
+        *,
+        weights: FloatArray | None = None,
+    ) -> Model:
         """Fit for each action by itself, as a `SmoothForest` can, or read what an earlier run fitted here."""
-        return self._keep(lambda: self.model.fit_apart(states, labels, n_actions, rng), states, rng)
+        return self._keep(lambda: self.model.fit_apart(states, labels, n_actions, rng, weights=weights), states, rng)
 
     def _keep(self, fit: Callable[[], Model], states: States, rng: np.random.Generator) -> Model:
         path = self.folder / f"fit-{self.fits:03d}.safetensors"

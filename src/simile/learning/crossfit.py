@@ -19,6 +19,7 @@ from simile import models
 from simile._common import checks
 from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.losses import Loss, Squared
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures
@@ -30,6 +31,7 @@ from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
 from simile.models import Forest, Model, SmoothForest, SmoothRegressor
+from simile.models.adapters import weights_for
 from simile.models.closed_loop import ClosedLoop
 from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass, fit_each
@@ -111,7 +113,7 @@ def crossfit_rounds(
     units = choices.units(demos)
     standard, inside = demos.standardize(units), choices.standardize(units)
     lane = choices.lane(standard, smoothness)
-    names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed", "hold")
+    names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed", "hold", "loss")
     said = {n: getattr(choices, n, None) for n in names} | {"smoothness": np.asarray(lane.smoothness).tolist()}
     card = card_of(demos, {n: value for n, value in said.items() if value is not None})
 
@@ -154,6 +156,7 @@ class Choices:
     aim: tuple[float, ...] = ()  # how far ahead of the expert's moves f aims, for a play behind it
     scarce: PerAction = 1.0  # share of `PRICE` that counts: less where the policy is smoother than it need be
     kept: Kept | None = None  # what to go on from, the first of the models
+    loss: Loss | None = None  # by which the demonstrations were weighed; None for the squared one
 
     @classmethod
     def of(
@@ -168,6 +171,7 @@ class Choices:
         space: ActionSpace | None = None,
         hold: Hold | float | tuple[float, ...] | None = None,
         initial: Policy | None = None,
+        loss: Loss | None = None,
     ) -> Self:
         """Check what was given, and choose the rest."""
         kept = None
@@ -198,7 +202,8 @@ class Choices:
         space.check(demos)
         held = None if hold is None else Hold.given(hold).of(demos.n_actions)
         models = models if kept is None else (kept, *models)
-        return cls(models, regularizer, horizon, feedback, checks.whole_number(seed, "seed"), space, held, kept=kept)
+        seed, loss = checks.whole_number(seed, "seed"), None if isinstance(loss, Squared) else loss
+        return cls(models, regularizer, horizon, feedback, seed, space, held, kept=kept, loss=loss)
 
     def units(self, demos: Demonstrations) -> Units:
         """Return what standard units mean: as measured, or those of the policy to go on from."""
@@ -247,7 +252,8 @@ def fit_lanes(
     horizon, mu, k = choices.horizon, choices.feedback.mu, demos.n_actions
     if isinstance(model, RolloutRegressor):
         states = states_of(folds.demos, horizon)
-        return list(model.fit_rollouts(states, folds.demos.actions, [lane.loop for lane in lanes], folds.fold))
+        counts, loops = weights_for(model, folds.demos.weights), [lane.loop for lane in lanes]
+        return list(model.fit_rollouts(states, folds.demos.actions, loops, folds.fold, **counts))
     if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.by_labels):
         return [fit_lanes(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
     spread = [np.concatenate([lane.loop.targets(a, mu) for a in demos.actions]).std() or 1.0 for lane in lanes]
@@ -259,16 +265,17 @@ def fit_lanes(
         targets = np.concatenate(
             [np.concatenate([lane.loop.targets(a, mu) for lane in lanes], axis=1) for a in some.actions]
         )
+        counts = weights_for(model, some.weights)
         recipe = getattr(model, "recipe", model)  # of a model with checkpoints
         if k > 1 and isinstance(recipe, SmoothForest) and recipe.by_labels:
-            fitted: Model = model.fit_apart(states, targets / scale, k, rng)
+            fitted: Model = model.fit_apart(states, targets / scale, k, rng, **counts)
             return fitted
         if isinstance(model, SmoothRegressor):
             anchors = anchors_of(lanes[0].h, states) if len(lanes) == 1 else targets
             labels = targets / scale
             smoothness = float(np.mean(lanes[0].smoothness))  # of the impurity, where that counts
-            return model.fit_smooth([states], labels, labels, anchors, smoothness, rng)
-        return models.fit(model, states.matrix(), targets, rng)
+            return model.fit_smooth([states], labels, labels, anchors, smoothness, rng, **counts)
+        return models.fit(model, states.matrix(), targets, rng, **counts)
 
     whole, predictions = fit(demos), folds.predict_unseen(fit, horizon, k * len(lanes)) * scale
     if len(lanes) == 1:
@@ -293,6 +300,9 @@ def line_search(
     apart, missing = (np.concatenate([b - a for a, b in zip(held, part, strict=True)]) for part in (fresh, expert))
     turn, turned = (np.concatenate([np.diff(a, n=2, axis=0) for a in part]) for part in (fresh, held))
     turn -= turned
+    if demos.weights is not None:
+        root = np.sqrt(np.concatenate([w[loop.order :] for w in demos.weights]))
+        apart, missing = apart * root, missing * root
     power = np.sum(apart**2, axis=0) + price * np.sum(turn**2, axis=0)
     pull = np.sum(apart * missing, axis=0) - price * np.sum(turn * turned, axis=0)
     before = np.sum(missing**2, axis=0) + price * np.sum(turned**2, axis=0)

@@ -14,12 +14,14 @@ from simile._common import checks, plots
 from simile._common.text import table
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations
+from simile.data.losses import Loss
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, Mixed, crossfit, mix
 from simile.learning.feedback import Feedback
 from simile.learning.holds import COST, Backlash, Habits
 from simile.learning.measures import Score
+from simile.learning.outliers import weigh
 from simile.learning.rounds import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
 from simile.models import SmoothForest
@@ -133,6 +135,7 @@ def path(
     horizon: Horizon | None = None,
     feedback: Feedback | None = None,
     hold: Hold | float | tuple[float, ...] | None = None,
+    loss: Loss | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
     initial: Policy | None = None,
@@ -151,7 +154,7 @@ def path(
         lambda or `SmoothTime(seconds)`.
     metric : {"difference_1", "difference_2", "difference_3"}
         What roughness means, as for `MatchExpert`.
-    model, regularizer, horizon, feedback, hold, seed, space
+    model, regularizer, horizon, feedback, hold, loss, seed, space
         As for `simile.learn`.
     initial : Policy, optional
         What to go on from, as for `simile.learn`; behind the filter of each smoothness.
@@ -167,7 +170,7 @@ def path(
     >>> [p.smoothness for p in frontier.points]
     [3.0, 30.0]
     """
-    demos = Demonstrations.of(demos)
+    demos = weigh(Demonstrations.of(demos), loss, seed=seed)
     choices = Choices.of(
         demos,
         model=model,
@@ -175,6 +178,7 @@ def path(
         horizon=horizon,
         feedback=feedback,
         hold=hold,
+        loss=loss,
         seed=seed,
         space=space,
         initial=initial,

@@ -60,8 +60,8 @@ class Outcome(Score):
 class ScoreSums:
     """What a score is made of, summed over sequences; which are added first does not matter."""
 
-    squares: ExactSum  # of errors in standard units
-    count: int  # how many were summed
+    squares: ExactSum  # of errors in standard units, each times its weight
+    count: float  # how many were summed, or their weights
     ours: ExactSum  # (k,) absolute differences of the roll-outs
     expert: ExactSum  # (2, k) those of the expert, and the absolute actions
 
@@ -125,9 +125,13 @@ class Ruler:
         """Sum what the score is made of, to be added to that of other sequences."""
         begin = self.begin
         gaps = [(a[begin:] - b[begin:]) / self.scale for a, b in zip(rolled, self.demos.actions, strict=True)]
+        count: float = sum(gap.size for gap in gaps)
+        if (weights := self.demos.weights) is not None:
+            gaps = [np.sqrt(w[begin:]) * gap for w, gap in zip(weights, gaps, strict=True)]
+            count = float(sum(w[begin:].sum() for w in weights))
         squares = ExactSum.of(np.array([np.sum(gap**2) for gap in gaps]))
         ours = [_differences(a if self.whole else a[begin:], self.order) for a in rolled]
-        return ScoreSums(squares, sum(gap.size for gap in gaps), ExactSum.of(np.array(ours)), self._expert)
+        return ScoreSums(squares, count, ExactSum.of(np.array(ours)), self._expert)
 
     @cached_property
     def _expert(self) -> ExactSum:

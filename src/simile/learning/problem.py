@@ -121,7 +121,8 @@ class ProblemAtHand(Setup):
 
     def dataset(self, states: States, targets: Trajectories) -> Dataset:
         """Keep states and targets for training, D_n."""
-        return Dataset(states, np.concatenate(targets))
+        weights = self.demos.weights
+        return Dataset(states, np.concatenate(targets), None if weights is None else np.concatenate(weights))
 
     def train(self, data: Sequence[Dataset], h: Regularizer) -> SmoothPolicy:
         """Train on the data of some rounds: line 8."""

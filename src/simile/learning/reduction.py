@@ -15,12 +15,14 @@ import numpy as np
 
 from simile._common import checks
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.losses import Loss, Squared
 from simile.data.states import Horizon
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback, SmoothFeedback
 from simile.learning.initial import check_initial, describe, standardized
 from simile.learning.measures import Outcome
+from simile.learning.outliers import weigh
 from simile.learning.problem import Problem, pose, resolve
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.smoothness import SmoothTime
@@ -116,6 +118,7 @@ def rounds(
     n_rounds: int = 10,
     seed: int = 0,
     space: ActionSpace | None = None,
+    loss: Loss | None = None,
     validation: Demonstrations | Demonstration | DistributedDemonstrations | None = None,
     initial: Policy | None = None,
     backend: Backend | None = None,
@@ -154,6 +157,9 @@ def rounds(
         The same seed gives the same bits.
     space : ActionSpace, optional
         Bounds that every action is clipped to.
+    loss : Loss, optional
+        l of Section 2: `Squared()` by default, `Huber()` or `Absolute()` for records with outliers, through leaves,
+        other models and the errors of Eq. 8 (`simile.learning.outliers`).
     validation : Demonstrations, optional
         Rolled out after each round for `Round.validation_error`.
     initial : Policy, optional
@@ -170,8 +176,8 @@ def rounds(
     Round
         n_rounds + 1 of them, in the user's units.
     """
-    demos = place(demos, backend)
-    held_out = None if validation is None else place(validation, backend)
+    demos = weigh(place(demos, backend), loss, seed=seed)
+    held_out = None if validation is None else weigh(place(validation, backend), loss, seed=seed)
     check_alike(demos, held_out)
     if initial is not None:
         check_initial(initial, demos, combine)
@@ -217,7 +223,8 @@ def rounds(
         space=inside,
     )
     problem.check(step_size, combine)
-    said = {} if initial is None else {"initial": describe(initial)}
+    said: dict[str, Any] = {} if initial is None else {"initial": describe(initial)}
+    said |= {} if loss is None or isinstance(loss, Squared) else {"loss": loss}
     card = card_of(demos, {**asked, **loop, "seed": seed, **said})
     loop["initial"] = None if initial is None else standardized(initial, inside)
     return (finish(r, units, space, card, held_out) for r in algorithm_1(problem, **loop))

@@ -16,7 +16,7 @@ from simile.data.groups import are_grouped, deal_groups
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Criterion, Model, SmoothForest, SmoothRegressor
-from simile.models.adapters import Deferred, fresh
+from simile.models.adapters import Deferred, fresh, weights_for
 from simile.models.closed_loop import ClosedLoop
 from simile.models.coupling import check_apart
 from simile.models.forest import draw_seeds
@@ -29,10 +29,11 @@ N_FOLDS = 4  # by which a model that is fitted through the roll-out chooses its 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """D_n: the states of a round and their targets (n, k)."""
+    """D_n: the states of a round, their targets (n, k), and how much each counts where they do not count alike."""
 
     states: States
     targets: FloatArray
+    weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
         expected = (len(self.states), self.states.tape.actions.shape[1])
@@ -102,26 +103,32 @@ class Train:
         anchors = np.concatenate([anchors_of(h, d.states) for d in data])
         targets = np.concatenate([d.targets for d in data])
         labels = self.rule.labels(targets, anchors, self.smoothness)
+        known = [d.weights for d in data if d.weights is not None]
+        counts = weights_for(self.model, known or None)
         if isinstance(self.model, RolloutRegressor):
-            f = self._through_the_rollout(data[0].states, targets, h)
+            f = self._through_the_rollout(data[0], h)
         elif isinstance(self.model, SmoothRegressor):
-            f = self.model.fit_smooth([d.states for d in data], labels, targets, anchors, self.smoothness, rng)
+            states = [d.states for d in data]
+            f = self.model.fit_smooth(states, labels, targets, anchors, self.smoothness, rng, **counts)
         else:
-            f = models.fit(self.model, np.concatenate([d.states.matrix() for d in data]), labels, rng)
+            S = np.concatenate([d.states.matrix() for d in data])
+            f = models.fit(self.model, S, labels, rng, **counts)
         n_contexts = data[0].states.tape.n_contexts
         units = Units.identity(targets.shape[1])
         return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts, units, self.space)
 
-    def _through_the_rollout(self, states: States, targets: FloatArray, h: Regularizer) -> Model:
+    def _through_the_rollout(self, data: Dataset, h: Regularizer) -> Model:
         """Fit f so that the roll-out of pi^_n, not f itself, comes close to the targets."""
         check_apart(h, "model", "a fit through the roll-out")
         if not isinstance(h, Autoregressor):
             raise ArgumentError(f"model: {self.model!r} needs a linear h; got {type(h).__name__}")
+        states = data.states
         begins = np.flatnonzero(np.diff(states.tape.floor[states.rows])) + 1
         kin = np.arange(len(begins) + 1) if self.kin is None else self.kin
         folds = deal_groups(kin, np.diff([0, *begins, len(states)]), N_FOLDS) if are_grouped(kin) else kin % N_FOLDS
         loop = ClosedLoop.of(h, self.smoothness)
-        ((f, _),) = self.model.fit_rollouts(states, np.split(targets[: len(states)], begins), [loop], folds)
+        counts = weights_for(self.model, None if data.weights is None else [data.weights])
+        ((f, _),) = self.model.fit_rollouts(states, np.split(data.targets, begins), [loop], folds, **counts)
         return f  # type: ignore[no-any-return]
 
 

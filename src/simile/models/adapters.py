@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from simile._common.typing import FloatArray, PerAction
+from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data.states import States
 from simile.errors import ArgumentError, DataError
 
@@ -46,11 +47,29 @@ class SmoothRegressor(Protocol):
         """Fit to lazy states and their labels, knowing the targets a^, `anchors` h(s) (each (n, k)) and lambda."""
 
 
-def fit(model: Regressor, S: FloatArray, Y: FloatArray, rng: np.random.Generator) -> Model:
-    """Fit a copy of `model` to states S (n, features) and labels Y (n, k)."""
+def takes_weights(model: Any) -> bool:
+    """Tell whether a recipe can let some rows count more than others."""
+    model = getattr(model, "recipe", model)  # of one with checkpoints
+    method = next((m for n in ("fit_rollouts", "fit_smooth", "fit") if (m := getattr(model, n, None))), None)
+    return method is not None and not {"weights", "sample_weight"}.isdisjoint(inspect.signature(method).parameters)
+
+
+def weights_for(model: Any, weights: Trajectories | None) -> dict[str, Any]:
+    """Return the argument by which a recipe takes the weights of sequences (T, k), if there are any and it does."""
+    return {} if weights is None or not takes_weights(model) else {"weights": np.concatenate(weights)}
+
+
+def fit(
+    model: Regressor, S: FloatArray, Y: FloatArray, rng: np.random.Generator, *, weights: FloatArray | None = None
+) -> Model:
+    """Fit a copy of `model` to states S (n, features) and labels Y (n, k).
+
+    Of weights (n, k), which one that `takes_weights` may be given, the mean over the actions counts.
+    """
     estimator = fresh(model, Y.shape[1], rng)
+    counts = {"sample_weight": weights.mean(axis=1)} if weights is not None else {}
     try:
-        fitted = estimator.fit(S, Y[:, 0] if Y.shape[1] == 1 else Y)
+        fitted = estimator.fit(S, Y[:, 0] if Y.shape[1] == 1 else Y, **counts)
     except ValueError as error:
         if np.isnan(S).any() and "nan" in str(error).lower():
             raise DataError(

@@ -98,12 +98,22 @@ class SmoothForest:
     ) -> Forest:
         """Grow a forest on lazy states; `labels` (n, k) make the leaf values, targets and anchors the impurity.
 
-        The bits of a tree depend on the rows in its bag, not on their order. Where rows have `weights` (n,), they do:
-        weighted sums are rounded.
+        The bits of a tree depend on the rows in its bag, not on their order. Where rows have `weights` (n,), or (n, k)
+        of which the mean counts, they do: weighted sums are rounded.
         """
+        if weights is not None and weights.ndim > 1:
+            weights = weights.mean(axis=1)
         return self._grow(BinnedColumns.of(states), labels, targets, anchors, smoothness, rng, weights)
 
-    def fit_apart(self, states: States, labels: FloatArray, n_actions: int, rng: np.random.Generator) -> Forest:
+    def fit_apart(
+        self,
+        states: States,
+        labels: FloatArray,
+        n_actions: int,
+        rng: np.random.Generator,
+        *,
+        weights: FloatArray | None = None,
+    ) -> Forest:
         """Grow trees of its own for each of k actions: `labels` (n, any * k), action by action and again.
 
         Trees that serve all actions split where the noisiest of them gains. Each action has n_trees / sqrt(k): all of
@@ -112,7 +122,9 @@ class SmoothForest:
         columns = BinnedColumns.of([states])
         each = replace(self, n_trees=math.ceil(self.n_trees / math.sqrt(n_actions)))
         parts = [labels[:, j::n_actions].copy() for j in range(n_actions)]
-        return Forest.beside([each._grow(columns, part, part, part, 0.0, rng) for part in parts])
+        counts = [None] * n_actions if weights is None else list(weights.T)
+        grown = [each._grow(columns, part, part, part, 0.0, rng, w) for part, w in zip(parts, counts, strict=True)]
+        return Forest.beside(grown)
 
     def _grow(
         self,

@@ -37,6 +37,7 @@ class RolloutRegressor(Protocol):
     ) -> Sequence[tuple[Model, FloatArray]]:
         """Fit through each closed loop; `folds` numbers the fold of each sequence.
 
+        One that has an argument `weights` gets how much each action of each frame counts, (n, k), where they differ.
         Returns f, and what fits without a frame's fold say in that frame, (n, k), for each loop.
         """
 
@@ -81,7 +82,13 @@ class RolloutRidge:
         return self.fit_rollouts(states, expert, [loop], folds)[0]
 
     def fit_rollouts(
-        self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
+        self,
+        states: States,
+        expert: Trajectories,
+        loops: Sequence[ClosedLoop],
+        folds: IntArray,
+        *,
+        weights: FloatArray | None = None,
     ) -> list[tuple[PiecewiseLinear, FloatArray]]:
         """Fit through several closed loops; they share the states in standard units."""
         import scipy.linalg  # noqa: F401 - loaded before the limit, which knows only of libraries that are
@@ -93,22 +100,31 @@ class RolloutRidge:
             )
         regressors = Regressors(Terms.of(states, self.knots), states, {})
         with threadpool_limits(1, user_api="blas"):  # the same bits for any number of threads
-            return [self._fit(regressors, expert, loop, folds) for loop in loops]
+            return [self._fit(regressors, expert, loop, folds, weights) for loop in loops]
 
     def _fit(
-        self, regressors: Regressors, expert: Trajectories, loop: ClosedLoop, folds: IntArray
+        self,
+        regressors: Regressors,
+        expert: Trajectories,
+        loop: ClosedLoop,
+        folds: IntArray,
+        counts: FloatArray | None,
     ) -> tuple[PiecewiseLinear, FloatArray]:
         states, terms = regressors.states, regressors.terms
         k, n_terms, n_folds = loop.taps.shape[1], len(terms.feature) + 1, int(folds.max()) + 1
         weights = np.zeros((n_folds + 1, n_terms, k))
         step = -(-len(states) // self.rows)
         sequences = _sequences(states)
-        for dimensions in _alike(loop.taps):
+        for dimensions in _alike(loop.taps) if counts is None else np.arange(k)[:, np.newaxis]:
             sums = [Sums.zero(n_terms, len(dimensions)) for _ in range(n_folds)]
             for actions, rows, fold in zip(expert, sequences, folds, strict=True):
                 aims = (actions - loop.free(actions))[:, dimensions]
                 for part, Z, bends in regressors.filter(rows, loop, dimensions[0]):
-                    sums[fold].add(Z[::step], bends[::step], aims[part - rows[0]][::step])
+                    aim = aims[part - rows[0]]
+                    if counts is not None:
+                        root = np.sqrt(counts[part][:, dimensions])
+                        Z, aim = Z * root, aim * root
+                    sums[fold].add(Z[::step], bends[::step], aim[::step])
             weights[:, :, dimensions] = self._solve(sums, self.bend * loop.lags[dimensions[0]] ** 4)
         unseen = np.empty((len(states), k))
         for rows, fold in zip(sequences, folds, strict=True):

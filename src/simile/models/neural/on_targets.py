@@ -22,22 +22,28 @@ def fit(
     learner: Learner,
     frames: Frames,
     labels: FloatArray,
+    weights: FloatArray | None = None,
     *,
     epochs: int,
     patience: int,
     batch: int,
     rng: np.random.Generator,
 ) -> None:
-    """Train on labels (n, k) of the frames' rows; the learner goes back to its best epoch on sequences left out."""
+    """Train on labels (n, k), and their weights, of the frames' rows.
+
+    The learner goes back to its best epoch on sequences left out.
+    """
     device = frames.rows.device
     aims = torch.as_tensor(labels.astype(np.float32), device=device)
     spread = aims.std(dim=0, correction=0).clamp_min(1e-6)
     held = left_out(frames.floor[frames.rows].cpu().numpy(), rng)
     learn, judge = (torch.as_tensor(np.flatnonzero(part), device=device) for part in (~held, held))
+    counts = None if weights is None else torch.as_tensor(weights.astype(np.float32), device=device)
     limit = Patience(patience)
 
     def error(said: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        return (((said - aims[places]) / spread) ** 2).mean()
+        squares = ((said - aims[places]) / spread) ** 2
+        return (squares if counts is None else counts[places] * squares).mean()
 
     def measure() -> float:
         said = learner.predict(frames.states(frames.rows[part]) for part in torch.split(judge, BLOCK))

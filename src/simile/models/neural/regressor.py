@@ -112,6 +112,8 @@ class TorchRegressor:
         anchors: FloatArray,  # noqa: ARG002
         smoothness: float,  # noqa: ARG002
         rng: np.random.Generator,
+        *,
+        weights: FloatArray | None = None,
     ) -> Network:
         """Fit to lazy states and their labels (n, k), from the network of the round before where there was one."""
         device = self._device()
@@ -131,6 +133,7 @@ class TorchRegressor:
                 learner,
                 frames,
                 labels,
+                weights,
                 epochs=self.epochs,
                 patience=self.patience,
                 batch=self.batch,
@@ -168,7 +171,13 @@ class RolloutTorchRegressor(TorchRegressor):
     """A network that is trained through the roll-out where f reads contexts alone: a `RolloutRegressor`."""
 
     def fit_rollouts(
-        self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
+        self,
+        states: States,
+        expert: Trajectories,
+        loops: Sequence[ClosedLoop],
+        folds: IntArray,
+        *,
+        weights: FloatArray | None = None,
     ) -> list[tuple[Network, FloatArray]]:
         """Fit through each closed loop, and without each fold; each loop goes on from the networks of the one before.
 
@@ -193,7 +202,7 @@ class RolloutTorchRegressor(TorchRegressor):
                 said = through.fit(
                     learners,
                     frames,
-                    through.Aims.of(expert, loop, self.bend, device),
+                    through.Aims.of(expert, loop, self.bend, device, weights),
                     folds,
                     epochs=self.epochs if i == 0 else max(1, self.epochs // SHORTER),
                     patience=self.patience,

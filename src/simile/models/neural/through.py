@@ -38,6 +38,8 @@ class Aims:
         What the filter answers to a single one.
     gamma : float
         Price of squared second differences.
+    weights : (rows, k) tensor, optional
+        How much each squared error counts; all alike by default.
     """
 
     loop: ClosedLoop
@@ -46,9 +48,17 @@ class Aims:
     bounds: list[tuple[int, int]]
     response: torch.Tensor
     gamma: float
+    weights: torch.Tensor | None = None
 
     @classmethod
-    def of(cls, expert: Trajectories, loop: ClosedLoop, bend: float, device: torch.device) -> Aims:
+    def of(
+        cls,
+        expert: Trajectories,
+        loop: ClosedLoop,
+        bend: float,
+        device: torch.device,
+        weights: FloatArray | None = None,
+    ) -> Aims:
         """Work out what f should say; in double precision, for A magnifies what changes fast."""
         wanted = []
         for actions in expert:
@@ -70,6 +80,7 @@ class Aims:
             bounds,
             on_device(impulse_response(loop.taps, longest)),
             bend * loop.lag**4,
+            None if weights is None else on_device(weights),
         )
 
     def loss(self, z: torch.Tensor, rows: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
@@ -78,7 +89,8 @@ class Aims:
         `real` (n, T) tells which frames are there at all. The first frames of a piece are the expert's.
         """
         e = self._errors(z, rows)
-        total = (real * (e**2).mean(dim=2)).sum() / real.sum().clamp_min(1.0)
+        squares = e**2 if self.weights is None else self.weights[rows] * e**2
+        total = (real * squares.mean(dim=2)).sum() / real.sum().clamp_min(1.0)
         if self.gamma == 0.0 or rows.shape[1] < 3:
             return total
         bends = torch.diff(self.expert[rows] + e, n=2, dim=1)
