@@ -295,7 +295,7 @@ def growth(scale: Scale) -> Found:
     sequences = {str(n): learning(record(total, length=total // n), n_rounds=3) for n in scale.sequences}
     show_growth(f"learn, 3 rounds, 10 trees, {total:,} frames, by sequences", {"learn": sequences})
     model = SmoothForest(scale.learn_trees)
-    headline = cpu_of(lambda: simile.paper(few, model=model, n_rounds=scale.learn_rounds, validation=0.2))
+    headline = cpu_of(lambda: simile.authors(few, model=model, n_rounds=scale.learn_rounds, validation=0.2))
     about = f"{scale.learn_rounds} rounds, {scale.learn_trees} trees, {scale.learn_frames:,} frames"
     show(f"one whole learn: {about}, all else by default", ("", "CPU s"), [("learn", f"{headline:.1f}")])
     return {"frames": frames, "rounds": rounds, "sequences": sequences, "headline": headline}
@@ -381,7 +381,7 @@ def memory_child(rows: int) -> Found:
     warm_up()
     hand_back()
     before = resident()
-    simile.paper(demos, model=model, n_rounds=2)
+    simile.authors(demos, model=model, n_rounds=2)
     raw = sum(a.nbytes for d in demos for a in (d.contexts, d.actions))
     return {"raw": raw, "before": before, "peak": peak(), "peak above raw": peak() - before}
 
@@ -394,7 +394,7 @@ def start_child(rows: int) -> Found:
     imported = time.process_time()  # since the process began
     demos = record(1_000, length=500)
     seconds = [
-        cpu_of(lambda: simile.paper(demos, model=SmoothForest(5, n_jobs=1), n_rounds=2, validation=0.2))
+        cpu_of(lambda: simile.authors(demos, model=SmoothForest(5, n_jobs=1), n_rounds=2, validation=0.2))
         for _ in range(2)
     ]
     return {"import": imported, "first": seconds[0], "second": seconds[1]}
@@ -486,7 +486,7 @@ def mixture(policies: list[SmoothPolicy]) -> Any:
 
 def warm_up() -> None:
     """Compile all that a learn needs."""
-    simile.paper(record(1_000, length=500), model=SmoothForest(2, n_jobs=1), n_rounds=1)
+    simile.authors(record(1_000, length=500), model=SmoothForest(2, n_jobs=1), n_rounds=1)
 
 
 # ------------------------------------------------------------------------------------------------- time and tables

@@ -32,6 +32,7 @@ def main() -> None:
         "learn(demos, smoothness=30.0)": lambda: simile.learn(demos, smoothness=30.0),
         "path(demos), 8 values": lambda: simile.path(demos),
         "paper(demos), 10 rounds": lambda: simile.paper(demos),
+        "authors(demos), 10 rounds": lambda: simile.authors(demos),
     }
     first = None
     for name, work in ways.items():

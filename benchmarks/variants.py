@@ -155,7 +155,7 @@ def roll_in(case: Case, lag: float) -> Pair:
     damped = simile.CriticallyDamped(order=3)
 
     def fit(which: Any, labels: Arrays) -> Any:  # noqa: ARG001
-        run = simile.paper(
+        run = simile.authors(
             simile.Demonstrations(tuple(train[i] for i in which)),
             model=FOREST,
             regularizer=damped,

@@ -31,6 +31,23 @@ def test_a_schedule_is_read_back_as_it_is_shown():
     assert repr(parse("SmoothFeedback(geometric(0.7, 0.5))", "feedback")) == repr(feedback)
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("SmoothFeedback(0.5)", "SmoothFeedback(schedule=constant(0.5))"),
+        ("SmoothFeedback(linear)", "SmoothFeedback(schedule=linear(1))"),
+        ("SmoothFeedback(linear(0.5))", "SmoothFeedback(schedule=linear(0.5))"),
+    ],
+)
+def test_sigma_may_be_a_number_or_fall_to_0(text, read):
+    assert repr(parse(text, "feedback")) == read
+
+
+def test_a_list_of_sigmas_is_refused_with_what_is_taken():
+    with pytest.raises(simile.ArgumentError, match=r"schedule must be a Schedule, a number or .*; got \(0.9, 0.1\)"):
+        parse("SmoothFeedback([0.9, 0.1])", "feedback")
+
+
 def test_numbers_negative_numbers_and_bare_names_are_understood():
     assert parse("0.5", "step_size") == 0.5
     assert parse("ErrorRatio", "step_size") == simile.ErrorRatio()

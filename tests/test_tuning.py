@@ -60,6 +60,23 @@ def test_whatever_is_drawn_can_be_written_in_a_command_and_read_back(data: st.Da
         assert label(parse(value, name) if name in RECIPES else value) == label(settings[name])
 
 
+def test_the_first_trial_of_the_rounds_is_the_paper_as_printed_and_the_authors_script_is_among_them():
+    def draw(wanted: Any) -> dict[str, Any]:
+        def choose(name: str, options: Between | list[str], first: Any) -> Any:
+            if isinstance(options, Between):
+                return first
+            return next((o for o in options if o in map(label, wanted)), first if first in options else options[0])
+
+        return {name: label(value) for name, value in Rounds().draw(ask_by(choose), KNOWN).items()}
+
+    for preset, wanted in ((simile.PRINTED, ()), (simile.AUTHORS, (simile.Criterion.LABELS, *simile.AUTHORS.values()))):
+        drawn = draw(wanted)
+        assert drawn["algorithm"] == "paper"
+        assert {name: drawn[name] for name in preset if name in drawn} == {
+            name: label(preset[name]) for name in preset if name in drawn
+        }
+
+
 def test_bounds_and_estimators_of_scikit_learn_can_be_written_too():
     from sklearn.linear_model import Ridge
 
