@@ -14,7 +14,7 @@ from simile._common.text import spell, table
 from simile._common.typing import PerAction
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded
 from simile.data.logs import tell_noise
-from simile.data.losses import Loss
+from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -115,6 +115,7 @@ PRINTED = Preset(
     smoothness=30.0,
     horizon=Horizon(context_lags=10, action_lags=10),
     feedback=SmoothFeedback(linear()),
+    loss=Squared(),
     rule=JointRule(),
     memory=latest,
     step_size=ErrorRatio(),
@@ -127,6 +128,7 @@ AUTHORS = Preset(
     smoothness=30.0,
     horizon=Horizon(context_lags=10, action_lags=10),
     feedback=SmoothFeedback(exponential()),
+    loss=Squared(),
     rule=JointRule(),
     memory=latest,
     step_size=ErrorRatio(),
