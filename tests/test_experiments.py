@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simile
+from commands import simile_
 from conftest import demos_of
 from simile.errors import ArgumentError, DataError
 from simile.experiments import (
@@ -35,13 +36,13 @@ from simile.experiments import (
     reproduce,
     write,
 )
-from simile.experiments.claims import reductions, steps, targets
+from simile.experiments.claims import mixing, progress, reductions, steps, targets
 from simile.experiments.claims.virtual import AskOperator
 from simile.experiments.drawing import relative
 from simile.experiments.lab import PRESETS, SMOOTHNESS, WARM_UP, score, score_of
 from simile.experiments.page import to_markdown
 from simile.experiments.results import TIME, correct_all, format_number
-from simile.experiments.sources import ABSENT, RECORDED
+from simile.experiments.sources import RECORDED
 from simile.experiments.statistics import (
     conclude,
     correct,
@@ -311,6 +312,34 @@ def test_rounds_that_make_the_policy_worse_are_counted_seed_by_seed():
     assert conclude(list(effects.values())) is Verdict.HOLDS
 
 
+def path(*errors):
+    return [{"seed": s, "round": n, "train_rmse": s * e, "test_rmse": e} for s in (1, 2) for n, e in enumerate(errors)]
+
+
+@pytest.mark.parametrize(
+    ("errors", "verdict", "texts"),
+    [
+        ((1.0, 0.8, 0.7, 0.71), Verdict.HOLDS, []),
+        ((1.0, 0.5, 0.4, 0.8), Verdict.FAILS, ["training RMSE, round 3 / best round", "largest rise"]),
+        ((1.0, 1.02, 1.04, 1.06), Verdict.FAILS, ["training RMSE, round 3 / round 0"]),
+        ((1.0, 0.3, 0.6, 0.31), Verdict.FAILS, ["largest rise"]),
+    ],
+)
+def test_a_run_converges_stably_where_it_ends_near_its_best_and_never_leaps(errors, verdict, texts):
+    effects = progress.judge_convergence(path(*errors))
+    assert conclude(effects) is verdict
+    failing = [e.text for e in effects if e.verdict is Verdict.FAILS]
+    assert len(failing) == len(texts)
+    assert all(found.startswith(text) for found, text in zip(failing, texts, strict=True))
+
+
+def test_roll_outs_that_are_needed_are_counted_and_their_growth_is_fitted():
+    rows = [{"seed": s, "frames": t, "needed": 0.5 * s * t**1.5} for s in (1, 2) for t in (10, 20, 40)]
+    power, needed = mixing.judge_rollouts(rows)
+    assert power.values == pytest.approx((1.5, 1.5))
+    assert needed.values == pytest.approx((0.5 * 40**1.5, 40**1.5))
+
+
 def test_the_operator_who_is_asked_does_what_his_hand_would_do():
     demos = simile.tasks.pursuit(n_sequences=1, length=60, seed=3)
     expert = demos.actions[0]
@@ -423,16 +452,31 @@ def test_recordings_are_found_drawn_by_seed_and_torn_apart_by_run_alone(tmp_path
     assert [s.name for s in default_sources(folder=tmp_path / "nowhere")] == ["simulated games"]
 
 
+def test_the_command_takes_a_folder_of_recordings(tmp_path):
+    record(tmp_path, "reservoir", n_sequences=4)
+    told = simile_(
+        *("reproduce", "--quick", "--seeds", "1", "--claims", "smooth-class", "--data", tmp_path), cwd=tmp_path
+    )
+    heads = [line for line in told.stdout.splitlines() if "as printed" in line]
+    assert "simulated games, as printed" in heads[0]
+    assert "reservoir, as the script" in heads[0]
+    assert "real data of car following, which are not at hand" in (tmp_path / "results" / "results.md").read_text()
+
+
 def test_where_there_are_no_recordings_the_page_says_so_and_how_to_give_them(tmp_path, monkeypatch):
     monkeypatch.delenv("SIMILE_DATA", raising=False)
     few = Effort(n_games=2, minutes=0.05, n_trees=2, n_rounds=2, n_rollouts=2)
     alone = measure(claims=["smooth-class"], seeds=(0,), effort=few)
-    assert ABSENT in to_markdown(alone)
-    assert "`--data FOLDER`, or the variable SIMILE_DATA, names a folder with reservoir/reservoir.csv" in ABSENT
+    assert "no columns for real data of reservoir and car following, which are not at hand" in alone.absent
+    assert (
+        "`--data FOLDER`, or the variable SIMILE_DATA, names a folder with reservoir/reservoir.csv and " in alone.absent
+    )
+    assert f"\n\n{alone.absent}\n\n| claim |" in to_markdown(alone)
     record(tmp_path, "reservoir")
     monkeypatch.setenv("SIMILE_DATA", str(tmp_path))
     both = measure(claims=["smooth-class", "virtual-expert"], seeds=(0,), effort=few)
-    assert ABSENT not in (page := to_markdown(both))
+    page = to_markdown(both)
+    assert "no columns for real data of car following, which" in page
     assert "| reservoir, as printed | reservoir, as the script |" in page
     assert both.verdict("virtual-expert", both.cases[0]) is Verdict.UNDECIDED
     assert both.verdict("virtual-expert", Case("paper", "reservoir")) is None  # nobody can be asked

@@ -438,12 +438,12 @@ def _log_error(axes: Any, ylabel: str, xlabel: str, title: str) -> None:
 
 def _legend_below(axes: Any) -> None:
     """Put the legend where no data are."""
-    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, columnspacing=1.0)
+    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2, columnspacing=1.0)
 
 
 def _plain_ticks(axis: Any) -> None:
     """Write 0.02 and 5 rather than powers of ten."""
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     low, high = axis.get_view_interval()
     steps_of = (
@@ -452,7 +452,10 @@ def _plain_ticks(axis: Any) -> None:
         (5.0, (1.0, 2.0, 3.0, 5.0, 7.0)),
         (0.0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)),
     )
-    axis.set_major_locator(LogLocator(base=10, subs=next(subs for span, subs in steps_of if high > span * low)))
+    narrow = high < 1.6 * low
+    axis.set_major_locator(
+        MaxNLocator(4) if narrow else LogLocator(subs=next(subs for span, subs in steps_of if high > span * low))
+    )
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda *_: "")
 

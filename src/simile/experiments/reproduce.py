@@ -20,7 +20,7 @@ from simile.errors import ArgumentError
 from simile.experiments.claims import claims_named
 from simile.experiments.lab import FULL, PRESETS, Effort, Lab
 from simile.experiments.results import Case, Result, Results, correct_all
-from simile.experiments.sources import ABSENT, CameraSource, Source, recorded_sources
+from simile.experiments.sources import CameraSource, Source, recorded_sources, tell_absent
 from simile.experiments.statistics import Row
 from simile.learning.algorithms import clone
 
@@ -118,14 +118,15 @@ def measure(
         {name: repr(one) for name, one in sources.items()},
         {f"{name}, {seed}": found[seed, Case(next(iter(PRESETS)), name)].data for name in sources for seed in seeds},
         simile.__version__,
-        ABSENT if source is None and len(sources) == 1 else "",
+        tell_absent(sources) if CameraSource.name in sources else "",
     )
 
 
 def default_sources(effort: Effort = FULL, folder: str | os.PathLike[str] | None = None) -> tuple[Source, ...]:
     """Return simulated games and, where a folder or SIMILE_DATA has them, real recordings of their size."""
     games = CameraSource(effort.n_games, effort.minutes)
-    return games, *recorded_sources(folder, frames=round(effort.n_games * effort.minutes * 1500))
+    frames = round(effort.n_games * effort.minutes * 60.0 * 25.0)  # of games at 25 Hz
+    return games, *recorded_sources(folder, frames=frames)
 
 
 @dataclass(frozen=True)

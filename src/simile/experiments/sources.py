@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -132,10 +133,6 @@ RECORDED = {
     "car_following": (["a_speed"], ["x_lead_speed", "x_lead_accel", "x_lead_curvature"], "m/s"),
 }
 VARIABLE = "SIMILE_DATA"
-ABSENT = (
-    "Real data are not at hand, so there is no column for them: `--data FOLDER`, or the variable "
-    f"{VARIABLE}, names a folder with {' and '.join(f'{name}/{name}.csv' for name in RECORDED)}."
-)
 
 
 def recorded_sources(folder: str | os.PathLike[str] | None = None, *, frames: int = 9000) -> tuple[RecordedSource, ...]:
@@ -145,6 +142,22 @@ def recorded_sources(folder: str | os.PathLike[str] | None = None, *, frames: in
         return ()
     found = [name for name in RECORDED if (Path(folder) / name / f"{name}.csv").is_file()]
     return tuple(RecordedSource(Path(folder), name, frames) for name in found)
+
+
+def tell_absent(names: Iterable[str]) -> str:
+    """Say which real data are not among the names of sources that there are, and how to give them; "" where all are.
+
+    >>> tell_absent(["simulated games", "reservoir"])[:65]
+    'There are no columns for real data of car following, which are no'
+    """
+    lacking = [name for name in RECORDED if name.replace("_", " ") not in set(names)]
+    if not lacking:
+        return ""
+    said, files = " and ".join(lacking).replace("_", " "), " and ".join(f"{name}/{name}.csv" for name in lacking)
+    return (
+        f"There are no columns for real data of {said}, which are not at hand: `--data FOLDER`, or the variable "
+        f"{VARIABLE}, names a folder with {files}."
+    )
 
 
 @cache

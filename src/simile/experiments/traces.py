@@ -23,9 +23,9 @@ def trace(lab: Lab, curves: Mapping[str, FloatArray], *, train: bool = False) ->
             "sequence": demo.name,
             "action": action,
             "curve": curve,
-            "time": t / (demo.rate or 1.0),
+            "time": round(t / (demo.rate or 1.0), 6),
             "unit": "frames" if demo.rate is None else "seconds",
-            "value": float(actions[t, 0]),
+            "value": float(f"{actions[t, 0]:.6g}"),  # as fine as a picture can show
         }
         for curve, actions in {EXPERT: demo.actions, **curves}.items()
         for t in range(shown)
