@@ -258,6 +258,7 @@ class NaiveStream:
     def __init__(self, policy, start=()):
         self.policy = policy
         self.contexts, self.actions = [], [policy.units.standardize(np.asarray(a)) for a in start]
+        self.offset = None  # what was added to f last; None where somebody else acted since
 
     def context(self, lag):
         return self.contexts[max(len(self.contexts) - 1 - lag, 0)]
@@ -278,6 +279,10 @@ class NaiveStream:
             self.actions.append(naive_predict(model, np.tile(self.contexts[0], (1, len(horizon.context_lags))))[0])
         state = [self.context(lag) for lag in horizon.context_lags] + [self.action(lag) for lag in horizon.action_lags]
         f = naive_predict(self.policy.f, np.concatenate(state)[np.newaxis])[0]
+        if (kept := self.policy.offset) is not None:
+            anew = self.offset is None
+            self.offset = kept.share * (self.action(1) - f) if anew else kept.fade * self.offset
+            f = f + self.offset
         return self.take((f + self.policy.smoothness * self.trend()) / (1.0 + self.policy.smoothness))
 
     def miss(self):
@@ -289,6 +294,7 @@ class NaiveStream:
         """Let somebody else act."""
         self.contexts.append(np.asarray(x))
         self.actions.append(self.policy.units.standardize(np.asarray(action)))
+        self.offset = None
 
     def take(self, action):
         """Make a clipped action the past, and return it in the user's units."""

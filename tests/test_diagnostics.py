@@ -134,6 +134,18 @@ def test_the_stochastic_gap_is_of_what_is_wanted_before_the_hold():
     assert gaps[0] == gaps[1]
 
 
+def test_of_a_policy_that_remembers_the_start_all_is_without_that_and_it_is_said():
+    demos = demos_of(80, 60, k=2)
+    bare = simile.learn(demos_of(80, 60, 80, k=2), model=simile.RolloutRidge(), smoothness=5.0, hold=0).policy
+    plain, found = diagnose(bare, demos), diagnose(bare.keeping(simile.Offset((0.0, 0.4), 0.9)), demos)
+    assert (plain.offset, found.offset, found.gamma, found.expert_gap) == (0.0, 0.4, plain.gamma, plain.expert_gap)
+    assert "remembers the start" in found.findings()[0]
+    assert found.findings()[1:] == plain.findings()
+    assert "offset" not in str(plain)
+    mixture = Mixture((bare, bare), (0.5, 0.5)).keeping(simile.Offset(0.5, 0.9))
+    assert stochastic_gap(mixture, demos, n_rollouts=2).gap < 1e-9
+
+
 def test_lemma_5_2_holds_for_affine_policies_up_to_chance():
     gap = stochastic_gap(Mixture((affine(0), affine(1)), (0.5, 0.5)), demos_of(30, 15), n_rollouts=200)
     assert gap.gap < 2.0 * gap.noise

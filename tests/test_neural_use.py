@@ -23,6 +23,7 @@ from simile.models.neural import GRU, MLP, TCN, StateShape, TorchRegressor
 from simile.models.regularizers import CriticallyDamped
 from simile.policies.batched import rollouts
 from simile.policies.hold import Hold
+from simile.policies.offset import Offset
 from simile.policies.policies import Mixture
 from simile.policies.storage.files import Packed, from_bytes, to_bytes
 from simile.policies.storage.loading import check_savable, load, read_header
@@ -128,14 +129,16 @@ def test_a_roll_out_that_diverges_says_where():
     bounded=st.booleans(),
     cold=st.booleans(),
     held=st.booleans(),
+    kept=st.booleans(),
     seed=st.integers(0, 99),
 )
 @settings(max_examples=25)
-def test_roll_outs_on_a_device_are_those_of_rollout(recipe, lag, length, block, bounded, cold, held, seed):
+def test_roll_outs_on_a_device_are_those_of_rollout(recipe, lag, length, block, bounded, cold, held, kept, seed):
     options = {"space": ActionSpace(-0.5, 2.0)} if bounded else {}
     one, other = (policy_of(r, k=2, lag=lag, seed=seed, **options) for r in (recipe, MLP((3,))))
     weights = (0.4, 0.6) if cold else (np.array([0.4, 0.1]), np.array([0.6, 0.9]))
     policy = Mixture((one, other), weights).holding(Hold(0.2) if held else None)
+    policy = policy.keeping(Offset((0.5, 1.0), (0.9, 1.0)) if kept else None)
     contexts = contexts_of(*[length] * 5, holes=0.1, seed=seed)
     start = None if cold else RNG(seed).normal(size=2)
     found = rollouts(policy, np.stack(contexts), start=start, device="cpu", block=block)

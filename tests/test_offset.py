@@ -17,6 +17,8 @@ import simile
 from commands import simile_
 from conftest import demos_of
 from simile.errors import ArgumentError, StorageError
+from simile.models import WeightedModel
+from simile.online.streams import Streams
 from simile.policies.hold import Hold
 from simile.policies.offset import Offset
 from simile.policies.policies import OpenPolicy, keep_by, offset
@@ -195,6 +197,142 @@ def test_a_mixture_rolls_out_as_the_policy_that_it_is():
     other = learned(seed=1).in_units(one.units, one.space, one.card)
     mixed, demos = simile.interpolate(other, one, 0.25).keeping(EACH), demos_of(100, k=2, seed=5)
     assert np.array_equal(simile.rollout(mixed, demos), simile.rollout(simile.collapse(mixed), demos))
+
+
+# Online.
+
+
+def twin(policy: Any, X: np.ndarray, moves: list[Any], start: np.ndarray) -> np.ndarray:
+    """The definition online, in standard units: a move is None (a gap), an action (an operator's) or "step"."""
+    bare = policy.keeping(None).holding(None)
+    said = simile.rollout(replace(bare, smoothness=0.0, space=simile.ActionSpace()), [X], start=start)[0]
+    f, low, high = (policy.units.standardize(v) for v in (said, policy.space.low, policy.space.high))
+    a, d, share, fade = [policy.units.standardize(start)], None, policy.offset.share, policy.offset.fade
+    for t, move in enumerate(moves):
+        past = [a[max(len(a) - 1 - lag, 0)] for lag in range(policy.h.order)]
+        h = sum(c * row for c, row in zip(policy.h.coefficients, past, strict=True))
+        if move is None:
+            a.append(np.clip(h, low, high))
+        elif isinstance(move, str):
+            d = share * (a[-1] - f[t]) if d is None else fade * d
+            a.append(np.clip((f[t] + d + policy.smoothness * h) / (1.0 + policy.smoothness), low, high))
+        else:
+            a.append(policy.units.standardize(np.array(move)))
+            d = None
+    return policy.units.restore(np.array(a[1:]))
+
+
+MOVES = st.lists(st.sampled_from(["step", "step", "step", None, (1.5, -2.0)]), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("general", [False, True], ids=["fused", "general"])
+@given(moves=MOVES)
+def test_gaps_leave_the_offset_and_operators_let_it_be_taken_anew(general: bool, moves: list[Any]):
+    policy, start = keeping(general=general), np.array([2.0, -1.0])
+    # A gap shows f the last context again; here f looks back by three frames, so that contexts must not change.
+    X = np.repeat(demos_of(40, k=2, seed=5).contexts[0][:1], len(moves), axis=0)
+    predictor, found = simile.Predictor(policy, start=start), []
+    for x, move in zip(X, moves, strict=True):
+        acts = move is None or isinstance(move, str)
+        found.append(predictor.step(None if move is None else x) if acts else predictor.override(move, x))
+    assert np.abs(np.array(found) - twin(policy, X, moves, start)).max() < 1e-9
+
+
+@pytest.mark.parametrize("hold", [None, Hold(0.1)])
+@pytest.mark.parametrize("general", [False, True], ids=["fused", "general"])
+def test_a_predictor_resumes_with_what_it_kept(general: bool, hold: Hold | None):
+    policy, X = keeping(general=general, hold=hold), demos_of(80, k=2, seed=5).contexts[0]
+    one, other = (simile.Predictor(policy, start=[3.0, -3.0]) for _ in range(2))
+    for x in X[:10]:
+        one.step(x)
+    state = one.state_dict()
+    other.load_state_dict(state)
+    rest = [one.step(x) for x in X[10:]]
+    assert np.array_equal(rest, [other.step(x) for x in X[10:]])
+    assert "offset" not in simile.Predictor(policy.keeping(None)).state_dict()  # as snapshots were before
+    with pytest.raises(ArgumentError, match="offset"):
+        simile.Predictor(policy.keeping(None)).load_state_dict(state)
+    del state["offset"]  # of a policy that kept none: it is taken anew
+    other.load_state_dict(state)
+    again = [other.step(x) for x in X[10:]]
+    assert not np.array_equal(rest, again)
+    assert np.isfinite(again).all()
+
+
+def streams_of(policy: Any) -> Streams:
+    return Streams(policy, 2, start=[2.0, -2.0], gap=simile.HoldContext(), stages=(), rate=25.0, seed=0)
+
+
+@pytest.mark.parametrize("general", [False, True], ids=["fused", "general"])
+def test_a_frame_that_is_taken_back_or_missed_leaves_what_was_kept(general: bool):
+    streams, X = streams_of(keeping(general=general)), demos_of(60, k=2, seed=5).contexts[0]
+    one = np.arange(1)
+    for x in X[:5]:
+        streams.step(one, x[np.newaxis])
+    mark, kept = streams.mark(one), streams.history.offset[one].copy()
+    first = streams.choose(one, X[5][np.newaxis])
+    assert (np.abs(streams.history.offset[one]) < np.abs(kept)).all()
+    streams.withdraw(one, mark)
+    assert np.array_equal(streams.choose(one, X[5][np.newaxis]), first)
+    kept = streams.history.offset[one].copy()
+    again = streams.choose_blind(one)  # as if the last context had come again: f and what is kept, but nothing fades
+    assert np.array_equal(streams.history.offset[one], kept)
+    assert np.abs(again - first).max() > 0.0
+    streams.rewrite(one, first)  # what is sent in a hand-over is still on the policy's own way
+    assert np.array_equal(streams.history.offset[one], kept)
+    for let_go in (
+        lambda: streams.amend(one, first),
+        lambda: streams.restart(one, None),
+        lambda: streams.override(one, first, None),
+        lambda: streams.reset(one, [1.0, 1.0]),
+    ):
+        let_go()
+        assert np.isnan(streams.history.offset[one]).all()
+        streams.step(one, X[6][np.newaxis])
+        assert np.isfinite(streams.history.offset[one]).all()
+
+
+def test_a_mark_of_streams_of_which_some_are_new_knows_the_others():
+    streams, X = streams_of(keeping(hold=Hold(0.1))), demos_of(20, k=2, seed=5).contexts[0]
+    streams.reset(streams.everyone, None)
+    for x in X[:5]:
+        streams.step(np.arange(1), x[np.newaxis])
+    stand = streams.history.stand[0].copy()
+    mark = streams.mark(streams.everyone)
+    streams.step(streams.everyone, X[5:7])
+    streams.withdraw(streams.everyone, mark)
+    assert np.array_equal(streams.history.stand[0], stand)
+
+
+def test_a_frame_that_fails_leaves_what_was_kept():
+    policy = replace(keeping(), space=simile.ActionSpace())
+    wild = replace(policy, f=Wild(policy.f))
+    for one in (wild, replace(wild, f=WeightedModel((policy.f,), (1e9,)))):
+        streams = streams_of(one)
+        with pytest.raises(simile.DivergedError):
+            streams.step(streams.everyone, np.full((2, streams.n_contexts), 1e6))
+        assert np.isnan(streams.history.offset[streams.everyone]).all()
+
+
+class Wild(Plain):
+    def predict(self, S: np.ndarray) -> np.ndarray:
+        return 1e300 * (1.0 + np.abs(super().predict(S)))
+
+
+def test_another_policy_takes_it_anew_from_where_the_old_one_is():
+    X = demos_of(60, k=2, seed=5).contexts[0]
+    old, new = streams_of(learned()), streams_of(learned(seed=9).keeping(Offset(1.0, 0.9)))
+    one = np.arange(1)
+    for x in X[:30]:
+        last = old.step(one, x[np.newaxis])
+    new.adopt(old)
+    assert np.isnan(new.history.offset[one]).all()
+    wanted = new.step(one, X[30][np.newaxis])
+    h = new.policy.h(new.history.past_actions(one, 1 + new.policy.h.order)[:, 1:])
+    z = new.policy.units.standardize(last)  # all of the start is kept: f says nothing in this frame
+    assert np.allclose(
+        wanted, new.policy.units.restore((z + new.policy.smoothness * h) / (1.0 + new.policy.smoothness)), atol=1e-9
+    )
 
 
 # In files.

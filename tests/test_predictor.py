@@ -25,6 +25,7 @@ from simile import (
     DivergedError,
     Horizon,
     Mixture,
+    Offset,
     SimileError,
     SmoothForest,
     SmoothPolicy,
@@ -89,9 +90,11 @@ def make(kind: str, m: int = 2, k: int = 1, context_lags=2, action_lags=2, *, bo
 @st.composite
 def policies(draw, kinds=KINDS):
     """Policies of all kinds, sizes and horizons."""
-    lags = draw(st.sampled_from([(0, 0), (2, 2), (0, 3), (4, 1), ((0, 5), (2, 6))]))
+    lags = draw(st.sampled_from([(0, 0), (2, 2), (0, 3), (4, 1), (3, 0), ((0, 5), (2, 6))]))
     m, k, bounded = draw(st.sampled_from([1, 3])), draw(st.sampled_from([1, 2])), draw(st.booleans())
-    return make(draw(st.sampled_from(kinds)), m, k, *lags, bounded=bounded)
+    policy = make(kind := draw(st.sampled_from(kinds)), m, k, *lags, bounded=bounded)
+    keeps = lags[1] == 0 and kind not in ("mixture", "stochastic") and draw(st.booleans())
+    return policy.keeping(Offset(np.linspace(1.0, 0.4, k), np.linspace(0.8, 0.99, k))) if keeps else policy
 
 
 def contexts_of(policy, length: int, seed: int, missing: float = 0.1) -> np.ndarray:

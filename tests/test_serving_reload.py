@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from served import Played, listed, unstable
-from simile import Hold
+from simile import Hold, Offset
 from simile.data.demonstrations import Units
 from simile.errors import ArgumentError
 from simile.models.regularizers import Autoregressor
@@ -38,6 +38,7 @@ def other_policies():
             Units(forest.units.center + 1.0, forest.units.scale * 2.0), forest.space, forest.card
         ),
         "holding still": forest.holding(Hold(0.2)),
+        "remembering the start": make("forest", action_lags=0).keeping(Offset(1.0, 0.9)),
     }
 
 

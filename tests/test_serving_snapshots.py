@@ -13,7 +13,7 @@ from safetensors.numpy import save
 
 from conftest import SEED
 from served import NAMES, Played, check_conservation, listed
-from simile import Hold
+from simile import Hold, Offset
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.online import DeadBand, HoldAction, JerkLimit, Predictor
 from simile.serving import snapshots
@@ -34,12 +34,15 @@ HOLDS = (None, Hold(0.3), Hold(0.2, stepping=True))
     st.integers(0, 60),
     st.booleans(),
     st.integers(0, 2**32),
+    st.booleans(),
 )
 @settings(max_examples=20, deadline=None)
 def test_a_service_that_is_restored_goes_on_with_equal_bits(
-    kind: str, hold: Hold | None, moment: int, staged: bool, seed: int
+    kind: str, hold: Hold | None, moment: int, staged: bool, seed: int, keeps: bool
 ):
     policy, stages = make(kind).holding(hold), STAGES if staged else ()
+    if keeps and kind != "stochastic":
+        policy = make(kind, action_lags=0).holding(hold).keeping(Offset(0.8, 0.97))
     frames = {name: contexts_of(policy, 80, seed + i) for i, name in enumerate(NAMES)}
 
     def play(served: Played, begin: int, end: int) -> None:
@@ -108,6 +111,28 @@ def test_a_snapshot_of_a_policy_that_holds_goes_through_a_file_and_is_checked(tm
     others = Played(policy)
     others.service.restore(wild)
     assert len(others.service.streams) == len(NAMES) - 1
+
+
+def test_a_snapshot_of_a_policy_that_remembers_the_start_goes_through_a_file_and_is_checked(tmp_path):
+    policy = make("forest", action_lags=0).keeping(Offset(1.0, 0.98))
+    served = Played(policy)
+    for name in NAMES:
+        stream = served.open(name, start=[5.0])
+        for x in contexts_of(policy, 3, 3):
+            served.step(stream, listed(x))
+    snapshots.write(served.service.snapshot(), tmp_path / "s")
+    found, again = snapshots.read(tmp_path / "s"), Played(policy)
+    again.service.restore(found)
+    stream = again.open("two", resume=True)
+    for x in contexts_of(policy, 5, 4):
+        assert again.step(stream, listed(x)).a == served.step(served.service.streams["two"], listed(x)).a
+    with pytest.raises(ArgumentError, match="offset where it keeps one"):
+        Played(policy).service.restore({name: value for name, value in found.items() if name != "offset"})
+    for value, left in ((np.inf, len(NAMES) - 1), (np.nan, len(NAMES))):  # NaN is to be taken anew
+        others = Played(policy)
+        wild = np.where(np.arange(len(NAMES))[:, np.newaxis] == 1, value, found["offset"])
+        others.service.restore({**found, "offset": wild})
+        assert len(others.service.streams) == left
 
 
 def test_an_empty_service_has_a_snapshot_too():

@@ -54,6 +54,9 @@ def policies(two_actions: Any) -> dict[str, simile.Policy]:
         ).policy,
         "bounds far off": simile.learn(train, model=small, smoothness=20.0, space=inside).policy,
         "gliding": simile.learn(train, model=small, smoothness=20.0, hold=0.2, space=inside).policy,
+        "remembering the start": simile.learn(train, model=small, smoothness=20.0, hold=0.1).policy.keeping(
+            simile.Offset((1.0, 0.5), (0.97, 1.0))
+        ),
         "each its own": simile.learn(
             train, model=small, smoothness=(5.0, 45.0), hold=simile.Hold((0.3, 0.1), (False, True))
         ).policy,
@@ -75,6 +78,7 @@ KINDS = (
     "an h that learns",
     "bounds far off",
     "gliding",
+    "remembering the start",
     "each its own",
 )
 

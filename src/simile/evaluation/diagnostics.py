@@ -13,7 +13,18 @@ from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures, theory
 from simile.models.regularizers import Autoregressor, Regularizer
-from simile.policies.policies import MixedPolicy, Mixture, Policy, StochasticMixture, hold, hold_by, radius, whole
+from simile.policies.policies import (
+    MixedPolicy,
+    Mixture,
+    Policy,
+    StochasticMixture,
+    hold,
+    hold_by,
+    keep_by,
+    offset,
+    radius,
+    whole,
+)
 from simile.policies.rollouts import rollout
 
 
@@ -34,15 +45,22 @@ class Diagnosis:
     beta: float  # weight of the last trained policy
     length: int  # T, the longest sequence
     hold: float = 0.0  # the widest hysteresis; all else is of what the policy wants, before it
+    offset: float = 0.0  # the largest share of the start that is kept; all else is without it
     follows_last: bool = True  # whether h(a) = a (Example 2.1), of which alone Proposition 5.8 speaks
 
     def findings(self) -> list[str]:
         """Say which guarantee applies and which is vacuous."""
         said = [self._stability(), self._closed_loop(), self._improvement(), self._searn(), self._feedback()]
+        if self.offset:
+            said.insert(
+                0,
+                "The policy remembers the start, and all numbers are of it without that: what it keeps follows from "
+                "the start and from f alone, so that gamma and the closed loop are the same.",
+            )
         return [self._hold(), *(f"Before the hold: {one}" for one in said)] if self.hold else said
 
     def __str__(self) -> str:
-        hidden = ("length", "follows_last", *(() if self.hold else ("hold",)))
+        hidden = ("length", "follows_last", *(name for name in ("hold", "offset") if not getattr(self, name)))
         values = "\n".join(
             f"{name:18} {getattr(self, name):12.4g}" for name in self.__dataclass_fields__ if name not in hidden
         )
@@ -129,7 +147,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
     units = policy.units
     standard = demos.standardize(units)
     expert = standard.actions
-    held, policy = hold(policy), hold_by(policy, None)
+    held, kept, policy = hold(policy), offset(policy), keep_by(hold_by(policy, None), None)
     before, trained, beta = _last_step(policy)
     rolled = [units.standardize(a) for a in rollout(before or policy, demos)]
     states = Horizon(0, 0).states(standard, rolled)
@@ -157,6 +175,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
         beta=beta,
         length=max(len(d) for d in demos),
         hold=0.0 if held is None else float(held.width.max()),
+        offset=0.0 if kept is None else float(kept.share.max()),
         follows_last=one is not None and _follows_last(one.h),
     )
 
@@ -198,7 +217,7 @@ def stochastic_gap(
     demos = Demonstrations.of(demos)
     measures.refuse_short(policy, max(len(d) for d in demos))
     weights = tuple(float(np.mean(w)) for w in policy.weights)  # a coin is tossed for all actions at once
-    components = policy.holding(None).components
+    components = policy.holding(None).keeping(None).components
     deterministic, stochastic = (kind(components, weights) for kind in (Mixture, StochasticMixture))
 
     def own(rolled: Trajectories) -> FloatArray:

@@ -200,14 +200,14 @@ class History:
         n, m = len(streams), self.n_contexts
         contexts = np.zeros((n, self.reach, m), self.Z.dtype)
         actions = np.zeros((n, self.reach, self.actions.shape[2]))
-        stand = np.zeros((n, *self.stand.shape[1:]))
+        position, offset = np.zeros((2, n, self.actions.shape[2]))
         for i, s in enumerate(streams.tolist()):  # which is quicker than an index of all rows
             if s < len(self.actions):
                 recent = slice(self.row[s] - self.reach, self.row[s])
                 contexts[i], actions[i] = self.Z[s, recent, :m], self.actions[s, recent]
-                stand[i] = self.stand[s]
+                position[i], offset[i] = self.stand[s]
         facts = {name: getattr(self, name)[streams] for name in ("frame", "missed", "begun", "seen")}
-        return {"contexts": contexts, "actions": actions, "position": stand[:, 0], "offset": stand[:, 1], **facts}
+        return {"contexts": contexts, "actions": actions, "position": position, "offset": offset, **facts}
 
     def load(self, streams: IntArray, state: dict[str, Any]) -> None:
         """Take over what `state` returned, for these streams; those that had no past are new.
@@ -228,8 +228,7 @@ class History:
         self._write(some, slice(0, known.start), actions[:, :1])
         self._write(some, known, actions)
         self.position[some] = state.get("position", state["actions"][:, -1])[begun]
-        if "offset" in state:  # else it stays to be taken anew
-            self.offset[some] = state["offset"][begun]
+        self.offset[some] = state["offset"][begun] if "offset" in state else np.nan  # to be taken anew
         for name in ("frame", "missed", "begun", "seen"):
             getattr(self, name)[streams] = state[name]
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))

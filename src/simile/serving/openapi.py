@@ -53,6 +53,8 @@ class PolicyFacts(Struct, frozen=True, forbid_unknown_fields=True):
     smoothness: Any
     hold: list[float] | None  # how far each action holds still, in its units
     stepping: list[bool] | None  # which of them step rather than glide
+    offset: list[float] | None  # which share of the start each action keeps
+    fade: list[float] | None  # what a frame leaves of it
     digest: str
     drift: Literal["known", "unknown"]
 

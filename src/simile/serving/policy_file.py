@@ -46,6 +46,8 @@ def _describe(policy: Policy, header: dict[str, Any]) -> PolicyFacts:
         smoothness=structure["smoothness"],
         hold=structure.get("hold"),
         stepping=structure.get("stepping"),
+        offset=structure.get("offset"),
+        fade=structure.get("fade"),
         digest=header["digest"],
         drift="known" if Baseline.of(policy, (), Thresholds()).drift_known else "unknown",
     )

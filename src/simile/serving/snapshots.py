@@ -30,7 +30,7 @@ from simile.serving.switcher import PreparedPolicy
 FORMAT, VERSION = "simile-streams", 2  # the first had no digest
 # A row for each stream; of these, contexts may hold what is no number: missing, or too large for single precision.
 PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")
-HELD = "position"  # of policies that hold still: where each stream stands
+EXTRA = ("position", "offset")  # of policies that hold still, and that remember the start: where each stream is
 LARGEST_FILE = 2**30  # bytes
 
 Snapshot = dict[str, Any]  # arrays by name, and `about`, a dict of JSON values
@@ -91,7 +91,7 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], l
         )
     n = _count_streams(about["streams"])
     if _list_past(snapshot) != (names := _list_past(state)):
-        raise _say_damaged(f"{HELD} must be there just where the policy holds still")
+        raise _say_damaged("position must be there just where the policy holds still, offset where it keeps one")
     for name in names:
         past, wanted = snapshot[name], (n, *state[name].shape[1:])
         if past.dtype != state[name].dtype or past.shape != wanted:
@@ -189,7 +189,7 @@ def _digest(snapshot: Snapshot) -> str:
 
 def _list_past(state: dict[str, Any]) -> tuple[str, ...]:
     """Return the arrays of a state, or of a snapshot, that are kept."""
-    return (*PAST, HELD) if HELD in state else PAST
+    return (*PAST, *(name for name in EXTRA if name in state))
 
 
 def _count_streams(facts: dict[str, Any]) -> int:
@@ -211,7 +211,7 @@ def _read_streams(facts: dict[str, Any], past: Snapshot) -> tuple[list[int], lis
             found = msgspec.convert(dict(zip(FACTS, values, strict=True)), Facts)
             if taken & {found.name, found.slot}:
                 raise msgspec.ValidationError("another stream has its name or its place")
-            if wrong := next((name for name in _list_past(past)[1:] if not _is_sane(past[name][row])), None):
+            if wrong := next((name for name in _list_past(past)[1:] if not _is_sane(past[name][row], name)), None):
                 raise msgspec.ValidationError(f"{wrong} holds what is no number, or below 0")
         except msgspec.ValidationError as error:
             unfit.append(f"stream {str(values[0])[:64]!r}: {error}")
@@ -226,9 +226,10 @@ def _read_streams(facts: dict[str, Any], past: Snapshot) -> tuple[list[int], lis
     return rows, sessions, unfit
 
 
-def _is_sane(past: Any) -> bool:
-    """Tell whether a stream can go on from these actions or counts."""
-    return bool(np.isfinite(past).all() and (past.dtype.kind != "i" or (past >= 0).all()))
+def _is_sane(past: Any, name: str) -> bool:
+    """Tell whether a stream can go on from these actions or counts; an offset that is no number is taken anew."""
+    known = np.isfinite(past) | (np.isnan(past) & (name == "offset"))
+    return bool(known.all() and (past.dtype.kind != "i" or (past >= 0).all()))
 
 
 def _check_about(snapshot: Snapshot) -> dict[str, Any]:

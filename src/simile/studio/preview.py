@@ -33,6 +33,7 @@ from simile.policies.policies import (
     closed_loop,
     collapse,
     hold,
+    offset,
     parts,
     whole,
 )
@@ -167,7 +168,8 @@ def measure(
 
 def compute_outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
     """Return f's outputs (T, k) along the contexts of a sequence, in standard units."""
-    bare = replace(policy, smoothness=0.0, hold=None, units=Units.identity(policy.n_actions), space=ActionSpace())
+    own = policy.holding(None).keeping(None)
+    bare = replace(own, smoothness=0.0, units=Units.identity(policy.n_actions), space=ActionSpace())
     contexts = policy.units.shift(demo.contexts)
     if FusedPolicy.of(bare) is not None:
         # Without smoothness an action is what f says, and the kernel of roll-outs says it fastest.
@@ -206,7 +208,9 @@ def _filter(policy: Policy, outputs: FloatArray, demo: Demonstration) -> FloatAr
     loop = closed_loop(policy)
     if loop is None:
         return None
-    known = policy.units.standardize(demo.actions)
+    known, begin = policy.units.standardize(demo.actions), policy.memory
+    if (kept := offset(policy)) is not None and len(demo) > begin:
+        outputs = np.concatenate([outputs[:begin], kept.along(outputs[begin:], known[begin - 1])])
     wanted = loop.roll(outputs, known)
     actions = policy.units.restore(wanted)
     later = actions[policy.memory :]

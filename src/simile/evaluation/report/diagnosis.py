@@ -25,6 +25,7 @@ MEANINGS = {
     "smoothness": "Lambda: how much the policy holds to a smooth course, against what it predicts.",
     "beta": "The weight of the last trained policy in the mixture.",
     "hold": "How far what it wants may move before it does, in deviations; all else is of what it wants.",
+    "offset": "How much of its start the policy keeps for a while, from 0 to 1; all else is without that.",
     "length": "Frames of the longest sequence that was looked at.",
 }
 
