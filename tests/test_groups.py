@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from simile.evaluation.comparison.scores import HeldOut
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import N_FOLDS, Folds
-from simile.learning.runs import RunFolder
+from simile.learning.runs import RunFolder, read_and_hold_out
 from simile.learning.tuning import CrossFitting
 
 LABELS = st.lists(st.sampled_from("abcdefg"), min_size=2, max_size=14)
@@ -304,6 +305,22 @@ def test_single_sequences_are_held_out_where_that_is_asked_for(runs: Path, tmp_p
     assert "where it was judged: another file; where choices were made: another recording." in done.stdout
 
 
+def test_groups_that_take_most_of_the_frames_away_are_told(tmp_path: Path, capsys):
+    demos = Demonstrations(
+        (*tasks.pursuit(n_sequences=6, length=20), *tasks.pursuit(n_sequences=6, length=200, seed=1))
+    )
+    named = [replace(d, name=str(i)) for i, d in enumerate(demos)]
+    simile.write(Demonstrations(named, groups=np.repeat([*"pqrs"], 3)), tmp_path / "d.parquet")
+    told = []
+    for seed in range(6):
+        train, test = read_and_hold_out({"data": str(tmp_path / "d.parquet"), "test": "0.5", "seed": seed})
+        said = "note      the groups that are held out have" in capsys.readouterr().err
+        assert said is (test.n_frames > train.n_frames)
+        told.append(said)
+    assert any(told)
+    assert not all(told)
+
+
 def test_compare_and_tune_hold_out_whole_groups(runs: Path, tmp_path: Path):
     few = ("--reductions", "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)", "--no-report")
     done = simile_("compare", runs, *PAN, "--group", "run", *few, cwd=tmp_path)
@@ -326,7 +343,7 @@ def test_a_table_beside_the_data_and_a_wrong_name_on_the_command_line(runs: Path
     for group, told in (
         ("driver", "group: no column is 'driver'"),
         ("about.csv:driver", "about.csv: group: no column is 'driver'; the columns are sequence, who"),
-        ("nowhere.csv:who", "nowhere.csv: there is no such file"),
+        ("nowhere.csv:who", "group: no column is called 'nowhere.csv:who', and of the file 'nowhere.csv': there is no"),
     ):
         assert told in simile_("train", runs, *PAN, "--group", group, "--out", "x", cwd=tmp_path, code=2).stderr
     rows[1:].to_csv(tmp_path / "about.csv", index=False)

@@ -85,6 +85,9 @@ def test_a_group_is_one_of_whole_sequences_and_the_row_is_named_where_it_is_not(
         ("driver", "group: no column is 'driver'; the columns are sequence, person, x_ball, a_pan"),
         ("a_pan", "actions: which columns are the actions"),
         ("*a*", "group must be one column; '*a*' matches"),
+        (123, "group must be the name of a column, 'folder', FILE:COLUMN or 'sequence'; got 123"),
+        (["person"], "group must be the name of a column, 'folder', FILE:COLUMN or 'sequence'; got ['person']"),
+        (":person", "group: no column is called ':person', and of the file '': there is no such file"),
     ],
 )
 def test_a_column_that_cannot_be_the_group_is_refused(tmp_path, group, told):

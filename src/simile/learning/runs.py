@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 from simile._common import locks
 from simile._common.files import clear_leftovers, write_atomically
 from simile.data.demonstrations import Demonstrations, Recorded
+from simile.data.groups import are_grouped
 from simile.data.reading import read
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
@@ -64,7 +66,12 @@ def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tup
         return demos, read(options["test"], **{**reading_arguments(options), **columns}, quiet=quiet)
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
-    return demos.hold_out(share, seed=options["seed"])
+    train, test = demos.hold_out(share, seed=options["seed"])
+    if are_grouped(demos.kin) and test.n_frames > max(train.n_frames, share * demos.n_frames) and not quiet:
+        much = f"{test.n_frames / demos.n_frames:.0%} of the frames"
+        note = f"  note      the groups that are held out have {much}: another --seed holds out others"
+        print(note, file=sys.stderr)  # noqa: T201 - as the reading does
+    return train, test
 
 
 def tell_new(options: Mapping[str, Any], train: Recorded, test: Recorded) -> str:

@@ -35,7 +35,11 @@ class Grouping:
 
 def lies_beside(group: str | None, header: Header) -> bool:
     """Tell whether groups are named by what is no column: the folders, or a table of sequences as FILE:COLUMN."""
-    return group is not None and not header.find(group) and (group == FOLDER or ":" in group)
+    if group is None:
+        return False
+    if not isinstance(group, str):
+        raise ArgumentError(f"group must be the name of a column, '{FOLDER}', FILE:COLUMN or '{SINGLE}'; got {group!r}")
+    return not header.find(group) and (group == FOLDER or ":" in group)
 
 
 def convinces(pieces: Sequence[Pieces]) -> bool:
@@ -56,12 +60,16 @@ def group_by_column(pieces: Sequence[Pieces], choice: Choice) -> Grouping:
     return _named([p.group for p in pieces], name, f"column {name!r}", notes if choice.group_guessed else [])
 
 
-def group_beside(group: str, pieces: Sequence[Pieces], folders: Sequence[str]) -> Grouping:
+def group_beside(
+    group: str, pieces: Sequence[Pieces], folders: Sequence[str], max_memory: float | None = None
+) -> Grouping:
     """Group sequences by their folders, or by a table of sequences."""
     if group == FOLDER:
         return _named(folders, FOLDER, "the folders")
     file, column = group.rsplit(":", 1)
-    found = _look_up(file, column)
+    if not Path(file).is_file():
+        raise ArgumentError(f"group: no column is called {group!r}, and of the file {file!r}: there is no such file")
+    found = _look_up(file, column, max_memory)
     if lost := [p.name for p in pieces if p.name not in found]:
         raise DataError(f"{file}: no row is about the sequence {quote(lost[0])}, which is in the data: add one")
     return _named([found[p.name] for p in pieces], column, f"column {column!r} of {Path(file).name}")
@@ -115,10 +123,10 @@ def _named(labels: Sequence[str | None], name: str, source: str, notes: Sequence
     return Grouping(labels, name, said, tuple(notes))
 
 
-def _look_up(file: str, column: str) -> dict[str, str]:
+def _look_up(file: str, column: str, max_memory: float | None) -> dict[str, str]:
     """Return the group of each sequence, by name, from a table with a column for each of the two."""
     found: dict[str, str] = {}
-    for table in open_tables(file):
+    for table in open_tables(file, max_memory=max_memory):
         label = next(iter(find_known(table.columns, SEQUENCE_NAMES)), None)
         if label is None:
             raise ArgumentError(f"group: {table.path} has no column for the sequences: call one 'sequence'")

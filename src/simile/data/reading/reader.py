@@ -131,7 +131,7 @@ def read(
     timing = _timing(pieces, choice, unit=time_unit, rate=rate, told=roles.rate, gap=gap, resample=resample)
     folders = [folder for folder, n in zip(folders_of(paths), gathered.counts, strict=True) for _ in range(n)]
     if beside:
-        grouping = group_beside(str(group), pieces, folders)
+        grouping = group_beside(str(group), pieces, folders, max_memory)
     elif choice.group is not None:
         grouping = group_by_column(pieces, choice)
     elif group is None and roles.contexts is None:
