@@ -609,8 +609,10 @@ def test_the_page_has_verdicts_first_and_every_picture_it_names(found, written):
     assert sections[0].startswith("The two readings of Algorithm 2")
     assert "`LinearAutoregression(order=10, ridge=1e-05)` | `VelocityAutoregression(" in sections[0]
     assert "Holm" in sections[1]
-    assert "Lemma 5.4" in sections[1]
-    assert len(sections) == 2 + len(CLAIMS)
+    assert sections[2].startswith("The numbered statements")
+    assert all(f"5.{n} " in sections[2] or f"5.{n}," in sections[2] for n in range(1, 9))
+    assert "| Lemma 5.2 | holds for affine policies; fails for curved ones | [The mean of" in sections[2]
+    assert len(sections) == 3 + len(CLAIMS)
     links = re.findall(r"\]\(([^)#]+\.(?:png|csv))\)", page)
     assert len(links) >= 2 * len(CLAIMS)
     assert all((written / link).is_file() for link in links)

@@ -24,11 +24,25 @@ at most 5 %. Errors are of roll-outs, in standard deviations of the expert's act
 first or second difference, as a multiple of the expert's own. Seeds of simulated data are new games; seeds of real data
 are other draws from the same recordings, so that their intervals speak of splits and trees, not of new recordings."""
 
-ASSERTED = """\
-What is mathematics needs no data, and is the same under both readings: Lemma 5.1, Lemma 5.4, the bounds of Theorems
-5.5 and 5.6, Corollary 5.7 and Proposition 5.8, and all of Appendix A are asserted by tests against simulated truth,
-with the conditions under which they hold and, where they do not as printed, a counterexample; `docs/paper-map.md` lists
-each with its test. Figure 1 is a drawing. Whether their conditions hold for trained policies is measured here."""
+# What needs no data, and is the same under both readings: the statement, what tests assert of it, and the claim that
+# looks at it for trained policies. tests/test_theory.py has a test for each word in the middle.
+STATEMENTS = (
+    ("Lemma 5.1, Lemma A.2", "holds where phi >= 0 everywhere; fails on bounded actions", ""),
+    ("Section 5.1, sqrt(12 H R)", "holds for one component; fails in the Euclidean norm", ""),
+    ("Conditions 1 and 2", "hold for Example 2.1 where f ignores the action", "stability"),
+    ("Lemma 5.2", "holds for affine policies; fails for curved ones", "same-mean"),
+    ("Corollary 5.3", "holds for affine policies; fails for curved ones", "deterministic"),
+    ("Lemma 5.4", "holds with SEARN's cost; fails with the loss of one step", ""),
+    (
+        "Theorem 5.5",
+        "holds with the first state in epsilon, and promises no gain: the bound is never negative",
+        "improvement",
+    ),
+    ("Theorem 5.6", "holds with the first state in epsilon", "improvement"),
+    ("Corollary 5.7", "holds, and is empty from gamma = 1/2 on", "improvement"),
+    ("Proposition 5.8", "holds where the f of pi is as good, from one start; fails as printed", "necessary-feedback"),
+    ("Lemma A.1", "holds", ""),
+)
 
 
 def to_markdown(results: Results, *, pictures: str = ".") -> str:
@@ -56,7 +70,8 @@ def to_markdown(results: Results, *, pictures: str = ".") -> str:
         *_readings(),
         "## How to read this",
         RULES,
-        ASSERTED,
+        "## The numbered statements",
+        _statements(results),
         *(_section(claim, results, folder) for claim in results.claims),
     ]
     return "\n\n".join(parts) + "\n"
@@ -83,6 +98,22 @@ def _failures(results: Results) -> Iterator[str]:
             failing = "; ".join(title for title, verdict in verdicts.items() if verdict is Verdict.FAILS) or "nothing"
             said.append(f"- on {case.source}: {failing} (holds: {counts[0]}, undecided: {counts[1]})")
         yield "\n".join([said[0], "", *said[1:]])
+
+
+def _statements(results: Results) -> str:
+    """Write what tests assert of each numbered statement, and where it is measured."""
+    titles = {claim.name: claim.title for claim in results.claims}
+    lines = [
+        "What is mathematics needs no data and is the same under both readings; tests assert it against simulated "
+        "truth (`docs/paper-map.md` names them). Figure 1 is a drawing.",
+        "",
+        "| statement | as mathematics | for trained policies |",
+        "|---|---|---|",
+    ]
+    for statement, asserted, name in STATEMENTS:
+        measured = f"[{titles[name]}](#{name})" if name in titles else ""
+        lines.append(f"| {statement} | {asserted} | {measured} |")
+    return "\n".join(lines)
 
 
 def _readings() -> list[str]:
