@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import simile
+from commands import simile_
 from simile import tasks
 from simile.data.losses import Absolute, Huber, Squared
 from simile.data.states import Horizon
@@ -20,6 +23,7 @@ from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import states_of
 from simile.learning.measures import Ruler
 from simile.learning.outliers import weigh
+from simile.learning.runs import RunFolder
 from simile.models import SmoothForest, adapters
 from simile.models.closed_loop import ClosedLoop
 from simile.models.ridge import RolloutRidge
@@ -241,3 +245,59 @@ def test_validation_is_weighed_as_well(pursuit):
     found = simile.learn(spoil(train), validation=spoil(test, seed=1), loss=Huber(), **settings).chosen.validation_error
     assert found < 1.3 * clean
     assert Choices.of(train, loss=Squared()).loss is None
+
+
+def test_evaluations_and_comparisons_look_through_outliers(pursuit):
+    train, test = pursuit
+    policy = simile.learn(train, model=LIGHT, smoothness=30.0).policy
+    clean, wrong, found = (
+        simile.evaluate(policy, demos, loss=loss)
+        for demos, loss in ((test, None), (spoil(test), None), (spoil(test), Huber()))
+    )
+    assert wrong.mean("rmse") > 3.0 * clean.mean("rmse")
+    assert found.mean("rmse") < 1.1 * clean.mean("rmse")
+    assert found.mean("mae") < 1.1 * clean.mean("mae")
+    for metric in ("difference_2", "overshoot"):
+        of = "policy" if metric == "overshoot" else "expert"
+        assert found.mean(metric, of=of) == pytest.approx(clean.mean(metric, of=of), rel=0.1, abs=0.02)
+    compared = simile.compare(spoil(train), spoil(test), reductions=("learn", "clone"), rivals=(), loss=Huber())
+    assert all(row["error"] < 1.0 and row["roughness"] < 2.0 for row in compared.rows())
+
+
+def test_a_search_takes_a_loss(pursuit):
+    pytest.importorskip("optuna")
+    from simile.learning.tuning import CrossFitting
+
+    space = CrossFitting(mixture=("ridge",), lag=(4.0, 6.0))
+    tuned = simile.tune(spoil(pursuit[0]), trials=1, space=space, loss=Huber())
+    assert tuned.best["loss"] == Huber()
+    assert tuned.chosen.rmse < 0.5
+    assert tuned.chosen.options()["loss"] == "Huber()"
+    assert tuned.run().policy.card.training["settings"]["loss"] == "Huber(delta=3.0)"
+
+
+def test_the_estimator_of_scikit_learn_takes_a_loss(pursuit):
+    from simile.sklearn import SimileRegressor
+
+    train, _ = pursuit
+    X, y = np.concatenate(train.contexts), np.concatenate(spoil(train).actions)[:, 0]
+    fitted = SimileRegressor(model=LIGHT, smoothness=30.0, loss=Huber()).fit(X, y, np.repeat(train.names, 300))
+    assert any("gross outliers" in note for note in fitted.run_.notes)
+    assert fitted.score(X, np.concatenate(train.actions)[:, 0], groups=np.repeat(train.names, 300)) > 0.9
+
+
+def test_the_command_learns_judges_and_reports_by_a_loss(pursuit, tmp_path):
+    simile.write(spoil(simile.Demonstrations((*pursuit[0], *pursuit[1]))), tmp_path / "wrong.csv")
+    given = ("train", "wrong.csv", "--actions", "pan", "--model", "RolloutRidge(rows=5000)", "--smoothness", "30")
+    made = simile_(*given, "--loss", "Huber", "--out", "run", cwd=tmp_path)
+    assert "of the frames of pan are gross outliers" in made.stdout
+    folder = RunFolder(tmp_path / "run")
+    assert "--loss Huber" in folder.command
+    assert folder.python.count("loss=simile.Huber()") == 2
+    rows = {row["name"]: row["error"] for row in folder.summary()["held_out"]}
+    assert rows["policy"] < 0.3
+    judged = simile_("evaluate", "run/policy.safetensors", "wrong.csv", "--loss", "Huber()", "--json", cwd=tmp_path)
+    assert all(row["policy"] < 10.0 for row in json.loads(judged.stdout) if row["metric"] == "rmse")
+    assert "gross outliers" in (tmp_path / "run" / "report.html").read_text()
+    refused = simile_(*given, "--loss", "huber", "--out", "other", cwd=tmp_path, code=2)
+    assert "loss must be a recipe such as Huber()" in refused.stderr

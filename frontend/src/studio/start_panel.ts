@@ -21,6 +21,7 @@ const ADVANCED: [option: string, label: string, placeholder: string][] = [
   ["horizon", "Horizon", "Horizon(context_lags=10, action_lags=10)"],
   ["regularizer", "Regularizer", "CriticallyDamped(order=3)"],
   ["hold", "Hold still", "as the expert does; 0 for never, 0.1, Hold(0.1, stepping=True)"],
+  ["loss", "Loss", "Squared(); Huber() for data with outliers"],
   ["n_rounds", "Rounds", "automatic"],
 ];
 // The ones that `simile compare` takes too.

@@ -16,6 +16,7 @@ from simile.learning import ALGORITHMS
 @options.policy_on_data
 @options.start_option
 @options.stage_option
+@options.loss_option
 @options.trust_option
 @options.json_option
 def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -24,10 +25,13 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
     The columns are those that the policy was trained on.
     """
     from simile.evaluation.evaluation import evaluate as measure
+    from simile.learning.recipes import parse
 
+    loss = None if given["loss"] is None else parse(given["loss"], "loss")
     found = options.load_policy(policy, trust, given["max_memory"])
     stages, demos = options.stages_of(given["stage"]), options.read_for(found, data, given)
-    judged = measure(found, demos, start=options.start_of(start), stages=stages, rate=options.pace_of(demos, given))
+    pace = options.pace_of(demos, given)
+    judged = measure(found, demos, start=options.start_of(start), stages=stages, rate=pace, loss=loss)
     click.echo(to_json(judged.rows) if as_json else judged)
 
 
@@ -82,6 +86,7 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 )
 @click.option("--rivals/--no-rivals", default=True, help="Also what an engineer would build by hand.")
 @click.option("--smoothness", help="How smooth `learn` is to be, and where all are compared.")
+@options.loss_option
 @click.option("--model", help="F of the algorithms other than `learn`; a forest of few trees by default.")
 @click.option("--n-rounds", type=click.IntRange(0), help="Rounds of the algorithms other than `learn`; few by default.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits.")

@@ -93,6 +93,7 @@ reading_options = stack(
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
     memory_option,
 )
+loss_option = click.option("--loss", help="By what all is fitted and judged: 'Huber()' for data with outliers.")
 learning_options = stack(
     click.option(
         "--smoothness", help="How smooth: 'MatchExpert(0.5)' (half as rough as the expert), 'SmoothTime(0.3)', lambda."
@@ -102,7 +103,8 @@ learning_options = stack(
     click.option("--regularizer", help="H, e.g. 'CriticallyDamped(order=3)'."),
     click.option("--feedback", help="Line 6 of Algorithm 1, e.g. 'SmoothFeedback()'."),
     click.option("--hold", help="How far to hold still: 0, a width in deviations, or 'Hold(0.1, stepping=True)'."),
-    click.option("--rule", help="The loss that f minimises: 'JointRule()' or 'ImitationRule()'."),
+    loss_option,
+    click.option("--rule", help="The leaf rule of Appendix B: 'JointRule()' or 'ImitationRule()'."),
     click.option("--step-size", help="beta: 'ErrorRatio()' (Eq. 8), a number, ..."),
     click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'."),
     click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),

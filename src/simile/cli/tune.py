@@ -38,6 +38,7 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
 @click.option("--extra", multiple=True, help="Model that may join the mixture, e.g. 'sklearn.linear_model.Ridge()'.")
 @options.column_options
 @options.reading_options
+@options.loss_option
 @click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same search.")
 @click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file.")
@@ -59,6 +60,7 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
     """
     from simile._common.files import write_atomically
     from simile.learning import runs
+    from simile.learning.recipes import parse
     from simile.learning.tuning import tune as search
 
     folder: Path = given["out"]
@@ -74,6 +76,7 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
                 trials=given["trials"],
                 budget=watch.budget,
                 space=spaces,
+                loss=None if given["loss"] is None else parse(given["loss"], "loss"),
                 validation=given["validation"],
                 seed=given["seed"],
                 storage=storage,

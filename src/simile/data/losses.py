@@ -103,34 +103,34 @@ class Huber:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def mean_squared_error(rolled: FloatArray, expert: FloatArray) -> FloatArray:
-    """Mean of (rolled - expert)^2 over the (T, k) frames: the imitation loss of Section 2 and of Eq. 8.
+def mean_squared_error(rolled: FloatArray, expert: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Mean of (rolled - expert)^2 over the (T, k) frames, or weighted mean: the loss of Section 2 and of Eq. 8.
 
     >>> mean_squared_error(np.array([[0.0], [2.0]]), np.array([[1.0], [5.0]]))
     array([5.])
     """
     rolled, expert = _pair(rolled, expert)
-    return _mean((rolled - expert) ** 2)
+    return _mean((rolled - expert) ** 2, weights)
 
 
-def root_mean_squared_error(rolled: FloatArray, expert: FloatArray) -> FloatArray:
+def root_mean_squared_error(rolled: FloatArray, expert: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Root of `mean_squared_error`, in the units of the (T, k) actions.
 
     >>> root_mean_squared_error(np.array([[0.0], [2.0]]), np.array([[3.0], [5.0]]))
     array([3.])
     """
-    return np.sqrt(mean_squared_error(rolled, expert))
+    return np.sqrt(mean_squared_error(rolled, expert, weights))
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def mean_absolute_error(rolled: FloatArray, expert: FloatArray) -> FloatArray:
-    """Mean of |rolled - expert| over the (T, k) frames.
+def mean_absolute_error(rolled: FloatArray, expert: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Mean of |rolled - expert| over the (T, k) frames, or weighted mean.
 
     >>> mean_absolute_error(np.array([[0.0], [2.0]]), np.array([[1.0], [5.0]]))
     array([2.])
     """
     rolled, expert = _pair(rolled, expert)
-    return _mean(np.abs(rolled - expert))
+    return _mean(np.abs(rolled - expert), weights)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -294,7 +294,10 @@ def _pair(rolled: FloatArray, expert: FloatArray) -> tuple[FloatArray, FloatArra
     return rolled, expert
 
 
-def _mean(values: FloatArray) -> FloatArray:
+def _mean(values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    if weights is not None:
+        total = weights.sum(axis=0)
+        return np.asarray((weights * values).sum(axis=0) / np.where(total > 0.0, total, np.nan))
     mean: FloatArray = values.mean(axis=0) if len(values) else np.full(values.shape[1], np.nan)
     return mean
 

@@ -16,19 +16,22 @@ from simile.data import losses
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import tell_groups
 from simile.data.logs import tell_noise
+from simile.data.losses import Loss
 from simile.data.motion import measure_motion
 from simile.errors import ArgumentError, DataError
+from simile.learning.outliers import weigh
 from simile.policies.policies import Policy
 from simile.policies.rollouts import Start, open_rollout, rollout
 from simile.policies.stages import Stage
 
 # Errors compare a trajectory with the expert's; the expert's own are zero and not shown.
-ERRORS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+ERRORS: dict[str, Callable[..., FloatArray]] = {
     "rmse": losses.root_mean_squared_error,
     "mae": losses.mean_absolute_error,
     "lag": losses.lag,
     "overshoot": losses.overshoot,
 }
+WEIGHED = ("rmse", "mae")
 # Of the motion, without noise: the orders of differences, per step and per second.
 DIFFERENCES = {"difference_1": 1, "difference_2": 2, "difference_3": 3}
 PER_SECOND = {"velocity": 1, "acceleration": 2, "jerk": 3}
@@ -131,6 +134,7 @@ def evaluate(
     seed: int = 0,
     stages: Stage | Sequence[Stage] = (),
     rate: float | None = None,
+    loss: Loss | None = None,
 ) -> Evaluation:
     """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
 
@@ -145,12 +149,15 @@ def evaluate(
         Held-out sequences, if the numbers are to mean anything.
     start, seed, stages, rate
         As for `simile.rollout`.
+    loss : Loss, optional
+        As for `simile.learn`, for records with outliers: errors are weighted by it, and what an expert's frame that is
+        far off is compared with, or measured by, is what lies between the others.
 
     Returns
     -------
     Evaluation
     """
-    demos = Demonstrations.of(demos)
+    demos = weigh(Demonstrations.of(demos), loss, seed=seed)
     rolled = rollout(policy, demos, start=start, seed=seed, stages=stages, rate=rate)
     given = [len(g) for g in open_rollout(policy, demos, start).given]
     rows: list[dict[str, Any]] = []
@@ -159,7 +166,8 @@ def evaluate(
             continue
         expert = demo.actions[warm_up:]
         held = losses.hold_last_action(demo.actions, warm_up=warm_up)[warm_up:]
-        ours, theirs, baseline = (_measure(a, expert, demos) for a in (actions[warm_up:], expert, held))
+        weights = None if demo.weights is None else demo.weights[warm_up:]
+        ours, theirs, baseline = (_measure(a, expert, weights, demos) for a in (actions[warm_up:], expert, held))
         for name in ours:
             order = (DIFFERENCES | PER_SECOND).get(name)
             kept = np.array([1.0 if order is None else log.kept[order - 1] for log in demos.logs])
@@ -184,10 +192,14 @@ def evaluate(
     return Evaluation(tuple(rows), rolled, demos)
 
 
-def _measure(actions: FloatArray, expert: FloatArray, demos: Demonstrations) -> dict[str, FloatArray]:
+def _measure(
+    actions: FloatArray, expert: FloatArray, weights: FloatArray | None, demos: Demonstrations
+) -> dict[str, FloatArray]:
     """Measure one trajectory by every metric, (k,) values each."""
     rate, logs = demos.rate, demos.logs
     found = {name: metric(actions, expert) for name, metric in ERRORS.items()}
+    if weights is not None:
+        found |= {name: ERRORS[name](actions, expert, weights) for name in WEIGHED}
     for names, per in ((DIFFERENCES, None), *([(PER_SECOND, rate)] if rate else [])):
         found |= {name: losses.mean_difference(actions, order=order, rate=per) for name, order in names.items()}
     found["total_variation"] = losses.total_variation(actions)

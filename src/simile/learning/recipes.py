@@ -15,6 +15,7 @@ from simile.errors import ArgumentError
 # Names of simile that may be written in a recipe.
 NAMES = frozenset(
     [
+        "Absolute",
         "AccelerationLimit",
         "ActionSpace",
         "Bagging",
@@ -34,6 +35,7 @@ NAMES = frozenset(
         "HoldAction",
         "HoldContext",
         "Horizon",
+        "Huber",
         "ImitationRule",
         "JerkLimit",
         "JointRule",
@@ -50,6 +52,7 @@ NAMES = frozenset(
         "SmoothFeedback",
         "SmoothForest",
         "SmoothTime",
+        "Squared",
         "TCN",
         "TorchRegressor",
         "VelocityAutoregression",
@@ -124,6 +127,7 @@ def _example(name: str) -> str:
         "space": "ActionSpace(low=-90, high=90)",
         "smoothness": "30, SmoothTime(0.3) or MatchExpert(1.0)",
         "hold": "0, 0.05 or Hold(0.1, stepping=True)",
+        "loss": "Huber(), Huber(delta=1.345), Absolute() or Squared()",
         "stage": "RateLimit(30.0)",
         "gap": "Extrapolate(frames=30)",
     }

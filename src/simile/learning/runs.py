@@ -24,6 +24,7 @@ from simile.data.groups import are_grouped
 from simile.data.reading import read
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
+from simile.learning.outliers import weigh
 from simile.learning.recipes import as_python, parse
 from simile.policies.policies import Policy
 from simile.policies.storage.loading import load_own
@@ -35,7 +36,7 @@ COMPARISON, REPORT = "comparison.json", "report.html"
 LOCK = ".lock"  # while a run is at work
 
 READING = ("actions", "contexts", "sequence", "group", "time", "time_unit", "rate", "gap", "resample", "max_memory")
-RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", "rule", "step_size", "space")
+RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
 DEFAULTS: dict[str, Any] = {
     "algorithm": "learn",
@@ -58,7 +59,16 @@ def reading_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tuple[Demonstrations, Demonstrations]:
-    """Read the data, and the held-out part: another data file, or a share of the groups or sequences."""
+    """Read the data, and the held-out part: another data file, or a share of the groups or sequences.
+
+    What is held out is weighed by the loss of the run; what is learned from is so there.
+    """
+    train, test = _read_and_hold_out(options, quiet=quiet)
+    loss = None if options.get("loss") is None else parse(options["loss"], "loss")
+    return train, weigh(test, loss, seed=options["seed"])
+
+
+def _read_and_hold_out(options: Mapping[str, Any], *, quiet: bool) -> tuple[Demonstrations, Demonstrations]:
     demos = read(_one_or_many(options["data"]), **reading_arguments(options), quiet=quiet)
     share = _share(options["test"])
     if share is None:
@@ -250,6 +260,7 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
     if config.get("initial") is not None:
         trust = f", trusted={list(config['trust'])!r}" if config.get("trust") else ""
         arguments["initial"] = f"simile.load({config['initial']!r}{trust})"
+    loss = f", loss={arguments['loss']}" if "loss" in arguments else ""
     arguments["seed"] = str(config["seed"])
     validation = config.get("validation", 0.2 if config.get("algorithm", "learn") != "learn" else None)
     if validation is not None:
@@ -278,7 +289,7 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
         lines += [
             f"run = simile.{config['algorithm']}(train, {_write(arguments)})",
             "print(run)",
-            "print(simile.evaluate(run.policy, test))",
+            f"print(simile.evaluate(run.policy, test{loss}))",
             f'run.policy.save("{POLICY}")',
         ]
     return "\n".join(lines) + "\n"

@@ -27,6 +27,7 @@ from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler, Score
 from simile.learning.rounds import Round, card_of
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
+from simile.models.adapters import weights_for
 from simile.models.closed_loop import ClosedLoop
 from simile.models.columns import layout
 from simile.models.regularizers import Autoregressor, CriticallyDamped, PreviousAction
@@ -66,7 +67,8 @@ class RivalData:
 
     def grow(self, demos: Demonstrations, frames: Sequence[int]) -> Forest:
         """Fit a forest that looks ahead."""
-        return fit_ahead(TREES, states_of(demos, self.horizon), demos.actions, frames, self.seed)
+        states, counts = states_of(demos, self.horizon), weights_for(TREES, demos.weights)
+        return fit_ahead(TREES, states, demos.actions, frames, self.seed, **counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,17 +206,26 @@ def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, FloatArr
     k = source.demos.n_actions
     still = ClosedLoop(np.ones((1, k)))  # no filter, so that the ridge is an ordinary one
     states, ridge = states_of(folds.demos, source.horizon), RolloutRidge()
-    line, said = ridge.fit_rollout(states, folds.demos.actions, still, folds.fold)
+    counts = weights_for(ridge, folds.demos.weights)
+    ((line, said),) = ridge.fit_rollouts(states, folds.demos.actions, [still], folds.fold, **counts)
     yield "a ridge", said, line
     told = folds.predict_unseen(lambda some: source.grow(some, AHEAD), source.horizon, k * len(AHEAD))
     for i, d in enumerate(AHEAD):
         yield f"a forest that looks {d} frames ahead" if d else "a forest", told[:, i * k : (i + 1) * k], d
 
 
-def fit_ahead(model: SmoothForest, states: States, actions: Trajectories, frames: Sequence[int], seed: int) -> Forest:
+def fit_ahead(
+    model: SmoothForest,
+    states: States,
+    actions: Trajectories,
+    frames: Sequence[int],
+    seed: int,
+    *,
+    weights: FloatArray | None = None,
+) -> Forest:
     """Fit a forest to the actions (standard units) of so many frames later, all side by side in its leaves."""
     labels = np.concatenate([np.concatenate([ahead(a, d) for d in frames], axis=1) for a in actions])
-    return model.fit_smooth([states], labels, labels, labels, 0.0, np.random.default_rng(seed))
+    return model.fit_smooth([states], labels, labels, labels, 0.0, np.random.default_rng(seed), weights=weights)
 
 
 def ahead(actions: FloatArray, frames: int) -> FloatArray:

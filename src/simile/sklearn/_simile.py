@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstrations
+from simile.data.losses import Loss
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
 from simile.learning import ALGORITHMS, algorithms
@@ -36,7 +37,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     algorithm : str
         What learns: "learn", "paper", "authors", or another of `simile.learning.ALGORITHMS`.
-    model, regularizer, smoothness, horizon, feedback, hold, validation, space
+    model, regularizer, smoothness, horizon, feedback, hold, loss, validation, space
         As for `simile.learn`.
     rule, step_size, n_rounds
         As for `simile.paper`; `learn` has no use for them, and refuses them.
@@ -83,6 +84,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         horizon: Horizon | None = None,
         feedback: Feedback | None = None,
         hold: Hold | float | tuple[float, ...] | None = None,
+        loss: Loss | None = None,
         rule: Rule | None = None,
         step_size: StepSize | float | None = None,
         n_rounds: int | None = None,
@@ -97,6 +99,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.horizon = horizon
         self.feedback = feedback
         self.hold = hold
+        self.loss = loss
         self.rule = rule
         self.step_size = step_size
         self.n_rounds = n_rounds

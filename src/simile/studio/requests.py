@@ -87,6 +87,7 @@ class Training(Run, forbid_unknown_fields=True):
     horizon: Text | UnsetType = UNSET
     feedback: Text | UnsetType = UNSET
     hold: Annotated[float | Text, Meta(description="a number, or a recipe for one")] | UnsetType = UNSET
+    loss: Text | UnsetType = UNSET
     rule: Text | UnsetType = UNSET
     step_size: Text | UnsetType = UNSET
     space: Text | UnsetType = UNSET
@@ -106,7 +107,7 @@ class Roll(Struct, forbid_unknown_fields=True):
     smoothness: Annotated[float, Meta(ge=0.0, le=LARGEST)] | None = None
 
 
-RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "hold", "rule", "step_size", "space")
+RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")
 RUNS: dict[str, type[Run]] = {"train": Training, "compare": Comparison}
 
 

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from simile.data.demonstrations import Demonstration, Demonstrations, Units
+from simile.data.losses import Loss
 from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival, roll_out
 from simile.learning import ALGORITHMS, algorithms
 from simile.learning.frontier import path
+from simile.learning.outliers import weigh
 from simile.models import SmoothForest
 from simile.online import Predictor
 from simile.policies.policies import Policy, whole
@@ -38,6 +40,7 @@ def compare(
     reductions: Sequence[str] = ALGORITHMS,
     rivals: Sequence[Rival] = ROSTER,
     smoothness: Any = None,
+    loss: Loss | None = None,
     validation: Demonstrations | Demonstration | float | None = 0.2,
     seed: int = 0,
     watch: Callable[[str], object] | None = None,
@@ -59,6 +62,8 @@ def compare(
         What an engineer would build by hand; `simile.evaluation.rivals.ROSTER` by default, () for none.
     smoothness : float, SmoothTime or MatchExpert, optional
         How smooth `learn` is to be, as for `simile.learn`.
+    loss : Loss, optional
+        By what all are fitted and judged, as for `simile.learn`; rivals are fitted to the record without outliers.
     validation : float, Demonstrations, optional
         A share of the training sequences (the end of a single one), or other sequences. None chooses on the training
         data themselves, which flatters.
@@ -85,7 +90,9 @@ def compare(
         raise ArgumentError(f"reductions must be among {', '.join(ALGORITHMS)}; got {unknown}")
     if not reductions and not rivals:
         raise ArgumentError("reductions and rivals must not both be empty: there is nothing to compare")
-    train, test = Demonstrations.of(train), Demonstrations.of(test)
+    train, test = (weigh(Demonstrations.of(part), loss, seed=seed) for part in (train, test))
+    if isinstance(validation, Demonstrations | Demonstration):
+        validation = weigh(Demonstrations.of(validation), loss, seed=seed)
     if (train.context_names, train.action_names) != (test.context_names, test.action_names):
         raise ArgumentError(
             f"test must have the columns of train; got {test.context_names} -> {test.action_names} instead of "

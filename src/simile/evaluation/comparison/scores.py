@@ -132,6 +132,9 @@ class HeldOut(Ruler):
         ours = [a[self.begin :] for a, ok in zip(rolled, self.counts, strict=True) if ok]
         pairs = list(zip(ours, scored.actions, strict=True))
         squares = np.array([(((a - b) / self.scale) ** 2).mean(axis=0) for a, b in pairs])
+        if (counts := scored.weights) is not None:
+            found = [losses.mean_squared_error(*pair, w) for pair, w in zip(pairs, counts, strict=True)]
+            squares = np.array(found) / self.scale**2
         frames = np.array([len(d) for d in scored], dtype=np.float64)
         lags = np.array([losses.lag(a, b) for a, b in pairs])
         known = ~np.isnan(lags) & ~np.isnan(score.error)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from simile._common import checks
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.losses import Loss
 from simile.errors import ArgumentError
+from simile.learning.outliers import weigh
 from simile.learning.rounds import check_alike
 from simile.learning.tuning.executors import run_here, run_in_processes, run_on_backend
 from simile.learning.tuning.result import Tried, Tuned
@@ -28,6 +30,7 @@ def tune(
     trials: int = 50,
     budget: float | None = 1.0,
     space: Space | Sequence[Space] | None = None,
+    loss: Loss | None = None,
     validation: float | Demonstrations | Demonstration = 0.25,
     seed: int = 0,
     storage: str | Path | None = None,
@@ -54,6 +57,8 @@ def tune(
         smoothness.
     space : Space, or several, optional
         What to choose from; `CrossFitting()` and `Rounds()` by default.
+    loss : Loss, optional
+        By what all trials are fitted and judged, as for `simile.learn`.
     validation : float or Demonstrations
         What judges: a share of the sequences (the end of a single one), or demonstrations of your own.
     seed : int
@@ -82,7 +87,9 @@ def tune(
     >>> len(tuned.trials), len(tuned.run().rounds)
     (2, 1)
     """
-    demos = Demonstrations.of(demos)
+    demos = weigh(Demonstrations.of(demos), loss, seed=seed)
+    if isinstance(validation, Demonstrations | Demonstration):
+        validation = weigh(Demonstrations.of(validation), loss, seed=seed)
     trials, jobs = checks.whole_number(trials, "trials", at_least=1), checks.whole_number(jobs, "jobs", at_least=1)
     budget = None if budget is None else checks.number(budget, "budget", above=0.0)
     seed = checks.whole_number(seed, "seed")
@@ -94,10 +101,11 @@ def tune(
         "seed": seed,
         "budget": budget,
         "space": [label(one) for one in spaces],
+        **({} if loss is None else {"loss": label(loss)}),
     }
     interrupted = False
     with open_study(storage, NAME if study is None else study, facts, frontier=budget is None) as held:
-        search = Search(held, spaces, Known(split.train, budget, seed), trials)
+        search = Search(held, spaces, Known(split.train, budget, seed, loss), trials)
         try:
             search.begin()
             found = (

@@ -13,6 +13,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.text import spell
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
+from simile.data.losses import Loss
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.algorithms import PRINTED
@@ -82,6 +83,7 @@ class Known:
     demos: Demonstrations
     budget: float | None
     seed: int
+    loss: Loss | None = None
 
     @cached_property
     def each(self) -> list[float]:

@@ -139,7 +139,10 @@ class Search:
     def _draw(self, ask: Ask) -> dict[str, Any]:
         ways = tuple(self.spaces)
         way = ask("way", ways)
-        return self.spaces[way].draw(lambda name, options, first=None: ask(f"{way}.{name}", options, first), self.known)
+        found = self.spaces[way].draw(
+            lambda name, options, first=None: ask(f"{way}.{name}", options, first), self.known
+        )
+        return found if self.known.loss is None else {**found, "loss": self.known.loss}
 
     def _first(self, way: str) -> dict[str, Any]:
         """Return the knobs of a space's first trial."""
