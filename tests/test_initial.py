@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,9 @@ from simile.data import tasks
 from simile.data.demonstrations import Units
 from simile.errors import ArgumentError
 from simile.learning.distributed.backend import LocalBackend
+from simile.learning.rounds import mark_of
 from simile.learning.runs import RunFolder
+from simile.policies.offset import Offset
 from simile.policies.policies import parts, whole
 
 DEMOS = tasks.pursuit(n_sequences=8, length=120, seed=3)
@@ -94,6 +97,12 @@ def test_a_hold_is_not_lost_in_silence(learned):
     (note,) = [note for note in run.notes if "holds still" in note]
     assert note.endswith("put it back with run.policy.holding(Hold(0.25))")
     assert run.policy.hold is None
+
+
+def test_a_memory_of_the_start_is_not_lost_in_silence(learned):
+    run = simile.paper(NEW, initial=learned.keeping(Offset(0.5, 0.9)), **SMALL)
+    assert any("initial remembers its start" in note and "run.policy.keeping(Offset(" in note for note in run.notes)
+    assert run.policy.offset is None
 
 
 def test_units_and_bounds_are_those_of_the_policy_that_was_given(mixture):
@@ -180,7 +189,7 @@ def test_of_several_actions_each_keeps_its_filter():
 
 
 def test_a_policy_that_was_learned_and_went_on_is_stored(tmp_path, learned):
-    run = simile.learn(NEW, initial=simile.learn(NEW, initial=learned, model=LIGHT).policy, model=LIGHT)
+    run = simile.learn(NEW[2:], initial=simile.learn(NEW[:2], initial=learned, model=LIGHT).policy, model=LIGHT)
     run.policy.save(tmp_path / "policy.safetensors")
     assert same(rollout(simile.load(tmp_path / "policy.safetensors"), TEST), rollout(run.policy, TEST))
 
@@ -192,10 +201,37 @@ def test_error_on_what_it_has_seen_is_said_to_be_flattering(learned, mixture):
     assert not any("flattering" in note for note in simile.paper(OLD, initial=mixture, **SMALL).notes)
     notes = simile.paper(NEW, initial=mixture, validation=0.25, **SMALL).notes
     assert any(n.endswith("it may be chosen for that: validate on recordings that it has not seen") for n in notes)
-    assert any("from these very demonstrations" in n for n in simile.learn(OLD, initial=learned, model=LIGHT).notes)
-    assert any(
-        "give recordings that it has not seen" in n for n in simile.learn(NEW, initial=learned, model=LIGHT).notes
-    )
+
+
+def test_what_it_has_seen_is_left_out(learned):
+    """By that nobody could tell what is better: it would stay as it is."""
+    run = simile.learn(DEMOS[:7], initial=learned, model=LIGHT)
+    (note,) = [note for note in run.notes if note.startswith("initial was learned from 3 of the 7 sequences")]
+    assert note.endswith("to learn from all of them together, learn without initial")
+    alone = simile.learn(NEW, initial=learned, model=LIGHT)
+    assert same(rollout(run.policy, TEST), rollout(alone.policy, TEST))
+    assert not any("learned from" in note for note in alone.notes)
+    assert len(run.policy.card.training["seen"]) == 7  # of both, so that the next run knows
+    with pytest.warns(UserWarning, match="initial was learned from 3 of the 7 sequences"):
+        found = simile.path(DEMOS[:7], initial=learned, model=LIGHT, smoothness=(30.0,))
+    assert len(found.points[0].policy.card.training["seen"]) == 7
+    with pytest.raises(ArgumentError, match=r"initial was learned from all of these .* learn without initial"):
+        simile.learn(OLD, initial=learned, model=LIGHT)
+    with pytest.raises(ArgumentError, match="initial was learned from all"):
+        simile.learn(DEMOS[:7], initial=run.policy, model=LIGHT)
+
+
+@pytest.mark.parametrize("seen", [None, "abc", [], ["x"], 3])
+def test_a_card_that_does_not_say_what_was_seen_is_told(learned, seen):
+    training = {**learned.card.training, "seen": seen}
+    initial = learned.in_units(learned.units, learned.space, replace(learned.card, training=training))
+    notes = simile.learn(NEW, initial=initial, model=LIGHT).notes
+    assert any(note.startswith("the card of initial does not say which sequences") for note in notes)
+
+
+def test_sequences_in_parts_leave_the_same_marks():
+    here, there = (simile.paper(OLD, backend=backend, **SMALL).policy for backend in (None, LocalBackend(parts=2)))
+    assert here.card.training["seen"] == there.card.training["seen"] != []
 
 
 def renamed(demos, **names):
@@ -244,6 +280,13 @@ def test_another_horizon_than_that_of_the_policy_is_refused(learned):
         simile.learn(NEW, initial=learned, horizon=Horizon(2, 0))
 
 
+def test_a_filter_that_never_moves_is_refused(learned):
+    still = replace(whole(learned), smoothness=1e9)
+    with pytest.raises(ArgumentError, match=r"initial has a filter that lags by .* give smoothness=simile.MatchExpert"):
+        simile.learn(NEW, initial=still, model=LIGHT)
+    assert simile.learn(NEW, initial=still, model=LIGHT, smoothness=5.0).rounds[0].error > 0.0
+
+
 def test_cloning_has_nothing_to_go_on_with(mixture):
     with pytest.raises(ArgumentError, match="initial: cloning has no rounds to go on with"):
         simile.clone(NEW, initial=mixture)
@@ -268,6 +311,8 @@ def test_the_filter_of_a_policy_can_be_chosen_anew(learned):
 def folder(tmp_path_factory, learned, mixture):
     place = tmp_path_factory.mktemp("data")
     simile.write(NEW, place / "new.csv")
+    simile.write(OLD, place / "old.csv")
+    simile.write(DEMOS[:7], place / "grown.csv")
     learned.save(place / "learned.safetensors")
     mixture.save(place / "mixture.safetensors")
     return place
@@ -276,17 +321,22 @@ def folder(tmp_path_factory, learned, mixture):
 FILE = ("train", "new.csv", "--actions", "pan", "--no-report", "--test", "0.25")
 
 
-def test_the_command_goes_on_from_a_file_and_says_the_line_and_the_script_that_do_so(folder):
-    told = simile_(
-        *(*FILE, "--initial", "learned.safetensors", "--out", "run", "--model", "SmoothForest(n_trees=5)"), cwd=folder
-    )
-    assert "round 0 is the initial policy" in told.stdout
+def test_the_command_goes_on_from_a_file_with_what_is_new_in_the_data(folder):
+    """The same file a week later: what was learned from is left out, and neither trains nor tests."""
+    words = ("--actions", "pan", "--no-report", "--model", "SmoothForest(n_trees=5)", "--out")
+    simile_("train", "old.csv", *words, "first", cwd=folder)
+    told = simile_("train", "grown.csv", "--initial", "first/policy.safetensors", *words, "run", cwd=folder)
+    assert "initial was learned from 2 of the 7 sequences" in told.stderr
     run = RunFolder(folder / "run")
     assert [turn["number"] for turn in run.rounds()] == [0, 1]
-    assert "--initial learned.safetensors" in run.command
-    assert "initial=simile.load('learned.safetensors')" in run.python
-    policy = simile.load(folder / "run/policy.safetensors")
-    assert policy.units.equals(simile.load(folder / "learned.safetensors").units)
+    assert "--initial first/policy.safetensors" in run.command
+    assert "initial=simile.load('first/policy.safetensors')" in run.python
+    first, policy = (simile.load(folder / name / "policy.safetensors") for name in ("first", "run"))
+    assert policy.units.equals(first.units)
+    with contextlib.chdir(folder):
+        parts = run.demonstrations()
+    assert [len(part) for part in parts] == [4, 1]
+    assert not {mark_of(d) for part in parts for d in part.digests} & set(first.card.training["seen"])
 
 
 def test_the_command_goes_on_with_the_rounds(folder):

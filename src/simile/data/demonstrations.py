@@ -222,6 +222,10 @@ class Recorded(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """Of each sequence, see `Demonstration.digest`."""
+
     def digest(self) -> str:
         """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
 
@@ -511,6 +515,11 @@ class Demonstrations(Sequence[Demonstration], Recorded):
         if cut < 1:
             raise ArgumentError("validation: one frame cannot be split; give longer demonstrations or validation=None")
         return Demonstrations((self[0].cut(0, cut),)), Demonstrations((self[0].cut(cut),))
+
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """Of each sequence, see `Demonstration.digest`."""
+        return tuple(d.digest for d in self.items)
 
     def digest(self) -> str:
         """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""

@@ -26,7 +26,7 @@ from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedba
 from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
 from simile.learning.holds import COST
-from simile.learning.initial import note_initial
+from simile.learning.initial import check_initial, leave_seen, note_initial
 from simile.learning.outliers import tell_outliers, weigh
 from simile.learning.problem import judge, resolve
 from simile.learning.reduction import rounds
@@ -192,8 +192,8 @@ def learn(
         end of a single one), which are then not learned from, or demonstrations of your own; none by default.
     initial : Policy, optional
         What to go on from, a policy on contexts alone: the first of the mixture, which the models join as far as they
-        improve on it. Learn from recordings that it has not seen, or its error is flattering. Its units, bounds and
-        horizon are those of the run and, where neither smoothness nor regularizer is given, its filter.
+        improve on it. Sequences that it was learned from are left out. Its units, bounds and horizon are those of the
+        run and, where neither smoothness nor regularizer is given, its filter.
     watch : callable, optional
         Called with every `Round` as it comes.
 
@@ -208,7 +208,10 @@ def learn(
     if unknown := set(of_rounds) - set(OF_ROUNDS):
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
     refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds}, demos)
-    recorded = Demonstrations.of(demos)
+    recorded, left_out = Demonstrations.of(demos), ""
+    if initial is not None:
+        check_initial(initial, recorded)
+        recorded, left_out = leave_seen(initial.card.training, recorded)
     demos = weigh(recorded, loss, seed=seed)
     choices = Choices.of(
         demos,
@@ -225,6 +228,7 @@ def learn(
     notes = tell_outliers(recorded, demos, [m for m in choices.models if m is not choices.kept])
     if choices.kept is not None and smoothness is None and regularizer is None:
         kept = choices.kept
+        kept.check_filter(demos)
         smoothness = kept.smoothness  # type: ignore[assignment]
         choices = replace(choices, regularizer=kept, stepping=kept.stepping, aim=kept.aim)
     if isinstance(validation, float | int):
@@ -238,7 +242,8 @@ def learn(
     new = Folds.of(demos).new if validation is None else demos.tell_new(Demonstrations.of(validation))
     run = _note_log(replace(Run.of(turns, watch), by_validation=False, notes=notes, frontier=tried, new=new), demos)
     if initial is not None:
-        run = replace(run, notes=(*run.notes, *note_initial(initial, demos, rounds=False)))
+        told = (left_out, *note_initial(initial, demos, rounds=False))
+        run = replace(run, notes=(*run.notes, *filter(None, told)))
     if run.interrupted:
         return run
     budget, order = run.chosen.validation_roughness, 2

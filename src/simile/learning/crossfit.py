@@ -115,7 +115,7 @@ def crossfit_rounds(
     lane = choices.lane(standard, smoothness)
     names = ("models", "regularizer", "smoothness", "horizon", "feedback", "seed", "hold", "loss")
     said = {n: getattr(choices, n, None) for n in names} | {"smoothness": np.asarray(lane.smoothness).tolist()}
-    card = card_of(demos, {n: value for n, value in said.items() if value is not None})
+    card = card_of(demos, {n: value for n, value in said.items() if value is not None}, choices.seen)
 
     def record(number: int, mixed: Mixed) -> Round:
         found = mixed.held(choices, budget)
@@ -213,6 +213,11 @@ class Choices:
     def ours(self) -> bool:
         """Whether the models are those that nobody chose."""
         return tuple(getattr(model, "recipe", model) for model in self.models) == MODELS
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """Marks of the sequences that the policy to go on from was learned from."""
+        return () if self.kept is None else self.kept.seen
 
     def standardize(self, units: Units) -> Self:
         """Bring the bounds to standard units."""

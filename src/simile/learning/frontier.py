@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, Mixed, crossfit, mix
 from simile.learning.feedback import Feedback
 from simile.learning.holds import COST, Backlash, Habits
+from simile.learning.initial import leave_seen
 from simile.learning.measures import Score
 from simile.learning.outliers import weigh
 from simile.learning.rounds import card_of
@@ -183,6 +185,10 @@ def path(
         space=space,
         initial=initial,
     )
+    if initial is not None:
+        demos, left_out = leave_seen(initial.card.training, demos)
+        if left_out:
+            warnings.warn(left_out, stacklevel=2)
     return trace(demos, choices, smoothness, MatchExpert(metric=metric))
 
 
@@ -204,7 +210,7 @@ def _fit_path(standard: Demonstrations, choices: Choices, values: Sequence[float
 def _point(mixed: Mixed, demos: Demonstrations, choices: Choices, match: MatchExpert) -> Point:
     lane, held = mixed.lane, mixed.held(choices)
     score, smoothness = held.score(order=match.order), float(np.mean(lane.smoothness))
-    card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed})
+    card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
     policy = held.policy.in_units(choices.units(demos), choices.space, card)
     return Point(smoothness, lane.loop.lag, score.error, score.roughness, policy)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,15 +15,26 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
-from simile.data.demonstrations import ActionSpace, Recorded, Units
+from simile.data.demonstrations import ActionSpace, Demonstrations, Recorded, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning.folds import predict
+from simile.learning.rounds import mark_of
 from simile.models import Model, WeightedModel, parts_of
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor
 from simile.policies.hold import Hold
-from simile.policies.policies import Policy, StochasticMixture, hold, hold_by, prune, sample_geometric, whole
+from simile.policies.policies import (
+    Policy,
+    StochasticMixture,
+    hold,
+    hold_by,
+    keep_by,
+    offset,
+    prune,
+    sample_geometric,
+    whole,
+)
 from simile.policies.rollouts import SAME_RATE
 
 FARTHEST = 10.0  # times the spread of what a policy learned from, from where on its units may be others
@@ -54,8 +65,8 @@ def check_initial(initial: Policy, demos: Recorded, combine: Any = None) -> None
 
 
 def standardized(initial: Policy, space: ActionSpace) -> Policy:
-    """Return the policy as the algorithms have theirs: in standard units, and without a hold."""
-    return hold_by(initial, None).in_units(Units.identity(initial.n_actions), space)
+    """Return the policy as the algorithms have theirs: in standard units, without a hold or a memory of the start."""
+    return keep_by(hold_by(initial, None), None).in_units(Units.identity(initial.n_actions), space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +80,7 @@ class Kept:
     hold: Hold | None
     units: Units
     said: str
+    seen: tuple[int, ...]  # marks of the sequences that it was learned from
 
     @classmethod
     def of(cls, initial: Policy) -> Self:
@@ -82,7 +94,16 @@ class Kept:
             )
         models, weights = zip(*parts_of(one.f), strict=True)
         f = models[0] if len(models) == 1 else WeightedModel(models, weights)
-        return cls(f, one.h, one.smoothness, one.horizon, one.hold, one.units, describe(initial))
+        return cls(
+            f,
+            one.h,
+            one.smoothness,
+            one.horizon,
+            one.hold,
+            one.units,
+            describe(initial),
+            marks_of(initial.card.training),
+        )
 
     def fit_rollouts(
         self,
@@ -98,6 +119,15 @@ class Kept:
         """Return h as it is."""
         return self.h
 
+    def check_filter(self, demos: Demonstrations) -> None:
+        """Refuse a filter that hardly moves in the longest sequence, such as that of holding the last action."""
+        lag, longest = float(ClosedLoop.of(self.h, self.smoothness).lags.max()), int(demos.lengths.max())
+        if lag > longest:
+            raise ArgumentError(
+                f"initial has a filter that lags by {lag:.3g} frames, and the longest sequence has {longest}: give "
+                "smoothness=simile.MatchExpert() for another one"
+            )
+
     @property
     def stepping(self) -> tuple[bool, ...] | None:
         """Which actions stepped, where they held still."""
@@ -112,17 +142,48 @@ class Kept:
         return f"the initial policy, {self.said}"
 
 
+def marks_of(training: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the marks of the sequences that a card says were learned from; a card may come from anybody."""
+    seen = training.get("seen")
+    return tuple(mark for mark in seen if isinstance(mark, int)) if isinstance(seen, list | tuple) else ()
+
+
+def leave_seen(training: Mapping[str, Any], demos: Demonstrations) -> tuple[Demonstrations, str]:
+    """Leave out what a policy with this on its card was learned from: by that nobody can tell what is better than it.
+
+    Returns the other sequences, and a sentence where some were left out.
+    """
+    marks = set(marks_of(training))
+    new = tuple(d for d in demos if mark_of(d.digest) not in marks)
+    if not new or training.get("data") == demos.digest():
+        raise ArgumentError(
+            "initial was learned from all of these demonstrations, which cannot tell what is better than it: give "
+            "recordings that it has not seen, or learn without initial"
+        )
+    if len(new) == len(demos):
+        return demos, ""
+    return Demonstrations(new), (
+        f"initial was learned from {len(demos) - len(new)} of the {len(demos)} sequences, which cannot tell what is "
+        "better than it and are left out: to learn from all of them together, learn without initial"
+    )
+
+
 def note_initial(initial: Policy, demos: Recorded, *, rounds: bool, validated: bool = True) -> tuple[str, ...]:
     """Say what the user should know about going on from a policy.
 
     Rounds look at errors in training, of what joins too; where they are not validated, nobody is flattered.
     """
-    units = Units.of(demos)
-    seen = "round 0 is the initial policy; where it has seen what judges it, its error is flattering"
-    if not rounds and initial.card.training.get("data") == demos.digest():
-        seen = "initial was learned from these very demonstrations, so that its error is flattering"
-    less = "it may be chosen for that: validate on" if rounds else "what is learned now counts for too little: give"
-    notes = [f"{seen}, and {less} recordings that it has not seen"] if validated else []
+    units, notes = Units.of(demos), []
+    if rounds and validated:
+        notes.append(
+            "round 0 is the initial policy; where it has seen the validation part, its error is flattering, and it may "
+            "be chosen for that: validate on recordings that it has not seen"
+        )
+    if not rounds and not marks_of(initial.card.training):
+        notes.append(
+            "the card of initial does not say which sequences it was learned from: where these are among them, its "
+            "error is flattering, and what is learned now counts for too little: give recordings that it has not seen"
+        )
     with np.errstate(all="ignore"):
         spread, away = units.scale / initial.units.scale, np.abs(units.center - initial.units.center)
     odd = (spread > FARTHEST) | (spread < 1.0 / FARTHEST) | (away > FARTHEST * initial.units.scale)
@@ -136,6 +197,11 @@ def note_initial(initial: Policy, demos: Recorded, *, rounds: bool, validated: b
         notes.append(
             f"initial holds still, which the rounds of Algorithm 1 do not know of: put it back with "
             f"run.policy.holding({held!r})"
+        )
+    if rounds and (kept := offset(initial)) is not None:
+        notes.append(
+            f"initial remembers its start, which the rounds of Algorithm 1 do not know of: put it back, where f reads "
+            f"contexts alone, with run.policy.keeping({kept!r})"
         )
     return tuple(notes)
 

@@ -20,7 +20,7 @@ from simile.data.states import Horizon
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback, SmoothFeedback
-from simile.learning.initial import check_initial, describe, standardized
+from simile.learning.initial import check_initial, describe, marks_of, standardized
 from simile.learning.measures import Outcome
 from simile.learning.outliers import weigh
 from simile.learning.problem import Problem, pose, resolve
@@ -225,6 +225,7 @@ def rounds(
     problem.check(step_size, combine)
     said: dict[str, Any] = {} if initial is None else {"initial": describe(initial)}
     said |= {} if loss is None or isinstance(loss, Squared) else {"loss": loss}
-    card = card_of(demos, {**asked, **loop, "seed": seed, **said})
+    seen = () if initial is None else marks_of(initial.card.training)
+    card = card_of(demos, {**asked, **loop, "seed": seed, **said}, seen)
     loop["initial"] = None if initial is None else standardized(initial, inside)
     return (finish(r, units, space, card, held_out) for r in algorithm_1(problem, **loop))

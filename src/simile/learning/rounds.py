@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
@@ -20,6 +20,8 @@ from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer
 from simile.policies.cards import DIGITS, Card
 from simile.policies.policies import Policy
+
+MOST_MARKS = 10_000  # of sequences, on a card
 
 # What a round measured, as numbers that can be written down.
 MEASURED = (
@@ -69,17 +71,24 @@ class Round:
         )
 
 
-def card_of(demos: Recorded, choices: Mapping[str, Any]) -> Card:
-    """Write down what the policies of a run learn from, and how."""
+def card_of(demos: Recorded, choices: Mapping[str, Any], seen: Collection[int] = ()) -> Card:
+    """Write down what the policies of a run learn from, and how; `seen` are marks of what they go on from."""
+    marks = list(dict.fromkeys([*seen, *map(mark_of, demos.digests)]))
     training = {
         "sequences": len(demos),
         "frames": demos.n_frames,
         "data": demos.digest(),
+        **({"seen": marks} if len(marks) <= MOST_MARKS else {}),
         "ranges": _ranges(demos),
         **({"groups": {demos.group_name: int(demos.kin.max()) + 1}} if are_grouped(demos.kin) else {}),
         "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},
     }
     return Card(demos.context_names, demos.action_names, demos.rate, training)
+
+
+def mark_of(digest: bytes) -> int:
+    """Return what a card keeps of a sequence's digest, by which it is known again: a whole number that JSON keeps."""
+    return int.from_bytes(digest[:6], "big")
 
 
 def _ranges(demos: Recorded) -> dict[str, list[float | None]]:

@@ -24,10 +24,11 @@ from simile.data.groups import are_grouped
 from simile.data.reading import read
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
+from simile.learning.initial import leave_seen
 from simile.learning.outliers import weigh
 from simile.learning.recipes import as_python, parse
 from simile.policies.policies import Policy
-from simile.policies.storage.loading import load_own
+from simile.policies.storage.loading import load_own, read_header
 
 POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
 ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
@@ -70,6 +71,11 @@ def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tup
 
 def _read_and_hold_out(options: Mapping[str, Any], *, quiet: bool) -> tuple[Demonstrations, Demonstrations]:
     demos = read(_one_or_many(options["data"]), **reading_arguments(options), quiet=quiet)
+    if options.get("initial") is not None and options.get("algorithm") == "learn":
+        card = read_header(options["initial"], max_memory=options.get("max_memory"))["card"]
+        demos, left_out = leave_seen(card["training"], demos)
+        if left_out and not quiet:
+            print(left_out, file=sys.stderr)  # noqa: T201 - as `read` says what it has read
     share = _share(options["test"])
     if share is None:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}

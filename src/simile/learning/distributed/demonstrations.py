@@ -130,6 +130,11 @@ class DistributedDemonstrations(Recorded):
         """What groups are, such as "person"."""
         return self.all.group_name
 
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """Of each sequence."""
+        return self.all.digests
+
     def digest(self) -> str:
         """Return the digest of all names, the rate and every value."""
         return self.all.digest()
