@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -115,10 +114,10 @@ class RecordedSource:
 
     def __call__(self, seed: int) -> tuple[Demonstrations, Demonstrations]:
         """Hold out a quarter of the recordings, and draw from both parts."""
-        demos, groups = _read(self.folder / self.file / f"{self.file}.csv", self.file)
+        demos = _read(self.folder / self.file / f"{self.file}.csv", self.file)
         rng = np.random.default_rng(seed)
         drawn = []
-        for part, share in zip(demos.split(TEST, seed=seed, groups=groups), (1.0 - TEST, TEST), strict=True):
+        for part, share in zip(demos.split(TEST, seed=seed), (1.0 - TEST, TEST), strict=True):
             chosen: list[Demonstration] = []
             for i in rng.permutation(len(part)):
                 if sum(len(d) for d in chosen) < share * self.frames:
@@ -161,12 +160,9 @@ def tell_absent(names: Iterable[str]) -> str:
 
 
 @cache
-def _read(path: Path, file: str) -> tuple[Demonstrations, tuple[str, ...]]:
+def _read(path: Path, file: str) -> Demonstrations:
     """Read recordings, and what must not be torn apart: a follower is the next pair's leader, so runs stay together."""
     actions, contexts, _ = RECORDED[file]
-    demos = read(path, sequence="sequence", time="t", actions=actions, contexts=contexts, quiet=True)
-    runs = {name: name for name in demos.names}
-    if (table := path.with_name("sequences.csv")).exists():
-        with table.open(encoding="utf-8") as lines:
-            runs |= {row["sequence"]: row["run"] for row in csv.DictReader(lines)}
-    return demos, tuple(runs[name] for name in demos.names)
+    table = path.with_name("sequences.csv")
+    group = f"{table}:run" if table.exists() else "sequence"
+    return read(path, sequence="sequence", group=group, time="t", actions=actions, contexts=contexts, quiet=True)
