@@ -22,6 +22,7 @@ from simile.models.columns import layout
 from simile.online.export import export_c, export_onnx
 from simile.policies.cards import Card
 from simile.policies.hold import Hold
+from simile.policies.offset import Offset
 from simile.policies.policies import Mixture, SmoothPolicy
 from simile.policies.storage.loading import read_header
 
@@ -36,6 +37,7 @@ int step({name}_state *s, const double *x, double *a) {{ return {name}_step(s, x
 int miss({name}_state *s, double *a) {{ return {name}_miss(s, a); }}
 void override({name}_state *s, const double *x, const double *a) {{ {name}_override(s, x, a); }}
 """
+KEPT = Offset((0.9, 0.3), (0.99, 0.5))
 HOLD = Hold(np.array([0.05, 0.2]), np.array([False, True]))
 LAGGED = Horizon((0, 1, 4), 0)
 compiles = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
@@ -88,12 +90,13 @@ class Graphed:
         self.session = self.ort.InferenceSession(folder / "step.onnx", options, providers=["CPUExecutionProvider"])
         reach = max(1, policy.reach)
         self.contexts, self.actions = np.full((n, reach, m), np.nan), np.full((n, reach, policy.n_actions), np.nan)
-        self.held = [] if policy.hold is None else [np.full((n, policy.n_actions), np.nan)]
+        more = [name for name in ("held", "offset") if name in {i.name for i in self.session.get_inputs()}]
+        self.more = {name: np.full((n, policy.n_actions), np.nan) for name in more}
 
     def step(self, X: Any) -> np.ndarray:
-        held = {"held": self.held[0]} if self.held else {}
-        given = {"x": np.atleast_2d(X), "contexts": self.contexts, "actions": self.actions, **held}
-        action, self.contexts, self.actions, *self.held = self.session.run(None, given)
+        given = {"x": np.atleast_2d(X), "contexts": self.contexts, "actions": self.actions, **self.more}
+        action, self.contexts, self.actions, *after = self.session.run(None, given)
+        self.more = dict(zip(self.more, after, strict=True))
         return action
 
 
@@ -157,6 +160,7 @@ def test_c_acts_as_the_predictor_does_bit_for_bit_over_ten_thousand_frames(
 ):
     policy = with_line(learned(k=2, horizon=horizon, n_trees=20))
     policy = replace(policy, smoothness=policy.smoothness * np.array([1.0, 3.0]), hold=HOLD)
+    policy = policy.keeping(None if horizon.memory else KEPT)
     start = np.array([1.5, -2.0])
     program, predictor = Compiled(policy, tmp_path, compiler=compiler), simile.Predictor(policy, start=start)
     X = contexts(10_000)
@@ -248,6 +252,44 @@ def test_the_graphs_past_is_in_the_users_units_so_that_a_known_past_can_be_put_t
     assert np.array_equal(graph.contexts[0, -1], X[-1])  # latest last
 
 
+def test_the_graph_remembers_the_start_and_takes_it_anew_where_it_is_nan(tmp_path: Path):
+    pytest.importorskip("onnx")
+    policy = learned(k=2).keeping(KEPT).holding(HOLD)
+    X, start = contexts(60, missing=0.0), np.array([3.0, -3.0])
+    graph, predictor = Graphed(policy, tmp_path), simile.Predictor(policy, start=start)
+    graph.actions[0], graph.contexts[0] = start, X[0]
+    for t, x in enumerate(X):
+        if t == 30:  # an operator: the step is run all the same, and written over
+            graph.step(x)
+            graph.actions[0, -1] = graph.more["held"][0] = predictor.override(-start, x)
+            graph.more["offset"][:] = np.nan
+        else:
+            assert np.allclose(graph.step(x)[0], predictor.step(x), rtol=0.0, atol=1e-9)
+    assert (
+        export_onnx(policy, tmp_path / "a.onnx").state
+        == export_onnx(policy.keeping(None), tmp_path / "b.onnx").state + 16
+    )
+
+
+def test_a_header_without_an_offset_says_nothing_of_it(tmp_path: Path):
+    plain, keeping = (
+        export_c(p, tmp_path / "pan.h").path.read_text() for p in (learned(), learned().keeping(Offset(0.5, 0.9)))
+    )
+    assert "offset" not in plain
+    assert "pan_share[1]" in keeping
+
+
+@compiles
+def test_a_frame_that_was_not_taken_in_c_leaves_what_was_kept(tmp_path: Path):
+    policy = learned().keeping(Offset(0.5, 0.9))
+    program = Compiled(replace(policy, f=WeightedModel((policy.f,), (1e9,))), tmp_path)
+    program.begin(np.ones(3), [1.0])
+    before = program.state.raw
+    program.step(np.ones(3))
+    assert program.wild
+    assert program.state.raw == before
+
+
 def test_a_mixture_whose_components_differ_is_a_graph_and_no_header(tmp_path: Path):
     pytest.importorskip("onnx")
     one, other = learned(horizon=Horizon((0, 2), 0)), learned(horizon=Horizon(1, 1), seed=1, smoothness=9.0)
@@ -282,6 +324,8 @@ def test_small_policies_of_any_shape_act_alike_in_python_c_and_onnx(tmp_path: Pa
         policy = simile.interpolate(
             other, policy, np.array(data.draw(st.lists(st.floats(0.1, 0.9), min_size=k, max_size=k)))
         )
+    if not horizon.memory and data.draw(st.booleans(), "keeps"):
+        policy = policy.keeping(Offset(data.draw(st.floats(0.1, 1.0)), data.draw(st.floats(0.0, 1.0))))
     if data.draw(st.booleans(), "holds"):  # wide, so that rounding does not decide whether to step
         policy = policy.holding(Hold(data.draw(st.floats(0.1, 0.5)), data.draw(st.booleans(), "stepping")))
     folder = tmp_path / str(len(list(tmp_path.iterdir())))

@@ -18,6 +18,7 @@ from commands import simile_
 from conftest import demos_of
 from simile.errors import ArgumentError, StorageError
 from simile.models import WeightedModel
+from simile.models.closed_loop import ClosedLoop
 from simile.online.streams import Streams
 from simile.policies.hold import Hold
 from simile.policies.offset import Offset
@@ -184,6 +185,21 @@ def test_batch_and_online_have_the_same_bits(general: bool, hold: Hold | None):
             assert np.array_equal(together[:, i], rolled[i])
     fused = keeping(hold=hold)
     assert np.array_equal(rolled, simile.rollout(fused, X, start=start))
+
+
+@given(share=SHARES, fade=SHARES, lag=st.floats(0.5, 30.0), seed=st.integers(0, 99))
+def test_what_is_kept_moves_the_actions_no_farther_than_is_said(share: float, fade: float, lag: float, seed: int):
+    rng, order, n = np.random.default_rng(seed), 3, 120
+    h = simile.CriticallyDamped(order=order).fit([rng.normal(size=(50, 1))], lag)
+    loop = ClosedLoop.of(h, lag)
+    f, start = rng.normal(size=(n, 1)), np.tile(rng.normal(size=(1, 1)) * 3.0, (n, 1))
+    z = np.concatenate([f[:order], Offset(share, fade).along(f[order:], start[order - 1])])
+    apart = loop.roll(z, start) - loop.roll(f, start)
+    impulse = np.zeros((n, 1))
+    impulse[order] = 1.0
+    taps = loop.roll(impulse, np.zeros((n, 1)))
+    bound = share * abs(start[0, 0] - f[order, 0]) * np.abs(taps).sum()
+    assert np.abs(apart).max() <= bound * (1.0 + 1e-9) + 1e-12
 
 
 def test_a_cold_start_has_nothing_to_keep():

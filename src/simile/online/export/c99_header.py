@@ -101,13 +101,15 @@ class _Header:
         one = self.policy.smoothness
         return f"{self.name}_smoothness[j]" if isinstance(one, np.ndarray) else text.write_number(one)
 
-    def _hold(self) -> dict[str, str]:
-        """Return what a hysteresis adds in each place; nothing where there is none."""
-        places = ("position", "play", "begin_position", "override_position", "latest")
-        if self.policy.hold is None:
-            return {**dict.fromkeys(places, ""), "latest": f"{self.name}_past(s, 1)[j]"}
-        found = {place: text.fill(place, name=self.name, NAME=self.name.upper()) for place in places}
-        return {**found, "latest": found["latest"].strip()}
+    def _extras(self) -> dict[str, str]:
+        """Return what a hysteresis and a memory of the start add in each place; nothing where there is none."""
+        held = ("position", "play", "begin_position", "override_position", "latest")
+        kept = ("offset", "known", "anew", "room", "keep", "fade")
+        found = {**dict.fromkeys((*held, *kept), ""), "latest": f"{self.name}_past(s, 1)[j]"}
+        for part, places in ((self.policy.hold, held), (self.policy.offset, kept)):
+            if part is not None:
+                found |= {place: text.fill(place, name=self.name, NAME=self.name.upper()) for place in places}
+        return {**found, **{place: found[place].strip() for place in ("latest", "room")}}
 
     @property
     def table_size(self) -> int:
@@ -118,8 +120,9 @@ class _Header:
     def state_size(self) -> int:
         """Bytes of a state, padded as compilers do."""
         k, m = self.subject.n_actions, self.subject.n_contexts
-        doubles = k * self.action_rows + (0 if self.policy.hold is None else k)
-        return -(-(8 * doubles + 4 * m * self.context_rows + 12) // 8) * 8
+        doubles = k * (self.action_rows + sum(part is not None for part in (self.policy.hold, self.policy.offset)))
+        counts = 3 if self.policy.offset is None else 4
+        return -(-(8 * doubles + 4 * m * self.context_rows + 4 * counts) // 8) * 8
 
     def write(self) -> str:
         """Return the header."""
@@ -140,7 +143,7 @@ class _Header:
             shift=self._shift,
             order=self.policy.h.order,
             smoothness=self._smoothness,
-            **self._hold(),
+            **self._extras(),
             limit=text.write_number(DIVERGED),
             bridge=Extrapolate().frames,
         )
@@ -154,6 +157,8 @@ class _Header:
             "smoothness": self.policy.smoothness if isinstance(self.policy.smoothness, np.ndarray) else (),
             "width": () if self.policy.hold is None else self.policy.hold.width,
             "stepping": () if self.policy.hold is None else self.policy.hold.stepping.astype(np.int32),
+            "share": () if self.policy.offset is None else self.policy.offset.share,
+            "fade": () if self.policy.offset is None else self.policy.offset.fade,
             "origin": () if self.policy.units.origin is None else self.policy.units.origin,
             "context_lag": np.array(horizon.context_lags, dtype=np.int32),
             "action_lag": np.array(horizon.action_lags, dtype=np.int32),

@@ -20,11 +20,12 @@ from simile.models.regularizers import Autoregressor
 from simile.online.export.onnx_graph import Graph
 from simile.online.export.onnx_models import Networked, add_forests, add_line, add_network
 from simile.online.export.subject import Exported, Subject, check_path, name_model
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, hold
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, hold, offset
 
 DOC = (
     "One step of a policy learned by simile. x: contexts. contexts, actions: the recent past of each stream, latest "
-    "last, in your units; a stream whose latest action is NaN is new. Feed contexts_next and actions_next back."
+    "last, in your units; a stream whose latest action is NaN is new. Feed contexts_next and actions_next back, and "
+    "held_next and offset_next where they are there."
 )
 
 
@@ -33,7 +34,8 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
 
     Inputs are x (n, m), contexts (n, reach, m) and actions (n, reach, k), outputs action (n, k), contexts_next and
     actions_next, all double and in the user's units. A past full of NaN begins a stream cold. A policy that holds has
-    an input held (n, k) besides, the action done last (NaN begins), and an output held_next. See docs/export.md.
+    an input held (n, k) besides, the action done last (NaN begins), and an output held_next; one that remembers the
+    start has offset (n, k), in standard units (NaN: to be taken anew), and offset_next. See docs/export.md.
 
     Parameters
     ----------
@@ -56,8 +58,8 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
     subject = Subject.of(policy)
     data = _Step(subject).model().SerializeToString(deterministic=True)
     write_atomically(out, data)
-    held = 0 if hold(subject.policy) is None else subject.n_actions
-    return Exported(out, len(data), 8 * (subject.reach * (subject.n_contexts + subject.n_actions) + held))
+    more = subject.n_actions * sum(part(subject.policy) is not None for part in (hold, offset))
+    return Exported(out, len(data), 8 * (subject.reach * (subject.n_contexts + subject.n_actions) + more))
 
 
 class _Step:
@@ -71,6 +73,7 @@ class _Step:
         self.contexts = graph.input("contexts", (n, reach, m))
         self.actions = graph.input("actions", (n, reach, k))
         self.held = None if hold(subject.policy) is None else graph.input("held", (n, k))
+        self.offset = None if offset(subject.policy) is None else graph.input("offset", (n, k))
         self.predicted: dict[tuple[int, Horizon], str] = {}  # by model, for mixtures often share theirs
 
     def model(self) -> Any:
@@ -98,6 +101,8 @@ class _Step:
         graph.output("actions_next", graph.add("Concat", *kept, latest, axis=1), ("n", reach, k))
         if self.held is not None:
             graph.output("held_next", action, ("n", k))
+        if self.offset is not None:
+            graph.output("offset_next", self.offset, ("n", k))
         card = policy.card
         facts = {
             "context_names": json.dumps(card.context_names),
@@ -114,8 +119,7 @@ class _Step:
         assert passed is not None
         assert self.held is not None
         units, space = self.subject.policy.units, self.subject.policy.space
-        latest = graph.add("Squeeze", self._rows(self.past, [self.subject.reach - 1]), self._ints([1]))
-        latest = self._clip(latest, units.standardize(space.low), units.standardize(space.high))
+        latest = self._clip(self._last(), units.standardize(space.low), units.standardize(space.high))
         begun = graph.add("IsNaN", self.held)
         position = graph.add("Where", begun, latest, self._standardize(self.held))
         width = self._each(passed.width)
@@ -150,8 +154,18 @@ class _Step:
         terms = self.graph.times(history, policy.h.coefficients)
         h = self.graph.add("ReduceSum", terms, self._ints([1]), keepdims=0)
         pull = self.graph.times(h, policy.smoothness)
-        total = self.graph.add("Add", self._predict(policy.f, policy.horizon), pull)
+        total = self.graph.add("Add", self._keep(policy, self._predict(policy.f, policy.horizon)), pull)
         return self.graph.over(total, 1.0 + policy.smoothness)
+
+    def _keep(self, policy: SmoothPolicy, said: str) -> str:
+        """Add what is kept of the start to what f says, and let it fade for the next frame; (n, k)."""
+        if policy.offset is None or self.offset is None:
+            return said
+        graph = self.graph
+        anew = graph.times(graph.add("Sub", self._last(), said), policy.offset.share)
+        kept = graph.add("Where", graph.add("IsNaN", self.offset), anew, self.offset)
+        self.offset = graph.times(kept, policy.offset.fade)
+        return graph.add("Add", said, kept)
 
     def _guess(self, policy: SmoothPolicy) -> str:
         """Guess the first action from contexts alone, in standard units, (n, k)."""
@@ -211,6 +225,10 @@ class _Step:
 
     def _each(self, values: FloatArray) -> str:
         return self.graph.constant(self.subject.per_action(values))
+
+    def _last(self) -> str:
+        """Return the last action in standard units, (n, k)."""
+        return self.graph.add("Squeeze", self._rows(self.past, [self.subject.reach - 1]), self._ints([1]))
 
     def _rows(self, value: str, rows: list[int]) -> str:
         """Return some rows of the past (n, rows, width)."""
