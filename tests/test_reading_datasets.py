@@ -92,6 +92,16 @@ def test_a_minari_folder_is_recognised(tmp_path, capsys):
     assert "Minari" in said
 
 
+def test_a_minari_folder_has_groups_where_an_observation_tells_them(tmp_path):
+    episodes = {i: ({"ball": np.arange(4.0), "player": np.full(4, i // 2)}, np.arange(3.0)) for i in range(4)}
+    folder = minari(tmp_path / "d", episodes)
+    demos = read(folder, group="player", quiet=True)
+    assert (demos.groups, demos.context_names) == (("0.0", "0.0", "1.0", "1.0"), ("ball",))
+    assert read(folder, quiet=True).groups is None  # a folder that knows its columns leaves nothing to guess
+    with pytest.raises(DataError, match="'ball': must be the same in every row of a sequence; in 'episode 0' it is 0"):
+        read(folder, group="ball", quiet=True)
+
+
 def test_a_minari_folder_with_dictionaries_is_flattened(tmp_path):
     observations = {"goal": np.ones((3, 2)), "own/speed": np.zeros(3), "camera": np.zeros((3, 4, 4), np.uint8)}
     folder = minari(tmp_path / "d", {0: (observations, np.zeros((2, 2)))})

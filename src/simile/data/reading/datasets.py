@@ -180,7 +180,7 @@ def _open_minari(folder: Path) -> Table:
                     None,
                     groups=None
                     if wanted.group is None
-                    else as_groups(_table(observed, (wanted.group,), length, where)[:, 0]),
+                    else as_groups(_table([*observed, *acted], (wanted.group,), length, where)[:, 0]),
                 )
 
     numeric = {key: tuple(c.name for c in group if c.is_numeric) for key, group in columns.items()}
