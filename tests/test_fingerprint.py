@@ -105,11 +105,14 @@ def test_no_page_has_a_stale_fingerprint_anywhere():
 @pytest.mark.parametrize("part", PARTS)
 def test_a_fingerprint_is_eight_letters_and_the_same_again(part):
     assert re.fullmatch("[0-9a-f]{8}", fingerprint(part))
-    if part in ("learn", "games"):  # the others are made in the same way
+    if part == "games":  # the others are made in the same way, and take seconds
         assert compute(part) == fingerprint(part)
 
 
-@pytest.mark.parametrize(("part", "name", "value"), [("rounds", "min_leaf", 31), ("rounds", "n_trees", 49)])
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [("rounds", "min_leaf", 31), pytest.param("rounds", "n_trees", 49, marks=pytest.mark.long)],
+)
 def test_a_changed_default_of_the_forest_changes_it(monkeypatch, part, name, value):
     before = fingerprint(part)
     fields = list(SmoothForest.__dataclass_fields__)
@@ -123,8 +126,8 @@ def test_a_changed_default_of_the_forest_changes_it(monkeypatch, part, name, val
     ("name", "value"),
     [
         ("MODELS", (replace(crossfit.MODELS[0], min_leaf=29), *crossfit.MODELS[1:])),
-        ("GATE", 0.006),
-        ("PRICE", 1.1),
+        pytest.param("GATE", 0.006, marks=pytest.mark.long),
+        pytest.param("PRICE", 1.1, marks=pytest.mark.long),
     ],
 )
 def test_a_changed_constant_of_the_default_changes_it(monkeypatch, name, value):
