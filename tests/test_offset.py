@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 import simile
 from commands import simile_
 from conftest import demos_of
+from simile.data.demonstrations import Units
 from simile.errors import ArgumentError, StorageError
 from simile.models import WeightedModel
 from simile.models.closed_loop import ClosedLoop
@@ -349,6 +350,17 @@ def test_another_policy_takes_it_anew_from_where_the_old_one_is():
     assert np.allclose(
         wanted, new.policy.units.restore((z + new.policy.smoothness * h) / (1.0 + new.policy.smoothness)), atol=1e-9
     )
+
+
+def test_another_policy_that_remembers_keeps_what_the_old_one_kept():
+    X, policy = demos_of(60, k=2, seed=5).contexts[0], learned().keeping(EACH)
+    units = Units(policy.units.center + 1.0, policy.units.scale * np.array([2.0, 4.0]))
+    old, new = streams_of(policy), streams_of(learned(seed=9).in_units(units, policy.space).keeping(Offset(0.1, 0.9)))
+    for x in X[:3]:
+        old.step(np.arange(1), x[np.newaxis])
+    new.adopt(old)
+    assert np.allclose(new.history.offset[0], old.history.offset[0] / [2.0, 4.0], rtol=1e-12)
+    assert np.isnan(new.history.offset[1]).all()  # which has not begun there either
 
 
 # In files.

@@ -172,10 +172,13 @@ class Streams:
         ours, theirs = self.policy.units, other.policy.units
         live = other.everyone[other.history.begun]
         past = other.history.state(live)
-        del past["offset"]  # that of another f
+        if offset(other.policy) is None:
+            del past["offset"]  # then it is taken anew
         if not ours.equals(theirs):  # else the bits would change for nothing
             for name in ("actions", "position"):
                 past[name] = ours.standardize(theirs.restore(past[name]))
+            if "offset" in past:
+                past["offset"] = past["offset"] * theirs.scale / ours.scale
             if other.n_contexts:
                 past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
         if other.n_contexts == 0:  # none has come yet
