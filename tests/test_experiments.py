@@ -36,7 +36,7 @@ from simile.experiments import (
     reproduce,
     write,
 )
-from simile.experiments.claims import mixing, progress, reductions, steps, targets
+from simile.experiments.claims import choices, mixing, progress, reductions, steps, targets
 from simile.experiments.claims.virtual import AskOperator
 from simile.experiments.drawing import relative
 from simile.experiments.lab import PRESETS, SMOOTHNESS, WARM_UP, score, score_of
@@ -530,6 +530,17 @@ def test_every_figure_and_numbered_statement_has_its_place():
         assert re.search(rf"Figures? (\d and )?{figure}\b", said), figure
     for statement in ("Lemma 5.2", "Corollary 5.3", "5.5 and 5.6", "Corollary 5.7", "Proposition 5.8", "Equation 8"):
         assert statement in said
+
+
+def test_a_choice_is_compared_as_printed_over_as_in_the_script_under_both_readings(found):
+    printed, script = found[0].of("choices")
+    other = {row["choice"]: row["rmse"] for row in printed.rows if row["seed"] == 0}
+    assert "splits by the labels alone" in other
+    assert choices.SPLITS in {row["choice"] for row in script.rows}
+    assert printed.effects[0].text == f"RMSE, {choices.SPLITS} / splits by the labels alone"
+    assert printed.effects[0].values[0] == pytest.approx(other[choices.OWN] / other["splits by the labels alone"])
+    other = {row["choice"]: row["rmse"] for row in script.rows if row["seed"] == 0}
+    assert script.effects[0].values[0] == pytest.approx(other[choices.SPLITS] / other[choices.OWN])
 
 
 def test_the_two_readings_differ_and_share_their_data(found):

@@ -482,5 +482,5 @@ DRAWINGS: dict[str, tuple[Callable[[Any, Result], None], float]] = {
     "reductions": (_reductions, 3.4),
     "training-time": (_time, 3.0),
     "filters": (partial(_two_dots, by="policy", first=(filters.SIMILE,)), 2.4),
-    "choices": (partial(_two_dots, by="changed", first=(choices.OWN,)), 2.4),
+    "choices": (partial(_two_dots, by="choice", first=(choices.OWN,)), 2.4),
 }

@@ -10,41 +10,42 @@ from simile.experiments.statistics import Effect, Row, per_seed, ratios
 from simile.learning.training import ImitationRule
 
 OWN, LEAVES = "preset", "leaf values for imitation alone (Eq. 23)"
-SPLITS, POSITIONS, SIGMA = "splits by the impurity with h", "h on positions", "sigma falls to 0"
-CHOICES = (SPLITS, POSITIONS, SIGMA)  # what is printed; the script has the other in each
+SPLITS = "splits by the impurity with h"
+CHOICES = {  # what is printed, and what the script has
+    SPLITS: "splits by the labels alone",
+    "h on positions": "h on velocities",
+    "sigma falls to 0": "sigma falls to 0.2",
+}
 
 
 def measure(lab: Lab) -> list[Row]:
     """Run with each choice of the other reading, and score it on held-out sequences."""
-    runs = {
-        OWN: lab.run(),
-        SPLITS: lab.run(model=lab.forest(criterion=lab.other["model"].criterion)),
-        POSITIONS: lab.run(regularizer=lab.other["regularizer"]),
-        SIGMA: lab.run(feedback=lab.other["feedback"]),
-        LEAVES: lab.run(rule=ImitationRule()),
-    }
-    printed = int(lab.reading == "paper")
-    return [
-        {"seed": lab.seed, "preset_is_printed": printed, "changed": name, **lab.score(run.policy).columns()}
-        for name, run in runs.items()
+    runs = [
+        lab.run(model=lab.forest(criterion=lab.other["model"].criterion)),
+        lab.run(regularizer=lab.other["regularizer"]),
+        lab.run(feedback=lab.other["feedback"]),
     ]
+    names = CHOICES if lab.reading == "authors" else CHOICES.values()
+    made = {OWN: lab.run(), **dict(zip(names, runs, strict=True)), LEAVES: lab.run(rule=ImitationRule())}
+    return [{"seed": lab.seed, "choice": name, **lab.score(run.policy).columns()} for name, run in made.items()]
 
 
 def judge(rows: Sequence[Row]) -> list[Effect]:
     """Compare what is printed with what the script does, in one choice at a time."""
-    printed = bool(rows[0]["preset_is_printed"])
+    known = {row["choice"] for row in rows}
 
-    def against(column: str, name: str) -> tuple[float, ...]:
-        changed, own = (per_seed(rows, column, changed=c) for c in (name, OWN))
-        return ratios(own, changed) if printed and name != LEAVES else ratios(changed, own)
+    def against(column: str, over: str, under: str = OWN) -> tuple[float, ...]:
+        return ratios(*(per_seed(rows, column, choice=name if name in known else OWN) for name in (over, under)))
 
-    texts = {name: f"{name} / as in the script" for name in CHOICES} | {LEAVES: f"{LEAVES} / Eq. 25"}
     return [
         *(
-            Effect(f"RMSE, {text}", against("rmse", name), below=1.0 if name == SPLITS else None)
-            for name, text in texts.items()
+            Effect(f"{what}, {printed} / {script}", against(column, printed, script), below=bound)
+            for what, column in (("RMSE", "rmse"), ("mean |second difference|", "difference_2"))
+            for printed, script in CHOICES.items()
+            for bound in (1.0 if (printed, column) == (SPLITS, "rmse") else None,)
         ),
-        *(Effect(f"mean |second difference|, {text}", against("difference_2", name)) for name, text in texts.items()),
+        Effect(f"RMSE, {LEAVES} / Eq. 25", against("rmse", LEAVES)),
+        Effect(f"mean |second difference|, {LEAVES} / Eq. 25", against("difference_2", LEAVES)),
     ]
 
 
