@@ -73,7 +73,7 @@ def rows_of(text: str) -> list[tuple[str, str, list[str]]]:
 
 def hardness(text: str) -> str:
     """Make the table of how hard simulated games are from what benchmarks/hardness.py prints."""
-    sports = [part.splitlines() for part in text.split("\n\n") if ", seeds " in part.partition("\n")[0]]
+    sports = [part.splitlines() for part in text.strip().split("\n\n") if ", seeds " in part.partition("\n")[0]]
     lines = ["| | " + " | ".join(part[0].partition(",")[0] for part in sports) + " |", "|---" * (len(sports) + 1) + "|"]
     for rows in zip(*(part[1:] for part in sports), strict=True):
         cells = [re.split(r" {2,}", row.strip()) for row in rows]
