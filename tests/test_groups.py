@@ -280,7 +280,7 @@ def held_out(folder: Path) -> tuple[set[str | None], set[str | None]]:
 
 @pytest.mark.parametrize(("group", "new"), [(["--group", "run"], "another run"), ([], "another run")])
 def test_train_holds_out_whole_groups_and_says_so(runs: Path, tmp_path: Path, group, new):
-    quick = ("--algorithm", "clone", "--model", "SmoothForest(n_trees=2)")
+    quick = ("--algorithm", "clone", "--model", "SmoothForest(n_trees=2)", *(["--no-report"] if group else []))
     done = simile_("train", runs, *PAN, *group, "--out", "run", *quick, cwd=tmp_path, process=bool(group))
     assert "groups    5 by column 'run', each held out as a whole" in done.stderr
     assert ("'run' is taken for what sequences have in common" in done.stderr) is not bool(group)
@@ -290,7 +290,8 @@ def test_train_holds_out_whole_groups_and_says_so(runs: Path, tmp_path: Path, gr
     assert not there & here
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["new"], summary["new_to_choices"]) == (new, new)
-    assert "held-out sequences (another run)" in (tmp_path / "run" / "report.html").read_text()
+    if not group:
+        assert "held-out sequences (another run)" in (tmp_path / "run" / "report.html").read_text()
     found = RunFolder(tmp_path / "run")
     assert ("--group run" in found.command) is bool(group)
     assert ("group='run'" in found.python) is bool(group)
@@ -321,7 +322,7 @@ def test_groups_that_take_most_of_the_frames_away_are_told(tmp_path: Path, capsy
     assert not all(told)
 
 
-def test_compare_and_tune_hold_out_whole_groups(runs: Path, tmp_path: Path):
+def test_compare_holds_out_whole_groups(runs: Path, tmp_path: Path):
     few = ("--reductions", "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)", "--no-report")
     done = simile_("compare", runs, *PAN, "--group", "run", *few, cwd=tmp_path)
     assert "2 held-out sequences (another run)" in done.stdout
@@ -329,6 +330,10 @@ def test_compare_and_tune_hold_out_whole_groups(runs: Path, tmp_path: Path):
     assert found["new"] == "another run"
     there, here = held_out(tmp_path / "comparison")
     assert not there & here
+
+
+@pytest.mark.long  # `simile.tune` is tried above
+def test_tune_holds_out_whole_groups(runs: Path, tmp_path: Path):
     done = simile_("tune", runs, *PAN, "--group", "run", "--trials", "1", "--no-rounds", "--no-report", cwd=tmp_path)
     assert "What is new to it where it was judged: another run." in done.stdout
     assert "--group run" in done.stdout
