@@ -27,6 +27,7 @@ from simile.policies.policies import OpenPolicy, keep_by, offset
 from simile.policies.storage.decoding import Decoder
 from simile.policies.storage.files import Packed, from_bytes, to_bytes
 from simile.policies.storage.loading import read_header
+from simile.serving.policy_file import load_policy
 
 NUMBERS = st.floats(-10.0, 10.0)
 SHARES = st.floats(0.0, 1.0)
@@ -155,6 +156,13 @@ def test_a_policy_and_inspect_tell_what_is_kept(tmp_path: Path):
     found = json.loads(simile_("inspect", "policy.safetensors", "--json", cwd=tmp_path).stdout)["structure"]
     assert (found["offset"], found["fade"]) == ([0.8, 0.3], [0.97, 0.5])
     assert "for a frame" in Offset(0.5, 0.0).tell(["a"])
+
+
+@pytest.mark.parametrize("kept", [None, EACH])
+def test_a_service_tells_anybody_what_its_policy_keeps(tmp_path: Path, kept: Offset | None):
+    learned().keeping(kept).save(tmp_path / "policy.safetensors")
+    facts = load_policy(tmp_path / "policy.safetensors").facts
+    assert (facts.offset, facts.fade) == ((None, None) if kept is None else ([0.8, 0.3], [0.97, 0.5]))
 
 
 # Everywhere a policy acts.
