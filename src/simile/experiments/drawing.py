@@ -56,6 +56,9 @@ def draw(results: Sequence[Result]) -> bytes:
         twin = str(axes.yaxis.get_label_position()) == "right"
         axes.spines[["top"] if twin else ["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=9)
+        for scale, least in ((axes.set_xscale, axes.dataLim.minposx), (axes.set_yscale, axes.dataLim.minposy)):
+            if not math.isfinite(least):  # nothing to be seen: each point is of a policy that diverged in some seed
+                scale("linear")
     buffer = io.BytesIO()
     # Without the version of matplotlib in it, equal pictures are equal files.
     figure.savefig(buffer, format="png", metadata={"Software": None})
@@ -284,8 +287,6 @@ def _reductions(figure: Any, result: Result) -> None:
             markersize=5,
             label=label,
         )
-    if not axes.dataLim.width > 0.0:
-        return  # every policy diverged in some seed
     axes.set_xscale("log")
     _plain_ticks(axes.xaxis)
     _log_error(axes, RMSE, SECOND.replace("\n", " "), "held-out sequences: below the path is better than SIMILE")

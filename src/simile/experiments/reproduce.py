@@ -210,12 +210,13 @@ def write(
         for ending, kind in (("", "rows"), ("-trajectories", "traces")):
             if rows := [{**r.case.columns, **row} for r in own for row in getattr(r, kind)]:
                 write_atomically(folder / f"{claim.name}{ending}.csv", table(rows))
-        write_atomically(folder / f"{claim.name}.png", drawing.draw(own))
     stamped = {"fingerprint": stamp(*PARTS, renew="make results"), **results.to_dict()}
     summary = json.dumps(stamped, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / "results.json", f"{summary}\n".encode())
     pictures = os.path.relpath(folder, target.parent).replace(os.sep, "/")
     write_atomically(target, to_markdown(results, pictures=pictures).encode())
+    for claim in results.claims:
+        write_atomically(folder / f"{claim.name}.png", drawing.draw(results.of(claim.name)))
 
 
 def table(rows: Sequence[Row]) -> bytes:
