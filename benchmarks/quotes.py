@@ -92,6 +92,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("README.md", "demo", f"{BENCH}/demo.txt", demo),
     ("README.md", "results", "docs/results.md", verdicts),
     ("docs/default.md", "accuracy", f"{BENCH}/accuracy.txt", whole),
+    ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),
     ("docs/simulator.md", "hardness", f"{BENCH}/hardness.txt", hardness),
     ("docs/tutorial.md", "tutorial", f"{BENCH}/tutorial.txt", trained("as smooth as the expert")),

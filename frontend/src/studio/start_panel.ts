@@ -25,7 +25,7 @@ const ADVANCED: [option: string, label: string, placeholder: string][] = [
   ["n_rounds", "Rounds", "automatic"],
 ];
 // The ones that `simile compare` takes too.
-const COMPARED = ["model", "n_rounds"];
+const COMPARED = ["model", "loss", "n_rounds"];
 
 export function installStartPanel(root: HTMLElement, store: Store): void {
   const empty = h("p", { class: "empty" });

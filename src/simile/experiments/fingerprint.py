@@ -20,6 +20,7 @@ from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data import tasks
 from simile.data.demonstrations import Demonstrations
+from simile.data.losses import Absolute, Huber
 from simile.errors import ArgumentError
 from simile.evaluation.rivals import ROSTER, Bench, roll_out
 from simile.learning import ALGORITHMS, algorithms, crossfit, holds, second_opinion
@@ -125,6 +126,14 @@ def _learn() -> Iterator[float]:
     yield from (crossfit.GATE, crossfit.PRICE, holds.COST, holds.RESTING, second_opinion.MARGIN)
 
 
+def _outliers() -> Iterator[float]:
+    """Run the default by the losses for records with outliers."""
+    train, test = _small(1)
+    wrong = train.with_actions([np.where(np.arange(len(a)) % 50 == 7, 1e3, a.T).T for a in train.actions])
+    for loss in (Huber(), Absolute()):
+        yield from _measure(rollout(algorithms.learn(wrong, loss=loss, smoothness=30.0).policy, test), test)
+
+
 def _rivals() -> Iterator[float]:
     """Fit a filter of each kind behind a predictor, and both that look ahead."""
     train, test = _small(1)
@@ -146,6 +155,7 @@ def _games() -> Iterator[float]:
 PARTS: dict[str, Callable[[], Iterable[float]]] = {
     "rounds": _rounds,
     "learn": _learn,
+    "outliers": _outliers,
     "rivals": _rivals,
     "games": _games,
 }

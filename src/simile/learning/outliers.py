@@ -38,12 +38,10 @@ from simile.models.regularizers import CriticallyDamped
 from simile.models.ridge import RolloutRidge
 
 N_TURNS = 3  # of fitting and drawing in
-START, DRAWN = (
-    4.0,
-    1.345,
-)  # robust deviations that actions are drawn in to, at first from the median, then from those policies
-USUAL = 0.9  # of the frames tell what is usual: rare moves, such as floods, are no outliers as long as that many are
-GROSS, APART = 5.0, 1.5  # of their deviations are no noise: from the policies, and from one frame to the next
+START, DRAWN = 4.0, 1.345  # robust deviations to draw actions in to: from the median at first, then from the policies
+# So many of the frames tell what is usual: rare moves, such as floods, are no outliers as long as that many are none.
+USUAL, USUAL_ALONE = 0.9, 0.95  # of the distances from those policies, and from the median of the neighbours
+GROSS, APART = 5.0, 0.5  # of either's deviations are no noise; the latter are half of one of the former at least
 NEIGHBOURS = 11  # frames by whose median a frame is off by itself
 Data = TypeVar("Data", bound=Recorded)
 FILTER, LAG = CriticallyDamped(order=3), 3.0  # frames: a little smoothing, which helps wherever contexts are noisy
@@ -82,7 +80,7 @@ def weigh(demos: Data, loss: Loss | None, *, seed: int = 0) -> Data:
     alone = np.concatenate([_beside_neighbours(part) for part in np.split(residuals, cuts)])
     usual = _deviation(residuals, USUAL)
     gross = np.abs(residuals) > GROSS * usual
-    gross |= np.abs(alone) > np.maximum(GROSS * _deviation(alone, USUAL), APART * usual)
+    gross |= np.abs(alone) > np.maximum(GROSS * _deviation(alone, USUAL_ALONE), APART * usual)
     weights = loss.weigh(np.divide(residuals, scale, out=np.zeros_like(residuals), where=scale > 0.0))
     weights /= weights.mean(axis=0)  # so that penalties, and the frames of a leaf, mean what they did
     weighed = []

@@ -55,6 +55,7 @@ class Run(Struct, forbid_unknown_fields=True):
     parent: Text | UnsetType = UNSET
     smoothness: Annotated[float | Text, Meta(description="a number, or a recipe for one")] | UnsetType = UNSET
     model: Text | UnsetType = UNSET
+    loss: Text | UnsetType = UNSET
     n_rounds: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
     seed: Seed | UnsetType = UNSET
     test: Annotated[float, Meta(ge=0.01, le=0.99)] | UnsetType = UNSET  # never a path, as on the command line
@@ -87,7 +88,6 @@ class Training(Run, forbid_unknown_fields=True):
     horizon: Text | UnsetType = UNSET
     feedback: Text | UnsetType = UNSET
     hold: Annotated[float | Text, Meta(description="a number, or a recipe for one")] | UnsetType = UNSET
-    loss: Text | UnsetType = UNSET
     rule: Text | UnsetType = UNSET
     step_size: Text | UnsetType = UNSET
     space: Text | UnsetType = UNSET
