@@ -27,6 +27,7 @@ from simile.models import SmoothForest
 from simile.models.regularizers import RegularizerClass
 from simile.models.ridge import RolloutRidge
 from simile.policies.hold import Hold
+from simile.policies.policies import Policy
 from simile.policies.rollouts import ColdStart, rollout
 
 
@@ -37,7 +38,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     algorithm : str
         What learns: "learn", "paper", "authors", or another of `simile.learning.ALGORITHMS`.
-    model, regularizer, smoothness, horizon, feedback, hold, loss, validation, space
+    model, regularizer, smoothness, horizon, feedback, hold, loss, validation, space, initial
         As for `simile.learn`.
     rule, step_size, n_rounds
         As for `simile.paper`; `learn` has no use for them, and refuses them.
@@ -90,6 +91,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_rounds: int | None = None,
         validation: Validation = None,
         space: ActionSpace | None = None,
+        initial: Policy | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.algorithm = algorithm
@@ -105,6 +107,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_rounds = n_rounds
         self.validation = validation
         self.space = space
+        self.initial = initial
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
