@@ -38,9 +38,11 @@ from simile.learning import measures
 from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, crossfit, line_search, mix
 from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predict, states_of
 from simile.learning.measures import Ruler
+from simile.learning.offsets import remember_all
 from simile.models.closed_loop import ClosedLoop
 from simile.online import Predictor
-from simile.policies.policies import Mixture, radius
+from simile.policies.offset import Offset
+from simile.policies.policies import Mixture, closed_loop, radius
 
 RNG = np.random.default_rng
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
@@ -478,3 +480,42 @@ class Bent:
 
     def __repr__(self):
         return "Bent()"
+
+
+# The memory of the start
+
+
+def test_a_roll_out_with_a_memory_of_the_start_is_what_was_computed_without_rolling_it_out():
+    demos = tasks.pursuit(n_sequences=4, length=90, n_players=2)
+    policy = simile.learn(demos, model=RolloutRidge(), smoothness=40.0, hold=0).policy.keeping(None)
+    units = policy.units
+    standard = demos.standardize(units)
+    loop, plain = closed_loop(policy), [units.standardize(a) for a in rollout(policy, demos)]
+    for offset in (Offset(0.7, 0.9), Offset(1.0, 1.0)):
+        expected = [units.standardize(a) for a in rollout(policy.keeping(offset), demos)]
+        for a, b in zip(remember_all(offset.of(1), plain, standard, loop), expected, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kept", "fade"), [(1.0, 0.98), (0.6, 0.995), (0.8, 1.0)])
+def test_what_an_expert_keeps_of_the_start_is_found(kept: float, fade: float):
+    # Each sequence has an offset of its own that fades: what contexts cannot tell, and the start can.
+    rng = RNG(3)
+    contexts = [np.cumsum(rng.normal(size=(300, 1)), axis=0) / 10.0 for _ in range(12)]
+    along = [fade ** np.arange(300.0)[:, np.newaxis] for _ in contexts]
+    actions = [x + kept * 2.0 * rng.normal() * f for x, f in zip(contexts, along, strict=True)]
+    demos = Demonstrations.from_arrays(contexts, actions)
+    run = simile.learn(demos, model=RolloutRidge(), smoothness=5.0, hold=0)
+    found = run.policy.offset
+    assert found is not None
+    assert found.share[0] > 0.7
+    without = run.policy.keeping(None)
+    ours, theirs = (measures.outcome(p, demos).rmse for p in (run.policy, without))
+    assert ours < 0.6 * theirs
+
+
+def test_where_the_start_tells_nothing_nothing_is_kept_of_it():
+    rng = RNG(4)
+    contexts = [np.cumsum(rng.normal(size=(300, 1)), axis=0) / 10.0 for _ in range(8)]
+    demos = Demonstrations.from_arrays(contexts, [x + 0.3 * rng.normal(size=x.shape) for x in contexts])
+    assert simile.learn(demos, model=RolloutRidge(), smoothness=5.0, hold=0).policy.offset is None

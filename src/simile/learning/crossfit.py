@@ -28,6 +28,7 @@ from simile.learning.folds import Folds, states_of
 from simile.learning.holds import aim, fit_hold, hold_all
 from simile.learning.initial import Kept, check_initial
 from simile.learning.measures import Ruler, Score
+from simile.learning.offsets import fit_offset, remember_all
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.training import anchors_of
 from simile.models import Forest, Model, SmoothForest, SmoothRegressor
@@ -37,7 +38,7 @@ from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass, fit_each
 from simile.models.ridge import RolloutRegressor, RolloutRidge
 from simile.policies.hold import Hold
-from simile.policies.policies import Policy, SmoothPolicy, hold_by, interpolate
+from simile.policies.policies import Policy, SmoothPolicy, hold_by, interpolate, keep_by
 
 # A policy joins the mixture only if the error of unseen roll-outs falls by this share: less may be chance.
 GATE = 0.005
@@ -88,12 +89,15 @@ class Mixed:
         """Measure the roll-outs over what the models have not seen."""
         return Ruler(self.folds.demos, begin=self.lane.loop.order, order=order).measure(self.unseen)
 
-    def held(self, choices: Choices, budget: PerAction | None = None) -> Mixed:
-        """Return the policy with the hysteresis behind it that those roll-outs advise, and the roll-outs held."""
-        begin, hold = self.lane.loop.order, choices.hold
+    def completed(self, choices: Choices, budget: PerAction | None = None) -> Mixed:
+        """Return the policy with the memory of its start and the hysteresis that those roll-outs advise, and these."""
+        demos, loop, hold = self.folds.demos, self.lane.loop, choices.hold
+        offset = fit_offset(self.unseen, demos, loop)
+        unseen = remember_all(offset, self.unseen, demos, loop)
         if hold is None:
-            hold = fit_hold(self.unseen, self.folds.demos, begin=begin, budget=budget, stepping=choices.stepping)
-        return replace(self, policy=hold_by(self.policy, hold), unseen=hold_all(hold, self.unseen, begin))
+            hold = fit_hold(unseen, demos, begin=loop.order, budget=budget, stepping=choices.stepping)
+        policy = hold_by(keep_by(self.policy, offset), hold)
+        return replace(self, policy=policy, unseen=hold_all(hold, unseen, loop.order))
 
 
 def crossfit_rounds(
@@ -118,7 +122,7 @@ def crossfit_rounds(
     card = card_of(demos, {n: value for n, value in said.items() if value is not None}, choices.seen)
 
     def record(number: int, mixed: Mixed) -> Round:
-        found = mixed.held(choices, budget)
+        found = mixed.completed(choices, budget)
         outcome, left_out = measures.outcome(found.policy, standard), found.score()
         return Round(
             number=number,

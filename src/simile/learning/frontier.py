@@ -208,7 +208,7 @@ def _fit_path(standard: Demonstrations, choices: Choices, values: Sequence[float
 
 
 def _point(mixed: Mixed, demos: Demonstrations, choices: Choices, match: MatchExpert) -> Point:
-    lane, held = mixed.lane, mixed.held(choices)
+    lane, held = mixed.lane, mixed.completed(choices)
     score, smoothness = held.score(order=match.order), float(np.mean(lane.smoothness))
     card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
     policy = held.policy.in_units(choices.units(demos), choices.space, card)
