@@ -85,7 +85,8 @@ mv docs/assets/bench/$(1).part docs/assets/bench/$(1).txt
 cat docs/assets/bench/$(1).txt
 endef
 
-accuracy: $(CLI) ## measure the default on games and on real data, and renew the pages that quote it (half an hour)
+accuracy: $(CLI) ## measure the default on games and on real data, and renew the pages that quote it (an hour)
+	$(PIP) --editable ".[bench]"
 	$(call record,hardness,rounds games,$(BIN)/python benchmarks/hardness.py)
 	$(call record,tutorial,learn,$(BIN)/python benchmarks/tutorial.py)
 	$(call record,demo,learn rivals games,MPLBACKEND=agg $(BIN)/simile demo --out out)

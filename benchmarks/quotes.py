@@ -65,6 +65,24 @@ def holding(text: str) -> str:
     )
 
 
+def accuracy(text: str) -> str:
+    """Make the table of the README from what benchmarks/accuracy.py prints: each data set at the expert's roughness."""
+    parts = {
+        part.partition(" times")[0]: part.splitlines() for part in text.split("\n\n") if " times the expert's" in part
+    }
+    names = re.findall(r"/ (.+?)(?=\s+/|$)", parts["1"][1])
+    lines = [
+        "| RMSE of `learn` at equal smoothness, over that of | " + " | ".join(names) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    rows = [line.split() for line in parts["1"][2:] if not line.startswith("real data")]
+    lines += [f"| {' | '.join([name.replace('_', ' '), *ratios])} |" for name, *ratios in rows]
+    for level, part in parts.items():
+        said = re.findall(r"^real data, over .+?: (.+)$", "\n".join(part), re.MULTILINE)
+        lines.append(f"| **real data, {level} times the expert's roughness** | {' | '.join(said)} |")
+    return "\n".join(lines)
+
+
 def rows_of(text: str) -> list[tuple[str, str, list[str]]]:
     """Return the data set, the action and the numbers of each row of a table."""
     rows = re.findall(r"^(\S.*?) +(\d)((?: +\d+\.\d+)+)$", text, re.MULTILINE)
@@ -90,6 +108,7 @@ def verdicts(text: str) -> str:
 # Page, block, what is quoted there, and how.
 QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("README.md", "demo", f"{BENCH}/demo.txt", demo),
+    ("README.md", "accuracy", f"{BENCH}/accuracy.txt", accuracy),
     ("README.md", "results", "docs/results.md", verdicts),
     ("docs/default.md", "accuracy", f"{BENCH}/accuracy.txt", whole),
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),

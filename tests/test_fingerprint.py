@@ -25,7 +25,7 @@ sys.path.pop(0)
 # What commands print or write whole, and the blocks that they write into pages.
 PRINTED = ("accuracy", "demo", "eye", "hardness", "outliers", "tutorial")
 WRITTEN = ("docs/results.md", "docs/assets/results/results.json", *(f"docs/assets/bench/{n}.txt" for n in PRINTED))
-BLOCKS = (("README.md", "accuracy"), *((page, name) for page, name, *_ in QUOTES))
+BLOCKS = tuple((page, name) for page, name, *_ in QUOTES)
 SPEEDS = {
     "attack",
     "camera",
