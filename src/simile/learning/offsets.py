@@ -10,13 +10,14 @@ from simile.models.closed_loop import ClosedLoop
 from simile.policies.offset import Offset
 
 GAIN = 0.002  # share of the squared error that a memory of the start has to take away
-HALF_LIVES = (1.0, 4.0, 16.0, 64.0, np.inf)  # times the filter's lag, in which half of it fades
+HALF_LIVES = (1.0, 4.0, 16.0)  # times the filter's lag, in which half of it fades: what was a bad start has to heal
 
 
 def fit_offset(rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> Offset | None:
     """Choose how much of the start to remember, and for how long, for each action; None where it does not help.
 
-    A roll-out is linear in the offset, so that the best share is one of least squares.
+    A roll-out is linear in the offset, so that the best share is one of least squares; it is shrunk by as much as the
+    gain of a sequence varies from one to the next, since a few starts may make all of it.
     """
     found = [_fit(rolled, demos, loop, j) for j in range(demos.n_actions)]
     share, fade = np.array(found).T
