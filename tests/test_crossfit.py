@@ -497,8 +497,8 @@ def test_a_roll_out_with_a_memory_of_the_start_is_what_was_computed_without_roll
             np.testing.assert_allclose(a, b, atol=1e-9)
 
 
-@pytest.mark.parametrize(("kept", "fade"), [(1.0, 0.98), (0.6, 0.995), (0.8, 1.0)])
-def test_what_an_expert_keeps_of_the_start_is_found(kept: float, fade: float):
+@pytest.mark.parametrize(("kept", "fade", "ratio"), [(1.0, 0.96, 0.5), (0.6, 0.98, 0.6), (0.8, 1.0, 0.95)])
+def test_what_an_expert_keeps_of_the_start_is_found(kept: float, fade: float, ratio: float):
     # Each sequence has an offset of its own that fades: what contexts cannot tell, and the start can.
     rng = RNG(3)
     contexts = [np.cumsum(rng.normal(size=(300, 1)), axis=0) / 10.0 for _ in range(12)]
@@ -509,9 +509,10 @@ def test_what_an_expert_keeps_of_the_start_is_found(kept: float, fade: float):
     found = run.policy.offset
     assert found is not None
     assert found.share[0] > 0.7
+    assert found.fade[0] < 1.0  # a bad start has to heal, even if none was bad here
     without = run.policy.keeping(None)
     ours, theirs = (measures.outcome(p, demos).rmse for p in (run.policy, without))
-    assert ours < 0.6 * theirs
+    assert ours < ratio * theirs
 
 
 def test_where_the_start_tells_nothing_nothing_is_kept_of_it():
