@@ -99,6 +99,7 @@ def test_roll_outs_in_blocks_are_those_frame_by_frame(recipe, k, lag, bounded, c
 def test_the_expert_starts_roll_outs_of_mixtures_with_forests_too():
     demos = demos_of(60, 40, 50)
     forest = simile.learn(demos, model=SmoothForest(n_trees=3), smoothness=30.0, horizon=HORIZON).policy
+    forest = forest.keeping(None)
     net = replace(policy_of(), h=forest.h, smoothness=forest.smoothness, units=forest.units)
     mixture = Mixture((forest, net), (0.3, 0.7))
     whole = simile.collapse(mixture)

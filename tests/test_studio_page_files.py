@@ -45,7 +45,7 @@ def test_a_file_is_opened_understood_and_learned_from_and_rounds_arrive_on_the_c
           new MutationObserver(() => window.seen.push(rounds.dataset.rounds)).observe(rounds, { attributes: true });
         }"""
     )
-    page.get_by_label("Algorithm").select_option("paper")
+    page.get_by_label("Algorithm").select_option("authors")
     page.get_by_label("How smooth", exact=True).select_option("lambda")
     page.get_by_label("Lambda").fill("5")
     page.get_by_text("Advanced").click()

@@ -14,6 +14,7 @@ import browser as real
 import simile
 import studio_pages as shared
 from browser import Opener, pixels_near, screenshot, until
+from simile.learning import ALGORITHMS
 from simile.studio.security import write_redirect
 from studio_pages import MODEL, PLOT, POLICY, PREVIEW, SLIDES, Studio, complaint, picture, show
 
@@ -154,7 +155,7 @@ def test_a_comparison_shows_who_is_done_and_then_the_frontier(
     page.wait_for_selector("#frontier canvas")
     assert pixels_near(page, "#frontier canvas", POLICY) > 100
     rows = page.locator("#contest tbody tr")
-    assert rows.count() == 7
+    assert rows.count() == len(ALGORITHMS)
     assert page.locator("#what-it-did").is_hidden()
     screenshot(page, "studio-compared")
 

@@ -518,7 +518,8 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     loss, seed, recorded = choices.get("loss"), choices.get("seed", 0), place(demos, backend)
     demos = weigh(recorded, loss, seed=seed)
-    notes = tell_outliers(recorded, demos, (choices.get("model") or SmoothForest(),))
+    model = choices.get("model")
+    notes = tell_outliers(recorded, demos, (SmoothForest() if model is None else model,))
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     elif validation is not None:

@@ -63,7 +63,7 @@ class HoldAction:
 
 @dataclass(frozen=True)
 class HoldContext:
-    """Act as if the last context had come again."""
+    """Act as if the last context had come again; what is kept of the start does not fade meanwhile."""
 
     def __call__(self, blind: Blind) -> FloatArray:
         """Ask the policy."""
