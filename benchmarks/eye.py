@@ -56,7 +56,7 @@ def load(name: str, number: int, folder: Any) -> tuple[simile.Demonstrations, si
     if name in GAMES:
         games = demonstrations(simulate(12, minutes=(0.8, 1.2), seed=number, axes=GAMES[name]))
         return games[:-3], games[-3:]
-    train, test = Case(name, number - SPLITS[0] if name == "car_following" else number, folder).load()
+    train, test = Case(name, number, folder).load()
     enough = int(np.searchsorted(np.cumsum(train.lengths), MOST_FRAMES)) + 1
     return train[:enough], test
 

@@ -20,7 +20,7 @@ from simile.data.demonstrations import Units
 from simile.learning.measures import Ruler
 
 SHARE, SIZE = 0.02, 20.0
-SEEDS, SPLIT = (300, 301, 302), 0
+SEEDS, SPLIT = (320, 321, 322), 23  # looked at by nobody before
 LOSSES = {"Squared": simile.Squared(), "Huber": simile.Huber()}
 
 
