@@ -181,7 +181,7 @@ def interval(values: Sequence[float]) -> str:
 
 def show(cells: Sequence[str]) -> str:
     """Align the cells of the columns of ratios."""
-    return "".join(f"{cell:>21}" if "[" in cell else f"{cell:>10}" for cell in cells)
+    return "".join(f" {cell:>9}" for cell in cells)
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ def accuracy(text: str) -> str:
     parts = {
         part.partition(" times")[0]: part.splitlines() for part in text.split("\n\n") if " times the expert's" in part
     }
-    names = re.findall(r"/ (.+?)(?=\s+/|$)", parts["1"][1])
+    names = [name.strip() for name in parts["1"][1].split("/ ")[1:]]
     lines = [
         "| RMSE of `learn` at equal smoothness, over that of | " + " | ".join(names) + " |",
         "|---" * (len(names) + 1) + "|",

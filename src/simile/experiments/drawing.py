@@ -57,7 +57,8 @@ def draw(results: Sequence[Result]) -> bytes:
         axes.spines[["top"] if twin else ["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=9)
         for scale, least in ((axes.set_xscale, axes.dataLim.minposx), (axes.set_yscale, axes.dataLim.minposy)):
-            if not math.isfinite(least):  # nothing to be seen: each point is of a policy that diverged in some seed
+            # Nothing to be seen: each point is of a policy that diverged in some seed. What is hidden shares its scale.
+            if axes.get_visible() and not math.isfinite(least):
                 scale("linear")
     buffer = io.BytesIO()
     # Without the version of matplotlib in it, equal pictures are equal files.
