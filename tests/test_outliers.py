@@ -230,8 +230,10 @@ def test_a_backend_and_what_is_no_loss_are_refused(pursuit):
         simile.paper(weighted(train), backend=LocalBackend(2))
     with pytest.raises(ArgumentError, match=r"loss must be an object, not a class; got the class Huber: write Huber\("):
         simile.learn(train, loss=Huber)
-    with pytest.raises(ArgumentError, match="loss must have a method weigh"):
+    with pytest.raises(ArgumentError, match=r"loss must be an object, for example simile.Huber\(\); got 'huber'"):
         simile.learn(train, loss="huber")
+    with pytest.raises(ArgumentError, match="loss must have a method weigh"):
+        simile.learn(train, loss=3.0)
     with pytest.raises(ArgumentError, match="delta must be"):
         Huber(0.0)
     with pytest.raises(ArgumentError, match="smoothing must be"):

@@ -66,6 +66,8 @@ def weigh(demos: Data, loss: Loss | None, *, seed: int = 0) -> Data:
     """
     if loss is None or isinstance(loss, Squared):
         return demos
+    if isinstance(loss, str):
+        raise ArgumentError(f"loss must be an object, for example simile.Huber(); got {loss!r}")
     checks.instance(loss, "loss", needs="weigh")
     if not isinstance(demos, Demonstrations):
         raise ArgumentError(
