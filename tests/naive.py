@@ -177,20 +177,40 @@ class NaiveNode:
         return max((self.reduction(self.goes_left(*split)) for split in self.splits(min_leaf)), default=-np.inf)
 
 
-def naive_grow(node, min_leaf, max_depth, rows=None):
-    """Grow a whole tree; returns its leaves as {rows: leaf value}."""
-    rows = np.arange(len(node.weights)) if rows is None else rows
+def naive_split(node, rows, min_leaf, max_depth):
+    """The best split of some rows of a node: its reduction, and the rows on either side; None where there is none."""
     here = node.at(rows)
     splits = here.splits(min_leaf) if max_depth > 0 else []
     reductions = [here.reduction(here.goes_left(*split)) for split in splits]
     # The impurity of Appendix B may rise at every split, and the paper splits all the same; CART's cannot.
     cart = node.criterion is Criterion.LABELS or (node.criterion is Criterion.SMOOTH and node.smoothness == 0.0)
     if not splits or (cart and max(reductions) <= 1e-9):
-        return {tuple(rows): here.value}
+        return None
     left = here.goes_left(*splits[int(np.argmax(reductions))])
-    return naive_grow(node, min_leaf, max_depth - 1, rows[left]) | naive_grow(
-        node, min_leaf, max_depth - 1, rows[~left]
-    )
+    return max(reductions), rows[left], rows[~left]
+
+
+def naive_grow(node, min_leaf, max_depth, rows=None):
+    """Grow a whole tree; returns its leaves as {rows: leaf value}."""
+    rows = np.arange(len(node.weights)) if rows is None else rows
+    split = naive_split(node, rows, min_leaf, max_depth)
+    if split is None:
+        return {tuple(rows): node.at(rows).value}
+    return naive_grow(node, min_leaf, max_depth - 1, split[1]) | naive_grow(node, min_leaf, max_depth - 1, split[2])
+
+
+def naive_grow_best_first(node, min_leaf, max_depth, max_leaves):
+    """Split the leaf whose split lowers the impurity most, again and again; returns the leaves as {rows: value}."""
+    leaves = [(np.arange(len(node.weights)), max_depth)]
+    while len(leaves) < max_leaves:
+        splits = [naive_split(node, rows, min_leaf, depth) for rows, depth in leaves]
+        worth = [-np.inf if split is None else split[0] for split in splits]
+        best = int(np.argmax(worth))
+        if splits[best] is None:
+            break
+        _, depth = leaves.pop(best)
+        leaves += [(side, depth - 1) for side in splits[best][1:]]
+    return {tuple(rows): node.at(rows).value for rows, _ in leaves}
 
 
 def naive_leaf(forest, root, state):

@@ -88,10 +88,10 @@ def uneven(k=1, seed=0):
 
 @pytest.mark.parametrize("criterion", Criterion)
 @pytest.mark.parametrize("bagging", Bagging)
-@pytest.mark.parametrize("k", [1, 2])
-def test_any_cut_of_the_data_gives_the_forest_of_one_place(criterion, bagging, k: int):
+@pytest.mark.parametrize(("k", "max_leaves"), [(1, None), (2, None), (1, 12)])
+def test_any_cut_of_the_data_gives_the_forest_of_one_place(criterion, bagging, k: int, max_leaves: int | None):
     data = Data(uneven(k))
-    model = SmoothForest(4, 6, 3, "sqrt", criterion, bagging)
+    model = SmoothForest(4, 6, 3, "sqrt", criterion, bagging, max_leaves=max_leaves)
     alone = data.here(model)
     assert len(alone.feature) > 40
     for cuts in ([], [3], [2, 3], [1, 2, 3, 4, 5, 6]):  # the third sequence alone is a part of one frame
@@ -116,6 +116,7 @@ def cases(draw):
         draw(st.sampled_from(["sqrt", None, 1, 0.5])),
         draw(st.sampled_from(Criterion)),
         draw(st.sampled_from(Bagging)),
+        max_leaves=draw(st.sampled_from([None, 2, 7, 1000])),
     )
     cuts = sorted(draw(st.sets(st.integers(1, len(lengths) - 1)))) if len(lengths) > 1 else []
     room = draw(st.sampled_from([1, 2_000, 2**28]))

@@ -21,6 +21,7 @@ from simile.data.states import States
 from simile.models import WeightedModel
 from simile.models.kernels import binning, predicting
 from simile.models.regularizers import Autoregressor, PreviousAction
+from simile.models.trees import Tree, keep_best
 from simile.policies import fused
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import Mixture, SmoothPolicy, whole
@@ -301,14 +302,66 @@ def test_several_sets_of_states_are_one_training_set():
     np.testing.assert_allclose(one.predict(states.matrix()), two.predict(states.matrix()), rtol=1e-9)
 
 
+# Best first
+
+
+def upper_part(forest, leaves):
+    """What best-first growth makes of each tree of a forest that was grown without limit."""
+    ends = [*forest.roots[1:], len(forest.feature)]
+    trees = []
+    for root, end in zip(forest.roots, ends, strict=True):
+        parts = {name: getattr(forest, name)[root:end] for name in ("feature", "missing_right", "value", "gain")}
+        whole = Tree(**parts, bin=forest.threshold[root:end], child=forest.child[root:end] - root, depth=99)
+        trees.append(keep_best(whole, leaves))
+    return trees
+
+
+@settings(max_examples=25)
+@given(LENGTHS, st.integers(1, 2), st.booleans(), st.sampled_from(Criterion), st.integers(2, 12), st.integers(0, 2**32))
+def test_a_tree_grown_best_first_is_the_upper_part_of_the_whole_tree(lengths, k, holes, criterion, leaves, seed):
+    demos = demos_of(*lengths, k=k, seed=seed)
+    demos = with_holes(demos, seed=seed) if holes else demos
+    recipe = replace(SMALL, criterion=criterion, max_depth=None)
+    whole = fitted(demos, Horizon(1, 1), recipe, seed)
+    best = fitted(demos, Horizon(1, 1), replace(recipe, max_leaves=leaves), seed)
+    parts = dict(zip(whole.number, upper_part(whole, leaves), strict=True))
+    ends = [*best.roots[1:], len(best.feature)]
+    for root, end, depth, number in zip(best.roots, ends, best.depths, best.number, strict=True):
+        part = parts[number]
+        assert depth == part.depth
+        assert (best.feature[root:end] < 0).sum() <= leaves
+        np.testing.assert_array_equal(best.child[root:end] - root, part.child)
+        for name in ("feature", "missing_right", "value", "gain"):
+            np.testing.assert_array_equal(getattr(best, name)[root:end], getattr(part, name), err_msg=name)
+        inner = part.feature >= 0
+        np.testing.assert_array_equal(best.threshold[root:end][inner], part.bin[inner])
+
+
+def test_more_leaves_than_a_tree_can_have_are_no_limit_but_for_the_order_of_the_nodes():
+    demos = demos_of(80, 60, k=2)
+    S = Horizon(2, 2).states(demos, demos.actions).matrix()
+    whole, best = (fitted(demos, Horizon(2, 2), replace(SMALL, max_leaves=leaves)) for leaves in (None, 1000))
+    assert len(whole.feature) == len(best.feature)
+    np.testing.assert_array_equal(whole.predict(S), best.predict(S))
+
+
+def test_of_two_nodes_that_gain_as_much_the_older_is_split_first():
+    x, y = np.arange(8.0)[:, np.newaxis], np.array([0.0, 0.0, 2.0, 2.0, 10.0, 10.0, 12.0, 12.0])[:, np.newaxis]
+    demos = Demonstrations.from_arrays([x], [y])
+    recipe = SmoothForest(1, None, 1, None, bagging=Bagging.NONE, max_leaves=3)
+    forest = fitted(demos, Horizon(0, 0), recipe)
+    assert forest.feature.tolist() == [0, 0, -1, -1, -1]  # the left child
+
+
 # Determinism
 
 
 @pytest.mark.parametrize("bagging", Bagging)
 def test_the_forest_does_not_depend_on_the_number_of_threads(bagging):
     demos = demos_of(40, 30, k=2)
-    one, two = (fitted(demos, Horizon(2, 2), replace(SMALL, n_trees=6, bagging=bagging, n_jobs=j)) for j in (1, 2))
-    assert_same_forest(one, two)
+    for leaves in (None, 6):
+        recipe = replace(SMALL, n_trees=6, bagging=bagging, max_leaves=leaves)
+        assert_same_forest(*(fitted(demos, Horizon(2, 2), replace(recipe, n_jobs=j)) for j in (1, 2)))
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
@@ -459,6 +512,8 @@ def test_the_rounds_of_a_run_roll_out_fused_as_in_general():
         (lambda: SmoothForest(n_trees=2.5), "n_trees must be a whole number; got 2.5"),
         (lambda: SmoothForest(min_leaf=0), "min_leaf must be >= 1; got 0"),
         (lambda: SmoothForest(max_depth=-1), "max_depth must be >= 0; got -1"),
+        (lambda: SmoothForest(max_leaves=1), "max_leaves must be >= 2; got 1"),
+        (lambda: SmoothForest(max_leaves=8.5), "max_leaves must be a whole number; got 8.5"),
         (lambda: SmoothForest(max_features=0), "max_features must be >= 1; got 0"),
         (lambda: SmoothForest(max_features=0.0), "max_features must be > 0 and <= 1; got 0.0"),
         (lambda: SmoothForest(max_features=1.5), "max_features must be > 0 and <= 1; got 1.5"),

@@ -22,6 +22,7 @@ from naive import (
     naive_edges,
     naive_features,
     naive_grow,
+    naive_grow_best_first,
     naive_histogram,
     naive_leaf,
     naive_random,
@@ -351,9 +352,21 @@ def test_histograms_of_parts_add_up_to_the_histogram_of_all(node: NaiveNode, cut
         np.testing.assert_array_equal(dense, naive_histogram(bins[feature], payload))
 
 
-def grown(features, labels, targets, smoothness, criterion, *, anchors=None, weights=None, min_leaf=1, max_depth=None):
+def grown(
+    features,
+    labels,
+    targets,
+    smoothness,
+    criterion,
+    *,
+    anchors=None,
+    weights=None,
+    min_leaf=1,
+    max_depth=None,
+    max_leaves=None,
+):
     """Grow one whole tree on features (n, F), taken as contexts without lags."""
-    recipe = SmoothForest(1, max_depth, min_leaf, None, criterion, Bagging.NONE, n_jobs=1)
+    recipe = SmoothForest(1, max_depth, min_leaf, None, criterion, Bagging.NONE, n_jobs=1, max_leaves=max_leaves)
     demos = Demonstrations.from_arrays([features], [targets])
     states = Horizon(0, 0).states(demos, demos.actions)
     anchors = np.zeros_like(targets) if anchors is None else anchors
@@ -388,6 +401,24 @@ def test_a_whole_tree_has_the_leaves_of_its_twin(node: NaiveNode, min_leaf: int,
     check_tree(forest, node.features, naive_grow(node, min_leaf, max_depth))
     if forest.feature[0] >= 0:
         assert forest.gain[0] == pytest.approx(node.best_reduction(min_leaf), rel=1e-9, abs=1e-7)
+
+
+@settings(max_examples=40)
+@given(nodes(), st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 100]), st.integers(2, 9))
+def test_a_tree_grown_best_first_has_the_leaves_of_its_twin(node: NaiveNode, min_leaf: int, depth: int, leaves: int):
+    forest = grown(
+        node.features,
+        node.labels,
+        node.targets,
+        node.smoothness,
+        node.criterion,
+        anchors=node.anchors,
+        weights=node.weights,
+        min_leaf=min_leaf,
+        max_depth=None if depth == 100 else depth,
+        max_leaves=leaves,
+    )
+    check_tree(forest, node.features, naive_grow_best_first(node, min_leaf, depth, leaves))
 
 
 @settings(max_examples=25)

@@ -44,7 +44,7 @@ def data():
 @parametrize_with_checks(
     [
         SmoothForestRegressor(),
-        SmoothForestRegressor(5, min_samples_leaf=1, max_depth=None, bootstrap=False),
+        SmoothForestRegressor(5, min_samples_leaf=1, max_depth=None, max_leaf_nodes=50, bootstrap=False),
         SmoothForestRegressor(5, min_samples_leaf=0.05, max_features="sqrt", criterion="printed", bootstrap=False),
     ],
     expected_failed_checks=lambda regressor: DRAWS if regressor.bootstrap else {},
@@ -132,12 +132,13 @@ def missing(X):
 
 @pytest.mark.parametrize("with_missing", [False, True])
 @pytest.mark.parametrize("criterion", ["labels", "smooth"])
-@pytest.mark.parametrize("max_depth", [1, 3, None])
-def test_a_tree_of_scikit_learn(data, max_depth, criterion, with_missing):
+@pytest.mark.parametrize(("max_depth", "max_leaf_nodes"), [(1, None), (3, None), (None, None), (None, 2), (5, 11)])
+def test_a_tree_of_scikit_learn(data, max_depth, max_leaf_nodes, criterion, with_missing):
     X, y = data
     X = missing(X) if with_missing else X
-    theirs = DecisionTreeRegressor(max_depth=max_depth, min_samples_leaf=7).fit(X, y)
-    ours = tree(max_depth=max_depth, min_samples_leaf=7, criterion=criterion).fit(X, y)
+    limits = {"max_depth": max_depth, "max_leaf_nodes": max_leaf_nodes, "min_samples_leaf": 7}
+    theirs = DecisionTreeRegressor(**limits).fit(X, y)
+    ours = tree(**limits, criterion=criterion).fit(X, y)
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(ours.feature_importances_, theirs.feature_importances_, rtol=1e-9, atol=1e-12)
     assert len(ours.forest_.feature) == theirs.tree_.node_count

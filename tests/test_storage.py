@@ -123,6 +123,7 @@ def path(tmp_path: Path) -> Path:
         ({"space": ActionSpace(low=-50.0)}, ()),
         ({"model": replace(FOREST, bagging=Bagging.NONE, max_depth=None)}, ()),
         ({"model": replace(FOREST, criterion=simile.Criterion.SMOOTH, max_depth=0)}, ()),
+        ({"model": replace(FOREST, max_depth=None, max_leaves=5)}, ()),
         ({"model": Ridge()}, None),
         ({"model": make_pipeline(StandardScaler(), Ridge())}, None),
         ({"model": SVR()}, None),

@@ -184,11 +184,12 @@ def test_the_best_settings_train_the_policy_that_was_judged_to_the_bit(tuned: Tu
 
 
 def test_rounds_are_reproduced_too_and_the_last_one_counts():
-    space = Rounds(n_rounds=(2, 3), trees=(2, 4), past=(3,), features=("sqrt",))
+    space = Rounds(n_rounds=(2, 3), trees=(2, 4), past=(3,), features=("sqrt",), leaves=(6, 9))
     tuned = tune(DEMOS, trials=3, space=space, budget=50.0)
     again = train(tuned.split.train, tuned.best)
     assert again.chosen.number == tuned.best["n_rounds"]
     assert math.sqrt(measures.outcome(again.policy, tuned.split.validation).error) == tuned.chosen.rmse
+    assert tuned.best["model"].max_leaves in (6, 9)
 
 
 def test_run_trains_on_all_sequences_and_may_be_changed(tuned: Tuned):

@@ -46,6 +46,9 @@ class SmoothForest:
         What each tree is grown on.
     n_jobs : int, optional
         Threads; all cores by default. The forest does not depend on it.
+    max_leaves : int, optional
+        Most leaves of a tree, which is then grown best first: the next node to be split is the one whose split lowers
+        the impurity most. None for no limit, and depth first.
 
     Examples
     --------
@@ -60,12 +63,15 @@ class SmoothForest:
     criterion: Criterion | None = None
     bagging: Bagging = Bagging.ROWS
     n_jobs: int | None = None
+    max_leaves: int | None = None
 
     def __post_init__(self) -> None:
         checks.whole_number(self.n_trees, "n_trees", at_least=1)
         checks.whole_number(self.min_leaf, "min_leaf", at_least=1)
         if self.max_depth is not None:
             checks.whole_number(self.max_depth, "max_depth", at_least=0)
+        if self.max_leaves is not None:
+            checks.whole_number(self.max_leaves, "max_leaves", at_least=2)
         if isinstance(self.max_features, str):
             if self.max_features != "sqrt":
                 raise ArgumentError(f'max_features must be "sqrt", a number or None; got {self.max_features!r}')

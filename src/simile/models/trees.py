@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,6 +175,8 @@ def grow_tree(
     most = max(1, 2 * int(1.000001 * payload[:, 0].sum() / model.min_leaf) - 1)
     depth = len(rows) if model.max_depth is None else min(model.max_depth, len(rows))
     most = min(most, 2 ** (min(depth, 40) + 1) - 1, 2 * len(rows) - 1)
+    leaves = model.max_leaves or 0
+    most = min(most, 2 * leaves - 1) if leaves else most
     nodes = Nodes(
         feature=np.empty(most, np.int32),
         bin=np.empty(most, np.uint8),
@@ -183,10 +186,40 @@ def grow_tree(
         gain=np.empty(most),
     )
     stream = np.uint64(seed ^ OTHER_STREAM)
-    work = make_workspace(len(growth.columns), growth.tried, depth, rows, payload)
-    size, depth = grow(columns.features, growth.rules, depth, rows, payload, stream, nodes, work)
+    waiting = most + 1 if leaves else 2 * depth + 4
+    work = make_workspace(len(growth.columns), growth.tried, waiting, rows, payload)
+    size, depth = grow(columns.features, growth.rules, depth, leaves, rows, payload, stream, nodes, work)
     used = {name: part[:size].copy() for name, part in nodes._asdict().items()}
     return Tree(**used, depth=depth)
+
+
+def keep_best(tree: Tree, max_leaves: int | None) -> Tree:
+    """Return the upper part of a tree that was grown without this limit: what best-first growth would have made of it.
+
+    It is for growth that has all nodes of a level at once. How a node is split does not depend on when it is.
+    """
+    if max_leaves is None:
+        return tree
+    order, depths, children = [0], [0], {}
+    waiting = [(-tree.gain[0], 0)] if tree.feature[0] >= 0 else []
+    while waiting and len(order) + 1 < 2 * max_leaves:
+        _, node = heappop(waiting)  # of equals, the oldest
+        children[node] = len(order)
+        for below in (tree.child[order[node]], tree.child[order[node]] + 1):
+            if tree.feature[below] >= 0:
+                heappush(waiting, (-tree.gain[below], len(order)))
+            order.append(below)
+            depths.append(depths[node] + 1)
+    leaf = np.array([i not in children for i in range(len(order))])
+    return Tree(
+        feature=np.where(leaf, np.int32(-1), tree.feature[order]),
+        bin=tree.bin[order],
+        missing_right=tree.missing_right[order] & ~leaf,
+        child=np.array([children.get(i, i) for i in range(len(order))], np.int32),
+        value=tree.value[order],
+        gain=np.where(leaf, 0.0, tree.gain[order]),
+        depth=max(depths),
+    )
 
 
 def measure_bag(times: Any, payload: FloatArray) -> FloatArray:

@@ -34,6 +34,8 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         How many trees.
     max_depth : int, optional
         Longest way from the root to a leaf; None for no limit.
+    max_leaf_nodes : int, optional
+        Most leaves of a tree, which is then grown best first; None for no limit.
     min_samples_leaf : int or float
         Fewest rows in a leaf, or their least share of all rows. Rows count by their weight.
     max_features : int, float, "sqrt", "log2" or None
@@ -85,6 +87,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
         n_estimators: int = 50,
         *,
         max_depth: int | None = 12,
+        max_leaf_nodes: int | None = None,
         min_samples_leaf: float = 20,
         max_features: float | str | None = 1 / 3,
         smoothness: float = 0.0,
@@ -95,6 +98,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
     ) -> None:
         self.n_estimators = n_estimators
         self.max_depth = max_depth
+        self.max_leaf_nodes = max_leaf_nodes
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
         self.smoothness = smoothness
@@ -131,6 +135,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
             held_to, weights = held_to[counted], weights[counted]
         weights, min_leaf = self._weigh_leaves(weights)
         self._origin = choose_origin(find_places(features)[np.newaxis])
+        most = self.max_leaf_nodes
         recipe = SmoothForest(
             n_trees=checks.whole_number(self.n_estimators, "n_estimators", at_least=1),
             max_depth=None if self.max_depth is None else checks.whole_number(self.max_depth, "max_depth", at_least=1),
@@ -139,6 +144,7 @@ class SmoothForestRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
             criterion=self._read_criterion(),
             bagging=Bagging.ROWS if self.bootstrap else Bagging.NONE,
             n_jobs=effective_n_jobs(self.n_jobs),
+            max_leaves=None if most is None else checks.whole_number(most, "max_leaf_nodes", at_least=2),
         )
         units = _measure_units(labels, weights)
         targets = units.standardize(labels)  # so that no dimension outweighs another, and offsets cost no precision

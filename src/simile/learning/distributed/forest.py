@@ -24,7 +24,7 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.growing import Part, Place, Size, Splits
 from simile.models.columns import layout
 from simile.models.forest import Forest, SmoothForest, draw_seeds
-from simile.models.trees import OTHER_STREAM, Bag, Bagging, Growth, Tree, exact_units
+from simile.models.trees import OTHER_STREAM, Bag, Bagging, Growth, Tree, exact_units, keep_best
 
 __all__ = ["Part", "choose_context_edges", "grow_distributed"]
 
@@ -96,7 +96,8 @@ def grow_distributed(
     row = 4 + 8 * channels  # bytes of a row in an open node
     group = max(1, room // (row * max(size.rows for size in sizes)))
     for first in range(0, len(seeds), group):
-        trees += _Group(backend, rows, task, starts, room).grow(seeds[first : first + group])
+        grown = _Group(backend, rows, task, starts, room).grow(seeds[first : first + group])
+        trees += [keep_best(tree, model.max_leaves) for tree in grown]
     return Forest.of(trees, edges, task, Bag(model.bagging, seeds, starts))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -132,8 +132,8 @@ class CrossFitting:
     ----------
     mixture : sequence of str
         Which of "forest", "hinges" and "ridge" to mix, joined by "+"; one alone is a single model.
-    trees, leaf, features : options
-        Of the forest: `n_trees`, `min_leaf`, `max_features`.
+    trees, leaf, features, leaves : options
+        Of the forest: `n_trees`, `min_leaf`, `max_features`, `max_leaves`.
     knots : options
         Hinges that each context gets.
     stretch : options
@@ -153,6 +153,7 @@ class CrossFitting:
     trees: Options = Between(16, 128, log=True)
     leaf: Options = Between(5, 100, log=True)
     features: Options = ("sqrt", 0.15, 0.4)
+    leaves: Options = (None,)
     knots: Options = Between(2, 9)
     stretch: Options = (0.5, 1.0, 2.0)
     lag: Options | None = None
@@ -171,8 +172,10 @@ class CrossFitting:
         models: list[Any] = []
         if "forest" in parts:
             trees, leaf = ask("trees", self.trees, 64), ask("leaf", self.leaf, 30)
-            features = ask("features", self.features, "sqrt")
-            models.append(SmoothForest(n_trees=trees, max_depth=None, min_leaf=leaf, max_features=features))
+            features, leaves = ask("features", self.features, "sqrt"), ask("leaves", self.leaves)
+            models.append(
+                SmoothForest(n_trees=trees, max_depth=None, min_leaf=leaf, max_features=features, max_leaves=leaves)
+            )
         if "hinges" in parts:
             models.append(RolloutRidge(knots=ask("knots", self.knots, 5)))
         if "ridge" in parts:
@@ -203,8 +206,8 @@ class Rounds:
         N and lambda.
     past : options
         tau: how many past contexts and actions a policy sees.
-    trees, leaf, features, criterion : options
-        Of the forest: `n_trees`, `min_leaf`, `max_features`, `criterion`.
+    trees, leaf, features, leaves, criterion : options
+        Of the forest: `n_trees`, `min_leaf`, `max_features`, `max_leaves`, `criterion`.
     regularizer, feedback, step_size : sequence
         Lines 7, 6 (with the schedule of sigma) and 9 of Algorithm 1.
     bounds : ActionSpace, optional
@@ -217,6 +220,7 @@ class Rounds:
     trees: Options = Between(10, 60, log=True)
     leaf: Options = Between(5, 100, log=True)
     features: Options = ("sqrt", 0.15)
+    leaves: Options = (None,)
     criterion: Sequence[Criterion] = (Criterion.PRINTED, Criterion.LABELS)
     regularizer: Sequence[RegularizerClass] = (
         PRINTED["regularizer"],
@@ -237,10 +241,11 @@ class Rounds:
         """Choose the open choices of Algorithm 1; the first trial is `paper`, and `authors` is among them."""
         past = ask("past", self.past, 10)
         trees, leaf = ask("trees", self.trees, 50), ask("leaf", self.leaf, 32)
-        features, criterion = ask("features", self.features, "sqrt"), ask("criterion", self.criterion)
+        features, leaves = ask("features", self.features, "sqrt"), ask("leaves", self.leaves)
+        forest = SmoothForest(n_trees=trees, min_leaf=leaf, max_features=features, max_leaves=leaves)
         return {
             "algorithm": "paper",
-            "model": SmoothForest(n_trees=trees, min_leaf=leaf, max_features=features, criterion=criterion),
+            "model": replace(forest, criterion=ask("criterion", self.criterion)),
             "regularizer": ask("regularizer", self.regularizer),
             "smoothness": _shorten(ask("smoothness", self.smoothness, 30.0)),
             "horizon": Horizon(context_lags=past, action_lags=past),

@@ -2,7 +2,8 @@
 
 A tree depends neither on the order of its rows nor on the order in which its nodes are split: the payload is rounded
 so that every sum is exact (`take_bag`), and every node draws features from a stream of its own. So `grow`, depth first
-and with all rows at hand, and the functions below it, level by level and with rows in many places, give equal bits.
+and with all rows at hand, and the functions below it, level by level and with rows in many places, give equal bits;
+and a tree that `grow` grew best first is the upper part of the one that it grows depth first.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ class Workspace(NamedTuple):
     total: Any  # (channels,)
     rows: Any  # (n,)
     payload: Any  # (n, channels)
-    stack: Any  # (nodes, 4) those that wait: node, begin, end, depth
+    stack: Any  # (nodes, 7) those that wait: node, begin, end, depth, and of their split feature, bin and missing right
     streams: Any  # (nodes,)
+    gains: Any  # (nodes,) of their splits
 
 
-def make_workspace(n_features: int, max_features: int, max_depth: int, rows: Any, payload: Any) -> Workspace:
-    """Make room for the growth of one tree."""
-    at_once, waiting = min(AT_ONCE, max_features), 2 * max_depth + 4
+def make_workspace(n_features: int, max_features: int, waiting: int, rows: Any, payload: Any) -> Workspace:
+    """Make room for the growth of one tree, of whose nodes so many may wait to be split."""
+    at_once = min(AT_ONCE, max_features)
     return Workspace(
         room=make_room(payload.shape[1]),
         hist=np.zeros((at_once, 256, payload.shape[1])),
@@ -58,8 +60,9 @@ def make_workspace(n_features: int, max_features: int, max_depth: int, rows: Any
         total=np.empty(payload.shape[1]),
         rows=np.empty_like(rows),
         payload=np.empty_like(payload),
-        stack=np.empty((waiting, 4), np.int64),
+        stack=np.empty((waiting, 7), np.int64),
         streams=np.empty(waiting, np.uint64),
+        gains=np.empty(waiting),
     )
 
 
@@ -89,65 +92,99 @@ def partition(bins, shift, highest, missing_right, rows, payload, begin, end, sp
     return np.int64(kept)
 
 
-@kernel
-def grow(features, rules, max_depth, rows, payload, seed, nodes, work):
-    """Grow one tree depth first on `rows` (n,), which are reordered as `payload` (n, channels) is, into `nodes`.
+@inner
+def find_best(stack, gains, n):
+    """Return the place of the node whose split gains most among the first n; of equals, the node that is oldest."""
+    best = 0
+    for i in range(1, n):
+        if gains[i] > gains[best] or (gains[i] == gains[best] and stack[i, 0] < stack[best, 0]):
+            best = i
+    return best
 
-    Returns the number of nodes and the depth.
+
+@inner
+def move(work, a, b):
+    """Move a node that waits from one place to another."""
+    for i in range(work.stack.shape[1]):
+        work.stack[b, i] = work.stack[a, i]
+    work.streams[b], work.gains[b] = work.streams[a], work.gains[a]
+
+
+@kernel
+def grow(features, rules, max_depth, max_leaves, rows, payload, seed, nodes, work):
+    """Grow one tree on `rows` (n,), which are reordered as `payload` (n, channels) is, into `nodes`.
+
+    Depth first where max_leaves is 0; else best first, until there are so many leaves: of the nodes that wait, the
+    first `known` have been looked at, and the one that gains most is split when all have. Returns the number of nodes
+    and the depth.
     """
     total, order, places, stack, streams = work.total, work.order, work.places, work.stack, work.streams
     n_features, at_once = len(order), len(work.shifts)
     stack[0, 0] = stack[0, 1] = stack[0, 3] = 0
     stack[0, 2] = len(rows)
     streams[0] = seed
-    top, n_nodes, deepest = 1, 1, 0
-    while top > 0:
-        top -= 1
-        node, begin, end, depth = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
-        for c in range(0, len(total), 2):
-            first, second = 0.0, 0.0
-            for i in range(np.uintp(begin), np.uintp(end)):
-                first += payload[i, c]
-                second += payload[i, c + 1]
-            total[c], total[c + 1] = first, second
-        for j in range(rules.k):
-            nodes.value[node, j] = total[1 + j] / total[0]
-        nodes.feature[node], nodes.child[node], nodes.gain[node] = -1, node, 0.0
-        deepest = depth if depth > deepest else deepest
-        if depth >= max_depth or total[0] < 2.0 * rules.min_leaf:
-            continue
-        best, best_feature, best_bin, best_right = -np.inf, -1, -1, False
-        tried, drawn, stream = 0, 0, streams[top]
-        while tried < rules.max_features and drawn < n_features:
-            some = rules.max_features - tried if rules.max_features - tried < at_once else at_once
-            some = n_features - drawn if n_features - drawn < some else some
-            for i in range(some):
-                stream = draw_feature(stream, drawn + i, order, places)
-                work.shifts[i] = features.shifts[order[drawn + i]]
-            fill_histograms(features.bins, work.shifts, some, rows, payload, begin, end, work.hist)
-            for i in range(some):
-                worth, b, goes_right, varies = find_split(work.hist[i], total, rules, work.room)
-                tried += varies  # a constant feature does not count as tried
-                if worth > best:
-                    best, best_feature, best_bin, best_right = worth, order[drawn + i], b, goes_right
-            drawn += some
-        for i in range(drawn):  # put them back, so that the next node draws as if it were the first
-            order[i] = i
-            order[places[i]] = places[i]
-        if best_feature < 0:
-            continue
-        nodes.gain[node], divides = inner_gain(best, total, rules)
-        if not divides:
-            continue
-        nodes.feature[node], nodes.bin[node], nodes.missing_right[node] = best_feature, best_bin, best_right
-        nodes.child[node] = n_nodes
-        shift, highest, right = features.shifts[best_feature], nodes.bin[node], nodes.missing_right[node]
+    top, known, n_nodes, deepest = 1, 0, 1, 0
+    while top > known or (top > 0 and n_nodes + 1 < 2 * max_leaves):  # a tree of n nodes has (n + 1) / 2 leaves
+        at = known if max_leaves > 0 else top - 1
+        if at < top:
+            node, begin, end, depth = stack[at, 0], stack[at, 1], stack[at, 2], stack[at, 3]
+            for c in range(0, len(total), 2):
+                first, second = 0.0, 0.0
+                for i in range(np.uintp(begin), np.uintp(end)):
+                    first += payload[i, c]
+                    second += payload[i, c + 1]
+                total[c], total[c + 1] = first, second
+            for j in range(rules.k):
+                nodes.value[node, j] = total[1 + j] / total[0]
+            nodes.feature[node], nodes.child[node], nodes.gain[node] = -1, node, 0.0
+            deepest = depth if depth > deepest else deepest
+            best, best_feature, best_bin, best_right = -np.inf, -1, -1, False
+            enough = depth >= max_depth or total[0] < 2.0 * rules.min_leaf or n_nodes + 1 == 2 * max_leaves
+            tried, drawn, stream = 0, n_features if enough else 0, streams[at]
+            while tried < rules.max_features and drawn < n_features:
+                some = rules.max_features - tried if rules.max_features - tried < at_once else at_once
+                some = n_features - drawn if n_features - drawn < some else some
+                for i in range(some):
+                    stream = draw_feature(stream, drawn + i, order, places)
+                    work.shifts[i] = features.shifts[order[drawn + i]]
+                fill_histograms(features.bins, work.shifts, some, rows, payload, begin, end, work.hist)
+                for i in range(some):
+                    worth, b, goes_right, varies = find_split(work.hist[i], total, rules, work.room)
+                    tried += varies  # a constant feature does not count as tried
+                    if worth > best:
+                        best, best_feature, best_bin, best_right = worth, order[drawn + i], b, goes_right
+                drawn += some
+            if not enough:
+                for i in range(drawn):  # put them back, so that the next node draws as if it were the first
+                    order[i] = i
+                    order[places[i]] = places[i]
+            divides = False
+            if best_feature >= 0:
+                work.gains[at], divides = inner_gain(best, total, rules)
+            if not divides:
+                top -= 1
+                move(work, top, at)
+                continue
+            stack[at, 4], stack[at, 5], stack[at, 6] = best_feature, best_bin, best_right
+            known += 1
+            if max_leaves > 0:
+                continue
+        else:
+            at = find_best(stack, work.gains, top)
+        node, begin, end, depth = stack[at, 0], stack[at, 1], stack[at, 2], stack[at, 3]
+        feature, stream = stack[at, 4], streams[at]
+        nodes.feature[node], nodes.bin[node], nodes.missing_right[node] = feature, stack[at, 5], stack[at, 6]
+        nodes.gain[node], nodes.child[node] = work.gains[at], n_nodes
+        shift, highest, right = features.shifts[feature], nodes.bin[node], nodes.missing_right[node]
         middle = partition(features.bins, shift, highest, right, rows, payload, begin, end, work.rows, work.payload)
+        top -= 1
+        known -= 1
+        move(work, top, at)
         stack[top, 0], stack[top + 1, 0] = n_nodes + 1, n_nodes  # the left child lies on top, and is the next
         stack[top, 1], stack[top + 1, 1] = middle, begin
         stack[top, 2], stack[top + 1, 2] = end, middle
         stack[top, 3] = stack[top + 1, 3] = depth + 1
-        streams[top + 1], streams[top] = branch(streams[top])
+        streams[top + 1], streams[top] = branch(stream)
         top += 2
         n_nodes += 2
     return n_nodes, deepest
