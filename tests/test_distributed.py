@@ -45,7 +45,7 @@ def no_digest(monkeypatch):
 
 def test_two_workers_learn_the_policy_of_one_machine_to_the_bit(client, no_digest):
     demos = demos_of(60, 3, 45, 80, 30, k=2, rate=30.0)
-    backend = DaskBackend(client, exact=True, parts=3)
+    backend = DaskBackend(client, parts=3)
     local, spread = (simile.paper(demos, **QUICK, validation=0.4, backend=b) for b in (None, backend))
     check_same_rounds(local.rounds, spread.rounds)
     assert backend.traffic.sent > 0 < backend.traffic.received
@@ -80,7 +80,7 @@ def test_a_worker_killed_in_the_middle_of_a_round_changes_nothing(client, no_dig
 
 def test_trees_that_grow_where_their_data_are_are_those_of_parts_in_one_process(client, no_digest):
     demos = demos_of(60, 45, 80, 30)
-    backends = LocalBackend(parts=3, exact=False), DaskBackend(client, parts=3)
+    backends = LocalBackend(parts=3, exact=False), DaskBackend(client, exact=False, parts=3)
     check_same_rounds(*(list(rounds(demos, backend=b, **QUICK)) for b in backends))
 
 
@@ -181,7 +181,7 @@ def test_something_else_than_a_client_is_refused():
 def test_parts_must_be_a_number(client):
     with pytest.raises(SimileError, match="parts must be >= 1; got 0"):
         DaskBackend(client, parts=0)
-    assert repr(DaskBackend(client)).endswith("exact=False, parts=4)")
+    assert repr(DaskBackend(client)).endswith("exact=True, parts=4)")
 
 
 def test_an_error_of_a_worker_is_the_error_of_the_run(client):
@@ -217,7 +217,7 @@ def test_a_scikit_learn_forest_is_fitted_by_the_workers_through_joblib(client):
 
 def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     out = tmp_path / "run"
-    options = ["--dask", client.scheduler.address, "--exact", "--n-rounds", "1", "--model", repr(FOREST), "--out", out]
+    options = ["--dask", client.scheduler.address, "--n-rounds", "1", "--model", repr(FOREST), "--out", out]
     options += ["--algorithm", "paper", "--horizon", "Horizon(2, 2)", "--test", "0.34"]
     data = str(files / "*.parquet")
     done = simile_("train", data, *options, cwd=tmp_path, process=True)
@@ -234,6 +234,7 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     [
         (["--algorithm", "paper", "--dask", "tcp://127.0.0.1:9"], "dask: no scheduler answers at 'tcp://127.0.0.1:9'"),
         (["--exact"], "--exact: one machine is always exact"),
+        (["--no-exact"], "--no-exact: one machine is always exact"),
         (["--dask", "local", "--resume", "."], "--resume: "),
         (["--dask", "local"], "backend: learn cross-fits"),
     ],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import demos_of
 from simile import Bagging, Criterion, Demonstrations, Horizon, SimileError, SmoothForest
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.distributed.forest import Part, choose_context_edges, grow_distributed
+from simile.learning.distributed.forest import Part, _Laid, choose_context_edges, grow_apart, grow_distributed
 from simile.learning.distributed.growing import Histograms
 from simile.models.kernels import binning
 from test_forest import ARRAYS, RNG, SMALL, assert_same_forest, pytestmark, with_holes
@@ -119,7 +119,7 @@ def cases(draw):
         max_leaves=draw(st.sampled_from([None, 2, 7, 1000])),
     )
     cuts = sorted(draw(st.sets(st.integers(1, len(lengths) - 1)))) if len(lengths) > 1 else []
-    room = draw(st.sampled_from([1, 2_000, 2**28]))
+    room = draw(st.sampled_from([1, 2_000, 2**28]))  # levels, a few trees and trips at a time; whole trees
     return Data(demos, horizon, seed, draw(st.sampled_from([0.0, 0.5, 10.0]))), model, cuts, room
 
 
@@ -194,6 +194,43 @@ def test_weights_of_one_change_no_bit():
     assert_equal_bits(data.here(SMALL, weights=np.ones(data.demos.n_frames)), data.here(SMALL))
 
 
+@pytest.mark.parametrize("room", [2_000, 2**28])
+@pytest.mark.parametrize("criterion", Criterion)
+def test_rows_that_count_more_or_less_count_so_in_parts(criterion, room: int):
+    data, cuts = Data(uneven(2)), [2, 5]
+    model, rng = replace(SMALL, criterion=criterion), RNG(7)
+    weights = rng.integers(0, 4, size=(data.demos.n_frames, 2)) * rng.random((data.demos.n_frames, 2))
+    shares = np.split(weights, data.starts[cuts])
+    parts = [replace(part, weights=share) for part, share in zip(data.parts(cuts), shares, strict=True)]
+    backend = LocalBackend(room=room)
+    together = grow_distributed(backend, model, parts, data.starts, data.smoothness, RNG(data.seed))
+    assert_equal_bits(together, data.here(model, weights=weights))
+    assert not np.array_equal(together.value[0], data.here(model).value[0])
+
+
+@pytest.mark.parametrize("room", [2_000, 2**28])
+@pytest.mark.parametrize("weighed", [False, True])
+def test_each_action_has_trees_of_its_own_in_parts_too(room: int, weighed: bool):
+    data, cuts = Data(uneven(2)), [2, 5]
+    states = data.horizon.states(data.demos, data.demos.actions)
+    labels = np.concatenate([data.arrays[0], data.arrays[1]], axis=1)  # two lambdas, action by action
+    weights = RNG(7).random((len(labels), 2)) if weighed else None
+    shares, counts = np.split(labels, data.starts[cuts]), [None] * 3
+    if weighed:
+        counts = np.split(weights, data.starts[cuts])
+    parts = [replace(p, labels=y, weights=w) for p, y, w in zip(data.parts(cuts), shares, counts, strict=True)]
+    apart = grow_apart(LocalBackend(room=room), SMALL, parts, data.starts, 2, RNG(3))
+    assert_equal_bits(apart, SMALL.fit_apart(states, labels, 2, RNG(3), weights=weights))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 9])
+def test_any_number_of_workers_gives_the_forest_of_one(workers: int):
+    data, model = Data(uneven()), replace(SMALL, n_trees=5)
+    backend = Distant(workers=workers, threads=2)
+    far = grow_distributed(backend, model, backend.place(data.parts([1, 4])), data.starts, 0.5, RNG(0))
+    assert_equal_bits(far, data.here(model))
+
+
 # What travels
 
 
@@ -234,7 +271,13 @@ def test_parts_may_be_far_away_and_be_added_up_in_any_order(exact: bool):
         assert_equal_bits(far, data.here(SMALL))
 
 
-def test_growing_takes_one_trip_a_level_however_many_trees_and_nodes():
+@pytest.fixture
+def too_much(monkeypatch):
+    """The rows of all parts do not fit into one place."""
+    monkeypatch.setattr(_Laid, "_bytes_together", lambda *_: np.inf)
+
+
+def test_growing_takes_one_trip_a_level_however_many_trees_and_nodes(too_much):
     data, backend = Data(demos_of(200, 300)), Distant()
     model = SmoothForest(6, 4, 3, 2)
     parts = backend.place(data.parts([1]))
@@ -243,7 +286,7 @@ def test_growing_takes_one_trip_a_level_however_many_trees_and_nodes():
     assert len(backend.trips) == 2 + 4  # two for the roots
 
 
-def test_constant_features_cost_a_few_more_trips():
+def test_constant_features_cost_a_few_more_trips(too_much):
     contexts = np.zeros((60, 100))
     contexts[:, 17] = np.arange(60) % 2
     data = Data(Demonstrations.from_arrays([contexts[:30], contexts[30:]], [np.ones(30), np.zeros(30)]), Horizon(0, 0))
@@ -252,7 +295,7 @@ def test_constant_features_cost_a_few_more_trips():
     model = SmoothForest(1, 1, 1, 1)
     forest = grow_distributed(backend, model, parts, data.starts, 0.5, RNG(0), exact=True)
     assert forest.feature[0] == 17
-    assert len(backend.trips) <= 2 + 8  # 1, 2, 4, ..., 128 of 100 features
+    assert 2 < len(backend.trips) <= 2 + 8  # 1, 2, 4, ..., 128 of 100 features
     assert_equal_bits(forest, data.here(model))
 
 

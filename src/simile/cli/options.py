@@ -116,10 +116,9 @@ learning_options = stack(
 dask_options = stack(
     click.option("--dask", help="Run on a Dask cluster: the address of its scheduler, or 'local' to start one here."),
     click.option(
-        "--exact",
-        is_flag=True,
-        default=False,
-        help="With --dask: the policy of one machine to the bit, for more traffic.",
+        "--exact/--no-exact",
+        default=True,
+        help="With --dask: the policy of one machine to the bit, or trees that see one part of the data each.",
     ),
 )
 trust_option = click.option(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from simile.cli import INTERRUPTED, interrupted, options
 from simile.cli.output import to_json
@@ -77,8 +78,9 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     folder = given["out"] = given["resume"] or given["out"]
     if given["dask"] and given["resume"]:
         raise click.ClickException("--resume: a run with --dask leaves nothing to resume: begin anew with --overwrite")
-    if given["exact"] and not given["dask"]:
-        raise click.ClickException("--exact: one machine is always exact: give it with --dask")
+    if not given["dask"] and ctx.get_parameter_source("exact") is ParameterSource.COMMANDLINE:
+        said = "--exact" if given["exact"] else "--no-exact"
+        raise click.ClickException(f"{said}: one machine is always exact: give it with --dask")
     _take_folder(ctx, folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
     from simile.learning import runs
 

@@ -45,7 +45,7 @@ DEFAULTS: dict[str, Any] = {
     "test": "0.25",
     "report": True,
     "rivals": True,
-    "exact": False,
+    "exact": True,
 }
 ORDER = (
     *("algorithm", *READING, *RECIPES, "n_rounds", "initial", "reductions", "rivals", "seed", "test", "validation"),

@@ -7,7 +7,7 @@ offset. The bins of the contexts are kept on the tape, so that the rounds of a r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -80,6 +80,18 @@ class BinnedColumns:
             lags=lags,
             positions=np.concatenate(positions).astype(np.int32),
             starts=np.array(starts, dtype=np.intp),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[BinnedColumns]) -> BinnedColumns:
+        """Lay the rows of several parts, binned by the same edges, one after the other."""
+        before = np.cumsum([0, *(part.bins.shape[1] for part in parts)])
+        rows = np.cumsum([0, *(part.starts[-1] for part in parts)])
+        return replace(
+            parts[0],
+            bins=np.concatenate([part.bins for part in parts], axis=1),
+            positions=np.concatenate([p.positions + n for p, n in zip(parts, before, strict=False)]).astype(np.int32),
+            starts=np.concatenate([[0], *(p.starts[1:] + n for p, n in zip(parts, rows, strict=False))]),
         )
 
 

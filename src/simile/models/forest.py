@@ -104,11 +104,9 @@ class SmoothForest:
     ) -> Forest:
         """Grow a forest on lazy states; `labels` (n, k) make the leaf values, targets and anchors the impurity.
 
-        The bits of a tree depend on the rows in its bag, not on their order. Where rows have `weights` (n,), or (n, k)
-        of which the mean counts, they do: weighted sums are rounded.
+        The bits of a tree depend on the rows in its bag, not on their order. Rows may have `weights` (n,), or (n, k) of
+        which the mean counts.
         """
-        if weights is not None and weights.ndim > 1:
-            weights = weights.mean(axis=1)
         return self._grow(BinnedColumns.of(states), labels, targets, anchors, smoothness, rng, weights)
 
     def fit_apart(
@@ -126,11 +124,15 @@ class SmoothForest:
         them together cost more than one forest, and less than k.
         """
         columns = BinnedColumns.of([states])
-        each = replace(self, n_trees=math.ceil(self.n_trees / math.sqrt(n_actions)))
+        each = self.for_each_of(n_actions)
         parts = [labels[:, j::n_actions].copy() for j in range(n_actions)]
         counts = [None] * n_actions if weights is None else list(weights.T)
         grown = [each._grow(columns, part, part, part, 0.0, rng, w) for part, w in zip(parts, counts, strict=True)]
         return Forest.beside(grown)
+
+    def for_each_of(self, n_actions: int) -> SmoothForest:
+        """Return the recipe for the trees of one of k actions, where each has its own."""
+        return replace(self, n_trees=math.ceil(self.n_trees / math.sqrt(n_actions)))
 
     def _grow(
         self,
@@ -143,11 +145,11 @@ class SmoothForest:
         weights: FloatArray | None = None,
     ) -> Forest:
         growth = Growth.of(self, labels.shape[1], columns.columns, columns.lags, smoothness)
-        payload = growth.payload(labels, targets, anchors)
+        payload = growth.payload(labels, targets, anchors, weights)
         seeds = draw_seeds(self, rng)
 
         def grow(seed: int) -> Tree:
-            return grow_tree(growth, columns, payload, seed, weights)
+            return grow_tree(growth, columns, payload, seed)
 
         with ThreadPoolExecutor(self.n_jobs or os.cpu_count() or 1) as pool:
             trees = list(pool.map(grow, seeds))

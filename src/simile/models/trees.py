@@ -16,6 +16,7 @@ from simile.models.columns import BinnedColumns
 
 if TYPE_CHECKING:
     from simile.models.forest import SmoothForest
+    from simile.models.kernels.histograms import Features
     from simile.models.kernels.splitting import Rules
 
 OTHER_STREAM = 0x5DEECE66D  # turns the seed that drew a bag into the seed of the features that the tree tries
@@ -81,8 +82,13 @@ class Growth:
             min_leaf=float(self.model.min_leaf),
         )
 
-    def payload(self, labels: FloatArray, targets: FloatArray, anchors: FloatArray) -> FloatArray:
-        """Lay out what a split needs of each row: 1, labels, and for the impurity its goals and squares."""
+    def payload(
+        self, labels: FloatArray, targets: FloatArray, anchors: FloatArray, weights: FloatArray | None = None
+    ) -> FloatArray:
+        """Lay out what a split needs of each row: 1, labels, and for the impurity its goals and squares, all weighed.
+
+        Weights are (n,), or (n, k) of which the mean counts.
+        """
         parts = [np.ones((len(labels), 1)), labels]
         if not self.model.by_labels:
             parts.append(targets + self.smoothness * anchors)
@@ -92,7 +98,10 @@ class Growth:
             parts.append(reduce(np.add, squares.T)[:, np.newaxis])
         if sum(part.shape[1] for part in parts) % 2:  # the kernels take channels in pairs
             parts.append(np.zeros((len(labels), 1)))
-        return np.concatenate(parts, axis=1)
+        payload = np.concatenate(parts, axis=1)
+        if weights is not None:
+            payload *= (weights if weights.ndim == 1 else weights.mean(axis=1))[:, np.newaxis]
+        return payload
 
 
 def exact_units(largest: FloatArray, size: float) -> FloatArray:
@@ -160,20 +169,25 @@ class Tree:
     depth: int
 
 
-def grow_tree(
-    growth: Growth, columns: BinnedColumns, payload: FloatArray, seed: int, weights: FloatArray | None = None
-) -> Tree:
+def grow_tree(growth: Growth, columns: BinnedColumns, payload: FloatArray, seed: int) -> Tree:
     """Grow the tree of a seed on rows at hand."""
+    times = Bag(growth.model.bagging, (seed,), columns.starts).counts(0)
+    units = exact_units(measure_bag(times, payload), float(times.sum()))
+    rows, taken = take_bag(times, columns.positions, payload, units)
+    limit = growth.model.max_depth
+    return grow_from(growth, columns.features, rows, taken, np.uint64(seed ^ OTHER_STREAM), limit)
+
+
+def grow_from(
+    growth: Growth, features: Features, rows: Any, payload: FloatArray, stream: Any, limit: int | None
+) -> Tree:
+    """Grow a tree, or the rest of one, below a node; its rows (n,) and their rounded payload are reordered."""
     from simile.models.kernels.growing import Nodes, grow, make_workspace
 
     model = growth.model
-    counts = Bag(model.bagging, (seed,), columns.starts).counts(0)
-    times = counts if weights is None else counts * weights
-    units = exact_units(measure_bag(times, payload), float(counts.sum()))
-    rows, payload = take_bag(times, columns.positions, payload, units)
     # Every leaf weighs at least min_leaf, up to rounding errors of sums of weights.
     most = max(1, 2 * int(1.000001 * payload[:, 0].sum() / model.min_leaf) - 1)
-    depth = len(rows) if model.max_depth is None else min(model.max_depth, len(rows))
+    depth = len(rows) if limit is None else min(limit, len(rows))
     most = min(most, 2 ** (min(depth, 40) + 1) - 1, 2 * len(rows) - 1)
     leaves = model.max_leaves or 0
     most = min(most, 2 * leaves - 1) if leaves else most
@@ -185,10 +199,9 @@ def grow_tree(
         value=np.empty((most, growth.k)),
         gain=np.empty(most),
     )
-    stream = np.uint64(seed ^ OTHER_STREAM)
     waiting = most + 1 if leaves else 2 * depth + 4
     work = make_workspace(len(growth.columns), growth.tried, waiting, rows, payload)
-    size, depth = grow(columns.features, growth.rules, depth, leaves, rows, payload, stream, nodes, work)
+    size, depth = grow(features, growth.rules, depth, leaves, rows, payload, stream, nodes, work)
     used = {name: part[:size].copy() for name, part in nodes._asdict().items()}
     return Tree(**used, depth=depth)
 

@@ -29,6 +29,18 @@ class Backend(Protocol):
     def parts(self) -> int:
         """How many parts to cut data into that are not in parts yet."""
 
+    @property
+    def workers(self) -> int:
+        """In how many places work is done at a time, each with memory of its own."""
+
+    @property
+    def threads(self) -> int:
+        """How many cores each of them has."""
+
+    @property
+    def room(self) -> int:
+        """Bytes that a task may take there, besides its result; results do not depend on it."""
+
     def place(self, parts: Sequence[Any]) -> list[Any]:
         """Put values where they will live; returns their handles."""
 
@@ -51,6 +63,9 @@ class LocalBackend:
 
     parts: int = 1
     exact: bool = True
+    workers: int = 1
+    threads: int = 1
+    room: int = 2**31
 
     def place(self, parts: Sequence[Any]) -> list[Any]:
         """Return the values."""

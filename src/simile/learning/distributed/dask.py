@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
 from pathlib import Path
@@ -31,16 +31,19 @@ from simile.data.reading.columns import SINGLE, Header
 from simile.data.reading.formats import open_tables
 from simile.data.reading.grouping import FOLDER
 from simile.data.reading.sequences import file_names
+from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
-from simile.learning.distributed import DistributedDemonstrations
+from simile.learning.distributed import DistributedDemonstrations, growing
 from simile.models import Forest
 
 cloudpickle: Any = need("cloudpickle", "a Dask cluster")
 dask: Any = need("distributed", "a Dask cluster")
+sizes: Any = need("dask.sizeof", "a Dask cluster")
 
 Handle = Any  # a distributed.Future
 PATIENCE = 5.0  # seconds for a scheduler to answer
 SMALL = 2**15  # bytes that rather travel with each task than wait for one of their own
+SHARE, UNLIMITED = 0.4, 2**33  # of the memory of a worker that a forest may take; bytes where a worker has no limit
 PARTS_PER_THREAD = 2  # so that what a slow or lost worker leaves undone can be shared by the others
 
 
@@ -66,13 +69,13 @@ class DaskBackend:
     client : distributed.Client
         The connection to the cluster.
     exact : bool
-        Whether to learn the very policy that one machine would, to the bit: trees then grow level by level from
-        histograms that travel. Otherwise each tree grows on the data of one part, and only trees travel.
+        Whether to learn the very policy that one machine would, to the bit. Otherwise each tree grows on the data of
+        one part: nothing but trees travels, and the squared error was 10 to 40 % higher where we measured it.
     parts : int, optional
         Into how many parts data are cut; two for each thread of the cluster by default.
     """
 
-    def __init__(self, client: Any, *, exact: bool = False, parts: int | None = None) -> None:
+    def __init__(self, client: Any, *, exact: bool = True, parts: int | None = None) -> None:
         if not isinstance(client, dask.Client) or client.asynchronous:
             raise ArgumentError(
                 f"client must be a distributed.Client that is not asynchronous; got {client!r}: "
@@ -90,6 +93,22 @@ class DaskBackend:
     def parts(self) -> int:
         """Into how many parts data are cut."""
         return self._parts or PARTS_PER_THREAD * max(1, sum(self.client.nthreads().values()))
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return max(1, len(self.client.nthreads()))
+
+    @property
+    def threads(self) -> int:
+        """How many threads each of them has."""
+        return min(self.client.nthreads().values(), default=1)
+
+    @property
+    def room(self) -> int:
+        """Bytes that a task may take: a share of the memory of the smallest worker."""
+        limits = [worker["memory_limit"] for worker in self.client.scheduler_info()["workers"].values()]
+        return int(SHARE * min(filter(None, limits), default=UNLIMITED))
 
     def read(
         self, path: str | Path | Sequence[str | Path], *, quiet: bool = False, **how: Any
@@ -159,6 +178,10 @@ class DaskBackend:
     def collect(self, handles: Sequence[Any]) -> list[Any]:
         """Bring results here, in order."""
         return self._gather(self.client.map(_pack_value, list(handles), pure=False, key="collect"))
+
+    def traffic_between(self) -> int:
+        """Return the bytes that the workers have got from each other, as those that are alive remember."""
+        return sum(self.client.run(_count_transfers).values())
 
     def _gather(self, packed: Sequence[Handle]) -> list[Any]:
         try:
@@ -247,6 +270,26 @@ def _call(function: Callable[..., Any], data: bytes, n_held: int, *given: Any) -
     held, parts = given[:n_held], given[n_held:]
     shared = _open(data, *held) if data else held[0]
     return function(*parts, *shared)
+
+
+def _count_transfers(dask_worker: Any) -> int:
+    return sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log)
+
+
+def _weigh(value: Any) -> int:
+    """Count the bytes of the arrays in a value; a tape has its contexts from the demonstrations, where they count."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, Tape):
+        return int(value.actions.nbytes)
+    if is_dataclass(value):
+        return sum(_weigh(getattr(value, each.name)) for each in fields(value))
+    return sum(map(_weigh, value)) if isinstance(value, list | tuple) else 0
+
+
+for _kind in (Demonstrations, growing.Part, growing.Packed, growing.Rows, growing.OpenNodes, growing.Histograms):
+    # Dask does not look into objects of ours: it would move them, and keep them in memory, as if they weighed nothing.
+    sizes.sizeof.register(_kind, _weigh)
 
 
 def _read(files: Sequence[tuple[str, str]], how: dict[str, Any], in_full: bool) -> Demonstrations:

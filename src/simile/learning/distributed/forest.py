@@ -21,14 +21,12 @@ from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 from simile.learning.distributed import growing as work
 from simile.learning.distributed.backend import Backend
-from simile.learning.distributed.growing import Part, Place, Size, Splits
+from simile.learning.distributed.growing import Part, Size, Splits
 from simile.models.columns import layout
 from simile.models.forest import Forest, SmoothForest, draw_seeds
 from simile.models.trees import OTHER_STREAM, Bag, Bagging, Growth, Tree, exact_units, keep_best
 
-__all__ = ["Part", "choose_context_edges", "grow_distributed"]
-
-ROOM = 2**28  # bytes
+__all__ = ["Part", "choose_context_edges", "grow_apart", "grow_distributed"]
 
 
 def grow_distributed(
@@ -39,9 +37,9 @@ def grow_distributed(
     smoothness: float,
     rng: np.random.Generator,
     *,
-    exact: bool,
+    exact: bool | None = None,
     context_edges: Sequence[Any] | None = None,
-    room: int = ROOM,
+    room: int | None = None,
 ) -> Forest:
     """Grow a forest as `SmoothForest.fit_smooth` does, from parts of the data in several places.
 
@@ -52,59 +50,150 @@ def grow_distributed(
     model : SmoothForest
         The recipe.
     parts : sequence of handles
-        Of `Part`s, in the order of their rows. Several sets of states (DAgger's) are the parts of the first set, then
-        those of the second, and so on.
+        Of `Part`s, in the order of their rows, none of them empty. Several sets of states (DAgger's) are the parts of
+        the first set, then those of the second, and so on.
     starts : (sequences + 1,) array
         The row at which each sequence begins, over all parts.
     smoothness : float
         Lambda.
     rng : numpy.random.Generator
         Drawn from as `fit_smooth` does.
-    exact : bool
-        Whether to grow the forest of `fit_smooth` to the bit, from histograms that travel at each level. Otherwise
-        every tree is grown whole on one part, and only trees travel; parts get trees by their share of the rows, and
-        which part gets one more changes with the seed. Such a tree saw a bag of its part, and the forest cannot tell
-        which: its own `bag` is that of `Bagging.NONE`, and nothing is out of it.
+    exact : bool, optional
+        Whether to grow the forest of `fit_smooth` to the bit; as the backend has it by default. Otherwise every tree is
+        grown whole on one part, and only trees travel; parts get trees by their share of the rows, and which part gets
+        one more changes with the seed. Such a tree saw a bag of its part, and the forest cannot tell which: its own
+        `bag` is that of `Bagging.NONE`, and nothing is out of it.
     context_edges : sequence of arrays, optional
         From `choose_context_edges`, to save their sample: contexts stay the same in all rounds of a run.
-    room : int
-        Bytes that the open nodes of a group of trees may take at one part, and the histograms of one trip here: trees
-        are grown in groups, and levels cut into trips, that keep to it. The forest does not depend on it.
+    room : int, optional
+        Bytes that a task may take, by default the backend's. Where the binned rows of all parts keep to it, workers
+        send them to each other and grow whole trees. Otherwise trees grow level by level, in groups whose open nodes
+        keep to it at each part. The forest does not depend on it.
 
     Returns
     -------
     Forest
         The forest.
     """
-    sizes = backend.collect(backend.map(work.size_of, parts))
-    _check(sizes, starts)
-    places = backend.place(_places(sizes))
-    if context_edges is None:
-        context_edges = _edges(backend, parts, places, sizes, work.sampled_contexts)
-    edges = [*context_edges, *_edges(backend, parts, places, sizes, work.sampled_actions)]
-    k = sizes[0].n_actions
-    columns, lags = layout(sizes[0].horizon, sizes[0].n_contexts, k)
-    task = Growth.of(model, k, columns, lags, smoothness)
-    rows = backend.map(work.lay_rows, parts, places, shared=(edges, task))
-    seeds = draw_seeds(model, rng)
-    starts = np.asarray(starts, dtype=np.intp)
-    if not exact:
-        trees = _grow_apart(backend, rows, sizes, task, seeds)
-        return Forest.of(trees, edges, task, Bag(Bagging.NONE, seeds, starts))
-    trees = []
-    channels = _channels(task)
-    row = 4 + 8 * channels  # bytes of a row in an open node
-    group = max(1, room // (row * max(size.rows for size in sizes)))
-    for first in range(0, len(seeds), group):
-        grown = _Group(backend, rows, task, starts, room).grow(seeds[first : first + group])
-        trees += [keep_best(tree, model.max_leaves) for tree in grown]
-    return Forest.of(trees, edges, task, Bag(model.bagging, seeds, starts))
+    laid = _Laid.of(backend, parts, starts, context_edges, room)
+    return laid.grow(parts, model, laid.sizes[0].n_labels, smoothness, rng, exact=exact)
+
+
+def grow_apart(
+    backend: Backend,
+    model: SmoothForest,
+    parts: Sequence[Any],
+    starts: IntArray,
+    n_actions: int,
+    rng: np.random.Generator,
+    *,
+    exact: bool | None = None,
+    room: int | None = None,
+) -> Forest:
+    """Grow trees of its own for each action, as `SmoothForest.fit_apart` does, by the labels of parts.
+
+    The arguments are those of `grow_distributed`. Weights are (n, k).
+    """
+    laid, each = _Laid.of(backend, parts, starts, None, room), model.for_each_of(n_actions)
+    width, grown = laid.sizes[0].n_labels // n_actions, []
+    for action in range(n_actions):
+        some = backend.map(work.of_action, parts, shared=(action, n_actions))
+        grown.append(laid.grow(some, each, width, 0.0, rng, exact=exact))
+    return Forest.beside(grown)
+
+
+@dataclass(frozen=True, eq=False)
+class _Laid:
+    """Parts of which is known where they lie, and by which edges they are binned."""
+
+    backend: Backend
+    sizes: Sequence[Size]
+    places: Sequence[Any]  # handles
+    starts: IntArray
+    edges: list[Any]
+    room: int
+
+    @classmethod
+    def of(
+        cls,
+        backend: Backend,
+        parts: Sequence[Any],
+        starts: IntArray,
+        context_edges: Sequence[Any] | None,
+        room: int | None,
+    ) -> _Laid:
+        """Ask the parts for their sizes and for their share of the sample that chooses the edges."""
+        sizes = backend.collect(backend.map(work.size_of, parts))
+        _check(sizes, starts)
+        places = backend.place(work.places_of(sizes))
+        if context_edges is None:
+            context_edges = _edges(backend, parts, places, sizes, work.sampled_contexts)
+        edges = [*context_edges, *_edges(backend, parts, places, sizes, work.sampled_actions)]
+        starts, room = np.asarray(starts, dtype=np.intp), backend.room if room is None else room
+        return cls(backend, sizes, places, starts, edges, room)
+
+    def grow(
+        self,
+        parts: Sequence[Any],
+        model: SmoothForest,
+        n_labels: int,
+        smoothness: float,
+        rng: np.random.Generator,
+        *,
+        exact: bool | None,
+    ) -> Forest:
+        """Grow a forest."""
+        size, backend, seeds = self.sizes[0], self.backend, draw_seeds(model, rng)
+        columns, lags = layout(size.horizon, size.n_contexts, size.n_actions)
+        task = Growth.of(model, n_labels, columns, lags, smoothness)
+        exact = backend.exact if exact is None else exact
+        if exact and self._bytes_together(task) <= self.room:
+            packed = backend.map(work.pack_rows, parts, shared=(self.edges, task))
+            trees = _grow_together(backend, packed, task, seeds)
+        else:
+            rows = backend.map(work.lay_rows, parts, self.places, shared=(self.edges, task))
+            grow = self._grow_levels if exact else self._grow_apart
+            trees = grow(rows, task, seeds)
+        return Forest.of(trees, self.edges, task, Bag(model.bagging if exact else Bagging.NONE, seeds, self.starts))
+
+    def _bytes_together(self, task: Growth) -> float:
+        """Count what it takes to have the rows of all parts in one place, and to grow trees on bags of them."""
+        size, channels = self.sizes[0], _channels(task)
+        n, widest = float(self.starts[-1]), max(size.horizon.memory, *size.horizon.context_lags)
+        padded = sum(size.frames for size in self.sizes) + len(self.starts) * widest
+        arrays = size.n_labels * (1 if task.model.by_labels else 3) + size.is_weighed
+        came = padded * (size.n_contexts + size.n_actions) + n * (4 + 8 * arrays)
+        bags = self.backend.threads * 2 * n * (4 + 8 * channels)  # each and a copy to sort it in
+        return 2 * came + 8 * channels * n + bags
+
+    def _grow_levels(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
+        row = 4 + 8 * _channels(task)  # bytes of a row in an open node
+        group = max(1, self.room // (row * max(size.rows for size in self.sizes)))
+        trees = []
+        for first in range(0, len(seeds), group):
+            trees += _Group(self.backend, rows, task, self.starts, self.room).grow(seeds[first : first + group])
+        return [keep_best(tree, task.model.max_leaves) for tree in trees]
+
+    def _grow_apart(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
+        """Grow each tree on one part: they stand at equal distances along the rows, from one drawn by its seed on."""
+        backend, ends = self.backend, np.cumsum([size.rows for size in self.sizes])
+        stands = (seeds[0] / 2**63 + np.arange(len(seeds))) * (ends[-1] / len(seeds))
+        part_of = np.minimum(np.searchsorted(ends, stands, side="right"), len(rows) - 1)
+        numbers = [np.flatnonzero(part_of == part) for part in range(len(rows))]
+        turns = backend.place([tuple(seeds[i] for i in mine) for mine in numbers])
+        grown = backend.collect(backend.map(work.grow_here, rows, turns, shared=(task,)))
+        by_number: dict[int, Tree] = {
+            int(i): tree
+            for mine, trees in zip(numbers, grown, strict=True)
+            for i, tree in zip(mine, trees, strict=True)
+        }
+        return [by_number[i] for i in range(len(seeds))]
 
 
 def choose_context_edges(backend: Backend, parts: Sequence[Any]) -> list[Any]:
     """Choose the edges of the bins of each context over all parts: those of the forest grown in one place."""
     sizes = backend.collect(backend.map(work.size_of, parts))
-    return _edges(backend, parts, backend.place(_places(sizes)), sizes, work.sampled_contexts)
+    return _edges(backend, parts, backend.place(work.places_of(sizes)), sizes, work.sampled_contexts)
 
 
 def _check(sizes: Sequence[Size], starts: IntArray) -> None:
@@ -115,41 +204,23 @@ def _check(sizes: Sequence[Size], starts: IntArray) -> None:
         raise ArgumentError("parts must have the same contexts, actions and horizon; got parts that differ")
 
 
-def _places(sizes: Sequence[Size]) -> list[Place]:
-    rows = np.cumsum([0, *(size.rows for size in sizes)])
-    frames = np.cumsum([0, *(size.frames for size in sizes)])
-    return [Place(int(row), int(frame)) for row, frame in zip(rows[:-1], frames[:-1], strict=True)]
-
-
 def _edges(
     backend: Backend, parts: Sequence[Any], places: Sequence[Any], sizes: Sequence[Size], sample: Callable[..., Any]
 ) -> list[Any]:
-    """Put the samples of all parts in the order of one column, and choose its edges."""
-    from simile.models.kernels import binning
-
-    n_frames = sum(size.frames for size in sizes)
-    found = backend.collect(backend.map(sample, parts, places, shared=(n_frames,)))
-    frames = binning.sampled_rows(n_frames)
-    values = np.empty((len(frames), found[0].shape[1]), np.float32)
-    for place, size, here in zip(_places(sizes), sizes, found, strict=True):
-        values[work.within(frames, place.frame, size.frames)] = here
-    return [binning.edges_between(column) for column in values.T]
+    """Choose the edges of columns by a sample of all parts, which one of the workers sees."""
+    samples = backend.map(sample, parts, places, shared=(sum(size.frames for size in sizes),))
+    (edges,) = backend.collect(backend.map(work.choose_edges, *([some] for some in samples), shared=(sizes,)))
+    return list(edges)
 
 
-def _grow_apart(
-    backend: Backend, rows: Sequence[Any], sizes: Sequence[Size], task: Growth, seeds: tuple[int, ...]
-) -> list[Tree]:
-    """Grow each tree on one part: trees stand at equal distances along the rows, from a first one drawn by its seed."""
-    ends = np.cumsum([size.rows for size in sizes])
-    stands = (seeds[0] / 2**63 + np.arange(len(seeds))) * (ends[-1] / len(seeds))
-    part_of = np.minimum(np.searchsorted(ends, stands, side="right"), len(sizes) - 1)
-    numbers = [np.flatnonzero(part_of == part) for part in range(len(sizes))]
-    turns = backend.place([tuple(seeds[i] for i in mine) for mine in numbers])
-    grown = backend.collect(backend.map(work.grow_here, rows, turns, shared=(task,)))
-    by_number: dict[int, Tree] = {
-        int(i): tree for mine, trees in zip(numbers, grown, strict=True) for i, tree in zip(mine, trees, strict=True)
-    }
-    return [by_number[i] for i in range(len(seeds))]
+def _grow_together(backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
+    """Let each worker get the rows of all parts, and grow its share of the trees on them."""
+    turns = [seeds[i :: backend.workers] for i in range(min(backend.workers, len(seeds)))]
+    everywhere = ([part] * len(turns) for part in packed)
+    grown = backend.collect(
+        backend.map(work.grow_together, *everywhere, backend.place(turns), shared=(task, backend.threads))
+    )
+    return [grown[i % len(turns)][i // len(turns)] for i in range(len(seeds))]
 
 
 def _channels(task: Growth) -> int:

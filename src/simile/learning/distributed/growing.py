@@ -6,7 +6,9 @@ which node. Of these, only sums leave it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,16 @@ from simile.models.trees import Bagging, Growth, Tree, draw_bag, grow_tree, meas
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Training data of a contiguous range of the sequences: states, labels, targets a^ and anchors h(s), (n, k)."""
+    """Training data of a contiguous range of the sequences: states, labels, targets a^ and anchors h(s), (n, k).
+
+    Weights (n,), or (n, k), say how much the rows count, where they do not count alike.
+    """
 
     states: States
     labels: FloatArray
     targets: FloatArray
     anchors: FloatArray
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,9 @@ class Size:
     frames: int  # of its tape, whose columns choose the edges of the bins
     n_contexts: int
     n_actions: int
+    n_labels: int
     horizon: Horizon
+    is_weighed: bool
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,15 @@ class Place:
 
     row: int
     frame: int
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The rows of a part as they travel to whoever grows whole trees: bins, and what the payload is made from."""
+
+    columns: BinnedColumns
+    arrays: tuple[FloatArray, ...]  # labels, and targets and anchors where the impurity needs them
+    weights: FloatArray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +112,9 @@ class Histograms:
 
 def size_of(part: Part) -> Size:
     """Say how large a part is."""
-    tape = part.states.tape
-    return Size(len(part.states), len(tape.floor), tape.n_contexts, tape.actions.shape[1], part.states.horizon)
+    tape, states = part.states.tape, part.states
+    widths = tape.n_contexts, tape.actions.shape[1], part.labels.shape[1]
+    return Size(len(states), len(tape.floor), *widths, states.horizon, part.weights is not None)
 
 
 def sampled_contexts(part: Part, place: Place, n_frames: int) -> Any:
@@ -128,11 +146,52 @@ def within(frames: IntArray, first: int, n: int) -> Any:
     return (frames >= first) & (frames < first + n)
 
 
+def choose_edges(*given: Any) -> list[Any]:
+    """Put the samples of all parts, which come first, in the order of one column, and choose its edges."""
+    from simile.models.kernels import binning
+
+    *samples, sizes = given
+    frames = binning.sampled_rows(sum(size.frames for size in sizes))
+    values = np.empty((len(frames), samples[0].shape[1]), np.float32)
+    for place, size, here in zip(places_of(sizes), sizes, samples, strict=True):
+        values[within(frames, place.frame, size.frames)] = here
+    return [binning.edges_between(column) for column in values.T]
+
+
+def places_of(sizes: Sequence[Size]) -> list[Place]:
+    """Tell where each part begins."""
+    rows = np.cumsum([0, *(size.rows for size in sizes)])
+    frames = np.cumsum([0, *(size.frames for size in sizes)])
+    return [Place(int(row), int(frame)) for row, frame in zip(rows[:-1], frames[:-1], strict=True)]
+
+
+def of_action(part: Part, action: int, n_actions: int) -> Part:
+    """Keep what the trees of one action are grown on."""
+    labels = part.labels[:, action::n_actions].copy()
+    weights = None if part.weights is None else part.weights[:, action]
+    return Part(part.states, labels, labels, labels, weights)
+
+
+def pack_rows(part: Part, edges: list[Any], task: Growth) -> Packed:
+    """Bin a part by the edges that all parts have in common, for the way to another worker."""
+    columns = replace(BinnedColumns.of([part.states], edges), edges=[])
+    arrays = (part.labels,) if task.model.by_labels else (part.labels, part.targets, part.anchors)
+    return Packed(columns, arrays, part.weights)
+
+
+def grow_together(*given: Any) -> list[Tree]:
+    """Grow whole trees on the rows of all parts, which come first, as one machine does."""
+    *parts, seeds, task, threads = given
+    columns = BinnedColumns.join([part.columns for part in parts])
+    payload = np.concatenate([task.payload(*(part.arrays * 3)[:3], part.weights) for part in parts])
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda seed: grow_tree(task, columns, payload, seed), seeds))
+
+
 def lay_rows(part: Part, place: Place, edges: list[Any], task: Growth) -> Rows:
     """Bin a part by the edges that all parts have in common."""
-    return Rows(
-        BinnedColumns.of([part.states], edges), task.payload(part.labels, part.targets, part.anchors), place.row
-    )
+    payload = task.payload(part.labels, part.targets, part.anchors, part.weights)
+    return Rows(BinnedColumns.of([part.states], edges), payload, place.row)
 
 
 def draw_bags(rows: Rows, seeds: tuple[int, ...], bagging: Bagging, starts: IntArray) -> Any:
