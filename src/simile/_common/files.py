@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from simile._common import locks
+from simile._common.urls import refuse_url
 from simile.errors import StorageError
 
 PRIVATE = 0o600  # who may read and write a file: its owner alone
+ELSEWHERE = "files are written whole or not at all, which takes a folder of this machine: name one, and copy them there"
 TEMPORARY = re.compile(r"\.(.*)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
@@ -32,6 +34,7 @@ def replacing(path: str | os.PathLike[str], *, secret: bool = False) -> Iterator
         When the file cannot be written; what was there before is then untouched.
     """
     target = Path(path)
+    refuse_url(target, "what is written", ELSEWHERE, StorageError)
     if "\0" in str(target) or not target.name:
         raise StorageError(f"{str(target)!r} cannot be written: no file can have this name: choose another")
     try:
@@ -109,6 +112,7 @@ def _open_privately(path: str, flags: int) -> int:
 
 def make_folder(path: Path) -> None:
     """Make a folder, where it is missing, that is its owner's alone."""
+    refuse_url(path, "the folder to write to", ELSEWHERE, StorageError)
     path.mkdir(0o700, parents=True, exist_ok=True)
 
 

@@ -9,11 +9,15 @@ from simile.errors import ArgumentError, SimileError
 
 # The extra that brings a library.
 EXTRAS = {
+    "adlfs": "abfs",
+    "aiohttp": "remote",
     "av": "video",
     "click": "cli",
     "cloudpickle": "dask",
     "dask": "dask",
     "distributed": "dask",
+    "fsspec": "remote",
+    "gcsfs": "gs",
     "h5py": "minari",
     "kloppy": "tracking",
     "matplotlib": "cli",
@@ -29,6 +33,7 @@ EXTRAS = {
     "pyarrow": "cli",
     "rich": "cli",
     "ruckig": "motion",
+    "s3fs": "s3",
     "skops": "skops",
     "starlette": "studio",
     "tomli_w": "cli",

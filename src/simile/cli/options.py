@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from simile._common.files import read_text
+from simile._common.files import ELSEWHERE, read_text
+from simile._common.urls import refuse_url
 
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
@@ -34,6 +35,7 @@ def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command
 
 def use_config(ctx: click.Context, path: Path, *, without: tuple[str, ...] = ()) -> None:
     """Take the options of a TOML file as defaults, but for some; what is said on the command line wins."""
+    refuse_url(path, "--config", "fetch the file first")
     try:
         held = tomllib.loads(read_text(path))
     except OSError as error:
@@ -133,6 +135,7 @@ report_option = stack(
 
 def _check_folder(_: click.Context, option: click.Parameter, out: Path) -> Path:
     """Refuse what is a file, or is called like one: whoever says so expects no folder."""
+    refuse_url(out, "--out", ELSEWHERE)
     if out.is_dir():
         return out
     if out.suffix.lower() in FILES:

@@ -19,6 +19,7 @@ from typing import Any
 
 from simile._common import locks
 from simile._common.files import clear_leftovers, write_atomically
+from simile._common.urls import name_of, redact
 from simile.data.demonstrations import Demonstrations, Recorded
 from simile.data.groups import are_grouped
 from simile.data.reading import read
@@ -165,11 +166,7 @@ class RunFolder:
         """Keep the options, so that --config and --resume repeat the run."""
         import tomli_w
 
-        kept = {
-            name: str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
-            for name, value in options.items()
-            if value not in (None, (), [])
-        }
+        kept = {name: _as_kept(value) for name, value in options.items() if value not in (None, (), [])}
         write_atomically(self.path / CONFIG, tomli_w.dumps(kept).encode())
 
     def policy(self, trusted: Sequence[str] = (), *, name: str = POLICY, max_memory: float | None = None) -> Policy:
@@ -205,7 +202,7 @@ class RunFolder:
         if self.config.get("title"):
             return str(self.config["title"])
         data = self.config["data"]
-        name = Path(data if isinstance(data, str) else data[0]).name
+        name = name_of(data if isinstance(data, str) else data[0])
         return f"A policy learned from {name}" if self.verb == "train" else f"A comparison on {name}"
 
     @property
@@ -299,6 +296,13 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
             f'run.policy.save("{POLICY}")',
         ]
     return "\n".join(lines) + "\n"
+
+
+def _as_kept(value: Any) -> Any:
+    """Return a value as TOML has it, and without the secrets of URLs."""
+    if isinstance(value, str | Path):
+        return redact(str(value))
+    return [_as_kept(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _write(arguments: Mapping[str, str]) -> str:

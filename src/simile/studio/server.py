@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 from simile._common import locks, web
 from simile._common.files import write_atomically
 from simile._common.supervision import explain
+from simile._common.urls import LEFT_OUT, is_url, name_of, redact
 from simile.errors import ArgumentError
 from simile.studio import api
 from simile.studio.security import EventsProtocol, GuardedStudio, build_guard, write_redirect
@@ -163,9 +164,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _describe_files(paths: Sequence[str], options: dict[str, Any]) -> Data:
     """Describe data that were named on the command line."""
-    found = [str(Path(p).absolute()) for p in paths]
+    if secret := next((redact(p) for p in paths if redact(p) != p), None):
+        raise ArgumentError(
+            f"DATA: {secret} carries secrets ({LEFT_OUT}), which the studio's folder would keep: give them by the "
+            "environment, or fetch the file first"
+        )
+    found = [p if is_url(p) else str(Path(p).absolute()) for p in paths]
     size = sum(Path(p).stat().st_size for p in found if Path(p).is_file())
-    name = Path(paths[0]).name if len(paths) == 1 else f"{Path(paths[0]).name} and {len(paths) - 1} more"
+    name = name_of(paths[0]) if len(paths) == 1 else f"{name_of(paths[0])} and {len(paths) - 1} more"
     return Data(make_id(), name, "table", found, size, options)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -16,6 +15,7 @@ import anyio
 from simile import __version__
 from simile._common.files import make_folder
 from simile._common.text import plain
+from simile._common.urls import name_of
 from simile._common.web import RequestError
 from simile.learning import ALGORITHMS
 from simile.learning.runs import DEFAULTS, POLICY, RunFolder
@@ -185,10 +185,10 @@ class Studio:
         if not isinstance(found, str):
             return found
         for path in data.paths if data is not None else ():
-            name = data.name if data is not None and data.uploaded else Path(path).name
+            name = data.name if data is not None and data.uploaded else name_of(path)
             found = found.replace(path, name)
-            if found.startswith(f"{Path(path).name}: "):
-                found = name + found.removeprefix(Path(path).name)
+            if found.startswith(f"{name_of(path)}: "):
+                found = name + found.removeprefix(name_of(path))
         return found.replace(f"{self.workspace.folder}/", "").replace(str(self.workspace.folder), "the studio's folder")
 
     async def _refresh(self, key: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simile._common.typing import AnyPath, FloatArray, IntArray
+from simile._common.urls import refuse_url
 from simile.data.reading.tables import quote
 from simile.errors import ArgumentError, DataError
 
@@ -46,6 +47,7 @@ def check_file(path: AnyPath) -> Path:
     found = Path(path)
     if "\0" in str(found):
         raise ArgumentError(f"path must not hold a null character; got {quote(str(found))}")
+    refuse_url(found, "path", "recordings are read from this machine: fetch the file first")
     if not found.is_file():
         raise DataError(f"{found}: there is no such file")
     return found

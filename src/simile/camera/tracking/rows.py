@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
+from simile._common.urls import File
 from simile.camera.games import AXES
 from simile.camera.tracking.frames import MOST, Piece
 from simile.data.dataframes import group_rows
@@ -37,7 +38,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 class Rows:
     """Numbers (N,) by role, the time or frame (N,), and which rows belong to every game."""
 
-    path: Path
+    path: File
     present: tuple[str, ...]  # all columns
     columns: dict[str, str]  # the column of every role
     clock: str  # the role that tells time: frame or time
@@ -203,7 +204,7 @@ class Timeline:
         return f"frame {self.origin + since:.0f}" if self.numbered else f"the frame {since:.6g} s after the first row"
 
 
-def _to_seconds(when: Times, games: dict[str, IntArray], column: str, path: Path) -> Times:
+def _to_seconds(when: Times, games: dict[str, IntArray], column: str, path: File) -> Times:
     """Return times that are numbers as seconds, and times of day such that they go on after midnight."""
     if when.dtype.kind == "M":
         when = when.copy()

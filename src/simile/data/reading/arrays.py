@@ -9,12 +9,12 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from simile._common.urls import File, open_file
 from simile.data.reading.tables import (
     LONGEST,
     PER_VALUE,
@@ -56,7 +56,7 @@ class _Head:
 class _Arrays:
     """The columns of an archive: where each is, as an array and the index in its rows, and what numbers stand for."""
 
-    path: Path
+    path: File
     heads: Mapping[str, _Head]
     columns: dict[Column, tuple[str, int | None]]
     names: Mapping[str, Array] = field(default_factory=dict)  # of columns that number the sequences
@@ -93,7 +93,7 @@ class _Arrays:
         return {c.name: place for c, place in self.columns.items() if place[0]}
 
 
-def open_arrays(path: Path) -> Table:
+def open_arrays(path: File) -> Table:
     """Open a .npz archive; arrays of objects (pickles) are refused."""
     with decoding(path, _FORMAT), _open(path) as archive:
         heads = {name.removesuffix(".npy"): _read_head(archive, name) for name in archive.namelist()}
@@ -109,8 +109,8 @@ def open_arrays(path: Path) -> Table:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[zipfile.ZipFile]:
-    with path.open("rb") as file:
+def _open(path: File) -> Iterator[zipfile.ZipFile]:
+    with open_file(path, seekable=True) as file:
         if file.read(6) == b"\x93NUMPY":
             raise DataError(f"{path}: one bare array: save it by name, as np.savez(path, name=array)")
         with zipfile.ZipFile(file) as archive:
@@ -139,7 +139,7 @@ def _read(archive: zipfile.ZipFile, array: str) -> Array:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
-def _foreign(path: Path, heads: Mapping[str, _Head]) -> _Arrays:
+def _foreign(path: File, heads: Mapping[str, _Head]) -> _Arrays:
     columns: dict[Column, tuple[str, int | None]] = {}
     first: str | None = None
     for name, head in heads.items():
@@ -156,7 +156,7 @@ def _foreign(path: Path, heads: Mapping[str, _Head]) -> _Arrays:
     return _Arrays(path, heads, columns)
 
 
-def _own(path: Path, archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tuple[_Arrays, Roles]:
+def _own(path: File, archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tuple[_Arrays, Roles]:
     """Return what `write` has stored."""
     if heads[ROLES_KEY].size > _START:
         raise ValueError("what it says of its columns is too long")

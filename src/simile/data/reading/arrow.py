@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from simile._common.needs import need
+from simile._common.urls import File, Url, open_file, opened
 from simile.data.reading.tables import (
     EMPTY,
     LONGEST,
@@ -37,26 +39,46 @@ _ROWS, _VALUES = 1 << 16, 1 << 24  # of a batch, at most
 _BUFFERS = 1 << 26  # bytes of all columns together
 _SAMPLE = 1000  # rows that tell time stamps from text
 
-Batches = Callable[[list[str]], Iterator[Any]]  # the wanted fields -> record batches
+_FETCHED = 1 << 27  # bytes of a row group that are fetched at once
+
+Batches = Callable[..., Iterator[Any]]  # the wanted fields, and the rows where not all are -> record batches
 
 
-def open_parquet(path: Path, element_names: Mapping[str, Sequence[str]] | None = None) -> Table:
+def open_parquet(path: File, element_names: Mapping[str, Sequence[str]] | None = None) -> Table:
     """Open a Parquet file."""
     pq = need("pyarrow.parquet", "reading Parquet")
 
-    def batches(fields: list[str]) -> Iterator[Any]:
+    def batches(fields: list[str], first: int = 0, last: int | None = None) -> Iterator[Any]:
         # A text that many rows share is kept once: a few bytes can stand for gigabytes of it.
         texts = [name for name in fields if _kind_of_type(schema.field(name).type) == TEXT]
         buffer = max(1 << 12, min(1 << 20, _BUFFERS // len(fields)))
         rows = max(1, min(_ROWS, _VALUES // sum(widths.get(name, 1) for name in fields)))
-        with pq.ParquetFile(path, buffer_size=buffer, pre_buffer=False, read_dictionary=texts) as file:
-            yield from file.iter_batches(batch_size=rows, columns=fields, use_threads=False)
+        stop = about.num_rows if last is None else last
+        chosen = [i for i in range(len(groups)) if starts[i] < stop and first < starts[i + 1]]
+        # From elsewhere a row group is fetched at once, unless it is large or only its beginning is asked for.
+        far = isinstance(path, Url) and last is not None
+        for some in [[i] for i in chosen] if far else [chosen] * bool(chosen):
+            row, ahead = starts[some[0]], far and about.row_group(some[0]).total_byte_size <= _FETCHED
+            with (
+                opened(path, ahead=False) as source,
+                pq.ParquetFile(
+                    source, metadata=about, buffer_size=buffer, pre_buffer=ahead, read_dictionary=texts
+                ) as file,
+            ):
+                for batch in file.iter_batches(batch_size=rows, row_groups=some, columns=fields, use_threads=False):
+                    begin, end = max(first - row, 0), min(stop - row, batch.num_rows)
+                    row += batch.num_rows
+                    if begin < end:
+                        yield batch.slice(begin, end - begin)
 
     with decoding(path, "Parquet"):
-        about = pq.read_metadata(path)
+        with opened(path, ahead=False) as source:
+            about = pq.read_metadata(source)
         schema = about.schema.to_arrow_schema()
         widths = _measure_lists(about, schema)
-    return _table(path, "Parquet", schema, batches, element_names or {}, widths, about.num_rows)
+        groups = tuple(about.row_group(i).num_rows for i in range(about.num_row_groups))
+        starts = np.cumsum([0, *groups]).tolist()
+    return _table(path, "Parquet", schema, batches, element_names or {}, widths, groups)
 
 
 def _measure_lists(about: Any, schema: Any) -> dict[str, int]:
@@ -74,39 +96,41 @@ def _count_leaves(kind: Any) -> int:
     return sum(_count_leaves(kind.field(i).type) for i in range(kind.num_fields)) or 1
 
 
-def open_ipc(path: Path) -> Table:
+def open_ipc(path: File) -> Table:
     """Open an Arrow IPC (Feather) file, or a stream stored in one."""
     pa, ipc = need("pyarrow", "reading Arrow files"), need("pyarrow.ipc", "reading Arrow files")
 
-    def open_reader(fields: Sequence[int] = ()) -> Any:
-        with path.open("rb") as file:
+    @contextmanager
+    def open_reader(fields: Sequence[int] = ()) -> Iterator[Any]:
+        with open_file(path) as file:
             is_file = file.read(6) == b"ARROW1"
         options = ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
-        return (ipc.open_file if is_file else ipc.open_stream)(pa.OSFile(str(path)), options=options)
+        with path.open(seekable=True) if isinstance(path, Url) else pa.OSFile(str(path)) as source:
+            yield (ipc.open_file if is_file else ipc.open_stream)(source, options=options)
 
-    def batches(fields: list[str]) -> Iterator[Any]:
-        reader = open_reader([schema.get_field_index(name) for name in fields])
-        count = getattr(reader, "num_record_batches", None)
-        for batch in reader if count is None else map(reader.get_batch, range(count)):
-            batch.validate(full=True)  # a damaged file must not lead to reads outside of its buffers
-            rows = max(1, min(_ROWS, _VALUES // len(fields)))
-            yield from (batch.slice(i, rows) for i in range(0, batch.num_rows, rows))
+    def batches(fields: list[str], *_: int) -> Iterator[Any]:
+        with open_reader([schema.get_field_index(name) for name in fields]) as reader:
+            count = getattr(reader, "num_record_batches", None)
+            for batch in reader if count is None else map(reader.get_batch, range(count)):
+                batch.validate(full=True)  # a damaged file must not lead to reads outside of its buffers
+                rows = max(1, min(_ROWS, _VALUES // len(fields)))
+                yield from (batch.slice(i, rows) for i in range(0, batch.num_rows, rows))
 
-    with decoding(path, "Arrow"):
-        schema = open_reader().schema
+    with decoding(path, "Arrow"), open_reader() as reader:
+        schema = reader.schema
     return _table(path, "Arrow", schema, batches, {}, {})
 
 
 def _table(
-    path: Path,
+    path: File,
     what: str,
     schema: Any,
     batches: Batches,
     element_names: Mapping[str, Sequence[str]],
     widths: Mapping[str, int],
-    n_rows: int = 0,
+    groups: tuple[int, ...] = (),
 ) -> Table:
-    """Return the table of a schema, given how long lists are and how many rows there are where the file tells."""
+    """Return the table of a schema, given how long lists are and the rows of each row group where the file tells."""
     with decoding(path, what):
         if duplicates := sorted(name for name, n in Counter(schema.names).items() if n > 1):
             raise DataError(f"{path}: column {duplicates[0]!r} is there twice: rename one of the two")
@@ -116,24 +140,28 @@ def _table(
             raise DataError(f"{path}: there are columns but no row")
         columns = _columns(schema, batches, element_names, widths)
 
-    def scan(wanted: Wanted) -> Iterator[Batch]:
-        fields = {c.name: name for name, group in columns.items() for c in group}
-        needed = list(dict.fromkeys(fields[n] for n in wanted.names))
-        row = 1
-        with decoding(path, what):
-            for batch in batches(needed):
-                place = Place(path, row)
-                values = {
-                    name: column
-                    for field in needed
-                    for name, column in _values(batch.column(field), field, columns[field], place).items()
-                }
-                yield as_batch(values, wanted, place)
-                row += batch.num_rows
-
     flat = tuple(c for group in columns.values() for c in group)
     roles = _roles(schema, {c.name for c in flat})
-    return Table(path, flat, scan, roles, weigh=lambda wanted: n_rows * len(wanted.names) * PER_VALUE)
+
+    def part(first: int, last: int) -> Table:
+        def scan(wanted: Wanted) -> Iterator[Batch]:
+            fields = {c.name: name for name, group in columns.items() for c in group}
+            needed = list(dict.fromkeys(fields[n] for n in wanted.names))
+            row = first + 1
+            with decoding(path, what):
+                for batch in batches(needed, first, last):
+                    place = Place(path, row)
+                    values = {
+                        name: column
+                        for field in needed
+                        for name, column in _values(batch.column(field), field, columns[field], place).items()
+                    }
+                    yield as_batch(values, wanted, place)
+                    row += batch.num_rows
+
+        return Table(path, flat, scan, roles, weigh=lambda wanted: (last - first) * len(wanted.names) * PER_VALUE)
+
+    return replace(part(0, sum(groups)), groups=groups, part=part if groups else None)
 
 
 def _columns(

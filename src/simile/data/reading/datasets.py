@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.needs import need
 from simile._common.typing import FloatArray
+from simile._common.urls import File, Url, opened
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.arrow import open_parquet
 from simile.data.reading.columns import Patterns, select, shared_columns
@@ -35,8 +35,10 @@ from simile.errors import ArgumentError, DataError
 _ENDOGENOUS = "what a robot observes of itself follows from its actions: choose what does not with contexts=..."
 
 
-def open_dataset(folder: Path) -> Table | None:
+def open_dataset(folder: File) -> Table | None:
     """Open a folder that is a Minari or LeRobot dataset; None if it is neither."""
+    if isinstance(folder, Url) and (folder.is_web or folder.has_magic() or folder.kind != "directory"):
+        return None
     if (folder / "meta" / "info.json").is_file():
         return _open_lerobot(folder)
     if (folder / "data" / "main_data.hdf5").is_file():
@@ -138,7 +140,7 @@ def _table(leaves: Sequence[_Leaf], names: Sequence[str], length: int, where: st
     for leaf in leaves:
         if any(c.name in names for c in leaf.columns):
             table = leaf.table(length, where)
-            parts |= {c.name: as_numbers(table[:, i], c.name, Place(Path(where))) for i, c in enumerate(leaf.columns)}
+            parts |= {c.name: as_numbers(table[:, i], c.name, Place(where)) for i, c in enumerate(leaf.columns)}
     for name in names:
         if name not in parts:
             raise DataError(f"{where}: {name!r} is not there, but in the first episode it is")
@@ -152,10 +154,10 @@ def _part(episode: Any, key: str, i: int) -> Any:
     return value
 
 
-def _open_minari(folder: Path) -> Table:
+def _open_minari(folder: File) -> Table:
     h5py = need("h5py", "reading Minari data")
     path = folder / "data" / "main_data.hdf5"
-    with decoding(path, "HDF5"), h5py.File(path, "r") as file:
+    with decoding(path, "HDF5"), opened(path) as source, h5py.File(source, "r") as file:
         names = sorted((n for n in file if re.fullmatch(r"episode_\d+", n)), key=lambda n: int(n[8:]))
         if not names:
             raise DataError(f"{path}: there is no episode")
@@ -166,7 +168,7 @@ def _open_minari(folder: Path) -> Table:
         n_rows = sum(_count_steps(file[name]["actions"]) for name in names)
 
     def scan(wanted: Wanted) -> Iterator[Batch]:
-        with decoding(path, "HDF5"), h5py.File(path, "r") as file:
+        with decoding(path, "HDF5"), opened(path) as source, h5py.File(source, "r") as file:
             for name in names:
                 where = f"{path}: {name}"
                 observed = _leaves(file[name]["observations"], "observation")
@@ -174,7 +176,7 @@ def _open_minari(folder: Path) -> Table:
                 length = len(acted[0].values)
                 table = _table([*observed, *acted], wanted.numbers, length, where)
                 yield Batch(
-                    Place(Path(where)),
+                    Place(where),
                     dict(zip(wanted.numbers, table.T, strict=True)),
                     None if wanted.labels is None else [name.replace("_", " ")] * length,
                     None,
@@ -201,7 +203,7 @@ def _count_steps(actions: Any) -> int:
     return int(actions.shape[0])
 
 
-def _minari_rate(folder: Path) -> float | None:
+def _minari_rate(folder: File) -> float | None:
     for path in (folder / "data" / "metadata.json", folder / "metadata.json"):
         if path.is_file():
             said = _json(path)
@@ -211,7 +213,7 @@ def _minari_rate(folder: Path) -> float | None:
     return None
 
 
-def _open_lerobot(folder: Path) -> Table:
+def _open_lerobot(folder: File) -> Table:
     info = _json(folder / "meta" / "info.json")
     features = info.get("features") if isinstance(info.get("features"), dict) else {}
     assert isinstance(features, dict)
@@ -254,7 +256,7 @@ def _dtype(feature: Any) -> str:
     return str(feature.get("dtype", "unknown")) if isinstance(feature, dict) else "unknown"
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: File) -> dict[str, Any]:
     with decoding(path, "JSON"):
         said = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(said, dict):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from simile._common import memory
+from simile._common.urls import File, Url, locate, redact, refuse_url
 from simile.data.reading.arrays import open_arrays
 from simile.data.reading.arrow import open_ipc, open_parquet
 from simile.data.reading.datasets import open_dataset
@@ -16,7 +17,7 @@ from simile.data.reading.tables import Budget, Table
 from simile.data.reading.text import open_text
 from simile.errors import ArgumentError, DataError
 
-_OPENERS: dict[str, Callable[[Path], Table]] = {
+_OPENERS: dict[str, Callable[[File], Table]] = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"), open_text),
     **dict.fromkeys((".parquet", ".pq"), open_parquet),
     **dict.fromkeys((".feather", ".arrow", ".ipc"), open_ipc),
@@ -25,26 +26,27 @@ _OPENERS: dict[str, Callable[[Path], Table]] = {
 }
 
 
-def open_tables(path: str | Path | Sequence[str | Path], *, max_memory: float | None = None) -> list[Table]:
+def open_tables(path: str | File | Sequence[str | File], *, max_memory: float | None = None) -> list[Table]:
     """Open whatever a path, a pattern, a folder or a list of these stands for; all rows in so many MB of memory."""
     budget = Budget(memory.read_limit(max_memory))
-    given = [path] if isinstance(path, str | Path) else list(path) if isinstance(path, Iterable) else []
-    if not given or not all(isinstance(p, str | Path) for p in given):
-        raise ArgumentError(f"path must be a path or a list of paths; got {path!r}")
+    given = [path] if isinstance(path, str | Path | Url) else list(path) if isinstance(path, Iterable) else []
+    if not given or not all(isinstance(p, str | Path | Url) for p in given):
+        raise ArgumentError(f"path must be a path or a list of paths; got {redact(repr(path))}")
     if nul := next((p for p in given if "\0" in str(p)), None):
-        raise ArgumentError(f"path must not hold a null character; got {nul!r}")
+        raise ArgumentError(f"path must not hold a null character; got {redact(repr(nul))}")
     try:
-        if len(given) == 1 and (table := open_dataset(Path(given[0]))) is not None:
+        places = [locate(one, limit=budget.limit) for one in given]
+        if len(places) == 1 and (table := open_dataset(places[0])) is not None:
             return [budget.watch(table)]
-        files = [file for one in given for file in _files(one)]
+        files = [file for one in places for file in _files(one)]
     except OSError as error:
-        raise DataError(f"{error.filename or path}: {error.strerror or error}") from None
+        raise DataError(redact(f"{error.filename or path}: {error.strerror or error}")) from None
     if twice := next((f for i, f in enumerate(files) if f in files[:i]), None):
         raise ArgumentError(f"path: {twice} is given twice")
     return [budget.watch(_OPENERS[suffix_of(file)](file)) for file in files]
 
 
-def suffix_of(path: Path) -> str:
+def suffix_of(path: File) -> str:
     """Return the suffix that tells the format, in lower case; unknown ones are refused."""
     name = path.name.lower()
     for suffix in sorted(_OPENERS, key=len, reverse=True):
@@ -56,8 +58,9 @@ def suffix_of(path: Path) -> str:
     )
 
 
-def _files(given: str | Path) -> list[Path]:
-    path = Path(given)
+def _files(path: File) -> list[File]:
+    if isinstance(path, Url):
+        return _files_there(path)
     if path.is_dir():
         return _files_below(path)
     if path.exists():
@@ -65,18 +68,37 @@ def _files(given: str | Path) -> list[Path]:
         if not path.is_file():
             raise DataError(f"{path}: a pipe or a device, which can be read only once: write it to a file first")
         return [path]
-    if not glob.has_magic(str(given)):
+    if not glob.has_magic(str(path)):
+        refuse_url(path, "path", "give it as text, for pathlib takes a slash away")
         raise DataError(f"{path}: there is no such file")
-    found = _sort(Path(p) for p in glob.glob(str(given), recursive=True) if Path(p).is_file())
+    return _matching(path, (Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()))
+
+
+def _files_there(url: Url) -> list[File]:
+    """Return the files that a URL stands for: as on this machine, but that each look there takes a while."""
+    if url.has_magic() and ((found := url.glob()) or not url.is_file()):
+        return _matching(url, found)
+    if url.kind == "directory":
+        return _files_below(url)
+    suffix_of(url)
+    return [url]
+
+
+def _matching(pattern: File, files: Iterable[File]) -> list[File]:
+    found = _sort(files)
     if not found:
-        raise DataError(f"{path}: no file matches the pattern")
+        raise DataError(f"{pattern}: no file matches the pattern")
     for file in found:
         suffix_of(file)
     return found
 
 
-def _files_below(folder: Path) -> list[Path]:
-    below = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")) and _is_known(p)]
+def _files_below(folder: File) -> list[File]:
+    below = [
+        p
+        for p in folder.rglob("*")
+        if (isinstance(p, Url) or p.is_file()) and not p.name.startswith((".", "_")) and _is_known(p)
+    ]
     if not below:
         raise DataError(f"{folder}: there is no data file in this folder; known are {', '.join(_OPENERS)}")
     if len(suffixes := sorted({suffix_of(p) for p in below})) > 1:  # the same data twice, as a rule
@@ -87,10 +109,10 @@ def _files_below(folder: Path) -> list[Path]:
     return _sort(below)
 
 
-def _is_known(path: Path) -> bool:
+def _is_known(path: File) -> bool:
     return path.name.lower().endswith(tuple(_OPENERS))
 
 
-def _sort(paths: Iterable[Path]) -> list[Path]:
+def _sort(paths: Iterable[File]) -> list[File]:
     """Return paths in the order people expect: run2 before run10."""
     return sorted(paths, key=lambda p: [(int(s), "") if s.isdecimal() else (-1, s) for s in re.split(r"(\d+)", str(p))])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simile._common.urls import File, locate, name_of, pure, redact
 from simile.data.groups import GROUP, RECORDING, names_group, one_group
 from simile.data.names import list_some
 from simile.data.reading.columns import SEQUENCE_NAMES, SINGLE, Choice, Header, find_known, select
@@ -67,12 +68,13 @@ def group_beside(
     if group == FOLDER:
         return _named(folders, FOLDER, "the folders")
     file, column = group.rsplit(":", 1)
-    if not Path(file).is_file():
-        raise ArgumentError(f"group: no column is called {group!r}, and of the file {file!r}: there is no such file")
+    if isinstance(place := locate(file), Path) and not place.is_file():
+        told = f"group: no column is called {redact(repr(group))}, and of the file {redact(repr(file))}"
+        raise ArgumentError(f"{told}: there is no such file")
     found = _look_up(file, column, max_memory)
     if lost := [p.name for p in pieces if p.name not in found]:
-        raise DataError(f"{file}: no row is about the sequence {quote(lost[0])}, which is in the data: add one")
-    return _named([found[p.name] for p in pieces], column, f"column {column!r} of {Path(file).name}")
+        raise DataError(f"{redact(file)}: no row is about the sequence {quote(lost[0])}, which is in the data: add one")
+    return _named([found[p.name] for p in pieces], column, f"column {column!r} of {name_of(file)}")
 
 
 def infer_groups(
@@ -102,9 +104,9 @@ def infer_groups(
     return Grouping(roots, RECORDING, f"{n} recordings", (*notes, note))
 
 
-def folders_of(paths: Sequence[Path]) -> list[str]:
+def folders_of(paths: Sequence[File]) -> list[str]:
     """Return the folder of every file, from the one that all share."""
-    full = [path.resolve().parent for path in paths]
+    full = [pure(path.resolve()).parent for path in paths]
     try:
         common = os.path.commonpath(full)
     except ValueError:  # on several drives

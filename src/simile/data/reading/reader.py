@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray
+from simile._common.urls import File
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.names import tell_twins
 from simile.data.reading import clock
@@ -45,7 +45,7 @@ from simile.errors import ArgumentError, DataError
 
 
 def read(
-    path: str | Path | Sequence[str | Path],
+    path: str | File | Sequence[str | File],
     *,
     actions: Patterns = None,
     contexts: Patterns = None,
@@ -160,7 +160,7 @@ def read(
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _naming(path: File) -> Iterator[None]:
     """Put the file before what is said of it."""
     try:
         yield

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
+from simile._common.urls import File, open_file
 from simile.data.reading.tables import (
     NUMERIC,
     Batch,
@@ -27,7 +27,7 @@ _ROWS = 1 << 13
 _SAMPLE = 1000  # values of a column that tell its kind
 
 
-def open_records(path: Path) -> Table:
+def open_records(path: File) -> Table:
     """Open a JSON lines file; keys may be left out of a row where they are missing."""
     columns = _columns(path)
     parents = {
@@ -46,9 +46,9 @@ def open_records(path: Path) -> Table:
     return Table(path, tuple(c for group in columns.values() for c in group), scan)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: File) -> Iterator[dict[str, Any]]:
     row = 0
-    with decoding(path, "JSON lines"), path.open("rb") as file:
+    with decoding(path, "JSON lines"), open_file(path) as file:
         for number, line in enumerate(read_lines(file, path)):
             text = line.decode("utf-8-sig" if number == 0 else "utf-8").strip()
             if not text:
@@ -81,7 +81,7 @@ def spread_lists(record: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _columns(path: Path) -> dict[str, list[Column]]:
+def _columns(path: File) -> dict[str, list[Column]]:
     """Return the columns of every key, from a first pass over the file."""
     samples: dict[str, list[Any]] = {}
     empty = True

@@ -6,12 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
 from simile._common.typing import FloatArray
+from simile._common.urls import File, pure
 from simile.data.groups import one_group
 from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
@@ -110,8 +111,9 @@ def join_pieces(pieces: list[FloatArray]) -> FloatArray:
     return whole
 
 
-def file_names(paths: Sequence[Path]) -> list[str]:
+def file_names(files: Sequence[File]) -> list[str]:
     """Return the stem of every file; where stems collide, the path from the folder they share."""
+    paths = [pure(file) for file in files]
     try:
         common = os.path.commonpath([path.parent for path in paths])
     except ValueError:  # some are relative, or on another drive: whole paths tell them apart
@@ -124,7 +126,7 @@ def file_names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _stem(path: Path) -> str:
+def _stem(path: PurePath) -> str:
     return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import IO, Any, AnyStr
 
 import numpy.typing as npt
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from simile._common import checks
 from simile._common.text import size
 from simile._common.typing import FloatArray
+from simile._common.urls import File
 from simile.errors import DataError, SimileError
 
 WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
@@ -101,7 +101,7 @@ class Wanted:
 class Place:
     """Where a batch begins: in this file, at this row (counted from 1, the header is none)."""
 
-    path: Path
+    path: File | str
     first_row: int = 1
 
     def error(self, index: int, column: str, problem: str) -> DataError:
@@ -131,13 +131,15 @@ class Batch:
 class Table:
     """A file that was opened: its columns are known, its rows are scanned when asked for."""
 
-    path: Path
+    path: File
     columns: tuple[Column, ...]
     scan: Callable[[Wanted], Iterator[Batch]]
     roles: Roles = field(default=Roles())
     notes: tuple[str, ...] = ()  # for the summary
     unread: tuple[str, ...] = ()  # what belongs to the data but is no column, such as videos
     weigh: Callable[[Wanted], int] = lambda _: 0  # bytes that a scan takes, as far as the file tells them
+    groups: tuple[int, ...] = ()  # rows that a file stores together, where it does, and where it can be cut:
+    part: Callable[[int, int], Table] | None = None  # the rows from one to before another, from 0
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -166,7 +168,7 @@ class Budget:
 
         return replace(table, scan=scan)
 
-    def _check(self, path: Path, needed: int) -> None:
+    def _check(self, path: File, needed: int) -> None:
         if needed > self.limit:
             raise DataError(
                 f"{path}: its rows take {size(needed)} of memory or more, and may take {size(self.limit)}: choose "
@@ -182,7 +184,7 @@ def quote(value: object) -> str:
 
 
 @contextmanager
-def decoding(path: Path, what: str) -> Iterator[None]:
+def decoding(path: File, what: str) -> Iterator[None]:
     """Turn whatever a decoder raises on the bytes of a file into a DataError that names the file.
 
     The decoders (pyarrow, h5py, zipfile, numpy, json) raise a dozen classes between them on a damaged file.
@@ -209,7 +211,7 @@ def decoding(path: Path, what: str) -> Iterator[None]:
         ) from None
 
 
-def read_lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
+def read_lines(file: IO[AnyStr], path: File) -> Iterator[AnyStr]:
     """Yield the lines of a file; what has no end is refused before it fills the memory."""
     while line := file.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE and line[-1:] not in ("\n", "\r", b"\n", b"\r"):

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
-from pathlib import Path
 from typing import IO, Any
 
 from simile._common.needs import need
+from simile._common.urls import File, Url, open_file
 from simile.data.reading.tables import (
     WHOLE,
     Batch,
@@ -35,7 +35,7 @@ _SAMPLE = 1000  # rows that tell numbers from text
 _LOOK = 1 << 24  # bytes that tell commas from points
 
 
-def open_text(path: Path) -> Table:
+def open_text(path: File) -> Table:
     """Open a .csv, .tsv or .txt file, or one of these as .gz."""
     delimiter = _delimiter(path)
     comma = None if delimiter == "," else _decimal_comma(path, delimiter)
@@ -46,7 +46,7 @@ def open_text(path: Path) -> Table:
 
 @dataclass(frozen=True)
 class _Text:
-    path: Path
+    path: File
     delimiter: str
     comma: bool  # in numbers, instead of a point
 
@@ -133,8 +133,9 @@ class _Text:
     def _reader(self, types: Mapping[str, Any], **convert: Any) -> Any:
         pa, pa_csv = need("pyarrow", "reading CSV"), need("pyarrow.csv", "reading CSV")
         settings = {"null_values": sorted(MISSING), "quoted_strings_can_be_null": True, **convert}
+        source = self.path.open() if isinstance(self.path, Url) else str(self.path)
         return pa_csv.open_csv(
-            pa.input_stream(str(self.path), compression="gzip" if self.path.suffix.lower() == ".gz" else None),
+            pa.input_stream(source, compression="gzip" if self.path.suffix.lower() == ".gz" else None),
             read_options=pa_csv.ReadOptions(block_size=_BLOCK),
             parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
@@ -157,11 +158,13 @@ def _values(column: Any) -> Any:
     return column.to_pylist() if str(column.type) == "string" else column.to_numpy(zero_copy_only=False)
 
 
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+def _open(path: File) -> IO[bytes]:
+    if path.suffix.lower() != ".gz":
+        return open_file(path)
+    return gzip.open(path.open() if isinstance(path, Url) else path)  # type: ignore[return-value]
 
 
-def _delimiter(path: Path) -> str:
+def _delimiter(path: File) -> str:
     """Return the delimiter of a file, by its header."""
     with decoding(path, "text"), _open(path) as file:
         start = file.read(_BLOCK)
@@ -189,7 +192,7 @@ def split_lines(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def _decimal_comma(path: Path, delimiter: str) -> str | None:
+def _decimal_comma(path: File, delimiter: str) -> str | None:
     """Return the first number with a decimal comma; None if there is none, or if others have a point."""
     field = r"(?:^|{0})[ \"]*({1})[ \"]*(?=[{0}\r\n]|\Z)"
     patterns = (field.format(delimiter, _DECIMAL.format(mark)) for mark in ",.")

@@ -19,6 +19,7 @@ import numpy as np
 from simile import models
 from simile._common import memory
 from simile._common.files import write_atomically
+from simile._common.urls import refuse_url
 from simile.data.demonstrations import Demonstrations
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
@@ -247,6 +248,7 @@ def _find_types(packed: Packed) -> tuple[Policy, set[str] | None]:
 
 def _read(path: str | os.PathLike[str], limit: int, decode: Callable[[Packed], Found]) -> Found:
     """Read a file; whatever goes wrong becomes a StorageError that names it."""
+    refuse_url(path, "policy", "policies are read from this machine: fetch the file first", StorageError)
     try:
         return decode(_read_packed(Path(path), limit))
     except StorageError as error:

@@ -1,0 +1,365 @@
+"""Files behind URLs (s3://, gs://, abfs://, hdfs://, https:// and what else fsspec knows), read as if they lay here.
+
+A URL may carry secrets: a password, or the signature in a query. No text that is made here holds them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from simile._common.needs import need
+from simile.errors import ArgumentError, DataError, SimileError
+
+# What a protocol needs beside fsspec, and where its credentials come from.
+LIBRARIES = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
+    **dict.fromkeys(("http", "https"), "aiohttp"),
+    "hdfs": "pyarrow",
+}
+KNOWN = "file, s3, gs, abfs, hdfs, https, memory"
+_CREDENTIALS = {
+    "s3fs": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or ~/.aws",
+    "gcsfs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
+    "adlfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    "aiohttp": "https://user:password@host/...",
+}
+LEFT_OUT = "***"  # what stands in texts for what is secret
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_WEB = ("http", "https")
+_IN_TEXTS = re.compile(rf"{_URL.pattern}([^\s/?#'\"]*@)?([^\s?#'\"]*)(\?[^\s'\"]*)?")
+_BLOCK = 1 << 22  # bytes that are fetched at a time
+_CONNECT, _READ = 5.0, 60.0  # seconds of patience
+
+
+def is_url(path: object) -> bool:
+    """Tell whether a path is a URL, as s3://bucket/games.parquet."""
+    return isinstance(path, Url) or (isinstance(path, str) and _URL.match(path) is not None)
+
+
+def redact(text: str) -> str:
+    """Leave passwords and queries, which may be signatures, out of the URLs in a text.
+
+    >>> redact("https://me:secret@host/a.csv?sig=abc, s3://key:secret@bucket/run?.csv, abfs://box@account/a.csv")
+    'https://***@host/a.csv?***, s3://***@bucket/run?.csv, abfs://box@account/a.csv'
+    """
+
+    def write(found: re.Match[str]) -> str:
+        protocol, user, rest, query = found.groups()
+        web = protocol.lower() in _WEB
+        if user and (web or ":" in user):
+            user = f"{LEFT_OUT}@"
+        comma = "," if query and query.endswith(",") else ""
+        return f"{protocol}://{user or ''}{rest}{f'?{LEFT_OUT}{comma}' if query and web else query or ''}"
+
+    return _IN_TEXTS.sub(write, text)
+
+
+def locate(path: str | File, *, limit: int = 1 << 62) -> File:
+    """Return where a path or URL points to: a path on this machine (file:// too), or elsewhere."""
+    if not isinstance(path, str) or (protocol := _URL.match(path)) is None:
+        return path if isinstance(path, Path | Url) else Path(path)
+    if protocol[1].lower() in ("file", "local"):
+        there = urlsplit(path)
+        return Path(url2pathname(f"//{there.netloc}{there.path}" if there.netloc else there.path))
+    return Url.of(path, limit)
+
+
+def refuse_url(path: object, what: str, way_out: str, error: type[SimileError] = ArgumentError) -> None:
+    """Refuse a URL where only a path of this machine will do."""
+    text = str(path).replace("\\", "/")
+    if found := re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?=\S)", text):  # pathlib makes one slash of two
+        slashes = "///" if found[1] == "file" else "//"
+        shown = text if is_url(text) else f"{found[1]}:{slashes}{text[found.end() :]}"
+        raise error(f"{what}: {redact(shown)} is a URL: {way_out}")
+
+
+def name_of(path: str | File) -> str:
+    """Return the last part of a path or URL, without secrets.
+
+    >>> name_of("https://host/games.csv?sig=abc"), name_of("runs/a.csv")
+    ('games.csv', 'a.csv')
+    """
+    if isinstance(path, str) and (found := _URL.match(path)):
+        text = path.partition("?")[0] if found[1].lower() in _WEB else path
+        return PurePosixPath(text).name
+    return path.name if isinstance(path, Path | Url) else Path(path).name
+
+
+@dataclass(frozen=True, order=True)
+class Url:
+    """A file or folder that is not on this machine, with as much of `pathlib.Path` as reading takes; see `locate`.
+
+    Parameters
+    ----------
+    given : str
+        The URL that tells how to get there, secrets included.
+    path : str
+        In that file system.
+    limit : int
+        Bytes to fetch of a file that is taken as a whole, at most.
+    found : str
+        What a list of files has said it is: "file", or nothing yet.
+    """
+
+    given: str = field(repr=False)
+    path: str = field(repr=False)
+    limit: int = field(default=1 << 62, repr=False, compare=False)
+    found: str = field(default="", repr=False, compare=False)
+
+    @classmethod
+    def of(cls, given: str, limit: int) -> Url:
+        """Connect to where a URL points to."""
+        if LEFT_OUT in given and redact(given) == given:
+            raise ArgumentError(f"path: {given} was kept without its secrets ({LEFT_OUT}): give the URL in full again")
+        fs, path = _connect(given)
+        fs.invalidate_cache()  # what has been listed once may have changed
+        return cls(given, str(path), limit)
+
+    def __str__(self) -> str:
+        fs, own = _connect(self.given)
+        return redact(self.given.rstrip("/") if self.path == own else str(fs.unstrip_protocol(self.path)))
+
+    def __repr__(self) -> str:
+        return f"Url({str(self)!r})"
+
+    @property
+    def protocol(self) -> str:
+        """What stands before ://, in lower case."""
+        return self.given.partition(":")[0].lower()
+
+    @property
+    def is_web(self) -> bool:
+        """Whether it is on a web server, which lists no files."""
+        return self.protocol in _WEB
+
+    @cached_property
+    def pure(self) -> PurePosixPath:
+        """The place as a path: bucket and key, or host and path."""
+        text = self.path.partition("?")[0] if self.is_web else self.path
+        return PurePosixPath(re.sub(r"^[\w+.-]+://(?:[^/]*@)?", "", text))
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.pure.name
+
+    @property
+    def suffix(self) -> str:
+        """What stands behind the last dot of the name."""
+        return self.pure.suffix
+
+    @cached_property
+    def kind(self) -> str:
+        """Whether it is a "file" or a "directory"; DataError where there is nothing."""
+        if self.found:
+            return self.found
+        if self.is_web and self.given.partition("?")[0].endswith("/"):
+            return "directory"
+        with _reaching(self):
+            return str(_connect(self.given)[0].info(self.path)["type"])
+
+    def __truediv__(self, name: str) -> Url:
+        return replace(self, path=f"{self.path.rstrip('/')}/{name}", found="")
+
+    def resolve(self) -> Url:
+        """Return itself: a URL is whole."""
+        return self
+
+    def is_file(self) -> bool:
+        """Tell whether there is such a file."""
+        try:
+            return self.kind == "file"
+        except DataError:
+            return False
+
+    def glob(self) -> list[Url]:
+        """Return the files that match a pattern."""
+        return self._list("a pattern", lambda fs: fs.glob(self.path, detail=True))
+
+    def rglob(self, pattern: str) -> list[Url]:
+        """Return the files of a folder, and of those below it, whose names match a pattern."""
+        found = self._list("a folder", lambda fs: fs.find(self.path, detail=True))
+        return [file for file in found if file.pure.match(pattern)]
+
+    def _list(self, what: str, find: Any) -> list[Url]:
+        if self.is_web:
+            raise ArgumentError(f"path: {self} is {what}, and a web server has no list of its files: name each file")
+        with _reaching(self):
+            found = find(_connect(self.given)[0])
+        return [replace(self, path=str(path), found="file") for path, about in found.items() if about["type"] == "file"]
+
+    def has_magic(self) -> bool:
+        """Tell whether it is a pattern; in the address of a web page a question mark is none."""
+        return bool(re.search(r"[*[]" if self.is_web else r"[*?[]", str(self.pure)))
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Return the text of a small file."""
+        with self.open() as file:
+            return file.read(_BLOCK).decode(encoding)
+
+    def open(self, mode: str = "rb", *, seekable: bool = False, ahead: bool = True) -> BinaryIO:
+        """Open the file to read, in order or, where it must be `seekable`, here and there.
+
+        Without `ahead`, what is asked for is fetched and no more: for those who ask for large pieces.
+        """
+        assert mode == "rb"
+        fs = _connect(self.given)[0]
+        with _reaching(self):
+            if not self.is_web:
+                raw = fs.open(self.path, "rb", block_size=_BLOCK, cache_type="readahead" if ahead else "none")
+            elif seekable and (size_ := fs.info(self.path).get("size")):
+                raw = fs.open(self.path, "rb", block_size=_BLOCK, cache_type="readahead" if ahead else "none")
+                try:
+                    raw.seek(size_ - 1)
+                    raw.read(1)
+                    raw.seek(0)
+                except ValueError:  # a server that sends files as a whole or not at all
+                    raw = self._fetch(fs)
+            else:
+                raw = self._fetch(fs) if seekable else fs.open(self.path, "rb", block_size=0)
+        stream = _Stream(raw, self)
+        return io.BufferedReader(stream, 1 << 20) if ahead else stream  # type: ignore[return-value]
+
+    def _fetch(self, fs: Any) -> BinaryIO:
+        """Bring a file here, as far as the limit allows."""
+        from simile._common.text import size  # and numpy, which `simile --help` does without
+
+        with ExitStack() as stack, fs.open(self.path, "rb", block_size=0) as file:
+            kept = stack.enter_context(tempfile.TemporaryFile())
+            while some := file.read(_BLOCK):
+                kept.write(some)
+                if kept.tell() > self.limit:
+                    raise DataError(
+                        f"{self}: it has more than {size(self.limit)}, and its server sends it as a whole or not at "
+                        "all: allow more, in MB, by max_memory (--max-memory), or fetch it first"
+                    )
+            kept.seek(0)
+            stack.pop_all()  # it stays open
+        return kept
+
+
+File = Path | Url
+
+
+def pure(path: File) -> PurePath:
+    """Return a path to name things by."""
+    return path.pure if isinstance(path, Url) else path
+
+
+def open_file(path: File, *, seekable: bool = False) -> BinaryIO:
+    """Open a file to read its bytes."""
+    return path.open(seekable=seekable) if isinstance(path, Url) else path.open("rb")
+
+
+@contextmanager
+def opened(path: File, *, ahead: bool = True) -> Iterator[Any]:
+    """Yield what a library that reads files takes: the path of this machine, or an open file."""
+    if isinstance(path, Path):
+        yield path
+        return
+    with path.open(seekable=True, ahead=ahead) as file:
+        yield file
+
+
+class _Stream(io.RawIOBase):
+    """A file elsewhere; what goes wrong on the way is said by the URL."""
+
+    def __init__(self, raw: Any, url: Url) -> None:
+        self.raw, self.url = raw, url
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self.raw.seekable())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self.raw.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self.raw.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with _reaching(self.url):
+            data = self.raw.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.raw.close()
+        super().close()
+
+
+def _connect(given: str) -> tuple[Any, str]:
+    """Return the file system behind a URL, the same one for the same URL, and the path in it."""
+    protocol = given.partition(":")[0].lower()
+    shown = redact(given)
+    fsspec = need("fsspec", f"reading {shown}")
+    if library := LIBRARIES.get(protocol):
+        need(library, f"reading {shown}")
+    options: dict[str, Any] = {}
+    if library == "s3fs":
+        # Nobody waits for minutes of retries of a server that is down; one that wants it slower is asked again anyway.
+        own = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
+        options["config_kwargs"] = {"retries": {"max_attempts": 2, "mode": "standard"}, **own}
+    elif library == "aiohttp":
+        waits = importlib.import_module("aiohttp").ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_READ)
+        options["client_kwargs"] = {"timeout": waits}
+    with _reaching(given):
+        try:
+            fs, path = fsspec.core.url_to_fs(given, **options)
+        except ImportError as error:
+            raise ArgumentError(f"path: {shown} cannot be read here: {_explain(error)}") from None
+        except ValueError as error:
+            if "rotocol" not in str(error):
+                raise
+            raise ArgumentError(f"path: the protocol of {shown} is not known: use one of {KNOWN}") from None
+    return fs, str(path)
+
+
+@contextmanager
+def _reaching(url: str | Url) -> Iterator[None]:
+    """Turn whatever a file system raises into a sentence that names the URL."""
+    try:
+        yield
+    except (SimileError, MemoryError):
+        raise
+    except Exception as raised:
+        shown, library = redact(str(url)), LIBRARIES.get(str(url).partition(":")[0].lower(), "")
+        error: BaseException = raised
+        if library == "aiohttp" and isinstance(raised, FileNotFoundError) and raised.__cause__ is not None:
+            error = raised.__cause__  # which says what has happened; that the file is not there was a guess
+        status = getattr(error, "status", 0)
+        if isinstance(error, FileNotFoundError) or status in (404, 410):
+            raise DataError(f"{shown}: {_absent(library)}") from None
+        denied = isinstance(error, PermissionError) or status in (401, 403)
+        if denied or "Credentials" in type(error).__name__:
+            said = "permission denied to these credentials, or to none" if denied else "there are no credentials for it"
+            way_out = f": give them by {_CREDENTIALS[library]}" if library in _CREDENTIALS else ""
+            raise DataError(f"{shown}: {said}{way_out}") from None
+        way_out = "is the address right, and the server up?"
+        raise DataError(f"{shown}: it cannot be reached: {_explain(error)}: {way_out}") from None
+
+
+def _absent(library: str) -> str:
+    return f"there is no such file{'' if library in ('', 'aiohttp', 'pyarrow') else ', or no such bucket'}"
+
+
+def _explain(error: BaseException) -> str:
+    first = redact((str(error).splitlines() or [""])[0])
+    text = first if len(first) <= 160 else f"{first[:150]}..."
+    return text or type(error).__name__

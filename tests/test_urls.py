@@ -1,0 +1,271 @@
+"""Data behind URLs: a real S3 server (moto) and a real web server on this machine, and secrets that stay secret."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import http.server
+import logging
+import sys
+import threading
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+import simile
+from commands import simile_
+from conftest import demos_of
+from simile import ArgumentError, DataError, StorageError
+from simile._common.urls import locate, name_of, redact
+
+QUIET = {"actions": "a?*", "quiet": True}
+SECRET = "verysecret"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Files of every format, of the same five sequences."""
+    folder = tmp_path_factory.mktemp("data")
+    demos = demos_of(40, 50, 45, 60, 30, k=1, rate=30.0)
+    for suffix in ("csv", "parquet", "npz", "feather", "jsonl"):
+        simile.write(demos, folder / f"all.{suffix}")
+    with gzip.open(folder / "all.csv.gz", "wb") as file:
+        file.write((folder / "all.csv").read_bytes())
+    for i, demo in enumerate(demos):
+        simile.write(demo, folder / "runs" / f"run{i + 8}.parquet")
+        simile.write(demo, folder / "drivers" / f"driver{i % 3}" / f"run{i}.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server():
+    """An S3 server of this machine."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def bucket(server, data):
+    """A bucket with all files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", server)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, SECRET)
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        s3fs.S3FileSystem.clear_instance_cache()
+        fs = s3fs.S3FileSystem()
+        fs.mkdir("games")
+        fs.put(str(data), "games/data", recursive=True)
+        yield "s3://games/data"
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def web(data):
+    """The address of a web server that sends files as a whole, as http.server does."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(data)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("name", ["all.csv", "all.csv.gz", "all.parquet", "all.npz", "all.feather", "all.jsonl"])
+def test_every_format_is_read_from_s3_and_from_the_web_as_from_here(bucket, web, data, name):
+    here = simile.read(data / name, **QUIET)
+    for there in (bucket, web, f"file://{data}"):
+        assert simile.read(f"{there}/{name}", **QUIET).digest() == here.digest()
+
+
+def test_patterns_and_folders_are_those_of_this_machine_in_their_order(bucket, data):
+    for what in ("runs/*.parquet", "runs", "runs/", "drivers", "drivers/*/*.csv", "runs/run1?.parquet"):
+        here, there = (simile.read(f"{root}/{what}", **QUIET) for root in (data, bucket))
+        assert there.names == here.names
+        assert there.groups == here.groups
+        assert there.digest() == here.digest()
+    both = simile.read([str(data / "runs" / "run8.parquet"), f"{bucket}/runs/run9.parquet"], **QUIET)
+    assert both.names == simile.read([data / "runs" / f"run{i}.parquet" for i in (8, 9)], **QUIET).names
+
+
+def test_a_file_that_comes_later_is_seen(bucket):
+    fs = s3fs.S3FileSystem()
+    for n, name in enumerate(("run8", "run9"), 1):
+        fs.copy(f"{bucket}/runs/{name}.parquet", f"{bucket}/new/{name}.parquet")
+        assert len(simile.read(f"{bucket}/new/*.parquet", **QUIET)) == len(simile.read(f"{bucket}/new", **QUIET)) == n
+
+
+def test_memory_is_a_place_too(data):
+    with fsspec.open("memory://box/all.csv", "wb") as file:
+        file.write((data / "all.csv").read_bytes())
+    assert simile.read("memory://box/all.csv", **QUIET).digest() == simile.read(data / "all.csv", **QUIET).digest()
+
+
+def test_groups_beside_the_data_may_be_a_url(bucket, data):
+    table = "sequence,who\n" + "".join(
+        f"{name},{i % 2}\n" for i, name in enumerate(simile.read(data / "all.csv", **QUIET).names)
+    )
+    fs = s3fs.S3FileSystem()
+    fs.pipe(f"{bucket}/who.csv", table.encode())
+    assert simile.read(f"{bucket}/all.csv", group=f"{bucket}/who.csv:who", **QUIET).groups == ("0", "1", "0", "1", "0")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("s3://nobody-has-this/a.csv", "s3://nobody-has-this/a.csv: there is no such file, or no such bucket"),
+        ("{}/b.csv", "{}/b.csv: there is no such file, or no such bucket"),
+        ("{}/*.tsv", "{}/*.tsv: no file matches the pattern"),
+        ("{}/runs/*.csv", "{}/runs/*.csv: no file matches the pattern"),
+    ],
+)
+def test_what_is_not_there_is_named(bucket, path, message):
+    with pytest.raises(DataError) as caught:
+        simile.read(path.format(bucket), **QUIET)
+    assert str(caught.value) == message.format(bucket)
+
+
+def test_no_credentials_and_a_server_that_is_down_are_said_at_once(bucket, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    said = simile_("train", "s3://games/*.csv", cwd=tmp_path, code=2).stderr
+    assert "s3://games/*.csv: it cannot be reached: Could not connect to the endpoint URL" in said
+    assert SECRET not in said
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    s3fs.S3FileSystem.clear_instance_cache()
+    said = simile_("train", "s3://games/a.csv", cwd=tmp_path, code=2).stderr
+    assert "s3://games/a.csv: there are no credentials for it: give them by AWS_ACCESS_KEY_ID and" in said
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://127.0.0.1:1/a.csv", "http://127.0.0.1:1/a.csv: it cannot be reached: Cannot connect to host"),
+        ("{}/b.csv", "{}/b.csv: there is no such file"),
+        ("{}/runs/*.csv", "path: {}/runs/*.csv is a pattern, and a web server has no list of its files: name each"),
+        ("{}/runs/", "path: {}/runs is a folder, and a web server has no list of its files: name each file"),
+        ("nobody://host/a.csv", "path: the protocol of nobody://host/a.csv is not known: use one of file, s3, gs,"),
+        (
+            "http://***@host/a.csv",
+            "path: http://***@host/a.csv was kept without its secrets (***): give the URL in full",
+        ),
+    ],
+)
+def test_what_the_web_does_not_give_is_named(web, url, message):
+    with pytest.raises((ArgumentError, DataError)) as caught:
+        simile.read(url.format(web), **QUIET)
+    assert str(caught.value).startswith(message.format(web))
+
+
+def test_a_connection_that_breaks_is_not_taken_for_a_damaged_file(bucket, monkeypatch):
+    def broken(*_):
+        raise ConnectionResetError("the line is dead")
+
+    monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", broken)
+    for suffix in ("csv", "parquet", "npz", "feather", "jsonl", "csv.gz"):
+        with pytest.raises(DataError) as caught:
+            simile.read(f"{bucket}/all.{suffix}", **QUIET)
+        assert str(caught.value).startswith(f"{bucket}/all.{suffix}: it cannot be reached: the line is dead:")
+
+
+@pytest.mark.parametrize("missing", ["fsspec", "s3fs", "gcsfs", "adlfs", "aiohttp"])
+def test_a_library_that_is_missing_is_named_with_what_to_install(monkeypatch, missing):
+    protocol = {"fsspec": "memory", "s3fs": "s3", "gcsfs": "gs", "adlfs": "abfs", "aiohttp": "https"}[missing]
+    monkeypatch.setitem(sys.modules, missing, None)
+    extra = {"fsspec": "remote", "aiohttp": "remote"}.get(missing, protocol)
+    with pytest.raises(ArgumentError) as caught:
+        simile.read(f"{protocol}://host/a.csv")
+    assert (
+        str(caught.value) == f"reading {protocol}://host/a.csv needs {missing}: pip install 'smooth-imitation[{extra}]'"
+    )
+
+
+def test_the_limit_of_memory_holds_for_what_is_elsewhere(bucket, web):
+    for there in (bucket, web):
+        for suffix in ("csv", "parquet", "npz"):
+            with pytest.raises(DataError, match="allow more, in MB, by max_memory"):
+                simile.read(f"{there}/all.{suffix}", **QUIET, max_memory=0.001)
+
+
+def test_only_the_columns_and_row_groups_that_are_asked_for_are_fetched(server, bucket, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    columns = {f"x_{i}": rng.normal(size=40_000) for i in range(10)}
+    table = pa.table({"sequence": np.repeat(np.arange(40), 1000), "a_0": rng.normal(size=40_000), **columns})
+    pq.write_table(table, tmp_path / "wide.parquet", row_group_size=10_000)
+    s3fs.S3FileSystem().put(str(tmp_path / "wide.parquet"), f"{bucket}/wide.parquet")
+    fetched = []
+    real = s3fs.core.S3File._fetch_range
+    monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", lambda file, a, b: fetched.append(b - a) or real(file, a, b))
+    read = simile.read(f"{bucket}/wide.parquet", contexts=["x_3"], **QUIET)
+    assert read.digest() == simile.read(tmp_path / "wide.parquet", contexts=["x_3"], **QUIET).digest()
+    assert sum(fetched) < 0.35 * (tmp_path / "wide.parquet").stat().st_size  # 2 of 11 columns, and their dictionary
+    assert len(fetched) < 40
+
+
+def test_secrets_are_left_out_of_messages_configs_and_reports(web, tmp_path):
+    host = web.removeprefix("http://")
+    url = f"http://me:{SECRET}@{host}/all.csv?signature={SECRET}"
+    done = simile_(
+        "train",
+        url,
+        "--actions",
+        "a?*",
+        "--model",
+        "SmoothForest(n_trees=2)",
+        "--n-rounds",
+        "1",
+        "--algorithm",
+        "paper",
+        "--out",
+        "run",
+        cwd=tmp_path,
+    )
+    shown = f"http://***@{host}/all.csv?***"
+    written = [p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()]
+    assert not any(SECRET.encode() in text for text in [*written, done.stdout.encode(), done.stderr.encode()])
+    assert shown in (tmp_path / "run" / "config.toml").read_text("utf-8")
+    said = simile_("report", "run", cwd=tmp_path, code=2).stderr
+    assert "was kept without its secrets (***): give the URL in full again" in said
+    simile_("report", "run", url, cwd=tmp_path)
+    assert SECRET not in (tmp_path / "run" / "report.html").read_text("utf-8")
+
+
+def test_what_is_secret_and_what_is_not():
+    assert redact("abfs://box@account.dfs.core.windows.net/a.csv") == "abfs://box@account.dfs.core.windows.net/a.csv"
+    assert redact("sftp://me:pass@word@host/a?.csv") == "sftp://***@host/a?.csv"
+    assert redact("https://token@host/a.csv") == "https://***@host/a.csv"
+    assert redact("no url: a@b?c") == "no url: a@b?c"
+    url = locate("http://me:secret@host/all.csv?sig=1")
+    assert "secret" not in f"{url} {url!r} {url.pure}"
+    assert url.name == name_of("http://me:secret@host/all.csv?sig=1") == "all.csv"
+
+
+def test_what_is_written_and_policies_stay_on_this_machine(tmp_path, data):
+    for out in ("s3://bucket/run", "file:///nowhere/run"):
+        said = simile_("train", data / "all.csv", "--out", out, cwd=tmp_path, code=2).stderr
+        assert f"--out: {out} is a URL: files are written whole or not at all" in said
+    with pytest.raises(StorageError, match=r"s3://bucket/a.csv is a URL: files are written whole"):
+        simile.write(demos_of(30), "s3://bucket/a.csv")
+    with pytest.raises(StorageError, match=r"policy: s3://bucket/p.safetensors is a URL: policies are read from this"):
+        simile.load("s3://bucket/p.safetensors")
+    with pytest.raises(ArgumentError, match=r"path: s3://bucket/a.csv is a URL: give it as text"):
+        simile.read(Path("s3://bucket/a.csv"))
+    assert not [p for p in tmp_path.iterdir() if ":" in p.name]
