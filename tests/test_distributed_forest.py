@@ -16,7 +16,10 @@ from simile import Bagging, Criterion, Demonstrations, Horizon, SimileError, Smo
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.forest import Part, _Laid, choose_context_edges, grow_apart, grow_distributed
 from simile.learning.distributed.growing import Histograms
+from simile.learning.distributed.levels import Group
+from simile.models.columns import layout
 from simile.models.kernels import binning
+from simile.models.trees import Growth
 from test_forest import ARRAYS, RNG, SMALL, assert_same_forest, pytestmark, with_holes
 
 __all__ = ["pytestmark"]  # the same warning is expected here
@@ -119,15 +122,18 @@ def cases(draw):
         max_leaves=draw(st.sampled_from([None, 2, 7, 1000])),
     )
     cuts = sorted(draw(st.sets(st.integers(1, len(lengths) - 1)))) if len(lengths) > 1 else []
-    room = draw(st.sampled_from([1, 2_000, 2**28]))  # levels, a few trees and trips at a time; whole trees
-    return Data(demos, horizon, seed, draw(st.sampled_from([0.0, 0.5, 10.0]))), model, cuts, room
+    return Data(demos, horizon, seed, draw(st.sampled_from([0.0, 0.5, 10.0]))), model, cuts
 
 
-@settings(max_examples=40)
-@given(cases())
-def test_random_data_recipes_cuts_and_rooms_give_the_forest_of_one_place(case):
-    data, model, cuts, room = case
-    assert_equal_bits(data.spread(model, cuts, room=room), data.here(model))
+@settings(max_examples=60)
+@given(cases(), st.sampled_from([1, 2_000, 20_000, 2**28]), st.booleans(), st.integers(1, 3))
+def test_random_data_recipes_cuts_and_rooms_give_the_forest_of_one_place(case, room, together, workers):
+    data, model, cuts = case
+    with pytest.MonkeyPatch.context() as patch:
+        if not together:  # histograms alone, or rows that travel from some depth on
+            patch.setattr(_Laid, "_bytes_together", lambda *_: np.inf)
+        backend = LocalBackend(workers=workers)
+        assert_equal_bits(data.spread(model, cuts, backend=backend, room=room), data.here(model))
 
 
 def test_long_columns_are_sampled_where_they_lie_to_the_same_edges(monkeypatch):
@@ -258,6 +264,7 @@ class Distant(LocalBackend):
         return values[0]
 
     def collect(self, handles):
+        self.trips.append(len(handles))
         return [pickle.loads(handle) for handle in handles]
 
 
@@ -277,13 +284,28 @@ def too_much(monkeypatch):
     monkeypatch.setattr(_Laid, "_bytes_together", lambda *_: np.inf)
 
 
-def test_growing_takes_one_trip_a_level_however_many_trees_and_nodes(too_much):
+def test_growing_takes_one_trip_a_level_however_many_trees_and_nodes(too_much, monkeypatch):
+    monkeypatch.setattr(Group, "_may_travel", lambda _, total, __: np.zeros(len(total), bool))
     data, backend = Data(demos_of(200, 300)), Distant()
     model = SmoothForest(6, 4, 3, 2)
     parts = backend.place(data.parts([1]))
     forest = grow_distributed(backend, model, parts, data.starts, 0.5, RNG(0), exact=True)
     assert forest.depths.max() == 4
-    assert len(backend.trips) == 2 + 4  # two for the roots
+    assert len(backend.trips) == 3 + 2 + 4  # sizes and edges, two for the roots, and the levels
+
+
+def test_where_rows_are_less_than_their_histograms_they_travel(too_much):
+    data, backend = Data(demos_of(200, 300)), Distant(workers=2)
+    model = SmoothForest(6, 4, 3, 2)
+    parts = backend.place(data.parts([1]))
+    forest = grow_distributed(backend, model, parts, data.starts, 0.5, RNG(0), room=150_000)
+    assert_equal_bits(forest, data.here(model))
+    assert 3 + 2 < len(backend.trips) < 20
+    few = Group(backend, parts, Growth.of(model, 1, *layout(HORIZON, 2, 1), 0.5), data.starts, 2**21)
+    total = np.array([[100.0, 0.0], [1e4, 0.0], [1e6, 0.0]])
+    assert few._may_travel(total, 0).tolist() == [True, True, False]  # the last has no room
+    assert few._may_travel(total, 4).tolist() == [False] * 3  # nothing grows below the deepest
+    assert replace(few, room=2**40)._may_travel(total, 0).tolist() == [True, True, False]  # dense histograms are less
 
 
 def test_constant_features_cost_a_few_more_trips(too_much):
@@ -295,7 +317,7 @@ def test_constant_features_cost_a_few_more_trips(too_much):
     model = SmoothForest(1, 1, 1, 1)
     forest = grow_distributed(backend, model, parts, data.starts, 0.5, RNG(0), exact=True)
     assert forest.feature[0] == 17
-    assert 2 < len(backend.trips) <= 2 + 8  # 1, 2, 4, ..., 128 of 100 features
+    assert len(backend.trips) <= 3 + 2 + 8  # 1, 2, 4, ..., 128 of 100 features
     assert_equal_bits(forest, data.here(model))
 
 

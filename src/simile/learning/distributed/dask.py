@@ -287,7 +287,8 @@ def _weigh(value: Any) -> int:
     return sum(map(_weigh, value)) if isinstance(value, list | tuple) else 0
 
 
-for _kind in (Demonstrations, growing.Part, growing.Packed, growing.Rows, growing.OpenNodes, growing.Histograms):
+_OURS = ("Part", "Packed", "Rows", "OpenNodes", "PackedNodes", "Histograms")
+for _kind in (Demonstrations, *(getattr(growing, name) for name in _OURS)):
     # Dask does not look into objects of ours: it would move them, and keep them in memory, as if they weighed nothing.
     sizes.sizeof.register(_kind, _weigh)
 

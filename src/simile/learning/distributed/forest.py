@@ -1,18 +1,18 @@
 """Grow the smooth forest of Appendix B from data in many places, to the bits of the forest grown in one.
 
-A split needs sums per bin, and nothing else of the rows. They are summed where the rows lie, added up on the way, and
-arrive here, where all nodes of a level, of all trees of a group, are split at once; the splits travel back. That the
-forest is the same to the bit rests on three things: sums are exact (`exact_units`), so that they do not depend on how
-the data are cut; every node draws features from a stream of its own, so that trees do not depend on the order of
+Binned, a frame takes a byte for each of its columns, however many lags a tree reads. So where the rows of all parts fit
+one worker, the workers send them to each other, and each grows whole trees of all rows, as one machine does. Where they
+do not, trees grow level by level (`levels`).
+
+That the forest is the same to the bit rests on three things: sums are exact (`exact_units`), so that they do not depend
+on how the data are cut; every node draws features from a stream of its own, so that trees do not depend on the order of
 growth; and the edges of the bins come from a sample that each part can draw its share of (`sampled_rows`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,11 @@ from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 from simile.learning.distributed import growing as work
 from simile.learning.distributed.backend import Backend
-from simile.learning.distributed.growing import Part, Size, Splits
+from simile.learning.distributed.growing import Part, Size
+from simile.learning.distributed.levels import Group
 from simile.models.columns import layout
 from simile.models.forest import Forest, SmoothForest, draw_seeds
-from simile.models.trees import OTHER_STREAM, Bag, Bagging, Growth, Tree, exact_units, keep_best
+from simile.models.trees import Bag, Bagging, Growth, Tree, keep_best
 
 __all__ = ["Part", "choose_context_edges", "grow_apart", "grow_distributed"]
 
@@ -167,11 +168,12 @@ class _Laid:
         return 2 * came + 8 * channels * n + bags
 
     def _grow_levels(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
-        row = 4 + 8 * _channels(task)  # bytes of a row in an open node
-        group = max(1, self.room // (row * max(size.rows for size in self.sizes)))
+        """Grow as many trees at a time as a worker has room for, with the nodes of a level and of the next."""
+        taken = 2 * (4 + 8 * _channels(task)) * -(-int(self.starts[-1]) // self.backend.workers)
+        group = max(1, self.room // taken)
         trees = []
         for first in range(0, len(seeds), group):
-            trees += _Group(self.backend, rows, task, self.starts, self.room).grow(seeds[first : first + group])
+            trees += Group(self.backend, rows, task, self.starts, self.room).grow(seeds[first : first + group])
         return [keep_best(tree, task.model.max_leaves) for tree in trees]
 
     def _grow_apart(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
@@ -227,142 +229,3 @@ def _channels(task: Growth) -> int:
     """Count what is summed of each row."""
     some: FloatArray = np.zeros((1, task.k))
     return int(task.payload(some, some, some).shape[1])
-
-
-@dataclass(frozen=True, eq=False)
-class _Level:
-    """All nodes of one depth, of all trees of a group, and how they were split."""
-
-    total: FloatArray  # (nodes, channels)
-    streams: Any  # (nodes,) uint64
-    feature: Any  # (nodes,) -1 for a leaf
-    bin: Any  # (nodes,)
-    missing_right: Any  # (nodes,)
-    gain: FloatArray  # (nodes,)
-    left: FloatArray  # (nodes, channels) sums of the left child
-
-    def children(self) -> tuple[FloatArray, Any]:
-        """Return total and stream of the children, left before right."""
-        from simile.models.kernels.drawing import branch
-
-        split = self.feature >= 0
-        total = np.stack([self.left[split], self.total[split] - self.left[split]], axis=1)
-        streams = np.array([branch(stream) for stream in self.streams[split]], np.uint64)
-        return total.reshape(-1, total.shape[2]), streams.ravel()
-
-
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """A group of trees that is grown level by level."""
-
-    backend: Backend
-    rows: Sequence[Any]
-    task: Growth
-    starts: IntArray
-    room: int
-
-    def grow(self, seeds: tuple[int, ...]) -> list[Tree]:
-        """Grow the trees of some seeds."""
-        nodes, total = self._roots(seeds)
-        streams = np.array([seed ^ OTHER_STREAM for seed in seeds], np.uint64)
-        levels: list[_Level] = []
-        is_open = self._may_be_split(total, 0)
-        held = np.ones_like(is_open)  # the nodes whose rows the workers hold: all roots, and then those that are open
-        while True:
-            levels.append(self._split(nodes, total, streams, is_open, held))
-            total, streams = levels[-1].children()
-            if not len(total):
-                return _trees(levels, self.task.k)
-            is_open = self._may_be_split(total, len(levels))
-            if is_open.any():
-                splits, held = _splits(levels[-1], held, is_open), is_open
-                nodes = self.backend.map(work.split_nodes, self.rows, nodes, shared=(splits,))
-
-    def _roots(self, seeds: tuple[int, ...]) -> tuple[list[Any], FloatArray]:
-        """Draw the bags; returns handles of the open nodes, and the sums of the roots."""
-        backend, bagging = self.backend, self.task.model.bagging
-        counts = backend.map(work.draw_bags, self.rows, shared=(seeds, bagging, self.starts))
-        measures = backend.total(work.widest, backend.map(work.measure_bags, self.rows, counts))
-        units = np.stack([exact_units(largest, size) for size, *largest in measures])
-        nodes = backend.map(work.open_roots, self.rows, counts, shared=(units,))
-        return nodes, backend.total(add, backend.map(work.sum_nodes, nodes))
-
-    def _may_be_split(self, total: FloatArray, depth: int) -> Any:
-        model = self.task.model
-        limit = math.inf if model.max_depth is None else model.max_depth
-        return (total[:, 0] >= 2.0 * model.min_leaf) & (depth < limit)
-
-    def _split(self, nodes: Sequence[Any], total: FloatArray, streams: Any, is_open: Any, held: Any) -> _Level:
-        """Find the best split of each open node of a level; the workers count those alone whose rows they hold."""
-        from simile.models.kernels.growing import draw_features
-        from simile.models.kernels.splitting import make_room, measure_gain, try_features
-
-        task, rules, n = self.task, self.task.rules, len(total)
-        room = make_room(total.shape[1])
-        number = np.cumsum(held) - 1
-        tried, left = np.zeros(n, np.int64), np.zeros_like(total)
-        best = np.full((n, 4), -1.0)  # score, feature, bin, missing goes right
-        best[:, 0] = -np.inf
-        for trip in self._trips(np.flatnonzero(is_open), total):
-            here, drawn = trip, range(task.tried)
-            while len(here):
-                ask = (task, number[here], streams[here], drawn)
-                found = self.backend.total(add, self.backend.map(work.sum_bins, self.rows, nodes, shared=ask))
-                features = draw_features(streams[here], len(task.columns), drawn.start, drawn.stop)
-                sums = (found.where, found.bins, found.sums)
-                try_features(*sums, here, features, total, rules, room, tried, best, left)
-                # Constant features do not count: ask for twice as many, so that there are few trips where many are.
-                drawn = range(drawn.stop, min(2 * drawn.stop, len(task.columns)))
-                here = here[tried[here] < task.tried] if drawn else here[:0]
-        gain, feature = np.zeros(n), best[:, 1].astype(np.int32)
-        for node in np.flatnonzero(feature >= 0):
-            gain[node], divides = measure_gain(best[node, 0], total[node], rules)
-            feature[node] = feature[node] if divides else -1
-        highest, missing_right = np.maximum(best[:, 2], 0.0).astype(np.uint8), best[:, 3] > 0.0
-        return _Level(total, streams, feature, highest, missing_right & (feature >= 0), gain, left)
-
-    def _trips(self, nodes: IntArray, total: FloatArray) -> Iterator[IntArray]:
-        """Cut the nodes of a level so that the histograms of each cut keep to the room; a row makes one entry."""
-        entry = 1 + 8 * total.shape[1]
-        size = np.cumsum(np.minimum(total[nodes, 0], 256.0) * self.task.tried * entry)
-        trips = (size // self.room).astype(np.int64)
-        for trip in np.unique(trips):
-            yield nodes[trips == trip]
-
-
-def _splits(level: _Level, held: Any, is_open: Any) -> Splits:
-    """Tell the workers how the nodes that they hold were split, and which of the children are open."""
-    keep = np.zeros((len(level.feature), 2), np.bool_)
-    keep[level.feature >= 0] = is_open.reshape(-1, 2)
-    return Splits(*(array[held] for array in (level.feature, level.bin, level.missing_right, keep)))
-
-
-def _trees(levels: Sequence[_Level], k: int) -> list[Tree]:
-    """Take the trees out of the levels, their nodes in the order of `grow`."""
-    from simile.models.kernels.growing import number_nodes
-
-    sizes = [len(level.feature) for level in levels]
-    depth = np.repeat(np.arange(len(levels)), sizes)
-    feature, highest, missing_right, gain, total = (
-        np.concatenate([getattr(level, name) for level in levels])
-        for name in ("feature", "bin", "missing_right", "gain", "total")
-    )
-    child = np.full(len(feature), -1)
-    inner = feature >= 0  # children lie level after level in the order of their parents, behind the roots
-    child[inner] = sizes[0] + 2 * np.arange(int(inner.sum()))
-    value = total[:, 1 : 1 + k] / total[:, :1]
-    trees = []
-    for root in range(sizes[0]):
-        order, children = number_nodes(root, child, len(levels))
-        trees.append(
-            Tree(
-                feature=feature[order],
-                bin=highest[order],
-                missing_right=missing_right[order],
-                child=children,
-                value=value[order],
-                gain=gain[order],
-                depth=int(depth[order].max()),
-            )
-        )
-    return trees

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, States
 from simile.models.columns import BinnedColumns
-from simile.models.trees import Bagging, Growth, Tree, draw_bag, grow_tree, measure_bag, take_bag
+from simile.models.trees import Bagging, Growth, Tree, draw_bag, grow_from, grow_tree, measure_bag, take_bag
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,16 @@ class OpenNodes:
 
     rows: Any  # (in bags,) padded rows
     payload: FloatArray  # (in bags, channels) rounded, and times how often the row is in the bag
+    begins: IntArray  # (nodes + 1,)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedNodes:
+    """The rows of some nodes, and the frames that their lags reach, on the way to whoever grows what is below."""
+
+    bins: Any  # (W, frames) uint8
+    rows: Any  # (n,) among those frames
+    payload: FloatArray  # (n, channels)
     begins: IntArray  # (nodes + 1,)
 
 
@@ -233,6 +245,55 @@ def sum_bins(rows: Rows, nodes: OpenNodes, task: Growth, which: IntArray, stream
     features = draw_features(streams, len(task.columns), drawn.start, drawn.stop)
     held = (nodes.rows, nodes.payload, nodes.begins)
     return Histograms(*sum_by_bin(rows.columns.features, *held, which, features))
+
+
+def find_splits(*given: Any) -> tuple[FloatArray, Any, FloatArray]:
+    """Add up the histograms of some nodes from all parts, which come first, and look for better splits in them.
+
+    The rest are streams and totals of the nodes, their best splits, the features tried and the sums on the left so far,
+    as `try_features` has them, the last three of which are returned; and the task, and which features were drawn.
+    """
+    from simile.models.kernels.growing import draw_features
+    from simile.models.kernels.splitting import make_room, try_features
+
+    *parts, (streams, total, *so_far), task, drawn = given
+    sums: Histograms = reduce(add, parts)
+    features = draw_features(streams, len(task.columns), drawn.start, drawn.stop)
+    best, tried, left = (array.copy() for array in so_far)
+    room, nodes = make_room(total.shape[1]), np.arange(len(total))
+    try_features(sums.where, sums.bins, sums.sums, nodes, features, total, task.rules, room, tried, best, left)
+    return best, tried, left
+
+
+def pack_nodes(rows: Rows, nodes: OpenNodes, which: IntArray) -> PackedNodes:
+    """Take the rows of some of the nodes, and all that their lags reach, for the way to another worker."""
+    spans = [slice(nodes.begins[node], nodes.begins[node + 1]) for node in which]
+    mine, bins = np.concatenate([nodes.rows[span] for span in spans]), rows.columns.bins
+    steps = np.zeros(bins.shape[1] + 1, np.int32)
+    np.add.at(steps, mine - rows.columns.lags.max(), 1)
+    np.add.at(steps, mine + 1, -1)
+    reached = np.cumsum(steps[:-1]) > 0
+    moved = (np.cumsum(reached) - 1)[mine].astype(np.int32)
+    payload = np.concatenate([nodes.payload[span] for span in spans])
+    begins = np.cumsum([0, *(span.stop - span.start for span in spans)])
+    return PackedNodes(bins[:, reached], moved, payload, begins)
+
+
+def finish_nodes(*given: Any) -> list[Tree]:
+    """Grow all that is below some nodes, whose rows from all parts come first; the streams of the nodes follow."""
+    from simile.models.kernels.histograms import Features
+
+    *parts, streams, task, limit = given
+    bins = np.concatenate([part.bins for part in parts], axis=1)
+    features = Features(bins.ravel(), task.columns * bins.shape[1] - task.lags)
+    before = np.cumsum([0, *(part.bins.shape[1] for part in parts)]).astype(np.int32)
+    trees = []
+    for node, stream in enumerate(streams):
+        spans = [slice(*part.begins[node : node + 2]) for part in parts]
+        rows = np.concatenate([p.rows[span] + at for p, span, at in zip(parts, spans, before, strict=False)])
+        payload = np.concatenate([part.payload[span] for part, span in zip(parts, spans, strict=True)])
+        trees.append(grow_from(task, features, rows, payload, stream, limit))
+    return trees
 
 
 def split_nodes(rows: Rows, nodes: OpenNodes, splits: Splits) -> OpenNodes:
