@@ -13,6 +13,8 @@ pytest.importorskip("distributed")
 
 import distributed
 import joblib
+import pyarrow
+from pyarrow import parquet
 from sklearn.ensemble import RandomForestRegressor
 
 import simile
@@ -31,7 +33,7 @@ QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
 @pytest.fixture(scope="module")
 def client():
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -134,6 +136,82 @@ def test_what_workers_have_guessed_is_said_here(client, tmp_path, capsys):
     assert "'t' is taken for milliseconds" in said
     assert DaskBackend(client).read(tmp_path, time_unit="s", quiet=True).rate == 0.025
     assert capsys.readouterr().err == ""
+
+
+def frames_of(n: int, *, label, clock=lambda i, t: t / 30.0, **more):
+    """Make a table of n sequences of 37 to 113 frames, with a label and a time for each row."""
+    rng = np.random.default_rng(5)
+    lengths = rng.integers(37, 113, size=n)
+    which, when = np.repeat(np.arange(n), lengths), np.concatenate([np.arange(length) for length in lengths])
+    columns = {
+        "game": [label(i) for i in which],
+        "t": [clock(i, t) for i, t in zip(which.tolist(), when.tolist(), strict=True)],
+        "x_0": rng.normal(size=len(which)),
+        "a_0": rng.normal(size=len(which)),
+    }
+    return pyarrow.table(columns | {name: value(which, when) for name, value in more.items()})
+
+
+KINDS_OF_FRAMES = {
+    "numbers in order": frames_of(40, label=int),
+    "names in no order": frames_of(40, label=lambda i: f"game {7 * i % 40}"),
+    "names of one row group": frames_of(40, label=lambda i: f"{i // 2:03d}-{i % 2}"),
+    # What a part of the rows would guess otherwise: the unit and the rate of the time, and what counts rows.
+    "stamps in milliseconds": frames_of(40, label=int, clock=lambda i, t: int(t * 1000 / 120)),
+    "a rate that is not round": frames_of(40, label=int, clock=lambda i, t: t / 12.3457 + 0.01 * np.sin(3.0 * t + i)),
+    "numbers of frames": frames_of(40, label=int, clock=lambda i, t: t if i < 30 else 2 * t),
+    "rows that are counted": frames_of(40, label=int, number=lambda which, when: np.arange(len(which))),
+    "counted but for the end": frames_of(40, label=int, number=lambda which, when: np.where(which < 39, when, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_FRAMES)
+def test_the_row_groups_of_a_file_are_read_by_several_workers_to_the_same_bits(client, tmp_path, kind, no_digest):
+    table, prefixed = KINDS_OF_FRAMES[kind], "counted" not in kind
+    if not prefixed:
+        table = table.rename_columns({"x_0": "wind"})
+    parquet.write_table(table, tmp_path / "games.parquet", row_group_size=300)
+    backend = DaskBackend(client, parts=4)
+    whole = simile.read(tmp_path / "games.parquet", group="sequence", quiet=True)
+    spread = backend.read(tmp_path / "games.parquet", quiet=True)
+    assert len(spread.handles) == 4
+    assert max(map(len, backend.collect(spread.handles))) < 20
+    assert differences(whole, spread.gather()) == []
+    assert (spread.rate, spread.names, spread.context_names) == (whole.rate, whole.names, whole.context_names)
+    cut = {"gap": 1.5, "rate": 30.0} if kind == "numbers of frames" else {"gap": 0.5, "resample": 10.0}
+    if kind != "rows that are counted":
+        whole = simile.read(tmp_path / "games.parquet", **cut, group="sequence", quiet=True)
+        assert differences(whole, backend.read(tmp_path / "games.parquet", **cut, quiet=True).gather()) == []
+
+
+def test_sequences_side_by_side_are_read_by_one_worker_and_it_is_said(client, tmp_path, capsys):
+    table = frames_of(40, label=lambda i: int(i) % 2, clock=lambda i, t: 200 * i + t)
+    parquet.write_table(table, tmp_path / "games.parquet", row_group_size=300)
+    spread = DaskBackend(client, parts=4).read(tmp_path / "games.parquet")
+    assert len(spread.handles) == 1
+    assert differences(simile.read(tmp_path / "games.parquet", quiet=True), spread.gather()) == []
+    assert (
+        "games.parquet: its sequences go on side by side, or have no column, so that one worker"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_large_file_among_small_ones_is_cut_and_an_error_in_it_has_its_row(client, tmp_path, capsys):
+    table = frames_of(40, label=int)
+    parquet.write_table(table, tmp_path / "b.parquet", row_group_size=300)
+    small = frames_of(3, label=lambda i: int(i) + 100)
+    for name in "ac":
+        parquet.write_table(small, tmp_path / f"{name}.parquet")
+    backend = DaskBackend(client, parts=4)
+    spread = backend.read(f"{tmp_path}/*.parquet")
+    whole = simile.read(f"{tmp_path}/*.parquet", group="sequence", quiet=True)
+    assert (spread.names, len(spread.handles)) == (whole.names, 3)
+    assert differences(whole, spread.gather()) == []
+    values = table["a_0"].to_pylist()
+    values[2000] = None
+    parquet.write_table(table.set_column(3, "a_0", [values]), tmp_path / "b.parquet", row_group_size=300)
+    with pytest.raises(SimileError, match=r"b\.parquet: row 2001, column 'a_0': the action is missing"):
+        backend.read(f"{tmp_path}/*.parquet")
 
 
 def test_files_that_each_count_from_zero_keep_their_sequences_apart(client, tmp_path):

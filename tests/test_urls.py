@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import distributed
 import fsspec
 import numpy as np
 import pyarrow as pa
@@ -218,6 +219,25 @@ def test_only_the_columns_and_row_groups_that_are_asked_for_are_fetched(server, 
     assert read.digest() == simile.read(tmp_path / "wide.parquet", contexts=["x_3"], **QUIET).digest()
     assert sum(fetched) < 0.35 * (tmp_path / "wide.parquet").stat().st_size  # 2 of 11 columns, and their dictionary
     assert len(fetched) < 40
+
+
+def test_workers_read_urls_and_the_row_groups_of_one(bucket, data, tmp_path, capfd):
+    frames = simile.read(data / "all.parquet", **QUIET)
+    table = pq.read_table(data / "all.parquet")
+    pq.write_table(table, tmp_path / "cut.parquet", row_group_size=40)
+    s3fs.S3FileSystem().put(str(tmp_path / "cut.parquet"), f"{bucket}/cut.parquet")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        backend = simile.DaskBackend(client, parts=3)
+        cut = backend.read(f"{bucket}/cut.parquet", **QUIET)
+        assert (cut.gather().digest(), len(cut.handles)) == (frames.digest(), 3)
+        runs = backend.read(f"{bucket}/runs/*.parquet", **QUIET)
+        assert runs.gather().digest() == simile.read(data / "runs", **QUIET).digest()
+        with pytest.raises(DataError, match=r"http://\*\*\*@127\.0\.0\.1:1/a\.csv\?\*\*\*: it cannot be reached"):
+            backend.read(f"http://me:{SECRET}@127.0.0.1:1/a.csv?{SECRET}")
+    assert SECRET not in "".join(capfd.readouterr())
 
 
 def test_secrets_are_left_out_of_messages_configs_and_reports(web, tmp_path):

@@ -26,8 +26,16 @@ _OPENERS: dict[str, Callable[[File], Table]] = {
 }
 
 
-def open_tables(path: str | File | Sequence[str | File], *, max_memory: float | None = None) -> list[Table]:
-    """Open whatever a path, a pattern, a folder or a list of these stands for; all rows in so many MB of memory."""
+def open_tables(
+    path: str | File | Sequence[str | File],
+    *,
+    max_memory: float | None = None,
+    rows: tuple[int, int] | None = None,
+) -> list[Table]:
+    """Open whatever a path, a pattern, a folder or a list of these stands for; all rows in so many MB of memory.
+
+    Of a single Parquet file, `rows` may be given: from one to before another, counted from 0.
+    """
     budget = Budget(memory.read_limit(max_memory))
     given = [path] if isinstance(path, str | Path | Url) else list(path) if isinstance(path, Iterable) else []
     if not given or not all(isinstance(p, str | Path | Url) for p in given):
@@ -43,7 +51,10 @@ def open_tables(path: str | File | Sequence[str | File], *, max_memory: float | 
         raise DataError(redact(f"{error.filename or path}: {error.strerror or error}")) from None
     if twice := next((f for i, f in enumerate(files) if f in files[:i]), None):
         raise ArgumentError(f"path: {twice} is given twice")
-    return [budget.watch(_OPENERS[suffix_of(file)](file)) for file in files]
+    tables = [_OPENERS[suffix_of(file)](file) for file in files]
+    if rows is not None:
+        tables = [table.part(*rows) for table in tables if table.part is not None]
+    return [budget.watch(table) for table in tables]
 
 
 def suffix_of(path: File) -> str:

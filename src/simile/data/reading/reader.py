@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from simile._common import checks
 from simile._common.typing import FloatArray
 from simile._common.urls import File
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.names import tell_twins
+from simile.data.names import tell_twins, tidy
 from simile.data.reading import clock
 from simile.data.reading.columns import (
     SINGLE,
@@ -38,9 +39,17 @@ from simile.data.reading.grouping import (
     lies_beside,
     point_out,
 )
-from simile.data.reading.sequences import NoGroupError, Pieces, file_names, gather, join_pieces
+from simile.data.reading.sequences import (
+    NoGroupError,
+    Pieces,
+    file_names,
+    find_spans,
+    gather,
+    join_pieces,
+    list_cuts,
+)
 from simile.data.reading.summary import Summary, irregular_note, tell_unit, turned_note
-from simile.data.reading.tables import SPAN, STAMP, WHOLE, Times
+from simile.data.reading.tables import SPAN, STAMP, WHOLE, Column, Roles, Times
 from simile.errors import ArgumentError, DataError
 
 
@@ -99,18 +108,93 @@ def read(
     Demonstrations
         Empty fields, NA, null and NaN are missing (NaN) in contexts, and an error in actions.
     """
-    rate, gap, resample = (
-        None if value is None else checks.number(value, name, above=0.0)
-        for name, value in (("rate", rate), ("gap", gap), ("resample", resample))
-    )
-    if time_unit is not None and time_unit not in clock.UNITS:
-        raise ArgumentError(f"time_unit must be one of {', '.join(clock.UNITS)}; got {time_unit!r}")
-    tables = open_tables(path, max_memory=max_memory)
+    asked = _Asked(actions, contexts, sequence, group, time, time_unit, rate, gap, resample, max_memory)
+    return _read(path, asked, quiet=quiet)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The arguments of `read` that say how."""
+
+    actions: Patterns = None
+    contexts: Patterns = None
+    sequence: str | None = None
+    group: str | None = None
+    time: str | None = None
+    time_unit: str | None = None
+    rate: float | None = None
+    gap: float | None = None
+    resample: float | None = None
+    max_memory: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "gap", "resample"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, checks.number(value, name, above=0.0))
+        if self.time_unit is not None and self.time_unit not in clock.UNITS:
+            raise ArgumentError(f"time_unit must be one of {', '.join(clock.UNITS)}; got {self.time_unit!r}")
+
+    def choose(self, columns: Sequence[Column], roles: Roles, *, group: str | None, files: int) -> Choice:
+        named: dict[str, Any] = {n: getattr(self, n) for n in ("actions", "contexts", "sequence", "time")}
+        return choose(columns, roles, **named, group=group, files=files)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a file, from one to before another, and what was made of all of them: the columns and the clock."""
+
+    rows: tuple[int, int]
+    choice: Choice
+    ticking: _Ticking | None
+
+
+def find_parts(path: str | File, wished: Sequence[int], **how: Any) -> list[Part]:
+    """Cut a Parquet file into parts of whole sequences, near rows that are wished for.
+
+    Only the columns of the sequences and of the time are read, and those that may count rows: what is guessed is
+    guessed from all rows, and so the parts together are what `read` makes of the file.
+
+    Returns
+    -------
+    list of Part
+        In the order of the rows; none where sequences are not told apart, or go on side by side throughout.
+    """
+    asked = _Asked(**how)
+    (table,) = open_tables(path, max_memory=asked.max_memory)
+    beside = lies_beside(asked.group, Header(table.columns))
+    with _naming(table.path):
+        choice = asked.choose(table.columns, table.roles, group=SINGLE if beside else asked.group, files=1)
+    if choice.sequence is None or tidy(choice.sequence) != choice.sequence:  # whose labels are looked at together
+        return []
+    light = replace(choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False)
+    spans: dict[str, tuple[int, int]] = {}
+    gathered = gather([find_spans(table, spans)], light, file_names([table.path]))
+    with _naming(table.path):
+        choice = replace(choice.without(gathered.counters) if gathered.counters else choice, guessed=())
+    ticking = _timing(gathered.pieces, choice, asked, told=table.roles.rate).ticking
+    free = np.array(list_cuts(spans.values()))
+    nearest = {int(free[np.abs(free - row).argmin()]) for row in wished} if len(free) else set()
+    ends = sorted({0, *nearest, sum(table.groups)})
+    return [Part((first, last), choice, ticking) for first, last in pairwise(ends)]
+
+
+def read_part(path: str | File, part: Part, *, quiet: bool = True, **how: Any) -> Demonstrations:
+    """Read a part of a file that `find_parts` has found, to the very demonstrations that `read` finds there."""
+    return _read(path, _Asked(**how), part, quiet=quiet)
+
+
+def _read(
+    path: str | File | Sequence[str | File], asked: _Asked, part: Part | None = None, *, quiet: bool
+) -> Demonstrations:
+    group, max_memory = asked.group, asked.max_memory
+    tables = open_tables(path, max_memory=max_memory, rows=None if part is None else part.rows)
     roles, columns, paths = shared_roles(tables), shared_columns(tables), [t.path for t in tables]
     beside = lies_beside(group, Header(columns))
-    named: dict[str, Any] = {"actions": actions, "contexts": contexts, "sequence": sequence, "time": time}
-    with _naming(tables[0].path):
-        choice = choose(columns, roles, **named, group=SINGLE if beside else group, files=len(tables))
+    if part is not None:
+        choice = part.choice
+    else:
+        with _naming(tables[0].path):
+            choice = asked.choose(columns, roles, group=SINGLE if beside else group, files=len(tables))
     try:
         gathered = gather(tables, choice, file_names(paths))
     except NoGroupError:
@@ -119,7 +203,7 @@ def read(
     if choice.group_guessed and (gathered is None or not convinces(gathered.pieces)):
         may_be = [] if gathered is None else point_out(gathered.pieces, choice.shown[str(choice.group)])
         with _naming(tables[0].path):
-            other = choose(columns, roles, **named, group=SINGLE, files=len(tables))
+            other = asked.choose(columns, roles, group=SINGLE, files=len(tables))
         if gathered is None or other.contexts != choice.contexts:
             gathered = gather(open_tables(path, max_memory=max_memory), other, file_names(paths))
         choice = other
@@ -128,7 +212,7 @@ def read(
         with _naming(tables[0].path):
             choice = choice.without(gathered.counters)
     pieces = gathered.pieces
-    timing = _timing(pieces, choice, unit=time_unit, rate=rate, told=roles.rate, gap=gap, resample=resample)
+    timing = _timing(pieces, choice, asked, told=roles.rate, ticking=None if part is None else part.ticking)
     folders = [folder for folder, n in zip(folders_of(paths), gathered.counts, strict=True) for _ in range(n)]
     if beside:
         grouping = group_beside(str(group), pieces, folders, max_memory)
@@ -147,7 +231,8 @@ def read(
         twins = () if choice.sequence is None else tell_twins(p.name for p in pieces)
         turned = (turned_note(choice.shown[name]) for name in choice.texts if name in gathered.turned)
         summary = Summary(
-            tables[0].path.resolve().name if len(tables) == 1 else f"{len(tables)} files",
+            (tables[0].path.resolve().name if len(tables) == 1 else f"{len(tables)} files")
+            + ("" if part is None else f", rows {part.rows[0] + 1:,} to {part.rows[1]:,}"),
             demos,
             told_apart,
             timing.said,
@@ -168,6 +253,15 @@ def _naming(path: File) -> Iterator[None]:
         raise type(error)(f"{path}: {error}") from None
 
 
+@dataclass(frozen=True)
+class _Ticking:
+    """What a column of time is: frames or a unit, and the rate (Hz) that its steps say."""
+
+    frames: bool
+    unit: str
+    rate: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class _Timing:
     """The rate and where it comes from, and for every sequence its times and the parts it is cut into."""
@@ -178,18 +272,19 @@ class _Timing:
     times: list[FloatArray]  # only where they are needed, to resample
     parts: list[list[slice]]
     goes_on: list[bool]  # whether a sequence begins a step after the one before it has ended
+    ticking: _Ticking | None = None  # None without a column of time
 
 
 def _timing(
     gathered: Sequence[Pieces],
     choice: Choice,
+    asked: _Asked,
     *,
-    unit: str | None,
-    rate: float | None,
     told: float | None,
-    gap: float | None,
-    resample: float | None,
+    ticking: _Ticking | None = None,
 ) -> _Timing:
+    """Return the timing of sequences; what the column of time is, is inferred from them unless it is given."""
+    unit, rate, gap, resample = asked.time_unit, asked.rate, asked.gap, asked.resample
     known = told if rate is None else rate
     origin = "" if known is None else " as stored" if rate is None else " as given"
     if choice.time is None:
@@ -199,9 +294,9 @@ def _timing(
     column = choice.shown[choice.time]
     found = [join_pieces(p.times) for p in gathered]
     told_unit = _told_unit(choice, unit)
-    frames = told_unit is None and _are_frames(choice, found)
+    frames = (told_unit is None and _are_frames(choice, found)) if ticking is None else ticking.frames
     known_unit = "s" if frames or choice.time_kind in (STAMP, SPAN) else told_unit
-    unit = known_unit or clock.infer_unit(found, known)
+    unit = known_unit or (clock.infer_unit(found, known) if ticking is None else ticking.unit)
     # A number of frames may count on from one recording to the next.
     goes_on = [i > 0 and not frames and clock.goes_on(found[i - 1], t) for i, t in enumerate(found)]
     times = [clock.to_seconds(t, unit) for t in found]
@@ -215,7 +310,10 @@ def _timing(
         )
     parts = [[slice(0, len(t))] if gap is None else clock.segments(s, gap) for t, s in zip(times, steps, strict=True)]
     named = [(p.name, s if gap is None else s[s <= gap]) for p, s in zip(gathered, steps, strict=True)]
-    inferred = None if frames else clock.infer_rate(named, alike=resample is None and known is None)
+    if ticking is None:
+        alike = resample is None and known is None
+        ticking = _Ticking(frames, unit, None if frames else clock.infer_rate(named, alike=alike))
+    inferred = ticking.rate
     notes = [] if known_unit else tell_unit(column, unit, inferred, whole=choice.time_kind == WHOLE)
     of_unit = tuple(notes)
     if known is not None and inferred is not None and abs(known - inferred) > 0.01 * inferred:
@@ -225,13 +323,13 @@ def _timing(
         notes.append(irregular_note(uneven, column, frames=frames and known is None))
     if resample is not None:
         source = "from unknown" if (was := inferred or known) is None else f"from {was:g} Hz"
-        return _Timing(resample, f" resampled {source} by column {column!r}", of_unit, times, parts, goes_on)
+        return _Timing(resample, f" resampled {source} by column {column!r}", of_unit, times, parts, goes_on, ticking)
     if known is not None:
-        return _Timing(known, origin, tuple(notes), [], parts, goes_on)
+        return _Timing(known, origin, tuple(notes), [], parts, goes_on, ticking)
     counting = f" ({column!r} counts frames: rate=... says how many a second)" if frames else ""
     in_unit = "" if unit == "s" else f" in {clock.UNIT_NAMES[unit]}"
     said = counting if inferred is None else f" inferred from column {column!r}{in_unit}"
-    return _Timing(inferred, said, tuple(notes), [], parts, goes_on)
+    return _Timing(inferred, said, tuple(notes), [], parts, goes_on, ticking)
 
 
 def _without_time(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -17,7 +17,7 @@ from simile.data.groups import one_group
 from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
-from simile.data.reading.tables import Batch, Table, Times
+from simile.data.reading.tables import Batch, Table, Times, Wanted
 
 
 @dataclass(eq=False)
@@ -91,6 +91,34 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
         for p in together:
             p.contexts = [table[:, kept] for table in p.contexts]
     return Gathered(together, list(map(len, gathered)), counters, frozenset(turned))
+
+
+def find_spans(table: Table, spans: dict[str, tuple[int, int]]) -> Table:
+    """Return a table whose scan notes the first and the last row of every sequence, counted from 0."""
+
+    def scan(wanted: Wanted) -> Iterator[Batch]:
+        for batch in table.scan(wanted):
+            row = batch.place.first_row - 1
+            for label, rows in _groups(batch.labels, ""):
+                first, last = (rows.start, rows.stop - 1) if isinstance(rows, slice) else (int(rows[0]), int(rows[-1]))
+                spans[label] = spans.get(label, (row + first, 0))[0], row + last
+            yield batch
+
+    return replace(table, scan=scan)
+
+
+def list_cuts(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the rows at which a sequence begins and none goes on, but for the first.
+
+    >>> list_cuts([(0, 4), (5, 9), (7, 12), (13, 20)])
+    [5, 13]
+    """
+    cuts, end = [], -1
+    for first, last in sorted(spans):
+        if first > end >= 0:
+            cuts.append(first)
+        end = max(end, last)
+    return cuts
 
 
 def _steps(gathered: Sequence[Pieces], i: int) -> FloatArray:

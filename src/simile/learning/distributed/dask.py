@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,16 +22,20 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.needs import need
+from simile._common.urls import File
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import names_groups
 from simile.data.reading import read
 from simile.data.reading.columns import SINGLE, Header
 from simile.data.reading.formats import open_tables
 from simile.data.reading.grouping import FOLDER
+from simile.data.reading.reader import Part, find_parts, read_part
 from simile.data.reading.sequences import file_names
+from simile.data.reading.tables import Table
 from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning.distributed import DistributedDemonstrations, growing
+from simile.learning.distributed.demonstrations import share_evenly
 from simile.models import Forest
 
 cloudpickle: Any = need("cloudpickle", "a Dask cluster")
@@ -111,15 +113,16 @@ class DaskBackend:
         return int(SHARE * min(filter(None, limits), default=UNLIMITED))
 
     def read(
-        self, path: str | Path | Sequence[str | Path], *, quiet: bool = False, **how: Any
+        self, path: str | File | Sequence[str | File], *, quiet: bool = False, **how: Any
     ) -> DistributedDemonstrations:
-        """Let the workers read demonstrations from files, which must have the same paths there.
+        """Let the workers read demonstrations from files, which must have the same paths or URLs there.
 
         Parameters
         ----------
         path : path or sequence of paths
-            As for `simile.read`. A file is read by one worker, as a part or as one of several files of a part, so
-            write large data as many files of whole sequences.
+            As for `simile.read`. A large Parquet file of several row groups is cut into parts of whole sequences,
+            and each worker fetches the row groups that it needs. Other files are read by one worker each, as a part or
+            as one of several files of a part, so write large data as Parquet or as many files.
         quiet : bool
             Do not print the summary of the first file.
         **how
@@ -137,21 +140,44 @@ class DaskBackend:
             raise ArgumentError("group: on a cluster it must be a column, for a worker sees no other folders; name one")
         if tables[0].roles.contexts is None:  # otherwise the files say themselves what their columns are
             how = {"group": SINGLE, **how}
-        paths = [table.path.resolve() for table in tables]
-        files = list(zip(map(str, paths), file_names(paths), strict=True))
-        cuts = np.linspace(0, len(files), min(self.parts, len(files)) + 1).round().astype(int)
-        groups = [files[begin:end] for begin, end in pairwise(cuts)]
+        files, notes = self._cut(tables, how)
+        groups = [files[begin:end] for begin, end in share_evenly([file.rows for file in files], self.parts)]
         found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
         if len(set(found.names)) < len(found):  # files that each count from 0
             found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, True)), self)
         if not quiet:
-            (said,) = self.collect(self.map(_tell, [files[0][0]], shared=(how,)))
-            print(f"The first of {len(files)} files, as all are read:\n{said}", file=sys.stderr, end="")  # noqa: T201
+            (said,) = self.collect(self.map(_tell, files[:1], shared=(how,)))
+            what = "files" if len(files) == len(tables) else "parts of files"
+            print(f"The first of {len(files)} {what}, as all are read:\n{said}", file=sys.stderr, end="")  # noqa: T201
+            for note in notes:
+                print(f"  note      {note}", file=sys.stderr)  # noqa: T201
             may_be = [c.name for c in tables[0].columns if names_groups(c.name) and c.name not in how.values()]
             if how.get("group") == SINGLE and may_be:
                 note = f"{may_be[0]!r} may be what sequences have in common: group={may_be[0]!r} holds out those of one"
                 print(f"  note      {note}", file=sys.stderr)  # noqa: T201
         return found
+
+    def _cut(self, tables: Sequence[Table], how: dict[str, Any]) -> tuple[list[_File], list[str]]:
+        """Return what there is to read, file by file or, of large ones, part by part, and what to say of it."""
+        paths = [table.path.resolve() for table in tables]
+        known = all(table.groups for table in tables)
+        rows = [sum(table.groups) if known else 1 for table in tables]
+        files = [_File(*each) for each in zip(paths, file_names(paths), rows, strict=True)]
+        wished = [
+            _wish(t.groups, round(n * self.parts / sum(rows))) for t, n in zip(tables, rows, strict=True) if known
+        ]
+        large = [i for i, some in enumerate(wished) if some]
+        cut = (
+            self.collect(self.map(_find_parts, [(paths[i], wished[i]) for i in large], shared=(how,))) if large else []
+        )
+        parts = dict(zip(large, cut, strict=True))
+        notes = [
+            f"{paths[i]}: its sequences go on side by side, or have no column, so that one worker reads it: write them "
+            "one after the other"
+            for i in large
+            if len(parts[i]) < 2
+        ]
+        return [f for i, file in enumerate(files) for f in file.cut(parts.get(i, []))], notes
 
     def place(self, parts: Sequence[Any]) -> list[Handle]:
         """Send each value to a worker."""
@@ -293,22 +319,52 @@ for _kind in (Demonstrations, *(getattr(growing, name) for name in _OURS)):
     sizes.sizeof.register(_kind, _weigh)
 
 
-def _read(files: Sequence[tuple[str, str]], how: dict[str, Any], in_full: bool) -> Demonstrations:
+@dataclass(frozen=True)
+class _File:
+    """A file to read, or a part of one; the name of a sequence that is all of it; and how many rows there are."""
+
+    path: File
+    name: str
+    rows: int
+    part: Part | None = None
+
+    def cut(self, parts: Sequence[Part]) -> list[_File]:
+        """Return the parts of a file, or the file where it has none."""
+        return [replace(self, part=p, rows=p.rows[1] - p.rows[0]) for p in parts] or [self]
+
+    def read(self, how: dict[str, Any], *, quiet: bool) -> Demonstrations:
+        """Read it as it would be read from the whole file."""
+        if self.part is None:
+            return read(self.path, **how, quiet=quiet)
+        return read_part(self.path, self.part, **how, quiet=quiet)
+
+
+def _wish(groups: Sequence[int], n: int) -> list[int]:
+    """Return the ends of row groups that cut a file best into n parts."""
+    ends = np.cumsum(groups)[:-1]
+    return sorted({int(ends[np.abs(ends - sum(groups) * i / n).argmin()]) for i in range(1, n)}) if len(ends) else []
+
+
+def _find_parts(file: tuple[File, list[int]], how: dict[str, Any]) -> list[Part]:
+    return find_parts(*file, **how)
+
+
+def _read(files: Sequence[_File], how: dict[str, Any], in_full: bool) -> Demonstrations:
     """Read files; `in_full` puts the name of the file before the names of its sequences."""
     demos: list[Demonstration] = []
-    for path, name in files:
-        (stem,) = file_names([Path(path)])
-        for demo in read(path, **how, quiet=True):
+    for file in files:
+        (stem,) = file_names([file.path])
+        for demo in file.read(how, quiet=True):
             alone = demo.name == stem or demo.name.startswith(f"{stem}/")  # one sequence, or the pieces of one
             rest = demo.name.removeprefix(stem) if alone else f"/{demo.name}"
-            demos.append(replace(demo, name=f"{name}{rest}") if alone or in_full else demo)
+            demos.append(replace(demo, name=f"{file.name}{rest}") if alone or in_full else demo)
     return Demonstrations(tuple(demos))
 
 
-def _tell(path: str, how: dict[str, Any]) -> str:
+def _tell(file: _File, how: dict[str, Any]) -> str:
     """Say what is understood of a file."""
     with redirect_stderr(io.StringIO()) as said:
-        read(path, **how)
+        file.read(how, quiet=False)
     return said.getvalue()
 
 
@@ -318,7 +374,7 @@ def connect(address: str) -> Iterator[Any]:
     if address == "local":
         n = os.cpu_count() or 1
         with (
-            dask.LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
+            dask.LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0") as cluster,
             dask.Client(cluster) as client,
         ):
             yield client

@@ -58,10 +58,7 @@ class DistributedDemonstrations(Recorded):
         if isinstance(demos, DistributedDemonstrations):
             return demos
         demos = Demonstrations.of(demos)
-        ends = np.cumsum([len(d) for d in demos])
-        n = min(backend.parts, len(demos))
-        cuts = sorted({0, len(demos), *(int(np.searchsorted(ends, ends[-1] * i / n)) + 1 for i in range(1, n))})
-        parts = [demos[begin:end] for begin, end in pairwise(cuts)]
+        parts = [demos[begin:end] for begin, end in share_evenly([len(d) for d in demos], backend.parts)]
         return cls(backend, tuple(backend.place(parts)), tuple(map(Facts.of, parts)))
 
     @classmethod
@@ -198,6 +195,18 @@ class DistributedDemonstrations(Recorded):
     def actions(self) -> list[Any]:
         """Return handles of the expert's trajectories."""
         return self.map(_actions)
+
+
+def share_evenly(frames: Sequence[int], n: int) -> list[tuple[int, int]]:
+    """Cut a sequence of things with so many frames each into n parts of about as many frames, where there are so many.
+
+    >>> share_evenly([5, 1, 1, 1, 4], 3)
+    [(0, 1), (1, 4), (4, 5)]
+    """
+    ends = np.cumsum([0, *frames])
+    if len(frames) <= n:
+        return list(pairwise(range(len(ends))))
+    return list(pairwise(sorted({int(np.abs(ends - ends[-1] * i / n).argmin()) for i in range(n + 1)})))
 
 
 # What runs where a part is stands at the top level, so that it can be sent there.
