@@ -94,8 +94,8 @@ class LightGBM:
         "verbosity": -1,
     }
 
-    def fit(self, X: Any, y: Any, n_trees: int, seed: int) -> Any:
-        """Fit on histograms."""
+    def fit(self, X: Any, y: Any, n_trees: int, seed: int, **limits: Any) -> Any:
+        """Fit on histograms; its trees grow leaf by leaf, and have as many as depth and rows allow without limits."""
         import lightgbm
 
         settings = {
@@ -103,6 +103,7 @@ class LightGBM:
             "num_leaves": max(2, min(2**DEPTH, int(BAG * len(X)) // LEAF)),  # no more than can be: each takes memory
             "feature_fraction_bynode": FEATURES / X.shape[1],
             "seed": seed,
+            **limits,
         }
         return lightgbm.train(settings, lightgbm.Dataset(X, y, params=settings), n_trees)
 

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -65,6 +65,7 @@ class Scale:
     trees: int = 100
     forests: int = 10
     calls: int = 200  # single rows asked for
+    leaves: tuple[int, ...] = (64, 256, 1024)
     memory_rows: int = 500_000
     frames: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     rounds: tuple[int, ...] = (5, 10, 20)
@@ -85,6 +86,7 @@ QUICK = Scale(
     trees=20,
     forests=3,
     calls=20,
+    leaves=(16, 64),
     memory_rows=50_000,
     frames=(1_000, 10_000),
     rounds=(2, 4),
@@ -151,6 +153,7 @@ def compare_fits(rows: int, n_trees: int, scale: Scale) -> Found:
     X = matrix(demos)
     building = time.process_time() - begin
     y, X_unseen, y_unseen = labels(demos).ravel(), matrix(unseen), labels(unseen).ravel()
+    X, shuffled = shuffle(X), shuffle(X_unseen)
     error: dict[str, list[float]] = {}
 
     def ours(turn: int) -> None:
@@ -160,7 +163,7 @@ def compare_fits(rows: int, n_trees: int, scale: Scale) -> Found:
     def theirs(contender: contenders.Contender) -> Callable[[int], None]:
         def run(turn: int) -> None:
             fitted = contender.fit(X, y, n_trees, turn)
-            later.append((contender.name, lambda: contender.predict(fitted, X_unseen)))
+            later.append((contender.name, lambda: contender.predict(fitted, shuffled)))
 
         return run
 
@@ -185,8 +188,36 @@ def compare_fits(rows: int, n_trees: int, scale: Scale) -> Found:
     return {"rows": rows, "trees": n_trees, "matrix_seconds": building, "seconds": seconds, "rmse": error}
 
 
+def leaves(scale: Scale) -> Found:
+    """Section 2: the held-out error of trees with equally many leaves, best first and depth first."""
+    rows, n_trees = scale.many_trees
+    demos, unseen = record(rows), record(4 * LENGTH, seed=1)
+    y, in_order, y_unseen = labels(demos).ravel(), (matrix(demos), matrix(unseen)), labels(unseen).ravel()
+    layouts = {LIGHTGBM: [shuffle(X) for X in in_order], f"{LIGHTGBM}, past actions last": in_order}
+    if contenders.missing(contenders.LightGBM.needs):
+        layouts = {}
+    found: Found = {}
+    for most in scale.leaves:
+        ways = {f"{OURS}, best first": (None, most), f"{OURS}, depth first": (int(math.log2(most)), None)}
+        said = {
+            name: grow(demos, n_trees, seed=0, max_depth=depth, max_leaves=limit, min_leaf=5).predict(in_order[1])
+            for name, (depth, limit) in ways.items()
+        }
+        for name, (X, X_unseen) in layouts.items():
+            peer = contenders.LightGBM()
+            fitted = peer.fit(X, y, n_trees, 0, num_leaves=most, max_depth=-1, min_data_in_leaf=5)
+            said[name] = peer.predict(fitted, X_unseen)
+        found[str(most)] = {name: float(np.sqrt(np.mean((np.ravel(p) - y_unseen) ** 2))) for name, p in said.items()}
+    show(
+        f"held-out RMSE of {n_trees} trees on {rows:,} rows, by their leaves",
+        ("", *(f"{most} leaves" for most in found)),
+        [(name, *(f"{by[name]:.4f}" for by in found.values())) for name in said],
+    )
+    return found
+
+
 def threads(scale: Scale) -> Found:
-    """Section 2: two threads against one, in wall time."""
+    """Section 3: two threads against one, in wall time."""
     rows, n_trees = scale.many_rows
     demos = record(rows)
     warm_up()
@@ -206,7 +237,7 @@ def threads(scale: Scale) -> Found:
 
 
 def step(scale: Scale) -> Found:
-    """Section 3: a step of a roll-out against one prediction for one row."""
+    """Section 4: a step of a roll-out against one prediction for one row."""
     rows, reach = scale.many_trees[0], HORIZON.memory
     demos, unseen = record(rows), record(scale.steps + reach, seed=1, length=scale.steps + reach)
     forests = [grow(demos, scale.trees, seed=i, n_jobs=None) for i in range(scale.forests)]
@@ -258,7 +289,7 @@ def compare_steps(
 
 
 def memory(scale: Scale) -> Found:
-    """Section 4: the most memory a whole learn holds, above the raw data."""
+    """Section 5: the most memory a whole learn holds, above the raw data."""
     found = child("memory", rows=scale.memory_rows)
     show(
         f"memory of learn: {scale.memory_rows:,} rows, 10 trees, 2 rounds",
@@ -269,7 +300,7 @@ def memory(scale: Scale) -> Found:
 
 
 def start(scale: Scale) -> Found:
-    """Section 5: what a first learn has to compile, and what a second process finds done."""
+    """Section 6: what a first learn has to compile, and what a second process finds done."""
     del scale
     with tempfile.TemporaryDirectory() as cache:
         found = {name: child("start", NUMBA_CACHE_DIR=cache) for name in ("cold", "warm")}
@@ -282,7 +313,7 @@ def start(scale: Scale) -> Found:
 
 
 def growth(scale: Scale) -> Found:
-    """Section 6: how the time of a whole learn grows, and the headline."""
+    """Section 7: how the time of a whole learn grows, and the headline."""
     warm_up()
     few, total = record(scale.learn_frames), scale.sequence_frames
     frames = {str(n): learning(record(n), n_rounds=3) for n in scale.frames}
@@ -317,8 +348,8 @@ def must_reach(found: Found) -> list[Found]:
 
     fits, steps = found.get("fit", {}), found.get("step", {})
     for size, name, bound in (
-        ("many_rows", SKLEARN, 20.0),
-        ("many_trees", SKLEARN, 12.0),
+        ("many_rows", SKLEARN, 30.0),
+        ("many_trees", SKLEARN, 16.0),
         ("many_rows", LIGHTGBM, 8.0),
         ("many_rows", XGBOOST, 5.0),
     ):
@@ -329,10 +360,13 @@ def must_reach(found: Found) -> list[Found]:
         rmse = fits.get(size, {}).get("rmse", {})
         ratio = mean(rmse[OURS]) / mean(rmse[SKLEARN]) if SKLEARN in rmse else None
         goals.append((f"held-out RMSE there ({size}), ours / {SKLEARN}", ratio, "<=", SLACK))
+    for most, rmse in found.get("leaves", {}).items():
+        ratio = rmse[f"{OURS}, best first"] / rmse[LIGHTGBM] if LIGHTGBM in rmse else None
+        goals.append((f"held-out RMSE of {most} leaves, best first / {LIGHTGBM}", ratio, "<=", 1.0))
     for size, name, bound in (
         ("one", "scikit-learn predict", 2_000.0),
         ("one", "onnxruntime", 6.0),
-        ("mixture", "scikit-learn predict", 800.0),
+        ("mixture", "scikit-learn predict", 1_800.0),
     ):
         section = steps.get(size)
         about = f"{section['forests']} x {section['trees']} trees" if section else size
@@ -340,10 +374,10 @@ def must_reach(found: Found) -> list[Found]:
         goals.append((f"step, {about}: {name} / ours", ratio, ">=", bound))
     memory_, start_ = found.get("memory"), found.get("start")
     goals += [
-        ("learn: peak memory / raw data", memory_ and memory_["peak above raw"] / memory_["raw"], "<=", 2.0),
+        ("learn: peak memory / raw data", memory_ and memory_["peak above raw"] / memory_["raw"], "<=", 1.3),
         ("cold compile, CPU s", start_ and start_["cold"]["first"], "<=", 20.0),
         ("warm start, CPU s", start_ and start_["warm"]["first"], "<=", 1.0),
-        ("fit: two threads / one", found.get("threads", {}).get("speedup"), ">=", 1.7),
+        ("fit: two threads / one", found.get("threads", {}).get("speedup"), ">=", 1.85),
         ("one whole learn, CPU s", found.get("growth", {}).get("headline"), "<=", 15.0),
     ]
     reached = [
@@ -431,6 +465,7 @@ def _status(field: str) -> int | None:
 CHILDREN: dict[str, Callable[[int], Found]] = {"memory": memory_child, "start": start_child}
 SECTIONS: dict[str, Callable[[Scale], Found]] = {
     "fit": fit,
+    "leaves": leaves,
     "threads": threads,
     "step": step,
     "memory": memory,
@@ -471,11 +506,17 @@ def matrix(demos: Demonstrations) -> Any:
     return np.concatenate(parts)
 
 
-def grow(demos: Demonstrations, n_trees: int, *, seed: int, n_jobs: int | None = 1) -> Any:
+def shuffle(X: Any) -> Any:
+    """Put the columns in another order for the peers: LightGBM draws the last ones of a matrix more often."""
+    return np.take(X, np.random.default_rng(0).permutation(X.shape[1]), axis=1)
+
+
+def grow(demos: Demonstrations, n_trees: int, *, seed: int, n_jobs: int | None = 1, **limits: Any) -> Any:
     """Fit our forest to lazy states; the tape is new, so that binning is part of it."""
     y = labels(demos)
     states = HORIZON.states(demos, demos.actions)
-    recipe = SmoothForest(n_trees, DEPTH, LEAF, FEATURES, n_jobs=n_jobs)
+    recipe = SmoothForest(**{"max_depth": DEPTH, "min_leaf": LEAF, **limits}, n_trees=n_trees, max_features=FEATURES)
+    recipe = replace(recipe, n_jobs=n_jobs)
     return recipe.fit_smooth([states], y, y, y, 0.0, np.random.default_rng(seed))
 
 
