@@ -1,6 +1,7 @@
 """Run the code of the README and the docs as tests: what they claim must be true.
 
-The tutorial is run from beginning to end, its commands too, where the data it speaks of are at hand (SIMILE_DATA).
+The tutorial is run from beginning to end, its commands too, where the data it speaks of are at hand (SIMILE_DATA): with
+the beginning of each of its sequences, and by `make test-all` with all of them.
 """
 
 import os
@@ -8,13 +9,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+# Threads of scikit-learn and torch that wait for each other sleep: with as many workers as cores they would wait for long.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 DATA = Path(os.environ.get("SIMILE_DATA", "../shared/data")).absolute() / "car_following"
 
@@ -27,11 +34,17 @@ def run_commands(example: Example) -> None:
             subprocess.run(line[2:], shell=True, check=True, capture_output=True, env={**os.environ, "PATH": path})
 
 
-def enter(namespace: dict[str, object]) -> None:
-    """Begin the tutorial in a folder with nothing but its data."""
+def enter(namespace: dict[str, object], frames: int | None = None) -> None:
+    """Begin the tutorial in a folder with nothing but its data, or so many frames of each of their sequences."""
     namespace["home"], folder = os.getcwd(), tempfile.mkdtemp()
-    for name in ("car_following.csv", "sequences.csv"):
-        shutil.copy(DATA / name, folder)
+    shutil.copy(DATA / "sequences.csv", folder)
+    seen = Counter[str]()
+    with open(DATA / "car_following.csv") as recorded, open(Path(folder, "car_following.csv"), "w") as taken:
+        taken.writelines(islice(recorded, 1))
+        for line in recorded:
+            seen[sequence := line.partition(",")[0]] += 1
+            if frames is None or seen[sequence] <= frames:
+                taken.write(line)
     os.chdir(folder)
 
 
@@ -42,11 +55,11 @@ def leave(namespace: dict[str, object]) -> None:
 
 
 PAGES = [Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"], excludes=["CHANGELOG.md", "docs/tutorial.md"])]
+IN_FULL = []
 if (DATA / "car_following.csv").exists():
-    commands = CodeBlockParser("console", run_commands)
-    PAGES.append(
-        Sybil(parsers=[PythonCodeBlockParser(), commands], patterns=["docs/tutorial.md"], setup=enter, teardown=leave)
-    )
+    for pages, setup in ((PAGES, partial(enter, frames=250)), (IN_FULL, enter)):
+        parsers = [PythonCodeBlockParser(), CodeBlockParser("console", run_commands)]
+        pages.append(Sybil(parsers=parsers, patterns=["docs/tutorial.md"], setup=setup, teardown=leave))
 
 
 class Page(pytest.File):
@@ -54,9 +67,12 @@ class Page(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Make it one test: a block builds on those before it, which another worker might have got."""
-        for sybil in PAGES:
+        for sybil in (*PAGES, *IN_FULL):
             if sybil.should_parse(self.path) and any(sybil.parse(self.path).examples()):
-                yield Code.from_parent(self, name="code", sybil=sybil)
+                code = Code.from_parent(self, name="code in full" if sybil in IN_FULL else "code", sybil=sybil)
+                if sybil in IN_FULL:
+                    code.add_marker(pytest.mark.long)
+                yield code
 
 
 class Code(pytest.Item):
