@@ -20,7 +20,7 @@ import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-# Threads of scikit-learn and torch that wait for each other sleep: with as many workers as cores they would wait for long.
+# Threads of scikit-learn and torch that wait for each other sleep: with a worker for each core they wait for long.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 DATA = Path(os.environ.get("SIMILE_DATA", "../shared/data")).absolute() / "car_following"

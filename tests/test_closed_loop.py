@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import lfilter, lfiltic
 
 import simile
 from simile import CriticallyDamped, Demonstrations, Horizon, PreviousAction, SmoothPolicy, interpolate, rollout
@@ -47,6 +48,19 @@ def numbered(lengths, k: int, seed: int) -> tuple[Demonstrations, np.ndarray]:
 
 def split(outputs: np.ndarray, demos: Demonstrations) -> list[np.ndarray]:
     return np.split(outputs, np.cumsum([len(d) for d in demos])[:-1])
+
+
+@given(SEEDS, st.integers(1, 3), st.integers(1, 4), st.integers(1, 40))
+def test_a_loop_has_the_bits_of_scipys_filter(seed, k, order, frames):
+    h, smoothness = stable(seed, k, order)
+    loop, rng = ClosedLoop.of(h, smoothness), RNG(seed)
+    z, expert = rng.normal(size=(2, frames, k))
+    rolled, forced = loop.roll(z, expert), loop.forced(z, k - 1)
+    for j, taps in enumerate(loop.taps.T if frames > order else ()):
+        begin = lfiltic([1.0], taps, expert[:order][::-1, j])
+        np.testing.assert_array_equal(rolled[order:, j], lfilter([1.0], taps, z[order:, j], zi=begin)[0])
+    np.testing.assert_array_equal(rolled[:order], expert[:order])
+    np.testing.assert_array_equal(forced[order:], lfilter([1.0], loop.taps[:, -1], z[order:], axis=0))
 
 
 def naive_roll(h: Autoregressor, smoothness: float, z: np.ndarray, expert: np.ndarray) -> np.ndarray:

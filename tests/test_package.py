@@ -36,6 +36,19 @@ def test_importing_simile_loads_nothing_heavy(code: str, heavy: tuple[str, ...])
     assert done.stdout.strip() == "[]"
 
 
+def test_training_and_its_report_load_nothing_that_takes_longer_than_they_do(tmp_path: Path):
+    """scipy.signal brings scipy.stats, and pyarrow brings pandas: half of the time that a short training took."""
+    simile.write(simile.tasks.pursuit(n_sequences=4, length=150), tmp_path / "games.csv")
+    words = ["train", "games.csv", "--actions", "pan", "--model", "SmoothForest(n_trees=2)"]
+    told = (
+        f"from simile.cli import main; main({words}); import sys; "
+        "print([m for m in ('scipy.signal', 'scipy.stats', 'pandas', 'sklearn', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "run" / "report.html").exists()
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_the_stub_tells_type_checkers_the_same_names_from_the_same_homes():
     stub = ast.parse(Path(simile.__file__).with_suffix(".pyi").read_text())
     told = {

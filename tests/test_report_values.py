@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import welch
 
 import simile
 from conftest import demos_of
@@ -17,7 +18,7 @@ from simile.data import losses
 from simile.evaluation.report import Report, curves, worst_moments
 from simile.evaluation.report.importances import measure_importances
 from simile.evaluation.report.lag import lag_curve
-from simile.evaluation.report.spectrum import log_bins, spectrum
+from simile.evaluation.report.spectrum import _power, log_bins, spectrum
 from simile.models import PiecewiseLinear
 from simile.models.columns import layout
 from simile.policies.policies import Mixture
@@ -55,6 +56,13 @@ def test_the_spectrum_of_a_tone_peaks_at_it_and_smoothing_lowers_the_rest(rate):
     assert len(found.frequency) <= 400
     width = np.gradient(found.frequency)
     assert float((found.expert[0] * width).sum()) == pytest.approx(0.5 + 0.01, rel=0.1)
+
+
+@given(st.integers(0, 10_000), st.integers(8, 90), st.integers(8, 64), st.integers(0, 9), st.floats(0.1, 60.0))
+def test_power_is_that_of_scipys_welch(seed, frames, inside, more, rate):
+    part, inside = np.cumsum(np.random.default_rng(seed).normal(size=(frames, 2)), axis=0), min(inside, frames)
+    _, twin = welch(part, rate, nperseg=inside, nfft=inside + more, axis=0)
+    np.testing.assert_allclose(_power(part, inside, inside + more, rate), twin[1:].T, rtol=1e-9, atol=1e-12)
 
 
 @given(st.integers(1, 3_000), st.integers(2, 400))

@@ -51,21 +51,17 @@ class ClosedLoop:
 
     def forced(self, z: FloatArray, dimension: int) -> FloatArray:
         """Return G z for columns of inputs z (T, any) of one action dimension; nothing happens in the first frames."""
-        from scipy.signal import lfilter
-
         out: FloatArray = np.zeros_like(z)
-        out[self.order :] = lfilter([1.0], self.taps[:, dimension], z[self.order :], axis=0)
+        out[self.order :] = _filter(self.taps[:, dimension], z[self.order :], np.empty(0))
         return out
 
     def roll(self, z: FloatArray, expert: FloatArray) -> FloatArray:
         """Return the roll-out (T, k) of outputs z from the expert's first frames."""
-        from scipy.signal import lfilter, lfiltic
-
         out = expert.copy()
         if len(z) > self.order:
             for j, taps in enumerate(self.taps.T):
-                begin = lfiltic([1.0], taps, expert[: self.order][::-1, j])
-                out[self.order :, j] = lfilter([1.0], taps, z[self.order :, j], zi=begin)[0]
+                own = _filter(taps, z[self.order :, j : j + 1], expert[: self.order, j])
+                out[self.order :, j] = own[:, 0]
         return out
 
     def free(self, expert: FloatArray) -> FloatArray:
@@ -79,6 +75,18 @@ class ClosedLoop:
         for j, taps in enumerate(self.taps.T):
             z[later, j] = _compensated(taps, expert[later, j], free[later, j], mu)
         return z
+
+
+def _filter(taps: FloatArray, z: FloatArray, known: FloatArray) -> FloatArray:
+    """Return actions for columns z (n, any), after known ones if any: the bits of scipy.signal, which loads slowly."""
+    from simile.models.kernels.filtering import filter_frames
+
+    z, lead, taps = np.array(z, order="C"), taps[0], taps[1:]
+    past, out = np.zeros((len(taps) + 1, z.shape[1])), np.empty_like(z)
+    for i in range(len(known)):
+        past[i] = -np.sum(taps[i:] * known[::-1][: len(taps) - i]) / lead
+    filter_frames(1.0 / lead, taps / lead, z, past, out, np.empty_like(z))
+    return out
 
 
 def _compensated(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:

@@ -37,9 +37,7 @@ Parts = tuple[Demonstrations, Demonstrations]
 
 def import_early() -> None:
     """Load what the first roll-out needs; it takes a second, and nobody should wait for it."""
-    import scipy.signal  # noqa: F401
-
-    from simile.models.kernels import rolling  # noqa: F401
+    from simile.models.kernels import filtering, rolling  # noqa: F401
 
 
 class PreviewService:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import IO, Any
 
+import numpy as np
+
 from simile._common.needs import need
 from simile._common.urls import File, Url, open_file
 from simile.data.reading.tables import (
@@ -155,7 +157,10 @@ class _Text:
 
 
 def _values(column: Any) -> Any:
-    return column.to_pylist() if str(column.type) == "string" else column.to_numpy(zero_copy_only=False)
+    if str(column.type) == "string":
+        return column.to_pylist()
+    # to_numpy imports pandas, wherever it is installed: as much time as all of a short file takes.
+    return column.to_numpy(zero_copy_only=False) if column.null_count else np.from_dlpack(column)
 
 
 def _open(path: File) -> IO[bytes]:
