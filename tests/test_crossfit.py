@@ -134,8 +134,8 @@ def test_unseen_is_said_by_models_that_were_fitted_without_the_fold():
         def predict(self, S):
             return np.array([[float(row[0] in self.frames)] for row in S])
 
-    np.testing.assert_array_equal(folds.predict_unseen(Remembers, Horizon(0, 0), 1), 0.0)
-    np.testing.assert_array_equal(Folds.of(empty(30)).predict_unseen(Remembers, Horizon(0, 0), 1), 1.0)
+    np.testing.assert_array_equal(folds.predict_unseen(Remembers, Horizon(0, 0)), 0.0)
+    np.testing.assert_array_equal(Folds.of(empty(30)).predict_unseen(Remembers, Horizon(0, 0)), 1.0)
 
 
 def test_predictions_in_blocks_are_predictions(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, overload
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common import checks
+from simile._common.parts import AtHand, Parts
 from simile._common.sums import ExactSum
 from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
@@ -142,7 +143,7 @@ class Demonstration:
         return replace(self, actions=self.actions[:, some], action_names=self.action_names[some], weights=weights)
 
 
-class Recorded(Protocol):
+class Recorded(Parts, Protocol):
     """Demonstrations of one task, at hand or elsewhere: what a run asks of them as a whole."""
 
     @property
@@ -238,12 +239,27 @@ class Recorded(Protocol):
     def standardize(self, units: Units) -> Self:
         """Bring the actions to standard units, and take the origin off the contexts."""
 
+    def where(self, numbers: IntArray) -> Self:
+        """Return some of the sequences, by number, in their order."""
+
+    def convert(self, function: Callable[..., Demonstrations], *, shared: tuple[Any, ...] = ()) -> Self:
+        """Return what function(demonstrations, *shared) makes of each part."""
+
+    def deal(self, values: IntArray) -> Any:
+        """Put a value for each sequence beside the parts, to be one of the others of `map`."""
+
+    def bring(self, n: int) -> Demonstrations:
+        """Return the first n sequences, here, whose actions alone matter."""
+
+    def show(self, trajectories: Any, n: int | None = None) -> list[FloatArray]:
+        """Return the first n of trajectories, which `map` made, here; by default all, if they are here."""
+
     def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off whole groups, or whole sequences, for validation."""
 
 
 @dataclass(frozen=True, eq=False)
-class Demonstrations(Sequence[Demonstration], Recorded):
+class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
     """Several demonstrations of one task, never joined: no lag or difference crosses from one to the next.
 
     Parameters
@@ -470,6 +486,26 @@ class Demonstrations(Sequence[Demonstration], Recorded):
                 replace(d, contexts=units.shift(d.contexts), actions=units.standardize(d.actions)) for d in self.items
             )
         )
+
+    def where(self, numbers: IntArray) -> Demonstrations:
+        """Return some of the sequences, by number, in their order."""
+        return Demonstrations(tuple(self.items[i] for i in np.sort(numbers)))
+
+    def convert(self, function: Callable[..., Demonstrations], *, shared: tuple[Any, ...] = ()) -> Demonstrations:
+        """Return function(demonstrations, *shared)."""
+        return function(self, *shared)
+
+    def deal(self, values: IntArray) -> IntArray:
+        """Return the values: all sequences are here."""
+        return values
+
+    def bring(self, n: int) -> Demonstrations:
+        """Return the first n sequences."""
+        return self[:n]
+
+    def show(self, trajectories: Trajectories, n: int | None = None) -> list[FloatArray]:
+        """Return the first n of trajectories, or all."""
+        return list(trajectories[:n])
 
     def extremes(self) -> tuple[FloatArray, FloatArray]:
         """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""

@@ -11,31 +11,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from simile import models
 from simile._common import checks
+from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, PerAction, Trajectories
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.demonstrations import ActionSpace, Demonstrations, Recorded, Units
 from simile.data.losses import Loss, Squared
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
-from simile.learning.holds import aim, fit_hold, hold_all
+from simile.learning.holds import aim, fit_hold, hold_part
 from simile.learning.initial import Kept, check_initial
-from simile.learning.measures import Ruler, Score
+from simile.learning.measures import Score
 from simile.learning.offsets import fit_offset, remember_all
+from simile.learning.problem import judge, regularize, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of, check_alike, finish
-from simile.learning.training import anchors_of
-from simile.models import Forest, Model, SmoothForest, SmoothRegressor
-from simile.models.adapters import weights_for
+from simile.learning.training import Lesson, anchors_of
+from simile.models import Forest, Model, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.coupling import check_apart
-from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass, fit_each
+from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
 from simile.models.ridge import RolloutRegressor, RolloutRidge
 from simile.policies.hold import Hold
 from simile.policies.policies import Policy, SmoothPolicy, hold_by, interpolate, keep_by
@@ -48,7 +49,7 @@ PRICE = 1.0  # of squared second differences in that error, times the fourth pow
 MODELS = (SmoothForest(n_trees=64, max_depth=None, min_leaf=30), RolloutRidge(knots=5), RolloutRidge())
 
 
-def crossfit(demos: Demonstrations, choices: Choices, lanes: Sequence[Lane]) -> Iterator[list[Mixed]]:
+def crossfit(demos: Recorded, choices: Choices, lanes: Sequence[Lane]) -> Iterator[list[Mixed]]:
     """Train one model after the other, at every lambda at once, and mix their policies as unseen roll-outs advise.
 
     Demonstrations and bounds are in standard units; beside the lines stand their numbers in Algorithm 1.
@@ -68,7 +69,8 @@ def crossfit(demos: Demonstrations, choices: Choices, lanes: Sequence[Lane]) -> 
                 old = before[i]
                 beta = line_search(unseen, old.unseen, lessons.demos, lane.loop, choices.scarce)  # line 9
                 policy = interpolate(trained, old.policy, beta)  # line 10
-                mixtures.append(Mixed(lane, policy, trained, beta, mix(unseen, old.unseen, beta), folds))
+                mixed = folds.demos.map(_mix, unseen, old.unseen, shared=(beta,))
+                mixtures.append(Mixed(lane, policy, trained, beta, mixed, folds))
             else:
                 mixtures.append(Mixed(lane, trained, trained, 1.0, unseen, folds))
         yield mixtures
@@ -82,12 +84,17 @@ class Mixed:
     policy: Policy
     trained: Policy  # of the model that joined last
     beta: PerAction  # its share
-    unseen: Trajectories  # roll-outs of the policy over the folds, each by models that have not seen it
+    unseen: Any  # roll-outs of the policy over the folds, each by models that have not seen it, where those lie
     folds: Folds
+
+    @cached_property
+    def looked(self) -> list[FloatArray]:
+        """The roll-outs of the sequences by which habits are known, here."""
+        return self.folds.demos.show(self.unseen, len(self.folds.looked))
 
     def score(self, *, order: int = 2) -> Score:
         """Measure the roll-outs over what the models have not seen."""
-        return Ruler(self.folds.demos, begin=self.lane.loop.order, order=order).measure(self.unseen)
+        return measures.score(self.folds.demos, self.unseen, begin=self.lane.loop.order, order=order)
 
     def completed(self, choices: Choices, budget: PerAction | None = None) -> Mixed:
         """Return the policy with the memory of its start and the hysteresis that those roll-outs advise, and these."""
@@ -95,25 +102,25 @@ class Mixed:
         offset = fit_offset(self.unseen, demos, loop)
         unseen = remember_all(offset, self.unseen, demos, loop)
         if hold is None:
-            hold = fit_hold(unseen, demos, begin=loop.order, budget=budget, stepping=choices.stepping)
+            looked = replace(self, unseen=unseen).looked
+            hold = fit_hold(looked, self.folds.looked, begin=loop.order, budget=budget, stepping=choices.stepping)
         policy = hold_by(keep_by(self.policy, offset), hold)
-        return replace(self, policy=policy, unseen=hold_all(hold, unseen, loop.order))
+        return replace(self, policy=policy, unseen=demos.map(hold_part, unseen, shared=(hold, loop.order)))
 
 
 def crossfit_rounds(
-    demos: Demonstrations,
+    demos: Recorded,
     choices: Choices,
     smoothness: PerAction,
     *,
     budget: PerAction | None = None,
-    validation: Demonstrations | Demonstration | None = None,
+    validation: Recorded | None = None,
 ) -> Iterator[Round]:
     """Cross-fit at one lambda, or one for each action; yields a round for each model, in the user's units.
 
     One that holds still by steps may be `budget` times as rough as the expert; about as rough as without by default.
     """
-    held_out = None if validation is None else Demonstrations.of(validation)
-    check_alike(demos, held_out)
+    check_alike(demos, validation)
     units = choices.units(demos)
     standard, inside = demos.standardize(units), choices.standardize(units)
     lane = choices.lane(standard, smoothness)
@@ -123,14 +130,15 @@ def crossfit_rounds(
 
     def record(number: int, mixed: Mixed) -> Round:
         found = mixed.completed(choices, budget)
-        outcome, left_out = measures.outcome(found.policy, standard), found.score()
+        outcome, left_out = judge(standard, found.policy), found.score()
+        here = aim(standard, choices.aim).actions if isinstance(standard, Demonstrations) else []
         return Round(
             number=number,
             policy=found.policy,
             trained=found.trained,
             h=lane.h,
-            targets=[lane.loop.targets(a, choices.feedback.mu) for a in aim(standard, choices.aim).actions],
-            rolled=outcome.rolled,
+            targets=[lane.loop.targets(a, choices.feedback.mu) for a in here],
+            rolled=standard.show(outcome.rolled),
             beta=float(np.mean(found.beta)),
             sigma=math.nan,
             error=outcome.error,
@@ -142,7 +150,7 @@ def crossfit_rounds(
         )
 
     turns = (record(n, mixed) for n, (mixed,) in enumerate(crossfit(standard, inside, [lane])))
-    return (finish(turn, units, choices.space, card, held_out) for turn in turns)
+    return (finish(turn, units, choices.space, card, validation) for turn in turns)
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,7 @@ class Choices:
     @classmethod
     def of(
         cls,
-        demos: Demonstrations,
+        demos: Recorded,
         *,
         model: Any = None,
         regularizer: RegularizerClass | None = None,
@@ -203,13 +211,13 @@ class Choices:
                 "use simile.rounds for others"
             )
         space = ActionSpace() if space is None else space
-        space.check(demos)
+        demos.check(space)
         held = None if hold is None else Hold.given(hold).of(demos.n_actions)
         models = models if kept is None else (kept, *models)
         seed, loss = checks.whole_number(seed, "seed"), None if isinstance(loss, Squared) else loss
         return cls(models, regularizer, horizon, feedback, seed, space, held, kept=kept, loss=loss)
 
-    def units(self, demos: Demonstrations) -> Units:
+    def units(self, demos: Recorded) -> Units:
         """Return what standard units mean: as measured, or those of the policy to go on from."""
         return Units.of(demos) if self.kept is None else self.kept.units
 
@@ -227,11 +235,11 @@ class Choices:
         """Bring the bounds to standard units."""
         return replace(self, space=ActionSpace(units.standardize(self.space.low), units.standardize(self.space.high)))
 
-    def lane(self, demos: Demonstrations, smoothness: PerAction) -> Lane:
+    def lane(self, demos: Recorded, smoothness: PerAction) -> Lane:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""
         smoothness = _check_smoothness(smoothness, demos.n_actions)
         kept = self.kept if self.regularizer is self.kept else None
-        h = fit_each(self.regularizer, demos.actions, smoothness) if kept is None else kept.h
+        h = regularize(demos, self.regularizer, smoothness) if kept is None else kept.h
         check_apart(h, "regularizer", "cross-fitting")
         if not isinstance(h, Autoregressor):
             raise ArgumentError(
@@ -255,49 +263,41 @@ class Lane:
 
 
 def fit_lanes(
-    model: Any, demos: Demonstrations, folds: Folds, lanes: Sequence[Lane], choices: Choices, rng: np.random.Generator
-) -> list[tuple[Model, FloatArray]]:
+    model: Any, demos: Recorded, folds: Folds, lanes: Sequence[Lane], choices: Choices, rng: np.random.Generator
+) -> list[tuple[Model, Any]]:
     """Fit a model at every lambda (lines 5 to 8); with each f come predictions without a fold over it."""
     horizon, mu, k = choices.horizon, choices.feedback.mu, demos.n_actions
+    loops = [lane.loop for lane in lanes]
     if isinstance(model, RolloutRegressor):
-        states = states_of(folds.demos, horizon)
-        counts, loops = weights_for(model, folds.demos.weights), [lane.loop for lane in lanes]
-        return list(model.fit_rollouts(states, folds.demos.actions, loops, folds.fold, **counts))
+        return teach_rollouts(folds.demos, model, horizon, loops, folds.fold)
     if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.by_labels):
         return [fit_lanes(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
-    spread = [np.concatenate([lane.loop.targets(a, mu) for a in demos.actions]).std() or 1.0 for lane in lanes]
-    scale = np.repeat(spread if len(lanes) > 1 else [1.0], k)  # all lambda have the same say in where a tree splits
+    recipe = getattr(model, "recipe", model)  # of a model with checkpoints
+    by_labels = isinstance(recipe, SmoothForest) and recipe.by_labels
+    spread = _spread(demos, loops, mu) if len(lanes) > 1 else np.ones(1)
+    scale = np.repeat(spread, k)  # all lambda have the same say in where a tree splits
+    h, smoothness = (None if by_labels else lanes[0].h), float(np.mean(lanes[0].smoothness))  # where they count
 
-    def fit(some: Demonstrations) -> Model:
-        states = states_of(some, horizon)
-        # Line 6: targets that make the roll-out, not f, follow the expert.
-        targets = np.concatenate(
-            [np.concatenate([lane.loop.targets(a, mu) for lane in lanes], axis=1) for a in some.actions]
-        )
-        counts = weights_for(model, some.weights)
-        recipe = getattr(model, "recipe", model)  # of a model with checkpoints
-        if k > 1 and isinstance(recipe, SmoothForest) and recipe.by_labels:
-            fitted: Model = model.fit_apart(states, targets / scale, k, rng, **counts)
-            return fitted
-        if isinstance(model, SmoothRegressor):
-            anchors = anchors_of(lanes[0].h, states) if len(lanes) == 1 else targets
-            labels = targets / scale
-            smoothness = float(np.mean(lanes[0].smoothness))  # of the impurity, where that counts
-            return model.fit_smooth([states], labels, labels, anchors, smoothness, rng, **counts)
-        return models.fit(model, states.matrix(), targets, rng, **counts)
+    def fit(some: Recorded) -> Model:
+        lesson = some.map(_prepare, shared=(horizon, loops, mu, scale, h))
+        return teach(some, model, lesson, smoothness, rng, apart=k > 1 and by_labels)
 
-    whole, predictions = fit(demos), folds.predict_unseen(fit, horizon, k * len(lanes)) * scale
+    whole, said = fit(demos), folds.predict_unseen(fit, horizon)
     if len(lanes) == 1:
-        return [(whole, predictions)]
+        return [(whole, said)]
     parts = [slice(i * k, (i + 1) * k) for i in range(len(lanes))]
     # One forest for the whole path: its leaves hold a value for every lambda.
     assert isinstance(whole, Forest)
-    return [(replace(whole, value=(whole.value * scale)[:, part].copy()), predictions[:, part]) for part in parts]
+    return [
+        (
+            replace(whole, value=(whole.value * scale)[:, part].copy()),
+            folds.demos.map(_take, said, shared=(scale, part)),
+        )
+        for part in parts
+    ]
 
 
-def line_search(
-    new: Trajectories, old: Trajectories, demos: Demonstrations, loop: ClosedLoop, scarce: PerAction = 1.0
-) -> PerAction:
+def line_search(new: Any, old: Any, demos: Recorded, loop: ClosedLoop, scarce: PerAction = 1.0) -> PerAction:
     """Return the beta with which beta * new + (1 - beta) * old does best, for each action; 0 unless it gains by `GATE`.
 
     What counts is the distance to the expert and, at a price, the squared second differences: error that falls
@@ -305,16 +305,8 @@ def line_search(
     there is less to be had.
     """
     price = scarce * PRICE * loop.lags**4
-    fresh, held, expert = ([a[loop.order :] for a in part] for part in (new, old, demos.actions))
-    apart, missing = (np.concatenate([b - a for a, b in zip(held, part, strict=True)]) for part in (fresh, expert))
-    turn, turned = (np.concatenate([np.diff(a, n=2, axis=0) for a in part]) for part in (fresh, held))
-    turn -= turned
-    if demos.weights is not None:
-        root = np.sqrt(np.concatenate([w[loop.order :] for w in demos.weights]))
-        apart, missing = apart * root, missing * root
-    power = np.sum(apart**2, axis=0) + price * np.sum(turn**2, axis=0)
-    pull = np.sum(apart * missing, axis=0) - price * np.sum(turn * turned, axis=0)
-    before = np.sum(missing**2, axis=0) + price * np.sum(turned**2, axis=0)
+    squares, products, before, turns, turning, turned = demos.total(_sum_products, new, old, shared=(loop.order,)).value
+    power, pull, before = squares + price * turns, products - price * turning, before + price * turned
     beta = np.clip(np.divide(pull, power, out=np.zeros_like(pull), where=power > 0.0), 0.0, 1.0)
     beta[~(beta * (2.0 * pull - beta * power) > GATE * before)] = 0.0
     return float(beta[0]) if len(beta) == 1 else beta
@@ -325,10 +317,9 @@ def mix(new: Trajectories, old: Trajectories, beta: PerAction) -> Trajectories:
     return [beta * a + (1.0 - beta) * b for a, b in zip(new, old, strict=True)] if len(old) else new
 
 
-def roll_out(loop: ClosedLoop, predictions: FloatArray, demos: Demonstrations) -> Trajectories:
+def roll_out(loop: ClosedLoop, predictions: Any, demos: Recorded) -> Any:
     """Roll f's outputs (frames, k) out from the expert's first frames."""
-    parts = np.split(predictions, np.cumsum([len(d) for d in demos])[:-1])
-    return [loop.roll(z, a) for z, a in zip(parts, demos.actions, strict=True)]
+    return demos.map(_roll, predictions, shared=(loop,))
 
 
 def _check_smoothness(given: PerAction, n_actions: int) -> PerAction:
@@ -339,3 +330,68 @@ def _check_smoothness(given: PerAction, n_actions: int) -> PerAction:
     if len(values) != n_actions:
         raise ArgumentError(f"smoothness must be one number, or one for each of {n_actions} actions; got {given}")
     return float(values[0]) if n_actions == 1 else values
+
+
+def _spread(demos: Recorded, loops: Sequence[ClosedLoop], mu: float) -> FloatArray:
+    """Return the standard deviation of the targets at every lambda; 1 where they are constant."""
+    total, count = demos.total(_sum_targets, shared=(loops, mu)).value
+    squares, _ = demos.total(_sum_targets, shared=(loops, mu, total / count)).value
+    spread: FloatArray = np.sqrt(squares / count) + (squares == 0.0)
+    return spread
+
+
+# What runs where a part is.
+
+
+def _prepare(
+    demos: Demonstrations,
+    horizon: Horizon,
+    loops: Sequence[ClosedLoop],
+    mu: float,
+    scale: FloatArray,
+    h: Regularizer | None,
+) -> Lesson:
+    """Form states and, line 6, targets that make the roll-out, not f, follow the expert."""
+    states = states_of(demos, horizon)
+    labels = np.concatenate([np.concatenate([loop.targets(a, mu) for loop in loops], axis=1) for a in demos.actions])
+    labels /= scale
+    weights = None if demos.weights is None else np.concatenate(demos.weights)
+    return Lesson(states, labels, labels if h is None else anchors_of(h, states), weights)
+
+
+def _sum_targets(
+    demos: Demonstrations, loops: Sequence[ClosedLoop], mu: float, center: FloatArray | float | None = None
+) -> ExactSum:
+    """Sum the targets at every lambda, or their squares about a center; with each sum comes how many they are."""
+    found = []
+    for a in demos.actions:
+        targets = np.stack([loop.targets(a, mu) for loop in loops])
+        summed = targets if center is None else (targets.T - center).T ** 2
+        found.append([summed.sum(axis=(1, 2)), np.full(len(loops), float(a.size))])
+    return ExactSum.of(np.array(found))
+
+
+def _take(_: Demonstrations, said: FloatArray, scale: FloatArray, part: slice) -> FloatArray:
+    return said[:, part] * scale[part]
+
+
+def _roll(demos: Demonstrations, predictions: FloatArray, loop: ClosedLoop) -> list[FloatArray]:
+    parts = np.split(predictions, np.cumsum(demos.lengths)[:-1])
+    return [loop.roll(z, a) for z, a in zip(parts, demos.actions, strict=True)]
+
+
+def _mix(_: Demonstrations, new: Trajectories, old: Trajectories, beta: PerAction) -> Trajectories:
+    return mix(new, old, beta)
+
+
+def _sum_products(demos: Demonstrations, new: Trajectories, old: Trajectories, begin: int) -> ExactSum:
+    """Sum, (6, k), squares of new - old, their products with expert - old, and squares of those; of bends the same."""
+    found, weights = [], demos.weights
+    for i, part in enumerate(zip(new, old, demos.actions, strict=True)):
+        fresh, held, expert = (a[begin:] for a in part)
+        turn, turned = (np.diff(a, n=2, axis=0) for a in (fresh, held))
+        apart, missing, turn = fresh - held, expert - held, turn - turned
+        root = 1.0 if weights is None else np.sqrt(weights[i][begin:])
+        pairs = [(apart * root, missing * root), (turn, turned)]
+        found.append([np.sum(x * y, axis=0) for a, b in pairs for x, y in ((a, a), (a, b), (b, b))])
+    return ExactSum.of(np.array(found))

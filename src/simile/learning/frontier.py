@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from simile._common import checks, plots
+from simile._common.sums import ExactSum
 from simile._common.text import table
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations
+from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded
 from simile.data.losses import Loss
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -24,8 +25,9 @@ from simile.learning.holds import COST, Backlash, Habits
 from simile.learning.initial import leave_seen
 from simile.learning.measures import Score
 from simile.learning.outliers import weigh
+from simile.learning.problem import match_lag, resolve
 from simile.learning.rounds import card_of
-from simile.learning.smoothness import MatchExpert, SmoothTime, smoothness_for
+from simile.learning.smoothness import MatchExpert, SmoothTime
 from simile.models import SmoothForest
 from simile.models.neural import TorchRegressor
 from simile.models.regularizers import RegularizerClass
@@ -193,7 +195,7 @@ def path(
 
 
 def trace(
-    demos: Demonstrations, choices: Choices, smoothness: int | Sequence[float | SmoothTime], match: MatchExpert
+    demos: Recorded, choices: Choices, smoothness: int | Sequence[float | SmoothTime], match: MatchExpert
 ) -> Frontier:
     """Fit a path with choices that have been checked; `match` tells what roughness means."""
     units = choices.units(demos)
@@ -202,12 +204,12 @@ def trace(
     return Frontier(tuple(_point(mixed, demos, choices, match) for mixed in mixtures), match.metric, demos.rate)
 
 
-def _fit_path(standard: Demonstrations, choices: Choices, values: Sequence[float]) -> list[Mixed]:
+def _fit_path(standard: Recorded, choices: Choices, values: Sequence[float]) -> list[Mixed]:
     *_, mixtures = crossfit(standard, choices, [choices.lane(standard, value) for value in values])
     return mixtures
 
 
-def _point(mixed: Mixed, demos: Demonstrations, choices: Choices, match: MatchExpert) -> Point:
+def _point(mixed: Mixed, demos: Recorded, choices: Choices, match: MatchExpert) -> Point:
     lane, held = mixed.lane, mixed.completed(choices)
     score, smoothness = held.score(order=match.order), float(np.mean(lane.smoothness))
     card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
@@ -237,7 +239,7 @@ class Match:
     scarce: tuple[float, ...]
 
 
-def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) -> tuple[Match, Frontier]:
+def match_expert(demos: Recorded, choices: Choices, match: MatchExpert) -> tuple[Match, Frontier]:
     """Choose, for each action, lambda and the way to hold with which policies are as rough as asked for.
 
     A path of light models, returned too, finds them; the policy itself is then learned at that lambda alone.
@@ -247,7 +249,7 @@ def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) ->
     light = replace(choices.standardize(units), models=tuple(_light(m) for m in choices.models))
     scouts = Scouts(standard, light, match, _fit_path(standard, light, _values(standard, light, N_SCOUTS)))
     lags, holds, scarce = zip(*(scouts.choose(j) for j in range(demos.n_actions)), strict=True)
-    found = tuple(smoothness_for(choices.regularizer, lag, standard.actions) for lag in lags)
+    found = tuple(match_lag(standard, choices.regularizer, lag) for lag in lags)
     stepping, ahead = tuple(o.stepping for o in holds), tuple(0.0 if o.stepping else o.width for o in holds)
     points = tuple(_point(mixed, demos, replace(light, space=choices.space), match) for mixed in scouts.mixtures)
     tried = Frontier(points, match.metric, demos.rate)
@@ -258,7 +260,7 @@ def match_expert(demos: Demonstrations, choices: Choices, match: MatchExpert) ->
 class Scouts:
     """Light policies from rough to smooth, by which the filter of each action is chosen."""
 
-    demos: Demonstrations  # in standard units
+    demos: Recorded  # in standard units
     choices: Choices
     match: MatchExpert
     mixtures: list[Mixed]
@@ -270,7 +272,7 @@ class Scouts:
         accurate, and no rougher, with a hysteresis behind it that keeps the expert's habits.
         """
         begin, folds = self.mixtures[0].lane.loop.order, self.mixtures[0].folds
-        habits = Habits(folds.demos, action, begin, self.match.order)
+        habits = Habits(folds.looked, action, begin, self.match.order)
         ratio = float(self.match.ratios(self.demos.n_actions)[action])
         alone = self._match(habits, ratio)
         plain = habits.ruler.measure(self._roll(habits, alone))
@@ -290,7 +292,7 @@ class Scouts:
     def _match(self, habits: Habits, ratio: float) -> float:
         """Return the lag at which an action is `ratio` times as rough as the expert's, or more if that is better."""
         scores = self._score(habits)
-        longest = max(len(d) for d in self.demos)
+        longest = int(self.demos.lengths.max())
         while scores[-1].roughness > ratio and self.mixtures[-1].lane.loop.lag < longest:
             lags = self.mixtures[-1].lane.loop.lag * np.geomspace(1.0, 8.0, 3)[1:]
             self._send(lags.tolist())
@@ -315,19 +317,19 @@ class Scouts:
 
     def _send(self, lags: Sequence[float]) -> None:
         """Fit further policies, with filters of these lags."""
-        values = [smoothness_for(self.choices.regularizer, lag, self.demos.actions) for lag in lags]
+        values = [match_lag(self.demos, self.choices.regularizer, lag) for lag in lags]
         self.mixtures += _fit_path(self.demos, self.choices, values)
         self.mixtures.sort(key=lambda m: m.lane.loop.lag)
 
     def _score(self, habits: Habits) -> list[Score]:
-        return [habits.ruler.measure(habits.pick(m.unseen)) for m in self.mixtures]
+        return [habits.ruler.measure(habits.pick(m.looked)) for m in self.mixtures]
 
     def _roll(self, habits: Habits, lag: float) -> list[FloatArray]:
         """Return about what a policy with a filter of this lag does with an action: between its neighbours."""
         lags = np.log([max(m.lane.loop.lag, LEAST_LAG / 10.0) for m in self.mixtures])
         at = int(np.clip(np.searchsorted(lags, math.log(max(lag, LEAST_LAG / 10.0))), 1, len(lags) - 1))
         share = float(np.clip((math.log(max(lag, LEAST_LAG / 10.0)) - lags[at - 1]) / (lags[at] - lags[at - 1]), 0, 1))
-        slower, faster = (habits.pick(self.mixtures[i].unseen) for i in (at, at - 1))
+        slower, faster = (habits.pick(self.mixtures[i].looked) for i in (at, at - 1))
         return list(mix(slower, faster, share))
 
 
@@ -343,19 +345,19 @@ def _light(model: Any) -> Any:
     return recipe
 
 
-def _values(demos: Demonstrations, choices: Choices, given: int | Sequence[float | SmoothTime]) -> list[float]:
+def _values(demos: Recorded, choices: Choices, given: int | Sequence[float | SmoothTime]) -> list[float]:
     """Return the lambda of a path, ascending; lags are spread evenly over scales where only their number is given."""
     if isinstance(given, numbers.Real):
         n = checks.whole_number(given, "smoothness", at_least=1)
         slowest = max(4.0 * LEAST_LAG, time_scale(demos) / 3.0)
         lags = np.geomspace(LEAST_LAG, slowest, n)
-        return [smoothness_for(choices.regularizer, float(lag), demos.actions) for lag in lags]
+        return [match_lag(demos, choices.regularizer, float(lag)) for lag in lags]
     if not isinstance(given, Iterable):
         raise ArgumentError(
             f"smoothness must be how many values, or a list of them; got {given!r}: write [{given!r}] for one"
         )
     values = [
-        s.resolve(choices.regularizer, demos.actions, demos.rate)
+        resolve(demos, s, choices.regularizer)
         if isinstance(s, SmoothTime)
         else checks.number(s, "smoothness", at_least=0.0)
         for s in given
@@ -365,10 +367,20 @@ def _values(demos: Demonstrations, choices: Choices, given: int | Sequence[float
     return sorted(set(values))
 
 
-def time_scale(demos: Demonstrations) -> float:
+def time_scale(demos: Recorded) -> float:
     """Return the frames in which the expert, at the mean speed, moves by one standard deviation of the actions."""
-    moves = np.concatenate([np.abs(np.diff(a, axis=0)) for a in demos.actions])
-    spread = np.concatenate(demos.actions).std(axis=0)
-    speed = np.array([log.kept[0] for log in demos.logs]) * moves.sum(axis=0) / max(len(moves), 1)  # without noise
+    total, moves = demos.total(_sum_moves).value
+    squares, _ = demos.total(_sum_moves, shared=(total / demos.n_frames,)).value
+    spread, n = np.sqrt(squares / demos.n_frames), max(demos.n_frames - len(demos), 1)
+    speed = np.array([log.kept[0] for log in demos.logs]) * moves / n  # without noise
     moving = speed > 0.0
     return float(np.mean(spread[moving] / speed[moving])) if moving.any() else 1.0
+
+
+def _sum_moves(demos: Demonstrations, center: FloatArray | None = None) -> ExactSum:
+    """Sum actions, or their squares about a center, and absolute moves, (2, k)."""
+    found = [
+        [(a if center is None else (a - center) ** 2).sum(axis=0), np.abs(np.diff(a, axis=0)).sum(axis=0)]
+        for a in demos.actions
+    ]
+    return ExactSum.of(np.array(found))

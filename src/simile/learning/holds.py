@@ -11,21 +11,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from simile._common.typing import FloatArray, PerAction, Trajectories
-from simile.data.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations, Recorded
 from simile.data.motion import count_reversals, play, share_still
 from simile.learning.measures import Ruler
 from simile.policies.hold import Hold
 
+Data = TypeVar("Data", bound=Recorded)
 WIDTHS = (0.0, *np.geomspace(0.004, 1.0, 20))  # standard deviations of the action
 RESTING = 0.1  # share of time from which on an expert counts as one who rests
 FEWER, ENOUGH = 0.9, 0.95  # share of the turns of the expert that a policy may have, and of the rest that it should
 LENIENT = 1.1  # times the roughness of a policy that its steps may have, where nothing else is said
 COST = 1.02  # times the squared error without a hysteresis that it may cost
-MOST_FRAMES = 100_000  # whose roll-outs are looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class Habits:
     Parameters
     ----------
     demos : Demonstrations
-        What the expert did.
+        What the expert did; a part of it that is large enough to know the habits by, as `Folds.looked`.
     action : int
         Which action.
     begin : int
@@ -62,9 +63,8 @@ class Habits:
 
     @cached_property
     def expert(self) -> Demonstrations:
-        """The expert's sequences with this action alone, not more of them than it takes."""
-        enough = np.searchsorted(np.cumsum([len(d) for d in self.demos]), MOST_FRAMES) + 1
-        return self.demos[: int(enough)].only_action(self.action)
+        """The expert's sequences with this action alone."""
+        return self.demos.only_action(self.action)
 
     @cached_property
     def ruler(self) -> Ruler:
@@ -93,8 +93,8 @@ class Habits:
         return ENOUGH * share if share >= RESTING else 0.0
 
     def pick(self, rolled: Trajectories) -> list[FloatArray]:
-        """Return this action of roll-outs, (T, 1) each, of the sequences that are looked at."""
-        return [a[:, self.action : self.action + 1] for a in rolled[: len(self.expert)]]
+        """Return this action of roll-outs, (T, 1) each."""
+        return [a[:, self.action : self.action + 1] for a in rolled]
 
     def keep(self, rolled: Sequence[FloatArray]) -> bool:
         """Tell whether roll-outs (T, 1) turn no more often than the expert, and rest as much."""
@@ -161,7 +161,7 @@ def fit_hold(
     return Hold(np.array([o.width for o in found]), np.array([o.stepping for o in found]))
 
 
-def aim(demos: Demonstrations, width: Sequence[float]) -> Demonstrations:
+def aim(demos: Data, width: Sequence[float]) -> Data:
     """Return what a policy with a play of this width behind it should follow, in standard units.
 
     What comes out is `width` behind wherever it moves, so f learns to aim as much further, in the direction of the
@@ -169,7 +169,10 @@ def aim(demos: Demonstrations, width: Sequence[float]) -> Demonstrations:
     """
     if not any(width):
         return demos
-    thresholds = np.array([log.threshold for log in demos.logs])
+    return demos.convert(_aim, shared=(width, np.array([log.threshold for log in demos.logs])))
+
+
+def _aim(demos: Demonstrations, width: Sequence[float], thresholds: FloatArray) -> Demonstrations:
     aimed = []
     for actions in demos.actions:
         moves, ahead = np.diff(play(actions, thresholds / 2.0), axis=0, prepend=np.nan), np.zeros_like(actions)
@@ -179,6 +182,11 @@ def aim(demos: Demonstrations, width: Sequence[float]) -> Demonstrations:
                 ahead[:, j] = np.interp(np.arange(len(steps)), moving, np.sign(steps[moving]))
         aimed.append(actions + np.asarray(width) * ahead)
     return demos.with_actions(aimed)
+
+
+def hold_part(_: Demonstrations, rolled: Trajectories, hold: Hold | None, begin: int) -> list[FloatArray]:
+    """Let the roll-outs of a part pass a hysteresis."""
+    return hold_all(hold, rolled, begin)
 
 
 def hold_all(hold: Hold | None, rolled: Trajectories, begin: int) -> list[FloatArray]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations, Recorded
 from simile.data.logs import Log
 from simile.data.losses import mean_difference
 from simile.data.states import States
@@ -144,6 +145,16 @@ class Ruler:
     def known_logs(self) -> tuple[Log, ...]:
         """By which noise is told from motion."""
         return self.demos.logs if self.logs is None else self.logs
+
+
+def score(demos: Recorded, rolled: Any, *, begin: int, order: int = 2) -> Score:
+    """Measure roll-outs of demonstrations in standard units, wherever both lie."""
+    sums: ScoreSums = demos.total(_sum, rolled, shared=(begin, order, demos.logs))
+    return sums.score
+
+
+def _sum(demos: Demonstrations, rolled: Trajectories, begin: int, order: int, logs: tuple[Log, ...]) -> ScoreSums:
+    return Ruler(demos, begin=begin, order=order, logs=logs).sums(rolled)
 
 
 def outcome(policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2) -> Outcome:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstrations, Recorded
 from simile.models.closed_loop import ClosedLoop
 from simile.policies.offset import Offset
 
@@ -13,21 +17,25 @@ GAIN = 0.002  # share of the squared error that a memory of the start has to tak
 HALF_LIVES = (1.0, 4.0, 16.0)  # times the filter's lag, in which half of it fades: what was a bad start has to heal
 
 
-def fit_offset(rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> Offset | None:
+def fit_offset(rolled: Any, demos: Recorded, loop: ClosedLoop) -> Offset | None:
     """Choose how much of the start to remember, and for how long, for each action; None where it does not help.
 
     A roll-out is linear in the offset, so that the best share is one of least squares; it is shrunk by as much as the
     gain of a sequence varies from one to the next, since a few starts may make all of it.
     """
-    found = [_fit(rolled, demos, loop, j) for j in range(demos.n_actions)]
-    share, fade = np.array(found).T
+    k = demos.n_actions
+    fades = [[0.5 ** (1.0 / (h * max(float(loop.lags[j]), 1.0))) for h in HALF_LIVES] for j in range(k)]
+    sums = demos.total(_sum_pulls, rolled, shared=(loop, fades)).value
+    share, fade = np.array([_choose(sums[j], fades[j]) for j in range(k)]).T
     return Offset(share, fade) if share.any() else None
 
 
-def remember_all(offset: Offset | None, rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> Trajectories:
+def remember_all(offset: Offset | None, rolled: Any, demos: Recorded, loop: ClosedLoop) -> Any:
     """Return roll-outs as they are with this memory of the start."""
-    if offset is None:
-        return rolled
+    return rolled if offset is None else demos.map(_remember, rolled, shared=(offset, loop))
+
+
+def _remember(demos: Demonstrations, rolled: Trajectories, offset: Offset, loop: ClosedLoop) -> Trajectories:
     out = [a.copy() for a in rolled]
     for j, (share, fade) in enumerate(zip(offset.share, offset.fade, strict=True)):
         response = share * _response(fade, max(map(len, rolled)), loop, j)
@@ -36,25 +44,32 @@ def remember_all(offset: Offset | None, rolled: Trajectories, demos: Demonstrati
     return out
 
 
-def _fit(rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop, action: int) -> tuple[float, float]:
-    """Return share and fade for one action."""
-    begin, gaps = loop.order, _disagreements(rolled, demos, loop, action)
-    missing = [(b - a)[begin:, action] for a, b in zip(rolled, demos.actions, strict=True)]
-    lag, longest = max(float(loop.lags[action]), 1.0), max(map(len, rolled))
-    best, before = (0.0, 0.0), sum(float(m @ m) for m in missing)
-    least = GAIN * before
-    for half_life in HALF_LIVES:
-        fade = 0.5 ** (1.0 / (half_life * lag))
-        response = _response(fade, longest, loop, action)
-        power = sum(
-            gap**2 * float(response[: len(m)] @ response[: len(m)]) for gap, m in zip(gaps, missing, strict=True)
-        )
-        pull = sum(gap * float(response[: len(m)] @ m) for gap, m in zip(gaps, missing, strict=True))
+def _choose(sums: FloatArray, fades: Sequence[float]) -> tuple[float, float]:
+    """Return share and fade for one action; `sums` are squared errors, and power and pull of each fade."""
+    best, least = (0.0, 0.0), GAIN * sums[0]
+    for fade, power, pull in zip(fades, sums[1::2], sums[2::2], strict=True):
         share = min(max(pull / power, 0.0), 1.0) if power > 0.0 else 0.0
         gain = share * (2.0 * pull - share * power)
         if gain > least:
-            best, least = (share, fade), gain
+            best, least = (float(share), fade), gain
     return best
+
+
+def _sum_pulls(
+    demos: Demonstrations, rolled: Trajectories, loop: ClosedLoop, fades: Sequence[Sequence[float]]
+) -> ExactSum:
+    """Sum for each action squared errors, and for each fade its power, and how it pulls to the expert, (k, any)."""
+    found = np.zeros((len(rolled), len(fades), 1 + 2 * len(HALF_LIVES)))
+    for j, some in enumerate(fades):
+        missing = [(b - a)[loop.order :, j] for a, b in zip(rolled, demos.actions, strict=True)]
+        gaps = _disagreements(rolled, demos, loop, j)
+        found[:, j, 0] = [np.sum(m**2) for m in missing]
+        for i, fade in enumerate(some):
+            response = _response(fade, max(map(len, rolled)), loop, j)
+            for out, gap, m in zip(found[:, j], gaps, missing, strict=True):
+                out[1 + 2 * i] = gap**2 * np.sum(response[: len(m)] ** 2)
+                out[2 + 2 * i] = gap * np.sum(response[: len(m)] * m)
+    return ExactSum.of(found)
 
 
 def _disagreements(rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop, action: int) -> list[float]:

@@ -115,6 +115,7 @@ def _residuals(demos: Demonstrations, seed: int) -> FloatArray:
     scale = _deviation(np.concatenate(demos.actions) - center)
     units = Units(center, np.where(scale > 0.0, scale, 1.0), choose_origin(demos.places))
     pieces = Folds.of(demos.standardize(units)).demos
+    assert isinstance(pieces, Demonstrations)
     cuts, actions = np.cumsum(pieces.lengths)[:-1], np.concatenate(pieces.actions)
     residuals, reach = actions, START
     for _ in range(N_TURNS):

@@ -14,17 +14,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from simile._common.typing import FloatArray, Trajectories
+from simile import models
+from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstrations, Units
 from simile.data.states import Horizon, States, Tape
 from simile.learning import measures
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback
+from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
-from simile.learning.smoothness import SmoothTime
+from simile.learning.smoothness import SmoothTime, smoothness_for
 from simile.learning.step_sizes import Evidence, StepSize
 from simile.learning.training import Dataset, Rule, Train, fit_naive
-from simile.models import Model
-from simile.models.regularizers import Regularizer, RegularizerClass
+from simile.models import Model, SmoothRegressor
+from simile.models.adapters import weights_for
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Regularizer, RegularizerClass, fit_each
 from simile.policies.policies import Combine, Policy, SmoothPolicy
 
 
@@ -154,6 +158,42 @@ def pose(demos: Any, **setup: Any) -> Problem:
 def judge(demos: Any, policy: Policy, *, order: int = 2) -> Outcome:
     """Roll a policy out over demonstrations and measure it."""
     return measures.outcome(policy, demos, order=order)
+
+
+@singledispatch
+def regularize(demos: Any, regularizer: RegularizerClass, smoothness: PerAction) -> Regularizer:
+    """Choose h for the expert's actions in standard units."""
+    return fit_each(regularizer, demos.actions, smoothness)
+
+
+@singledispatch
+def match_lag(demos: Any, regularizer: RegularizerClass, lag: float) -> float:
+    """Return the lambda at which the closed loop lags by so many frames."""
+    return smoothness_for(regularizer, lag, demos.actions)
+
+
+@singledispatch
+def teach(
+    demos: Any, model: Any, lesson: Any, smoothness: float, rng: np.random.Generator, *, apart: bool = False
+) -> Model:
+    """Fit a model to the lessons of demonstrations, or for each action by itself (`SmoothForest.fit_apart`)."""
+    counts = weights_for(model, None if lesson.weights is None else [lesson.weights])
+    if apart:
+        fitted: Model = model.fit_apart(lesson.states, lesson.labels, demos.n_actions, rng, **counts)
+        return fitted
+    if isinstance(model, SmoothRegressor):
+        given = (lesson.labels, lesson.labels, lesson.anchors, smoothness)
+        return model.fit_smooth([lesson.states], *given, rng, **counts)
+    return models.fit(model, lesson.states.matrix(), lesson.labels, rng, **counts)
+
+
+@singledispatch
+def teach_rollouts(
+    demos: Any, model: Any, horizon: Horizon, loops: Sequence[ClosedLoop], folds: IntArray
+) -> list[tuple[Model, Any]]:
+    """Fit a model through closed loops; with each f comes what fits without a frame's fold say in it."""
+    counts = weights_for(model, demos.weights)
+    return list(model.fit_rollouts(states_of(demos, horizon), demos.actions, loops, folds, **counts))
 
 
 @singledispatch

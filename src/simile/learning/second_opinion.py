@@ -17,17 +17,19 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import ActionSpace, Demonstrations, Units
+from simile.data.demonstrations import ActionSpace, Demonstrations, Recorded, Units
+from simile.data.logs import Log
 from simile.data.losses import hold_last_action
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures
 from simile.learning.crossfit import roll_out
 from simile.learning.folds import Folds, states_of
-from simile.learning.measures import Ruler, Score
+from simile.learning.measures import Ruler, Score, ScoreSums
+from simile.learning.problem import judge, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of
+from simile.learning.training import Lesson
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
-from simile.models.adapters import weights_for
 from simile.models.closed_loop import ClosedLoop
 from simile.models.columns import layout
 from simile.models.regularizers import Autoregressor, CriticallyDamped, PreviousAction
@@ -50,7 +52,7 @@ FOREVER = 1e9  # a lambda at which h(a) = a holds its action
 class RivalData:
     """What rivals are fitted to, and how."""
 
-    demos: Demonstrations  # in the user's units
+    demos: Recorded  # in the user's units
     horizon: Horizon
     space: ActionSpace
     seed: int
@@ -61,14 +63,14 @@ class RivalData:
         return Units.of(self.demos)
 
     @cached_property
-    def standard(self) -> Demonstrations:
+    def standard(self) -> Recorded:
         """The demonstrations in standard units."""
         return self.demos.standardize(self.units)
 
-    def grow(self, demos: Demonstrations, frames: Sequence[int]) -> Forest:
+    def grow(self, demos: Recorded, frames: Sequence[int]) -> Model:
         """Fit a forest that looks ahead."""
-        states, counts = states_of(demos, self.horizon), weights_for(TREES, demos.weights)
-        return fit_ahead(TREES, states, demos.actions, frames, self.seed, **counts)
+        lesson = demos.map(_look_ahead, shared=(self.horizon, frames))
+        return teach(demos, TREES, lesson, 0.0, np.random.default_rng(self.seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +125,14 @@ class SimpleRival:
     def as_round(self, number: int, score: Score) -> Round:
         """Return the policy as a round of its own, which takes the place of what was learned; `score` is why."""
         demos = self.known_data.demos
-        outcome = measures.outcome(self.policy, demos)
+        outcome = judge(demos, self.policy)
         return Round(
             number=number,
             policy=self.policy,
             trained=self.policy,
             h=self.h,
-            targets=list(demos.actions),
-            rolled=outcome.rolled,
+            targets=list(demos.actions) if isinstance(demos, Demonstrations) else [],
+            rolled=demos.show(outcome.rolled),
             beta=1.0,
             sigma=math.nan,
             error=outcome.error,
@@ -146,13 +148,13 @@ class SimpleRival:
 
 
 def simple_rivals(
-    demos: Demonstrations, horizon: Horizon, *, budget: float, order: int = 2, space: ActionSpace, seed: int
+    demos: Recorded, horizon: Horizon, *, budget: float, order: int = 2, space: ActionSpace, seed: int
 ) -> tuple[SimpleRival, ...]:
     """Tune what an engineer would try first: hold the last action, or predict and filter; none for too few frames.
 
     Parameters
     ----------
-    demos : Demonstrations
+    demos : Recorded
         In the user's units.
     horizon : Horizon
         What the predictors see.
@@ -168,21 +170,21 @@ def simple_rivals(
     """
     begun = time.process_time()
     source = RivalData(demos, horizon, space, seed)
-    folds, actions = Folds.of(source.standard), source.standard.actions
+    folds, nothing = Folds.of(source.standard), [np.empty((0, demos.n_actions))]  # these h look at no trajectories
     if len(folds) == 1:
         return ()
-    begin = max(f.fit(actions, 1.0).order for f in FILTERS.values())
-    ruler = Ruler(folds.demos, begin=begin, order=order)
-    held = Score(ruler.measure([hold_last_action(a, warm_up=begin) for a in folds.demos.actions]).error, 0.0)
-    h = PreviousAction().fit(actions, FOREVER)
+    begin = max(f.fit(nothing, 1.0).order for f in FILTERS.values())
+    held = Score(measures.score(folds.demos, folds.demos.map(_hold_last, shared=(begin,)), begin=begin).error, 0.0)
+    h = PreviousAction().fit(nothing, FOREVER)
     found = [SimpleRival("holding the last action", "", held, True, h, FOREVER, source, _mean(demos, horizon))]
     for predictor, said, model in _predictors(source, folds):
-        tried = []
-        for kind, filters in FILTERS.items():
-            for strength in STRENGTHS:
-                h = filters.fit(actions, strength)
-                score = ruler.measure(roll_out(ClosedLoop.of(h, strength), said, folds.demos))
-                tried.append((kind, score, not score.roughness > budget, h, strength))
+        kinds = [(kind, f.fit(nothing, s), s) for kind, f in FILTERS.items() for s in STRENGTHS]
+        loops = [ClosedLoop.of(h, strength) for _, h, strength in kinds]
+        sums = folds.demos.total(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
+        tried = [
+            (kind, score, not score.roughness > budget, h, strength)
+            for (kind, h, strength), score in zip(kinds, sums.scores, strict=True)
+        ]
         rivals = [SimpleRival(predictor, *one, source, model) for one in tried]
         found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
     return tuple(replace(r, seconds=time.process_time() - begun) for r in found)
@@ -201,17 +203,60 @@ def most_accurate(rivals: Sequence[SimpleRival]) -> SimpleRival:
     return min(best, key=lambda r: r.score.error)
 
 
-def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, FloatArray, Model | int]]:
+def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, Any, Model | int]]:
     """Yield name, what fits say in the fold they have not seen, and the fit to all or how far a forest looks ahead."""
     k = source.demos.n_actions
     still = ClosedLoop(np.ones((1, k)))  # no filter, so that the ridge is an ordinary one
-    states, ridge = states_of(folds.demos, source.horizon), RolloutRidge()
-    counts = weights_for(ridge, folds.demos.weights)
-    ((line, said),) = ridge.fit_rollouts(states, folds.demos.actions, [still], folds.fold, **counts)
+    ((line, said),) = teach_rollouts(folds.demos, RolloutRidge(), source.horizon, [still], folds.fold)
     yield "a ridge", said, line
-    told = folds.predict_unseen(lambda some: source.grow(some, AHEAD), source.horizon, k * len(AHEAD))
+    told = folds.predict_unseen(lambda some: source.grow(some, AHEAD), source.horizon)
     for i, d in enumerate(AHEAD):
-        yield f"a forest that looks {d} frames ahead" if d else "a forest", told[:, i * k : (i + 1) * k], d
+        says = folds.demos.map(_columns, told, shared=(slice(i * k, (i + 1) * k),))
+        yield f"a forest that looks {d} frames ahead" if d else "a forest", says, d
+
+
+@dataclass(frozen=True, eq=False)
+class RivalSums:
+    """What the scores of several rivals are made of."""
+
+    sums: tuple[ScoreSums, ...]
+
+    def __add__(self, other: RivalSums) -> RivalSums:
+        return RivalSums(tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)))
+
+    @property
+    def scores(self) -> list[Score]:
+        """Of each."""
+        return [s.score for s in self.sums]
+
+
+# What runs where a part is.
+
+
+def _hold_last(demos: Demonstrations, begin: int) -> list[FloatArray]:
+    return [hold_last_action(a, warm_up=begin) for a in demos.actions]
+
+
+def _score_loops(
+    demos: Demonstrations,
+    said: FloatArray,
+    loops: Sequence[ClosedLoop],
+    begin: int,
+    order: int,
+    logs: tuple[Log, ...],
+) -> RivalSums:
+    ruler = Ruler(demos, begin=begin, order=order, logs=logs)
+    return RivalSums(tuple(ruler.sums(roll_out(loop, said, demos)) for loop in loops))
+
+
+def _columns(_: Demonstrations, told: FloatArray, some: slice) -> FloatArray:
+    return told[:, some]
+
+
+def _look_ahead(demos: Demonstrations, horizon: Horizon, frames: Sequence[int]) -> Lesson:
+    labels = label_ahead(demos.actions, frames)
+    weights = None if demos.weights is None else np.concatenate(demos.weights)
+    return Lesson(states_of(demos, horizon), labels, labels, weights)
 
 
 def fit_ahead(
@@ -224,8 +269,13 @@ def fit_ahead(
     weights: FloatArray | None = None,
 ) -> Forest:
     """Fit a forest to the actions (standard units) of so many frames later, all side by side in its leaves."""
-    labels = np.concatenate([np.concatenate([ahead(a, d) for d in frames], axis=1) for a in actions])
+    labels = label_ahead(actions, frames)
     return model.fit_smooth([states], labels, labels, labels, 0.0, np.random.default_rng(seed), weights=weights)
+
+
+def label_ahead(actions: Trajectories, frames: Sequence[int]) -> FloatArray:
+    """Return the actions of so many frames later side by side, (n, any)."""
+    return np.concatenate([np.concatenate([ahead(a, d) for d in frames], axis=1) for a in actions])
 
 
 def ahead(actions: FloatArray, frames: int) -> FloatArray:
@@ -233,7 +283,7 @@ def ahead(actions: FloatArray, frames: int) -> FloatArray:
     return actions[np.minimum(np.arange(len(actions)) + frames, len(actions) - 1)]
 
 
-def _mean(demos: Demonstrations, horizon: Horizon) -> PiecewiseLinear:
+def _mean(demos: Recorded, horizon: Horizon) -> PiecewiseLinear:
     """Return the f that always says the mean."""
     m, k = demos.n_contexts, demos.n_actions
     none = np.empty(0)

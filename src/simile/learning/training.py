@@ -44,6 +44,16 @@ class Dataset:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What f is fitted to: states, labels (n, any), and anchors h(s) for those who choose their structure by them."""
+
+    states: States
+    labels: FloatArray
+    anchors: FloatArray
+    weights: FloatArray | None = None  # (n, k)
+
+
 Memory = Callable[[tuple[Any, ...], Any], tuple[Any, ...]]  # of `Dataset`s, or of what stands for those elsewhere
 
 

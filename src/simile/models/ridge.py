@@ -6,16 +6,20 @@ least squares on the filtered states G S: no lag is left to compensate, because 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from simile._common import checks
+from simile._common.parts import Parts, Whole
+from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray, Trajectories
-from simile.data.states import States
+from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Model
 from simile.models.closed_loop import ClosedLoop
@@ -26,6 +30,7 @@ BLOCK = 10_000  # frames of the state matrix that are held at a time
 MOST_KEPT = 20_000_000  # numbers of it that are kept from one closed loop to the next
 MOST_LINES, MOST_HINGES = 800, 400  # terms of each kind
 MOST_HINGE_LAGS = 7
+SUMMED = ("gram", "bend", "moment", "power", "rows")  # of `Sums`
 
 
 @runtime_checkable
@@ -91,56 +96,86 @@ class RolloutRidge:
         weights: FloatArray | None = None,
     ) -> list[tuple[PiecewiseLinear, FloatArray]]:
         """Fit through several closed loops; they share the states in standard units."""
-        import scipy.linalg  # noqa: F401 - loaded before the limit, which knows only of libraries that are
-        from threadpoolctl import threadpool_limits
+        return self.fit_lessons(Whole(Lesson(states, expert, folds, weights)), loops)
 
-        if states.horizon.memory:
+    def fit_lessons(self, lessons: Parts, loops: Sequence[ClosedLoop]) -> list[tuple[PiecewiseLinear, Any]]:
+        """Fit as `fit_rollouts` does, with the same bits, to lessons in one place or in several.
+
+        What fits without a fold say is as `lessons.map` has it, an (n, k) array for each part.
+        """
+        sizes: list[Size] = lessons.collect(Size.of)
+        if sizes[0].horizon.memory:
             raise ArgumentError(
                 "model: RolloutRidge needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
             )
-        regressors = Regressors(Terms.of(states, self.knots), states, {})
-        with threadpool_limits(1, user_api="blas"):  # the same bits for any number of threads
-            return [self._fit(regressors, expert, loop, folds, weights) for loop in loops]
+        terms = Terms.of(lessons, sizes, self.knots)
+        regressors = lessons.map(Regressors.of, shared=(terms,))
+        return [self._fit(lessons, Size.join(sizes), terms, regressors, loop) for loop in loops]
 
     def _fit(
-        self,
-        regressors: Regressors,
-        expert: Trajectories,
-        loop: ClosedLoop,
-        folds: IntArray,
-        counts: FloatArray | None,
-    ) -> tuple[PiecewiseLinear, FloatArray]:
-        states, terms = regressors.states, regressors.terms
-        k, n_terms, n_folds = loop.taps.shape[1], len(terms.feature) + 1, int(folds.max()) + 1
-        weights = np.zeros((n_folds + 1, n_terms, k))
-        step = -(-len(states) // self.rows)
-        sequences = _sequences(states)
-        for dimensions in _alike(loop.taps) if counts is None else np.arange(k)[:, np.newaxis]:
-            sums = [Sums.zero(n_terms, len(dimensions)) for _ in range(n_folds)]
-            for actions, rows, fold in zip(expert, sequences, folds, strict=True):
-                aims = (actions - loop.free(actions))[:, dimensions]
-                for part, Z, bends in regressors.filter(rows, loop, dimensions[0]):
-                    aim = aims[part - rows[0]]
-                    if counts is not None:
-                        root = np.sqrt(counts[part][:, dimensions])
-                        Z, aim = Z * root, aim * root
-                    sums[fold].add(Z[::step], bends[::step], aim[::step])
-            weights[:, :, dimensions] = self._solve(sums, self.bend * loop.lags[dimensions[0]] ** 4)
-        unseen = np.empty((len(states), k))
-        for rows, fold in zip(sequences, folds, strict=True):
-            for part in _blocks(rows):
-                unseen[part] = regressors.at(part) @ weights[fold]
-        return terms.to_lines(weights[-1], states), unseen
+        self, lessons: Parts, size: Size, terms: Terms, regressors: Any, loop: ClosedLoop
+    ) -> tuple[PiecewiseLinear, Any]:
+        weights = np.zeros((size.folds + 1, len(terms.feature) + 1, loop.taps.shape[1]))
+        aims = lessons.map(_aims, shared=(loop,))
+        largest: Largest = lessons.total(Largest.of, aims)
+        step = -(-size.frames // self.rows)
+        alike = np.arange(loop.taps.shape[1])[:, np.newaxis] if size.weight else _alike(loop.taps)
+        for dimensions in alike:
+            bounds = Bounds.of(terms, loop, dimensions, size, largest.values)
+            solve = partial(self._solve, size.folds, self.bend * loop.lags[dimensions[0]] ** 4)
+            sums = (loop, dimensions, step, bounds)
+            weights[:, :, dimensions] = lessons.total(_sum_folds, regressors, aims, shared=sums, then=solve)
+        said = lessons.map(_say_unseen, regressors, shared=(weights,))
+        return terms.to_lines(weights[-1], size.horizon, size.n_contexts, size.n_actions), said
 
-    def _solve(self, sums: Sequence[Sums], gamma: float) -> FloatArray:
+    def _solve(self, n_folds: int, gamma: float, found: FoldSums) -> FloatArray:
         """Return the weights without each fold, and those of all data, (folds + 1, terms + 1, k)."""
-        every = Sums.total(sums)
-        if len(sums) == 1:  # nothing can be left out, so that no penalty can be chosen
-            return np.stack([every.solve(sorted(self.alphas)[len(self.alphas) // 2], gamma)] * 2)
-        tried = [[every.minus(s).solve(alpha, gamma) for s in sums] for alpha in self.alphas]
-        errors = [sum(s.error(w) for s, w in zip(sums, weights, strict=True)) for weights in tried]
-        best = int(np.argmin(errors))
-        return np.stack([*tried[best], every.solve(self.alphas[best], gamma)])
+        sums = [found.folds[fold] for fold in range(n_folds)]
+        every = reduce(add, sums)
+        with _one_thread():
+            if len(sums) == 1:  # nothing can be left out, so that no penalty can be chosen
+                return np.stack([every.solve(sorted(self.alphas)[len(self.alphas) // 2], gamma)] * 2)
+            tried = [[every.minus(s).solve(alpha, gamma) for s in sums] for alpha in self.alphas]
+            errors = [sum(s.error(w) for s, w in zip(sums, weights, strict=True)) for weights in tried]
+            best = int(np.argmin(errors))
+            return np.stack([*tried[best], every.solve(self.alphas[best], gamma)])
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What there is to learn from some of the sequences."""
+
+    states: States
+    expert: Trajectories
+    folds: IntArray  # number of the fold of each sequence
+    weights: FloatArray | None = None  # (n, k)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a lesson is, and how its states are laid out."""
+
+    frames: int
+    longest: int
+    folds: int
+    weight: float  # the largest; 0 where there are none
+    horizon: Horizon
+    n_contexts: int
+    n_actions: int
+
+    @classmethod
+    def of(cls, lesson: Lesson) -> Size:
+        """Look at one lesson."""
+        tape, horizon = lesson.states.tape, lesson.states.horizon
+        weight = 0.0 if lesson.weights is None else float(lesson.weights.max())
+        longest, k = max(map(len, lesson.expert)), tape.actions.shape[1]
+        return cls(len(lesson.states), longest, int(lesson.folds.max()) + 1, weight, horizon, tape.n_contexts, k)
+
+    @classmethod
+    def join(cls, sizes: Sequence[Size]) -> Size:
+        """Return that of all parts."""
+        most = {name: max(getattr(s, name) for s in sizes) for name in ("longest", "folds", "weight")}
+        return replace(sizes[0], frames=sum(s.frames for s in sizes), **most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,38 +187,36 @@ class Terms:
     fill: FloatArray
     mean: FloatArray
     scale: FloatArray
+    reach: FloatArray  # the largest, in standard units
 
     @classmethod
-    def of(cls, states: States, knots: int) -> Terms:
+    def of(cls, lessons: Parts, sizes: Sequence[Size], knots: int) -> Terms:
         """Choose terms for states: every lag of every context and, where there are knots, hinges at some lags."""
-        contexts = _single(states.tape.contexts)
-        contexts[~np.isfinite(contexts)] = np.nan
-        m, n_lags = states.tape.n_contexts, len(states.horizon.context_lags)
-        fill = np.array([c[~np.isnan(c)].mean() if not np.isnan(c).all() else 0.0 for c in contexts.T])
-        filled = np.where(np.isnan(contexts), fill, contexts)
-        levels = [np.full(m, -np.inf)]
-        lags = [_spread(n_lags, MOST_LINES // m)]
+        m, n_lags, n = sizes[0].n_contexts, len(sizes[0].horizon.context_lags), sum(s.frames for s in sizes)
+        range_: Range = lessons.total(Range.of)
+        total, count = range_.sums.value
+        fill = np.divide(total, count, out=np.zeros(m), where=count > 0.0)
+        levels, lags = [np.full(m, -np.inf)], [_spread(n_lags, MOST_LINES // m)]
         if knots and (some := MOST_HINGES // (m * knots)):
-            levels += list(np.quantile(filled, (np.arange(knots) + 0.75) / (knots + 0.5), axis=0))
+            firsts = lessons.place([sum(s.frames for s in sizes[:i]) for i in range(len(sizes))])
+            drawn = np.concatenate(lessons.collect(_sample, firsts, shared=(n,))).astype(np.float64)
+            shares = (np.arange(knots) + 0.75) / (knots + 0.5)
+            levels += list(np.quantile(np.where(np.isfinite(drawn), drawn, fill), shares, axis=0))
             lags += [_spread(n_lags, min(some, MOST_HINGE_LAGS))] * knots
-        feature, knot, mean, scale = [], [], [], []
-        for level, places in zip(levels, lags, strict=True):
-            bent = np.maximum(filled, level)
-            for place in places:
-                feature.append(place * m + np.arange(m))
-                knot.append(level)
-                mean.append(bent.mean(axis=0))
-                scale.append(bent.std(axis=0))
-        spread = np.concatenate(scale)
-        places, means = np.concatenate(feature), np.concatenate(mean)
+        mean = lessons.total(_sum_bent, shared=(fill, levels)).value / n
+        spread = np.sqrt(lessons.total(_sum_bent, shared=(fill, levels, mean)).value / n)
         # Relative to the values, so that contexts may come in any unit.
-        units = np.where(spread > 1e-9 * np.abs(means), spread, 1.0)
-        return cls(places, np.concatenate(knot), fill[places % m], means, units)
+        scale = np.where(spread > 1e-9 * np.abs(mean), spread, 1.0)
+        ends = [np.fmax(np.where(count > 0.0, end, 0.0), levels) for end in (range_.low, range_.high)]
+        reach = np.maximum(*(np.abs(end - mean) for end in ends)) / scale
+        feature = np.concatenate([place * m + np.arange(m) for places in lags for place in places])
+        each = np.repeat(np.arange(len(levels)), [len(places) for places in lags])
+        at = [np.concatenate([table[i] for i in each]) for table in (levels, mean, scale, reach)]
+        return cls(feature, at[0], fill[feature % m], *at[1:])
 
-    def to_lines(self, weights: FloatArray, states: States) -> PiecewiseLinear:
-        """Write weights (terms + 1, k) of regressors in standard units as f of the states themselves."""
-        k = states.tape.actions.shape[1]
-        columns, lags = layout(states.horizon, states.tape.n_contexts, k)
+    def to_lines(self, weights: FloatArray, horizon: Horizon, m: int, k: int) -> PiecewiseLinear:
+        """Write weights (terms + 1, k) of regressors in standard units as f of states with m contexts."""
+        columns, lags = layout(horizon, m, k)
         coefficient = weights[:-1] / self.scale[:, np.newaxis]
         return PiecewiseLinear(
             feature=self.feature,
@@ -193,8 +226,48 @@ class Terms:
             intercept=weights[-1] - self.mean @ coefficient,
             columns=columns,
             lags=lags,
-            width=states.tape.n_contexts + k,
+            width=m + k,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """Where contexts lie: sums and how many were summed (2, m), the lowest and the highest; NaN where there is none."""
+
+    sums: ExactSum
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, lesson: Lesson) -> Range:
+        """Look at one lesson."""
+        sums, ends = [], []
+        for x in map(_single, lesson.states.tape.parts):
+            known = np.isfinite(x)
+            sums.append([np.sum(x, axis=0, where=known), known.sum(axis=0)])
+            ends.append(
+                [np.min(x, axis=0, where=known, initial=np.inf), np.max(x, axis=0, where=known, initial=-np.inf)]
+            )
+        low, high = np.min([e[0] for e in ends], axis=0), np.max([e[1] for e in ends], axis=0)
+        return cls(ExactSum.of(np.array(sums, dtype=np.float64)), low, high)
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.sums + other.sums, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+
+@dataclass(frozen=True, eq=False)
+class Largest:
+    """The largest absolute values, (k,)."""
+
+    values: FloatArray
+
+    @classmethod
+    def of(cls, _: Lesson, trajectories: Trajectories) -> Largest:
+        """Look at trajectories."""
+        return cls(np.max([np.abs(a).max(axis=0) for a in trajectories], axis=0))
+
+    def __add__(self, other: Largest) -> Largest:
+        return Largest(np.maximum(self.values, other.values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,11 +278,19 @@ class Regressors:
     states: States
     kept: dict[tuple[int, int], FloatArray]
 
-    @cached_property
+    @classmethod
+    def of(cls, lesson: Lesson, terms: Terms) -> Regressors:
+        """Begin with nothing kept."""
+        return cls(terms, lesson.states, {})
+
+    @property
     def room(self) -> tuple[FloatArray, FloatArray]:
         """Two arrays to work in: a page of memory that is new costs more than what is written to it."""
         shape = min(BLOCK, len(self.states)), len(self.terms.feature) + 1
         return np.empty(shape), np.empty(shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "kept": {}}
 
     def at(self, rows: IntArray) -> FloatArray:
         """Return the regressors (n, terms + 1) of neighbouring rows, with a constant last."""
@@ -231,11 +312,11 @@ class Regressors:
         return out
 
     def filter(
-        self, rows: IntArray, loop: ClosedLoop, dimension: int
+        self, rows: IntArray, loop: ClosedLoop, dimension: int, room: tuple[FloatArray, FloatArray]
     ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
         """Send the regressors of one sequence through the closed loop.
 
-        Yields rows, what comes out, and its second differences; the arrays are written over at the next turn.
+        Yields rows, what comes out, and its second differences, both in the `room`, written over at the next turn.
         """
         from simile.models.kernels.filtering import filter_frames
 
@@ -244,41 +325,67 @@ class Regressors:
         for part in _blocks(rows):
             some = part[max(0, loop.order - int(part[0] - rows[0])) :]  # the first frames are the expert's
             if len(some):
-                Z, bends = (room[: len(some)] for room in self.room)
+                Z, bends = (space[: len(some)] for space in room)
                 filter_frames(1.0 / lead, taps / lead, self.at(part)[-len(some) :], past, Z, bends)
                 yield some, Z, bends[: max(0, len(some) - 2)]
 
 
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Powers of two that no filtered regressor, second difference of one, aim or root of their number is beyond."""
+
+    filtered: FloatArray  # (terms + 1,)
+    bent: FloatArray
+    aims: FloatArray  # (k,)
+    many: float  # a sum over all frames and actions of products is not beyond that of what they are bounded by
+
+    @classmethod
+    def of(cls, terms: Terms, loop: ClosedLoop, dimensions: IntArray, size: Size, largest: FloatArray) -> Bounds:
+        """Follow the largest regressors through the closed loop: a filter adds up to so many times its input."""
+        impulse = np.zeros((size.longest + loop.order, 1))
+        impulse[loop.order] = 1.0
+        answer = loop.forced(impulse, int(dimensions[0]))[loop.order :, 0]
+        bends = np.diff(answer, n=2, prepend=[0.0, 0.0])
+        reach, root = np.append(terms.reach, 1.0), math.sqrt(size.weight or 1.0)
+        filtered, bent = (_above(np.abs(x).sum() * reach) for x in (root * answer, bends))
+        return cls(filtered, bent, _above(root * largest[dimensions]), float(_above(size.frames * len(dimensions))))
+
+
 @dataclass(eq=False)
 class Sums:
-    """Normal equations of the roll-out, summed over sequences: cross-validation then costs no further pass."""
+    """Normal equations of the roll-out, summed over sequences: cross-validation then costs no further pass.
+
+    What is added is rounded to a common grid, so fine that no sum is beyond 2^51 of its steps: such sums are exact, and
+    do not depend on the order of the sequences or on where they lie.
+    """
 
     gram: FloatArray  # of filtered regressors
     bend: FloatArray  # of their second differences
     moment: FloatArray  # with what they should add up to
-    power: float
+    power: FloatArray  # (1, 1)
     rows: int
 
     @classmethod
     def zero(cls, terms: int, k: int) -> Sums:
         """Begin with nothing."""
-        return cls(np.zeros((terms, terms)), np.zeros((terms, terms)), np.zeros((terms, k)), 0.0, 0)
+        return cls(np.zeros((terms, terms)), np.zeros((terms, terms)), np.zeros((terms, k)), np.zeros((1, 1)), 0)
 
-    @classmethod
-    def total(cls, sums: Sequence[Sums]) -> Sums:
-        """Add up the sums of all folds."""
-        return cls(*(sum(getattr(s, n) for s in sums) for n in ("gram", "bend", "moment", "power", "rows")))
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(*(getattr(self, n) + getattr(other, n) for n in SUMMED))
 
     def minus(self, other: Sums) -> Sums:
         """Leave a fold out."""
-        return Sums(*(getattr(self, n) - getattr(other, n) for n in ("gram", "bend", "moment", "power", "rows")))
+        return Sums(*(getattr(self, n) - getattr(other, n) for n in SUMMED))
 
-    def add(self, Z: FloatArray, bends: FloatArray, aims: FloatArray) -> None:
+    def take(self, Z: FloatArray, bends: FloatArray, aims: FloatArray, bounds: Bounds) -> None:
         """Take in rows of filtered regressors, of their second differences, and of their aims."""
-        self.gram += Z.T @ Z
-        self.bend += bends.T @ bends
-        self.moment += Z.T @ aims
-        self.power += float((aims**2).sum())
+        from simile.models.kernels.filtering import add_rounded
+
+        add_rounded(self.gram, Z.T @ Z, bounds.many * bounds.filtered, bounds.filtered)
+        add_rounded(self.bend, bends.T @ bends, bounds.many * bounds.bent, bounds.bent)
+        add_rounded(self.moment, Z.T @ aims, bounds.many * bounds.filtered, bounds.aims)
+        most = np.array([bounds.aims.max()])
+        add_rounded(self.power, np.sum(aims**2).reshape(1, 1), bounds.many * most, most)
         self.rows += len(Z)
 
     def solve(self, alpha: float, gamma: float) -> FloatArray:
@@ -294,7 +401,98 @@ class Sums:
 
     def error(self, weights: FloatArray) -> float:
         """Return the summed squared error of the roll-outs by these weights."""
-        return float(np.sum(weights * (self.gram @ weights)) - 2.0 * np.sum(weights * self.moment)) + self.power
+        error = np.sum(weights * (self.gram @ weights)) - 2.0 * np.sum(weights * self.moment) + self.power[0, 0]
+        return float(error)
+
+
+@dataclass(eq=False)
+class FoldSums:
+    """Sums of each fold that there is."""
+
+    folds: dict[int, Sums]
+
+    def __add__(self, other: FoldSums) -> FoldSums:
+        both = {fold: s + other.folds[fold] for fold, s in self.folds.items() if fold in other.folds}
+        return FoldSums({**self.folds, **other.folds, **both})
+
+
+# What runs where a part is.
+
+
+def _aims(lesson: Lesson, loop: ClosedLoop) -> list[FloatArray]:
+    """Return what f has to force of each sequence."""
+    return [a - loop.free(a) for a in lesson.expert]
+
+
+def _sample(lesson: Lesson, first: int, n_frames: int) -> Any:
+    """Return the contexts of those of the frames that choose the knots that lie in this part."""
+    from simile.models.kernels import binning
+
+    drawn = binning.sampled_rows(n_frames)
+    mine = drawn[(drawn >= first) & (drawn < first + len(lesson.states))] - first
+    tape = lesson.states.tape
+    return np.stack(
+        [binning.single(np.concatenate([x[:, j] for x in tape.parts])[mine]) for j in range(tape.n_contexts)], axis=1
+    )
+
+
+def _sum_bent(
+    lesson: Lesson, fill: FloatArray, levels: Sequence[FloatArray], mean: FloatArray | None = None
+) -> ExactSum:
+    """Sum the contexts with hinges at each level, (levels, m); or their squares about a mean."""
+    found: FloatArray = np.empty((len(lesson.states.tape.parts), *np.shape(levels)))
+    for x, out in zip(map(_single, lesson.states.tape.parts), found, strict=True):
+        filled = np.where(np.isfinite(x), x, fill)
+        for i, level in enumerate(levels):
+            bent = np.maximum(filled, level)
+            out[i] = bent.sum(axis=0) if mean is None else np.sum((bent - mean[i]) ** 2, axis=0)
+    return ExactSum.of(found)
+
+
+def _sum_folds(
+    lesson: Lesson,
+    regressors: Regressors,
+    aims: Trajectories,
+    loop: ClosedLoop,
+    dimensions: IntArray,
+    step: int,
+    bounds: Bounds,
+) -> FoldSums:
+    """Sum the normal equations of each fold."""
+    sums = {int(fold): Sums.zero(len(bounds.filtered), len(dimensions)) for fold in np.unique(lesson.folds)}
+    room, counts = regressors.room, lesson.weights
+    with _one_thread():
+        for aimed, rows, fold in zip(aims, _sequences(lesson.states), lesson.folds, strict=True):
+            for part, Z, bends in regressors.filter(rows, loop, dimensions[0], room):
+                aim = aimed[part - rows[0]][:, dimensions]
+                if counts is not None:
+                    root = np.sqrt(counts[part][:, dimensions])
+                    Z, aim = Z * root, aim * root
+                sums[fold].take(Z[::step], bends[::step], aim[::step], bounds)
+    return FoldSums(sums)
+
+
+def _say_unseen(lesson: Lesson, regressors: Regressors, weights: FloatArray) -> FloatArray:
+    """Return what fits without a frame's fold say in it, (n, k)."""
+    unseen = np.empty((len(lesson.states), weights.shape[2]))
+    with _one_thread():
+        for rows, fold in zip(_sequences(lesson.states), lesson.folds, strict=True):
+            for part in _blocks(rows):
+                unseen[part] = regressors.at(part) @ weights[fold]
+    return unseen
+
+
+def _one_thread() -> Any:
+    """Let the matrix products of what follows have the same bits for any number of threads."""
+    import scipy.linalg  # noqa: F401 - loaded before the limit, which knows only of libraries that are
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
+
+
+def _above(values: Any) -> Any:
+    """Return powers of two that are a little larger; 0 for 0."""
+    return np.where(np.asarray(values) > 0.0, 2.0 ** np.ceil(np.log2(1.01 * np.maximum(values, 5e-324))), 0.0)
 
 
 def _single(values: FloatArray) -> FloatArray:
