@@ -158,7 +158,6 @@ def test_a_last_round_that_is_clearly_worse_is_noted():
         ({"combine": simile.interpolate}, "combine=interpolate"),
         ({"horizon": Horizon(2, 2)}, "horizon=Horizon("),
         ({"feedback": simile.ExpertFeedback(), "n_rounds": 2}, "n_rounds=2, feedback=ExpertFeedback()"),
-        ({"backend": simile.LocalBackend()}, "backend=LocalBackend("),
     ],
 )
 def test_learn_refuses_what_only_rounds_have_a_use_for_and_shows_the_call(given, call):

@@ -24,7 +24,8 @@ from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.distributed.dask import DaskBackend, Traffic, connect
+from simile.learning.distributed.dask import DaskBackend, Traffic, _align, connect
+from simile.models.closed_loop import ClosedLoop
 
 FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
 QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
@@ -51,6 +52,36 @@ def test_two_workers_learn_the_policy_of_one_machine_to_the_bit(client, no_diges
     local, spread = (simile.paper(demos, **QUICK, validation=0.4, backend=b) for b in (None, backend))
     check_same_rounds(local.rounds, spread.rounds)
     assert backend.traffic.sent > 0 < backend.traffic.received
+
+
+def test_what_came_in_a_message_is_brought_to_where_numbers_may_begin():
+    buffer = np.arange(201, dtype=np.uint8)
+    odd = np.frombuffer(buffer[1:], dtype=np.float64)
+    even = np.frombuffer(buffer[:200], dtype=np.float64)
+    forest = SmoothForest()
+    found = _align([{"a": odd}, (even, [odd]), ClosedLoop(odd), forest, Traffic(1, 2)])
+    assert not odd.flags.aligned
+    assert found[0]["a"].flags.aligned
+    assert found[1][0] is even
+    assert found[1][1][0].tobytes() == odd.tobytes()
+    assert found[2].taps.flags.aligned
+    assert found[3] is forest
+    same = [(even,), {"a": even}]
+    assert _align(same) is same
+
+
+@pytest.mark.parametrize("n_workers", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))])
+def test_workers_cross_fit_the_policy_file_of_one_machine(n_workers, tmp_path):
+    demos = demos_of(60, 3, 45, 80, 30, 50, k=2, rate=30.0)
+    choices = {"model": (FOREST, simile.RolloutRidge(knots=2), simile.RolloutRidge())}
+    simile.learn(demos, **choices).policy.save(tmp_path / "local")
+    with (
+        distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        run = simile.learn(demos, **choices, backend=DaskBackend(client))
+    run.policy.save(tmp_path / "spread")
+    assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
 
 
 class Slow:
@@ -314,7 +345,6 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
         (["--exact"], "--exact: one machine is always exact"),
         (["--no-exact"], "--no-exact: one machine is always exact"),
         (["--dask", "local", "--resume", "."], "--resume: "),
-        (["--dask", "local"], "backend: learn cross-fits"),
     ],
 )
 def test_the_command_says_what_is_wrong(files, tmp_path, options, message):

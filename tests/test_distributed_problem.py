@@ -68,18 +68,13 @@ def test_the_algorithms_take_a_backend_and_hold_out_the_same_sequences(algorithm
     assert not np.isnan(spread.chosen.validation_error)
 
 
-def test_demonstrations_in_parts_bring_their_backend_and_learn_refuses_it():
+def test_demonstrations_in_parts_bring_their_backend():
     demos = demos_of(60, 45, 80, 30, 50)
     run = simile.paper(demos, model=FOREST, backend=LocalBackend(parts=2))
     assert len(run.rounds) == 11
     spread = DistributedDemonstrations.of(demos, LocalBackend(parts=2))
     again = simile.paper(spread, model=FOREST)
     assert [r.error for r in run.rounds] == [r.error for r in again.rounds]
-    for refused in (lambda: simile.learn(spread), lambda: simile.learn(demos, backend=LocalBackend(parts=2))):
-        with pytest.raises(
-            simile.ArgumentError, match=r"backend: learn cross-fits.*simile\.paper\(demos, backend=Local"
-        ):
-            refused()
 
 
 def test_a_budget_of_roughness_is_searched_for_on_parts_too():

@@ -18,7 +18,6 @@ from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning import measures
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
@@ -28,7 +27,7 @@ from simile.learning.frontier import Frontier, match_expert
 from simile.learning.holds import COST
 from simile.learning.initial import check_initial, leave_seen, note_initial
 from simile.learning.outliers import tell_outliers, weigh
-from simile.learning.problem import judge, resolve
+from simile.learning.problem import check_models, judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
 from simile.learning.second_opinion import MARGIN, SimpleRival, most_accurate, simple_rivals
@@ -137,11 +136,11 @@ AUTHORS = Preset(
 )
 
 # What only the rounds of Algorithm 1 have a meaning for.
-OF_ROUNDS = ("rule", "memory", "step_size", "combine", "n_rounds", "backend")
+OF_ROUNDS = ("rule", "memory", "step_size", "combine", "n_rounds")
 
 
 def learn(
-    demos: Demonstrations | Demonstration,
+    demos: Data,
     *,
     model: Any = None,
     regularizer: RegularizerClass | None = None,
@@ -152,8 +151,9 @@ def learn(
     loss: Loss | None = None,
     seed: int = 0,
     space: ActionSpace | None = None,
-    validation: Demonstrations | Demonstration | float | None = None,
+    validation: Validation = None,
     initial: Policy | None = None,
+    backend: Backend | None = None,
     watch: Watch | None = None,
     **of_rounds: Any,
 ) -> Run:
@@ -194,6 +194,8 @@ def learn(
         What to go on from, a policy on contexts alone: the first of the mixture, which the models join as far as they
         improve on it. Sequences that it was learned from are left out. Its units, bounds and horizon are those of the
         run and, where neither smoothness nor regularizer is given, its filter.
+    backend : Backend, optional
+        Where the data are, `DaskBackend(client)` for a cluster: the policy is that of one machine, to the bit.
     watch : callable, optional
         Called with every `Round` as it comes.
 
@@ -207,8 +209,8 @@ def learn(
     """
     if unknown := set(of_rounds) - set(OF_ROUNDS):
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
-    refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds}, demos)
-    recorded, left_out = Demonstrations.of(demos), ""
+    refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds})
+    recorded, left_out = place(demos, backend), ""
     if initial is not None:
         check_initial(initial, recorded)
         recorded, left_out = leave_seen(initial.card.training, recorded)
@@ -225,6 +227,7 @@ def learn(
         loss=loss,
         initial=initial,
     )
+    check_models(demos, choices.models)
     notes = tell_outliers(recorded, demos, [m for m in choices.models if m is not choices.kept])
     if choices.kept is not None and smoothness is None and regularizer is None:
         kept = choices.kept
@@ -234,12 +237,12 @@ def learn(
     if isinstance(validation, float | int):
         demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
     elif validation is not None:
-        validation = weigh(Demonstrations.of(validation), loss, seed=seed)
+        validation = weigh(place(validation, backend), loss, seed=seed)
     goal = MatchExpert() if smoothness is None else smoothness
     value, choices, tried = _choose_smoothness(demos, choices, goal)
     limit = goal.ratios(demos.n_actions) if isinstance(goal, MatchExpert) else None
     turns = crossfit_rounds(demos, choices, value, budget=limit, validation=validation)
-    new = Folds.of(demos).new if validation is None else demos.tell_new(Demonstrations.of(validation))
+    new = Folds.of(demos).new if validation is None else demos.tell_new(validation)
     run = _note_log(replace(Run.of(turns, watch), by_validation=False, notes=notes, frontier=tried, new=new), demos)
     if initial is not None:
         told = (left_out, *note_initial(initial, demos, rounds=False))
@@ -253,7 +256,7 @@ def learn(
     return _ask_second_opinion(run, demos, choices, budget, order, validation, watch)
 
 
-def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
+def refuse_rounds(settings: Mapping[str, Any]) -> None:
     """Refuse, for `learn`, what only the rounds of Algorithm 1 have a meaning for; the sentence shows the call.
 
     >>> refuse_rounds({"n_rounds": 5})  # doctest: +ELLIPSIS
@@ -266,8 +269,6 @@ def refuse_rounds(settings: Mapping[str, Any], demos: Any = None) -> None:
         given["horizon"] = horizon
     if not isinstance(feedback, CompensatedFeedback | type | None):
         given["feedback"] = feedback
-    if hasattr(demos, "backend"):
-        given.setdefault("backend", demos.backend)
     if given:
         call = ", ".join(["demos", *(f"{name}={spell(value)}" for name, value in given.items())])
         raise ArgumentError(
@@ -303,7 +304,7 @@ def _note_roughness(run: Run, goal: MatchExpert) -> Run:
 
 
 def _choose_smoothness(
-    demos: Demonstrations, choices: Choices, smoothness: Smoothness
+    demos: Recorded, choices: Choices, smoothness: Smoothness
 ) -> tuple[PerAction, Choices, Frontier | None]:
     """Return lambda, whichever way it was given, what else that decides, and what was tried to find it."""
     if isinstance(smoothness, MatchExpert):
@@ -322,11 +323,11 @@ def _per_action(values: float | Sequence[float]) -> PerAction:
 
 def _ask_second_opinion(
     run: Run,
-    demos: Demonstrations,
+    demos: Recorded,
     choices: Choices,
     budget: float,
     order: int,
-    validation: Demonstrations | Demonstration | None,
+    validation: Recorded | None,
     watch: Watch | None,
 ) -> Run:
     """Keep the simple rivals; take the one that does better, or offer it where the models were chosen by hand."""
@@ -337,7 +338,7 @@ def _ask_second_opinion(
     rival, last = most_accurate(found), run.chosen
     ours, score = math.sqrt(last.validation_error), rival.score
     if validation is not None:  # which judged the rounds, and so judges the rival
-        score = measures.outcome(rival.policy, Demonstrations.of(validation))
+        score = judge(validation, rival.policy)
     # Rivals do not hold still, which may cost as much.
     theirs, margin = score.rmse, MARGIN if hold_of(last.policy) is None else MARGIN * math.sqrt(COST)
     if not (margin * theirs < ours and (rival.smooth_enough or score.roughness <= last.validation_roughness)):

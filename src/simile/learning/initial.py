@@ -9,13 +9,14 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from simile._common import checks
+from simile._common.parts import Parts
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
-from simile.data.demonstrations import ActionSpace, Demonstrations, Recorded, Units
+from simile.data.demonstrations import ActionSpace, Recorded, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning.folds import predict
@@ -37,6 +38,7 @@ from simile.policies.policies import (
 )
 from simile.policies.rollouts import SAME_RATE
 
+Data = TypeVar("Data", bound=Recorded)
 FARTHEST = 10.0  # times the spread of what a policy learned from, from where on its units may be others
 
 
@@ -115,11 +117,15 @@ class Kept:
         """Return f as it is for every loop, and what it says."""
         return [(self.f, predict(self.f, states))] * len(loops)
 
+    def fit_lessons(self, lessons: Parts, loops: Sequence[ClosedLoop]) -> list[tuple[Model, Any]]:
+        """Return f as it is for every loop, and what it says, as `RolloutRidge.fit_lessons` does."""
+        return [(self.f, lessons.map(_say, shared=(self.f,)))] * len(loops)
+
     def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:  # noqa: ARG002
         """Return h as it is."""
         return self.h
 
-    def check_filter(self, demos: Demonstrations) -> None:
+    def check_filter(self, demos: Recorded) -> None:
         """Refuse a filter that hardly moves in the longest sequence, such as that of holding the last action."""
         lag, longest = float(ClosedLoop.of(self.h, self.smoothness).lags.max()), int(demos.lengths.max())
         if lag > longest:
@@ -142,27 +148,31 @@ class Kept:
         return f"the initial policy, {self.said}"
 
 
+def _say(lesson: Any, f: Model) -> FloatArray:
+    return predict(f, lesson.states)
+
+
 def marks_of(training: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the marks of the sequences that a card says were learned from; a card may come from anybody."""
     seen = training.get("seen")
     return tuple(mark for mark in seen if isinstance(mark, int)) if isinstance(seen, list | tuple) else ()
 
 
-def leave_seen(training: Mapping[str, Any], demos: Demonstrations) -> tuple[Demonstrations, str]:
+def leave_seen(training: Mapping[str, Any], demos: Data) -> tuple[Data, str]:
     """Leave out what a policy with this on its card was learned from: by that nobody can tell what is better than it.
 
     Returns the other sequences, and a sentence where some were left out.
     """
     marks = set(marks_of(training))
-    new = tuple(d for d in demos if mark_of(d.digest) not in marks)
-    if not new or training.get("data") == demos.digest():
+    new = np.array([i for i, digest in enumerate(demos.digests) if mark_of(digest) not in marks], dtype=np.intp)
+    if not len(new) or training.get("data") == demos.digest():
         raise ArgumentError(
             "initial was learned from all of these demonstrations, which cannot tell what is better than it: give "
             "recordings that it has not seen, or learn without initial"
         )
     if len(new) == len(demos):
         return demos, ""
-    return Demonstrations(new), (
+    return demos.where(new), (
         f"initial was learned from {len(demos) - len(new)} of the {len(demos)} sequences, which cannot tell what is "
         "better than it and are left out: to learn from all of them together, learn without initial"
     )

@@ -161,6 +161,11 @@ def judge(demos: Any, policy: Policy, *, order: int = 2) -> Outcome:
 
 
 @singledispatch
+def check_models(demos: Any, models: Sequence[Any]) -> None:
+    """Refuse models that cannot be fitted where the demonstrations are; here all can."""
+
+
+@singledispatch
 def regularize(demos: Any, regularizer: RegularizerClass, smoothness: PerAction) -> Regularizer:
     """Choose h for the expert's actions in standard units."""
     return fit_each(regularizer, demos.actions, smoothness)

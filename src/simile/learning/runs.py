@@ -111,7 +111,7 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
             options["initial"], trusted=options.get("trust") or (), max_memory=options.get("max_memory")
         )
     if options.get("algorithm") == "learn":
-        refuse_rounds({**found, "backend": options.get("dask")})
+        refuse_rounds(found)
     return found
 
 

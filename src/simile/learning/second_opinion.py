@@ -174,7 +174,9 @@ def simple_rivals(
     if len(folds) == 1:
         return ()
     begin = max(f.fit(nothing, 1.0).order for f in FILTERS.values())
-    held = Score(measures.score(folds.demos, folds.demos.map(_hold_last, shared=(begin,)), begin=begin).error, 0.0)
+    held = Score(
+        measures.score(folds.demos, folds.demos.map(_hold_last, shared=(begin,)), begin=begin, order=order).error, 0.0
+    )
     h = PreviousAction().fit(nothing, FOREVER)
     found = [SimpleRival("holding the last action", "", held, True, h, FOREVER, source, _mean(demos, horizon))]
     for predictor, said, model in _predictors(source, folds):

@@ -7,6 +7,7 @@ must be stable, or roll-outs diverge: `Autoregressor.stabilized` sees to that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -331,9 +332,20 @@ class CriticallyDamped(_Summed):
 
 def fit_each(regularizer: RegularizerClass, trajectories: Trajectories, smoothness: PerAction) -> Regularizer:
     """Choose h (Algorithm 1, line 7) for a lambda; where each action has its own, for each by itself."""
+
+    def fit(action: int | None, value: float) -> Regularizer:
+        return regularizer.fit(trajectories if action is None else [a[:, [action]] for a in trajectories], value)
+
+    return choose_each(fit, smoothness, regularizer)
+
+
+def choose_each(
+    choose: Callable[[int | None, float], Regularizer], smoothness: PerAction, regularizer: RegularizerClass
+) -> Regularizer:
+    """Choose h by choose(None, lambda); where each action has its own, by choose(action, its lambda) for each."""
     if np.ndim(smoothness) == 0:
-        return regularizer.fit(trajectories, float(smoothness))
-    found = [regularizer.fit([a[:, [j]] for a in trajectories], float(s)) for j, s in enumerate(np.ravel(smoothness))]
+        return choose(None, float(smoothness))
+    found = [choose(j, float(s)) for j, s in enumerate(np.ravel(smoothness))]
     linear = [h for h in found if isinstance(h, Autoregressor)]
     if len(linear) < len(found):
         raise ArgumentError(

@@ -36,7 +36,8 @@ from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning.distributed import DistributedDemonstrations, growing
 from simile.learning.distributed.demonstrations import share_evenly
-from simile.models import Forest
+from simile.learning.training import Lesson
+from simile.models import Forest, ridge
 
 cloudpickle: Any = need("cloudpickle", "a Dask cluster")
 dask: Any = need("distributed", "a Dask cluster")
@@ -293,9 +294,31 @@ def _pack_sum(add: Callable[[Any, Any], Any], *few: Any) -> bytes:
 
 def _call(function: Callable[..., Any], data: bytes, n_held: int, *given: Any) -> Any:
     """Call a function of parts and of what is shared: pickled, or as it is where it came by itself."""
-    held, parts = given[:n_held], given[n_held:]
+    aligned = [_align(value) for value in given]
+    held, parts = aligned[:n_held], aligned[n_held:]
     shared = _open(data, *held) if data else held[0]
     return function(*parts, *shared)
+
+
+def _align(value: Any) -> Any:
+    """Return a value whose arrays begin where numbers may: what came from another worker lies anywhere in a message.
+
+    Sums and products of such arrays go another way, to other bits, and kernels are compiled anew for them.
+    """
+    if isinstance(value, np.ndarray):
+        return value if value.flags.aligned else value.copy()
+    if isinstance(value, list | tuple):
+        found = [_align(each) for each in value]
+        same = all(a is b for a, b in zip(value, found, strict=True))
+        if same or isinstance(value, list):
+            return value if same else found
+        return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
+    if isinstance(value, dict) or (is_dataclass(value) and not isinstance(value, type)):
+        inside = value if isinstance(value, dict) else vars(value)
+        for name, each in list(inside.items()):
+            if (found := _align(each)) is not each:
+                inside[name] = found
+    return value
 
 
 def _count_transfers(dask_worker: Any) -> int:
@@ -314,7 +337,7 @@ def _weigh(value: Any) -> int:
 
 
 _OURS = ("Part", "Packed", "Rows", "OpenNodes", "PackedNodes", "Histograms")
-for _kind in (Demonstrations, *(getattr(growing, name) for name in _OURS)):
+for _kind in (Demonstrations, Lesson, ridge.Lesson, *(getattr(growing, name) for name in _OURS)):
     # Dask does not look into objects of ours: it would move them, and keep them in memory, as if they weighed nothing.
     sizes.sizeof.register(_kind, _weigh)
 

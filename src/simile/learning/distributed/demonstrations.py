@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from operator import add, itemgetter
@@ -15,17 +15,18 @@ from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
 from simile.data.groups import draw_groups
-from simile.data.logs import Log, read_logs
+from simile.data.logs import Log, find_marks, read_logs
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.facts import Facts
+from simile.learning.distributed.parts import DistributedParts
 from simile.learning.measures import Outcome, ScoreSums
 from simile.policies.policies import Policy
 
 
 @dataclass(frozen=True, eq=False)
-class DistributedDemonstrations(Recorded):
+class DistributedDemonstrations(DistributedParts, Recorded):
     """Several demonstrations of one task, in parts that lie with a backend; their frames are never gathered.
 
     Parameters
@@ -46,8 +47,6 @@ class DistributedDemonstrations(Recorded):
     DistributedDemonstrations(5 sequences, 500 frames, 2 parts)
     """
 
-    backend: Backend
-    handles: tuple[Any, ...]
     facts: tuple[Facts, ...]
 
     @classmethod
@@ -100,7 +99,8 @@ class DistributedDemonstrations(Recorded):
     @cached_property
     def logs(self) -> tuple[Log, ...]:
         """What the recording of each action is worth, as `Demonstrations.logs`."""
-        return read_logs(self.all.marks)
+        known = self.all.marks
+        return read_logs(known if known.size else np.concatenate(self.collect(_marks)))
 
     @property
     def rate(self) -> float | None:
@@ -144,13 +144,35 @@ class DistributedDemonstrations(Recorded):
         """Refuse actions outside the bounds."""
         self.backend.collect(self.map(_check, shared=(space,)))
 
-    def map(self, function: Callable[..., Any], *handles: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
-        """Call function(demonstrations of a part, *one of each handles, *shared) for each part, where it is."""
-        return self.backend.map(function, self.handles, *handles, shared=shared)
-
     def standardize(self, units: Units) -> Self:
-        """Bring actions and contexts to standard units; the facts remain those of the user's."""
-        return type(self)(self.backend, tuple(self.map(_standardize, shared=(units,))), self.facts)
+        """Bring actions and contexts to standard units; facts other than the logs remain those of the user's."""
+        facts = tuple(known.without_marks() for known in self.facts)
+        return type(self)(self.backend, tuple(self.map(_standardize, shared=(units,))), facts)
+
+    def convert(self, function: Callable[..., Demonstrations], *, shared: tuple[Any, ...] = ()) -> Self:
+        """Return what function(demonstrations of a part, *shared) makes of each part; it stays there."""
+        handles = tuple(self.map(function, shared=shared))
+        return type(self)(self.backend, handles, tuple(self.backend.collect(self.backend.map(_derived, handles))))
+
+    def deal(self, values: IntArray) -> list[Any]:
+        """Put a value for each sequence beside the parts."""
+        return self.place(np.split(values, np.cumsum([len(f.names) for f in self.facts])[:-1]))
+
+    def bring(self, n: int) -> Demonstrations:
+        """Bring the actions of the first n sequences here, without contexts."""
+        found = self.backend.collect(self._first(_bare, self.handles, n))
+        return Demonstrations(tuple(d for part in found for d in part))
+
+    def show(self, trajectories: Sequence[Any], n: int | None = None) -> list[FloatArray]:
+        """Bring the first n trajectories here; by default none, for they stay where they are."""
+        found = self.backend.collect(self._first(_head, trajectories, n)) if n else []
+        return [a for part in found for a in part]
+
+    def _first(self, function: Callable[..., Any], handles: Sequence[Any], n: int) -> list[Any]:
+        """Call a function with the parts that the first n sequences lie in, and with how many of them lie there."""
+        before = np.cumsum([0, *(len(f.names) for f in self.facts)])[:-1]
+        some = range(int(np.searchsorted(before, n)))
+        return self.backend.map(function, [handles[i] for i in some], self.place([n - int(before[i]) for i in some]))
 
     def where(self, numbers: IntArray) -> Self:
         """Return some of the sequences, by number, in their order; they stay where they are."""
@@ -222,6 +244,23 @@ def _standardize(demos: Demonstrations, units: Units) -> Demonstrations:
 
 def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
     return Demonstrations(tuple(demos[int(i)] for i in numbers))
+
+
+def _derived(demos: Demonstrations) -> Facts:
+    return Facts.of(demos, whole=False)
+
+
+def _marks(demos: Demonstrations) -> FloatArray:
+    return np.array([find_marks(a) for a in demos.actions])
+
+
+def _bare(demos: Demonstrations, n: int) -> Demonstrations:
+    some = demos[:n]
+    return Demonstrations(tuple(replace(d, contexts=np.zeros(len(d)), context_names=()) for d in some))
+
+
+def _head(trajectories: Sequence[FloatArray], n: int) -> list[FloatArray]:
+    return list(trajectories[:n])
 
 
 def _roll_and_sum(

@@ -36,8 +36,13 @@ class Facts:
     group_name: str
 
     @classmethod
-    def of(cls, demos: Demonstrations) -> Facts:
-        """Look at every frame once."""
+    def of(cls, demos: Demonstrations, *, whole: bool = True) -> Facts:
+        """Look at every frame once; or, for what was derived from known data, at names and lengths alone."""
+        if not whole:
+            nothing = np.empty((len(demos), 0))
+            no_digests = (b"",) * len(demos)
+            names, groups = (demos.names, demos.context_names, demos.action_names), tuple(d.group for d in demos)
+            return cls(*names, demos.rate, demos.lengths, *(nothing,) * 5, no_digests, groups, demos.group_name)
         return cls(
             demos.names,
             demos.context_names,
@@ -73,6 +78,10 @@ class Facts:
             groups=tuple(group for part in parts for group in part.groups),
             **together,
         )
+
+    def without_marks(self) -> Facts:
+        """Return the facts of the same sequences in other units, in which they have other marks."""
+        return replace(self, marks=np.empty((len(self.names), 0)))
 
     def where(self, numbers: IntArray) -> Facts:
         """Return the facts of some of the sequences, by number."""

@@ -12,20 +12,34 @@ from typing import Any
 import numpy as np
 
 from simile._common.text import spell
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
 from simile.learning.distributed.demonstrations import DistributedDemonstrations
-from simile.learning.distributed.forest import Part, choose_context_edges, grow_distributed
+from simile.learning.distributed.forest import Part, choose_context_edges, grow_apart, grow_distributed
+from simile.learning.distributed.parts import DistributedParts
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback, constant
+from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
-from simile.learning.problem import Setup, judge, pose, resolve
-from simile.learning.smoothness import SmoothTime
+from simile.learning.problem import (
+    Setup,
+    check_models,
+    judge,
+    match_lag,
+    pose,
+    regularize,
+    resolve,
+    teach,
+    teach_rollouts,
+)
+from simile.learning.smoothness import SmoothTime, smoothness_for
 from simile.learning.step_sizes import BoundMinimizer, Evidence, Monotonic, StepSize
-from simile.learning.training import Dataset, Rule, anchors_of
+from simile.learning.training import Dataset, Lesson, Rule, anchors_of
 from simile.models import Model, SmoothForest
-from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums, choose_each
+from simile.models.ridge import Lesson as RolloutLesson
 from simile.policies.policies import Combine, Policy, SmoothPolicy, sample, sample_geometric
 
 Handles = Sequence[Any]  # one for each part
@@ -174,9 +188,9 @@ class SolvedRegularizer:
     @classmethod
     def of(cls, regularizer: RegularizerClass, demos: DistributedDemonstrations) -> RegularizerClass:
         """Sum over the expert's trajectories."""
-        sums: Sums = demos.backend.total(add, demos.backend.map(_sums, demos.actions(), shared=(regularizer,)))
-        solved = cls(_solvable(regularizer), sums)
-        return regularizer if hasattr(regularizer, "smoothness_for") else solved  # which needs no trajectories
+        if hasattr(regularizer, "smoothness_for"):  # which needs no trajectories
+            return regularizer
+        return cls(_solvable(regularizer), demos.total(_sum_actions, shared=(_solvable(regularizer),)))
 
     def fit(self, trajectories: Trajectories, smoothness: float) -> Regularizer:  # noqa: ARG002
         """Choose h for the sums; the trajectories do not matter."""
@@ -221,6 +235,54 @@ def _(demos: DistributedDemonstrations, policy: Policy, *, order: int = 2) -> Ou
     return demos.outcome(policy, order=order)
 
 
+@check_models.register
+def _(demos: DistributedDemonstrations, models: Sequence[Any]) -> None:  # noqa: ARG001
+    for model in models:
+        if not hasattr(model, "fit_lessons") and not isinstance(model, SmoothForest):
+            raise ArgumentError(
+                f"model: {model!r} cannot be trained on data in parts: use SmoothForest() and RolloutRidge() with a "
+                "backend, or no backend"
+            )
+
+
+@regularize.register
+def _(demos: DistributedDemonstrations, regularizer: RegularizerClass, smoothness: PerAction) -> Regularizer:
+    def solve(action: int | None, value: float) -> Regularizer:
+        return _solvable(regularizer).solve(demos.total(_sum_actions, shared=(_solvable(regularizer), action)), value)
+
+    return choose_each(solve, smoothness, regularizer)
+
+
+@match_lag.register
+def _(demos: DistributedDemonstrations, regularizer: RegularizerClass, lag: float) -> float:
+    return smoothness_for(SolvedRegularizer.of(regularizer, demos), lag, [])
+
+
+@teach.register
+def _(
+    demos: DistributedDemonstrations,
+    model: Any,
+    lesson: Handles,
+    smoothness: float,
+    rng: np.random.Generator,
+    *,
+    apart: bool = False,
+) -> Model:
+    backend, starts = demos.backend, np.append(0, np.cumsum(demos.lengths))
+    parts = backend.map(_to_part, lesson)
+    if apart:
+        return grow_apart(backend, model, parts, starts, demos.n_actions, rng)
+    return grow_distributed(backend, model, parts, starts, smoothness, rng)
+
+
+@teach_rollouts.register
+def _(
+    demos: DistributedDemonstrations, model: Any, horizon: Horizon, loops: Sequence[ClosedLoop], folds: IntArray
+) -> list[tuple[Model, Any]]:
+    lessons = demos.map(_rollout_lesson, demos.deal(folds), shared=(horizon,))
+    return list(model.fit_lessons(DistributedParts(demos.backend, tuple(lessons)), loops))
+
+
 @resolve.register
 def _(demos: DistributedDemonstrations, smoothness: SmoothTime, regularizer: RegularizerClass) -> float:
     return smoothness.resolve(SolvedRegularizer.of(regularizer, demos), [], demos.rate)
@@ -263,6 +325,18 @@ def _targets(
     feedback: Feedback,
 ) -> Trajectories:
     return list(feedback(Seen(n, n_rounds, demos, rolled, _states(demos, rolled, horizon), policy, units)))
+
+
+def _sum_actions(demos: Demonstrations, regularizer: SummedRegularizerClass, action: int | None = None) -> Sums:
+    return regularizer.sums(demos.actions if action is None else [a[:, [action]] for a in demos.actions])
+
+
+def _to_part(lesson: Lesson) -> Part:
+    return Part(lesson.states, lesson.labels, lesson.labels, lesson.anchors)
+
+
+def _rollout_lesson(demos: Demonstrations, folds: IntArray, horizon: Horizon) -> RolloutLesson:
+    return RolloutLesson(states_of(demos, horizon), demos.actions, folds)
 
 
 def _sums(targets: Trajectories, regularizer: SummedRegularizerClass) -> Sums:

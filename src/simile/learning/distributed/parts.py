@@ -1,0 +1,58 @@
+"""What lies in several places: `simile._common.parts` with a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import add
+from typing import Any
+
+from simile.learning.distributed.backend import Backend
+
+
+@dataclass(frozen=True, eq=False)
+class DistributedParts:
+    """Values that lie with a backend; what `map` returns are handles, one for each.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where they are.
+    handles : tuple
+        Of the values, in their order.
+    """
+
+    backend: Backend
+    handles: tuple[Any, ...]
+
+    def map(self, function: Callable[..., Any], *others: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
+        """Call function(part, one of each others, *shared) for each part, where it is."""
+        return self.backend.map(function, self.handles, *others, shared=shared)
+
+    def total(
+        self,
+        function: Callable[..., Any],
+        *others: Sequence[Any],
+        shared: tuple[Any, ...] = (),
+        then: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Add up what a function returns, pairwise where the parts are, and bring the sum here, or what becomes of it.
+
+        What `then` makes of the sum is made there, so that the sum itself does not travel.
+        """
+        found = self.map(function, *others, shared=shared)
+        if then is None:
+            return self.backend.total(add, found)
+        while len(found) > 1:
+            odd = found[len(found) // 2 * 2 :]
+            found = [*self.backend.map(add, found[: len(found) - len(odd) : 2], found[1::2]), *odd]
+        (result,) = self.backend.collect(self.backend.map(then, found))
+        return result
+
+    def collect(self, function: Callable[..., Any], *others: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
+        """Call a function for each part, and bring the results here."""
+        return self.backend.collect(self.map(function, *others, shared=shared))
+
+    def place(self, values: Sequence[Any]) -> list[Any]:
+        """Put a value beside each part."""
+        return self.backend.place(values)

@@ -1,0 +1,131 @@
+"""`learn` with a backend is `learn`: the same policy file, byte for byte, for any number of parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simile
+from conftest import demos_of
+from same import differences
+from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, RolloutRidge, SmoothForest
+from simile.data import tasks
+from simile.learning.distributed import DistributedDemonstrations
+
+PURSUIT = tasks.pursuit(n_sequences=5, length=120, n_players=2)
+FOREST = SmoothForest(n_trees=4, min_leaf=5)
+QUICK = {"model": (FOREST, RolloutRidge(knots=2), RolloutRidge()), "smoothness": 20.0}
+
+
+def written(policy: simile.Policy, folder: Path) -> bytes:
+    policy.save(folder / "policy.safetensors")
+    return (folder / "policy.safetensors").read_bytes()
+
+
+def check_same(demos: Demonstrations, folder: Path, *parts: int, **settings: Any) -> simile.Run:
+    """Learn in one place and in parts: every round, rival, note and file is the same."""
+    local = simile.learn(demos, **settings)
+    for n in parts:
+        spread = simile.learn(demos, **settings, backend=LocalBackend(parts=n))
+        assert written(local.policy, folder) == written(spread.policy, folder)
+        assert (local.notes, local.new, local.interrupted) == (spread.notes, spread.new, spread.interrupted)
+        for a, b in zip(local.rounds, spread.rounds, strict=True):
+            assert differences(a.measured(), b.measured()) == []
+            assert differences(a.policy, b.policy) == []
+            assert b.rolled == b.targets == []
+        told = [[(r.name, r.score, r.smooth_enough, r.smoothness) for r in run.rivals] for run in (local, spread)]
+        assert differences(*told) == []
+        if local.frontier is not None:
+            assert spread.frontier is not None
+            assert local.frontier.rows() == spread.frontier.rows()
+    return local
+
+
+def grouped(demos: Demonstrations, groups: str) -> Demonstrations:
+    return Demonstrations(demos.items, groups=tuple(groups))
+
+
+def noisy(k: int = 2) -> Demonstrations:
+    """Sequences of all lengths with values missing, and one context that is never there."""
+    demos, rng = demos_of(60, 7, 45, 80, 1, 30, k=k, m=3, rate=30.0), np.random.default_rng(0)
+    items = []
+    for d in demos:
+        x = np.where(rng.random(d.contexts.shape) < 0.1, np.nan, d.contexts)
+        x[:, 2] = np.nan
+        items.append(replace(d, contexts=x))
+    return Demonstrations(tuple(items))
+
+
+def test_the_default_is_that_of_one_machine(tmp_path):
+    check_same(PURSUIT, tmp_path, 2, 5)
+
+
+def test_all_actions_missing_values_and_odd_lengths(tmp_path):
+    check_same(noisy(), tmp_path, 1, 3, 6, **QUICK)
+    check_same(noisy(), tmp_path, 3, **{**QUICK, "smoothness": (3.0, 20.0)})
+
+
+@pytest.mark.parametrize("lengths", [(150,), (90, 130), (300, 20, 40)])
+def test_few_sequences_are_cut_into_pieces_where_they_lie(lengths, tmp_path):
+    check_same(demos_of(*lengths), tmp_path, 2, **QUICK)
+
+
+def test_groups_stay_together_and_validation_judges(tmp_path):
+    demos = grouped(demos_of(60, 45, 80, 30, 50, 40, 35), "abbcacd")
+    check_same(demos, tmp_path, 3, **QUICK)
+    check_same(demos, tmp_path, 3, **QUICK, validation=0.3)
+    check_same(demos, tmp_path, 2, **QUICK, validation=demos_of(50, 30, seed=3))
+
+
+def test_lambda_is_searched_for_every_action_and_holds_are_fitted(tmp_path):
+    t = np.arange(150)[:, np.newaxis]
+    actions = [np.concatenate([np.round(np.sin(t / 9 + i)), np.cos(t / 15 + i)], axis=1) for i in range(4)]
+    contexts = [np.concatenate([np.sin(t / 9 + i), np.cos(t / 15 + i)], axis=1) for i in range(4)]
+    demos = Demonstrations.from_arrays(contexts, actions, rate=20.0)
+    model = (FOREST, RolloutRidge())
+    run = check_same(demos, tmp_path, 3, model=model, smoothness=MatchExpert((1.0, 0.8)))
+    assert run.policy.hold is not None
+    check_same(demos, tmp_path, 2, model=model, smoothness=simile.SmoothTime(0.2), hold=0.1)
+
+
+def test_a_policy_to_go_on_from_is_the_first_of_the_mixture(tmp_path):
+    initial = simile.learn(PURSUIT[:2], **QUICK).policy
+    run = check_same(PURSUIT, tmp_path, 3, model=FOREST, initial=initial)
+    assert "left out" in " ".join(run.notes)
+
+
+def test_a_regularizer_of_sums_is_solved_and_another_is_refused(tmp_path):
+    choices = {"model": (FOREST, RolloutRidge()), "horizon": Horizon((0, 2), 0)}
+    regularizer = simile.VelocityAutoregression(order=3)
+    check_same(PURSUIT, tmp_path, 2, **choices, regularizer=regularizer, smoothness=3.0)
+    check_same(noisy(), tmp_path, 2, **choices, regularizer=regularizer, smoothness=(3.0, 1.0))
+
+    class Nobody:
+        def fit(self, trajectories, smoothness):
+            return simile.PreviousAction().fit(trajectories, smoothness)
+
+    with pytest.raises(ArgumentError, match=r"regularizer: .* must have methods sums\(\) and solve\(\)"):
+        simile.learn(PURSUIT, **choices, regularizer=Nobody(), smoothness=3.0, backend=LocalBackend(2))
+
+
+def test_demonstrations_that_are_in_parts_already_need_no_backend(tmp_path):
+    spread = DistributedDemonstrations.of(PURSUIT, LocalBackend(parts=3))
+    ours, theirs = (simile.learn(demos, **QUICK).policy for demos in (PURSUIT, spread))
+    assert written(ours, tmp_path) == written(theirs, tmp_path)
+
+
+def test_frames_do_not_come_here_but_for_a_few_actions(monkeypatch):
+    class Counting(LocalBackend):
+        def collect(self, handles):
+            for value in handles:
+                assert not isinstance(value, Demonstrations) or value.n_contexts == 1
+            return list(handles)
+
+    monkeypatch.setattr("simile.learning.folds.MOST_FRAMES", 130)
+    backend = Counting(parts=3)
+    demos = demos_of(60, 45, 80, 30, 50, m=2)
+    simile.learn(DistributedDemonstrations.of(demos, backend), **QUICK)
