@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -213,6 +215,18 @@ def test_the_row_groups_of_a_file_are_read_by_several_workers_to_the_same_bits(c
     if kind != "rows that are counted":
         whole = simile.read(tmp_path / "games.parquet", **cut, group="sequence", quiet=True)
         assert differences(whole, backend.read(tmp_path / "games.parquet", **cut, quiet=True).gather()) == []
+
+
+def test_frames_of_any_number_are_written_and_are_the_same_each_time(tmp_path):
+    write_frames = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "write_frames.py"))["main"]
+    for name, frames in (("a", "3_000"), ("b", "3_000")):
+        write_frames(
+            ["--frames", frames, "--contexts", "3", "--length", "100", "--files", "2", "--out", str(tmp_path / name)]
+        )
+    read = simile.read(tmp_path / "a", quiet=True)
+    assert (read.n_frames, len(read), read.rate) == (3_000, 30, 30.0)
+    assert (read.context_names, read.action_names) == (("x_0", "x_1", "x_2"), ("a_pan",))
+    assert read.digest() == simile.read(tmp_path / "b", quiet=True).digest()
 
 
 def test_sequences_side_by_side_are_read_by_one_worker_and_it_is_said(client, tmp_path, capsys):

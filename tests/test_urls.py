@@ -24,6 +24,8 @@ from commands import simile_
 from conftest import demos_of
 from simile import ArgumentError, DataError, StorageError
 from simile._common.urls import locate, name_of, redact
+from simile.studio.child_tasks import look
+from simile.studio.server import _describe_files
 
 QUIET = {"actions": "a?*", "quiet": True}
 SECRET = "verysecret"
@@ -266,6 +268,32 @@ def test_secrets_are_left_out_of_messages_configs_and_reports(web, tmp_path):
     assert "was kept without its secrets (***): give the URL in full again" in said
     simile_("report", "run", url, cwd=tmp_path)
     assert SECRET not in (tmp_path / "run" / "report.html").read_text("utf-8")
+    simile_("train", url, "--resume", "run", cwd=tmp_path)
+
+
+def test_every_command_takes_urls_and_finds_what_it_finds_here(bucket, web, data, tmp_path):
+    quick = ("--algorithm", "paper", "--model", "SmoothForest(n_trees=2)", "--n-rounds", "1", "--no-report")
+    (tmp_path / "urls.toml").write_text(f'data = "{bucket}/runs/*.parquet"\ntest = "{web}/all.csv"\n', "utf-8")
+    simile_("train", "--config", "urls.toml", *quick, "--out", "there", cwd=tmp_path)
+    simile_("train", f"{data}/runs", "--test", data / "all.csv", *quick, "--out", "here", cwd=tmp_path)
+    here, there = (tmp_path / name / "policy.safetensors" for name in ("here", "there"))
+    assert here.read_bytes() == there.read_bytes()
+    tables = [
+        simile_("evaluate", policy, where, "--json", cwd=tmp_path).stdout
+        for policy, where in ((here, data / "all.parquet"), (there, f"{bucket}/all.parquet"))
+    ]
+    assert tables[0] == tables[1]
+    simile_("rollout", here, f"{web}/all.npz", "--out", "rolled.csv", cwd=tmp_path)
+    said = simile_("rollout", here, f"{web}/all.npz", "--out", "s3://bucket/rolled.csv", cwd=tmp_path, code=2).stderr
+    assert "s3://bucket/rolled.csv is a URL: files are written whole or not at all" in said
+
+
+def test_the_studio_takes_urls_without_secrets(bucket):
+    given = _describe_files([f"{bucket}/all.csv"], {"actions": "a?*"})
+    assert (given.name, given.paths) == ("all.csv", [f"{bucket}/all.csv"])
+    assert look(given.paths, given.options)["status"] == "ready"
+    with pytest.raises(ArgumentError, match=r"DATA: https://\*\*\*@host/a\.csv carries secrets \(\*\*\*\), which"):
+        _describe_files(["https://me:secret@host/a.csv"], {})
 
 
 def test_what_is_secret_and_what_is_not():

@@ -112,7 +112,7 @@ learning_options = stack(
     click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),
     click.option("--initial", help="Policy file to go on from, best with recordings that it has not seen."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits."),
-    click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file."),
+    click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file or URL."),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
 dask_options = stack(
@@ -179,7 +179,9 @@ policy_on_data = stack(policy_argument, data_argument, config_option, reading_op
 def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
     """Return one path as such; several are files with a sequence each."""
     if not paths:
-        raise click.ClickException("DATA is missing: name a file, a folder, several files or a quoted glob")
+        raise click.ClickException(
+            "DATA is missing: name a file, a folder, several files or a quoted glob, or their URLs"
+        )
     return paths[0] if len(paths) == 1 else list(paths)
 
 

@@ -40,9 +40,9 @@ def studio(
 ) -> None:
     """Open a page to work on, and print its address: read data, train, look, slide the smoothness, compare.
 
-    DATA (a file, a folder, several files or a quoted glob) is there from the start; other files can be dropped on the
-    page. Everything is kept in the folder of --folder: what was under way goes on at the next start. Nobody gets in
-    without the token in the address.
+    DATA (a file, a folder, several files, a quoted glob, or URLs) is there from the start; other files can be dropped
+    on the page. Everything is kept in the folder of --folder: what was under way goes on at the next start. Nobody gets
+    in without the token in the address.
     """
     from simile._common import logs
     from simile.learning.runs import reading_arguments

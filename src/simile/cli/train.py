@@ -65,7 +65,7 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 @options.trust_option
 @click.pass_context
 def train(ctx: click.Context, /, **given: Any) -> None:
-    """Learn a policy from DATA: a file, a folder, several files or a quoted glob.
+    """Learn a policy from DATA: a file, a folder, several files or a quoted glob, or URLs (s3://, https://).
 
     Judges the policy on held-out sequences beside the expert, holding the last action, and simple filters. Writes
     policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the

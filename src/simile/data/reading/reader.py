@@ -74,7 +74,8 @@ def read(
     ----------
     path : path or sequence of paths
         A file (.csv, .tsv, .txt, also as .gz; .parquet, .feather, .arrow, .jsonl, .npz), a pattern such as
-        `"runs/*.csv"`, a folder of files of one format, a Minari or LeRobot folder, or a list of files.
+        `"runs/*.csv"`, a folder of files of one format, a Minari or LeRobot folder, or a list of files. Each may be a
+        URL that fsspec knows: s3://, gs://, abfs://, hdfs://, https:// (files only), file://, memory://.
         One row per frame. Several files are one sequence each, unless a column tells sequences apart.
     actions, contexts : str or sequence of str, optional
         Columns: names, globs (`"a_*"`) or regexes between slashes (`"/^a_\d+$/"`). Guessed: actions are `a_*`,
