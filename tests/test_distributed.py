@@ -6,6 +6,7 @@ import os
 import runpy
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,12 @@ from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.dask import DaskBackend, Traffic, _align, connect
+from simile.learning.distributed.forest import Part, _Laid, grow_distributed
 from simile.models.closed_loop import ClosedLoop
+from test_distributed_forest import assert_equal_bits
 
 FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
+HORIZON = Horizon((0, 1, 2), ())
 QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
 
 
@@ -86,6 +90,63 @@ def test_workers_cross_fit_the_policy_file_of_one_machine(n_workers, tmp_path):
     assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
 
 
+@pytest.fixture
+def too_much(monkeypatch):
+    """The rows of all parts do not fit one worker, and those of a large node do not either."""
+    monkeypatch.setattr(_Laid, "_bytes_together", lambda *_: np.inf)
+    monkeypatch.setattr(DaskBackend, "room", 100_000)
+
+
+def grow(demos, backend, model):
+    """Grow a forest on demonstrations in parts."""
+    spread = DistributedDemonstrations.of(demos, backend)
+    parts = spread.map(as_part, shared=(HORIZON,))
+    return grow_distributed(
+        backend, model, parts, np.append(0, np.cumsum(demos.lengths)), 0.0, np.random.default_rng(0)
+    )
+
+
+def as_part(demos, horizon):
+    labels = np.concatenate(demos.actions)
+    return Part(horizon.states(demos, demos.actions), labels, labels, labels)
+
+
+def grow_here(demos, model):
+    part = as_part(demos, HORIZON)
+    return model.fit_smooth([part.states], *(part.labels,) * 3, 0.0, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.parametrize("levels", [False, True])
+def test_one_or_three_workers_grow_the_forest_of_one_machine(n_workers: int, levels: bool, request):
+    if levels:
+        request.getfixturevalue("too_much")
+    demos, model = demos_of(300, 450, 280, 330), replace(FOREST, n_trees=4, max_depth=None)
+    with (
+        distributed.LocalCluster(
+            n_workers=n_workers, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for parts in (1, 4):
+            assert_equal_bits(grow(demos, DaskBackend(client, parts=parts), model), grow_here(demos, model))
+
+
+@pytest.mark.parametrize("levels", [False, True])
+def test_what_comes_here_is_the_trees_however_many_frames_there_are(client, levels: bool, request):
+    if levels:
+        request.getfixturevalue("too_much")
+    came = []
+    for n in (300, 2000):
+        backend = DaskBackend(client, parts=4)
+        before = backend.traffic_between()
+        grow(demos_of(n, n, n, n), backend, replace(FOREST, n_trees=8, max_depth=3))
+        came.append(backend.traffic.received)
+        assert backend.traffic_between() - before > 3 * n  # bins, or histograms, of what lies with another worker
+    assert came[0] < 30_000
+    assert came[1] < (3.0 if levels else 1.2) * came[0]  # in more trips, for lack of room
+
+
 class Slow:
     """The expert's feedback, late, so that there is a middle of the round to kill a worker in."""
 
@@ -111,6 +172,37 @@ def test_a_worker_killed_in_the_middle_of_a_round_changes_nothing(client, no_dig
     check_same_rounds(local, [first, *rest])
     client.wait_for_workers(2, timeout=60)
     assert victim not in client.run(os.getpid).values()
+
+
+class Killing(DaskBackend):
+    """A backend that kills a worker as soon as it has been asked for something, once for each name of that."""
+
+    def __init__(self, client, *names, **how):
+        super().__init__(client, **how)
+        client.wait_for_workers(2, timeout=60)
+        self.names = list(names)
+
+    def map(self, function, *handles, shared=()):
+        found = super().map(function, *handles, shared=shared)
+        if function.__name__ in self.names:
+            self.names.remove(function.__name__)
+            os.kill(next(iter(self.client.run(os.getpid).values())), signal.SIGKILL)
+        return found
+
+
+def test_a_worker_killed_in_the_middle_of_a_forest_changes_no_bit(client):
+    demos, model = demos_of(300, 450, 280, 330), replace(FOREST, n_trees=4, max_depth=None)
+    backend = Killing(client, "grow_together", parts=4)
+    assert_equal_bits(grow(demos, backend, model), grow_here(demos, model))
+    assert backend.names == []
+
+
+@pytest.mark.parametrize("name", ["find_splits", pytest.param("finish_nodes", marks=pytest.mark.long)])
+def test_a_worker_killed_between_two_levels_of_a_forest_changes_no_bit(client, too_much, name: str):
+    demos, model = demos_of(300, 450, 280, 330), replace(FOREST, n_trees=4, max_depth=None)
+    backend = Killing(client, name, parts=4)
+    assert_equal_bits(grow(demos, backend, model), grow_here(demos, model))
+    assert backend.names == []
 
 
 def test_trees_that_grow_where_their_data_are_are_those_of_parts_in_one_process(client, no_digest):

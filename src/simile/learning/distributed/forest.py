@@ -217,7 +217,8 @@ def _edges(
 
 def _grow_together(backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
     """Let each worker get the rows of all parts, and grow its share of the trees on them."""
-    turns = [seeds[i :: backend.workers] for i in range(min(backend.workers, len(seeds)))]
+    workers = min(backend.workers, len(seeds))  # asked once: there may be fewer by and by
+    turns = [seeds[i::workers] for i in range(workers)]
     everywhere = ([part] * len(turns) for part in packed)
     grown = backend.collect(
         backend.map(work.grow_together, *everywhere, backend.place(turns), shared=(task, backend.threads))

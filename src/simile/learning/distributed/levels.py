@@ -153,8 +153,9 @@ class Group:
         limit = None if task.model.max_depth is None else task.model.max_depth - depth
         batches = list(_cut(here, self._bytes_of_rows(total[here]), self.room / BATCHES))
         found: dict[int, Tree] = {}
-        for first in range(0, len(batches), backend.workers):  # no more at a time than there is room for
-            turn = batches[first : first + backend.workers]
+        at_once = backend.workers  # asked once: there may be fewer by and by
+        for first in range(0, len(batches), at_once):  # no more than there is room for
+            turn = batches[first : first + at_once]
             packed = [backend.map(work.pack_nodes, self.rows, nodes, shared=(number[some],)) for some in turn]
             theirs = backend.place([streams[some] for some in turn])
             grown = backend.map(work.finish_nodes, *zip(*packed, strict=True), theirs, shared=(task, limit))
