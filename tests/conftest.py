@@ -25,6 +25,11 @@ SEED = int(os.environ.setdefault("SIMILE_SEED", date.today().strftime("%Y%m%d"))
 NO_BROWSER = "needs a browser"
 
 
+def some(share: float) -> settings:
+    """Try a share of the examples that a property would otherwise have, where each of them takes long."""
+    return settings(max_examples=max(1, round(share * settings().max_examples)))
+
+
 @contextmanager
 def repeatable(i: int) -> Iterator[np.random.Generator]:
     """Give the i-th of many tries its draws; where it fails, the failure tells which one it was."""

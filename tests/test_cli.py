@@ -154,11 +154,11 @@ def test_evaluate_and_rollout_take_stages_as_run_does(games: Path, trained: Path
     limits = ("--stage", "Play(0.5)", "--stage", "JerkLimit(90, 30, rate=6.0)")
     stages, policy = [simile.Play(0.5), simile.JerkLimit(90, 30, rate=6.0)], simile.load(trained)
     demos = simile.read(games, actions="pan", quiet=True)
-    simile_("rollout", trained, games, *limits, "--out", "limited.parquet", cwd=tmp_path, process=True)
+    simile_("rollout", trained, games, *limits, "--out", "limited.parquet", cwd=tmp_path)
     written = simile.read(tmp_path / "limited.parquet", quiet=True)
     for ours, theirs in zip(simile.rollout(policy, demos, stages=stages), written.actions, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    rows = json.loads(simile_("evaluate", trained, games, *limits, "--json", cwd=tmp_path, process=True).stdout)
+    rows = json.loads(simile_("evaluate", trained, games, *limits, "--json", cwd=tmp_path).stdout)
     found = simile.evaluate(policy, demos, stages=stages)
     assert rows == json.loads(to_json(found.rows))
     assert found.mean("rmse") != simile.evaluate(policy, demos).mean("rmse")

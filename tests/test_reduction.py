@@ -256,7 +256,7 @@ CONTEXTS_ALONE = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
 def test_smoothness_costs_no_accuracy_and_gives_much_smoothness(seed: int):
     train, test = tasks.pursuit(n_sequences=16, length=400, seed=seed).split()
     smooth, rough = (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simile
-from conftest import demos_of
+from conftest import demos_of, some
 from simile import (
     CriticallyDamped,
     Horizon,
@@ -66,6 +66,7 @@ def smoothness_of(policy) -> float:
 
 @pytest.mark.parametrize("regularizer", LINEAR, ids=repr)
 @given(lag=st.floats(0.05, 60.0))
+@some(0.3)
 def test_smoothness_by_time_gives_that_lag_for_every_linear_regularizer(regularizer, lag: float):
     smoothness = SmoothTime(lag / 30.0).resolve(regularizer, PURSUIT.actions, 30.0)
     loop = ClosedLoop.of(regularizer.fit(PURSUIT.actions, smoothness), smoothness)
@@ -164,7 +165,7 @@ def test_the_metric_names_the_order_of_the_differences(order: int):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 2.0])
-@pytest.mark.parametrize("seed", [0, 1, 4])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 4))])
 def test_the_budget_is_not_exceeded_out_of_fold(seed: int, ratio: float):
     demos = tasks.pursuit(n_sequences=4, length=200, n_players=3, seed=seed)
     run = simile.learn(demos, smoothness=MatchExpert(ratio))
@@ -179,7 +180,7 @@ def test_the_budget_is_not_exceeded_and_not_wasted_either(seed: int, ratio: floa
     assert 0.5 * ratio < run.chosen.validation_roughness <= 1.1 * ratio
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("ratio", [0.5, *(pytest.param(ratio, marks=pytest.mark.long) for ratio in (1.0, 2.0))])
 def test_the_budget_holds_or_is_said_to_be_missed_where_the_policies_found_on_the_way_mislead(ratio: float):
     # Little data: the penalty of the ridge jumps from one lambda to the next, and lighter forests say something else.
     demos = tasks.pursuit(n_sequences=4, length=200, n_players=3, seed=2)
