@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.tree import ExtraTreeRegressor
 
 import simile
 from conftest import demos_of
 from same import differences
 from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, RolloutRidge, SmoothForest
 from simile.data import tasks
+from simile.learning.checkpoints import Checkpointed
 from simile.learning.distributed import DistributedDemonstrations
 
 PURSUIT = tasks.pursuit(n_sequences=5, length=120, n_players=2)
@@ -129,3 +131,62 @@ def test_frames_do_not_come_here_but_for_a_few_actions(monkeypatch):
     backend = Counting(parts=3)
     demos = demos_of(60, 45, 80, 30, 50, m=2)
     simile.learn(DistributedDemonstrations.of(demos, backend), **QUICK)
+
+
+def test_a_whole_path_is_learned_where_the_parts_are():
+    local, spread = (
+        simile.path(PURSUIT, model=QUICK["model"], smoothness=3, backend=b) for b in (None, LocalBackend(parts=3))
+    )
+    assert local.rows() == spread.rows()
+    assert differences([p.policy for p in local.points], [p.policy for p in spread.points]) == []
+
+
+def test_policies_are_evaluated_where_the_parts_are():
+    demos = demos_of(60, 3, 45, 80, 30, k=2, rate=30.0)
+    policy = simile.searn(demos, model=FOREST, horizon=Horizon(1, 1), n_rounds=1).policy  # which tosses coins
+    local, spread = (simile.evaluate(policy, demos, seed=3, backend=b) for b in (None, LocalBackend(parts=3)))
+    assert differences(list(local.rows), list(spread.rows)) == []
+    assert str(local) == str(spread)
+    assert len(local.rolled) == 5
+    assert spread.rolled == []
+    with pytest.raises(ArgumentError, match="roll-outs stay with the backend"):
+        spread.plot()
+    with pytest.raises(simile.SimileError, match="no sequence is longer than the 10 frames"):
+        simile.evaluate(policy, demos_of(3, 10, 1, k=2), start=simile.ExpertStart(10), backend=LocalBackend(parts=2))
+
+
+def test_any_regressor_is_fitted_by_one_worker_to_as_many_sequences_as_it_holds(tmp_path):
+    tree, choices = ExtraTreeRegressor(max_depth=4), {"smoothness": 20.0}
+    both = [simile.learn(noisy(), model=(tree, RolloutRidge()), **choices, backend=b) for b in (None, LocalBackend(3))]
+    assert written(both[0].policy, tmp_path) == written(both[1].policy, tmp_path)
+    assert both[0].notes == both[1].notes
+    run = simile.learn(PURSUIT, model=tree, smoothness=20.0, backend=LocalBackend(parts=3, room=300_000))
+    assert "ExtraTreeRegressor is fitted to 3 of the 5 sequences, drawn by chance: as many as fit one" in run.notes[0]
+
+    class Rollouts:
+        def fit_rollouts(self, states, expert, loops, folds):
+            raise AssertionError
+
+    with pytest.raises(ArgumentError, match=r"model: .*Rollouts.* cannot be trained on data in parts: use Smooth"):
+        simile.learn(PURSUIT, model=Rollouts(), backend=LocalBackend(parts=3))
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoints_wherever_it_ran(tmp_path):
+    demos = demos_of(60, 45, 80, 30, k=2)
+    folder, settings = tmp_path / "fits", {"smoothness": 20.0, "seed": 3}
+
+    def learn(backend: Any, forest: Any) -> simile.Run:
+        model = (Checkpointed(forest, folder, "this run"), RolloutRidge())
+        return simile.learn(demos, **settings, model=model, backend=backend)
+
+    here = learn(None, FOREST)
+    assert len(list(folder.iterdir())) == 4
+    for last in sorted(folder.iterdir())[2:]:
+        last.unlink()
+    there = learn(LocalBackend(parts=3), FOREST)
+    assert written(here.policy, tmp_path) == written(there.policy, tmp_path)
+    rounds = {"horizon": Horizon(1, 1), "n_rounds": 2}
+    for backend in (LocalBackend(parts=2), None):
+        model = Checkpointed(FOREST, tmp_path / "rounds")
+        run = simile.paper(demos, model=model, **rounds, backend=backend)
+        assert run.rounds[-1].error == simile.paper(demos, model=FOREST, **rounds).rounds[-1].error

@@ -191,9 +191,10 @@ def test_choices_that_cannot_be_spread_are_refused(choices, message):
 
 
 @pytest.mark.parametrize("algorithm", ["searn", "smile"])
-def test_reductions_that_toss_coins_are_refused(algorithm):
-    with pytest.raises(SimileError, match=r"combine: sample.* tosses coins"):
-        getattr(simile, algorithm)(demos_of(60, 45), backend=LocalBackend(), **QUICK)
+def test_coins_are_tossed_by_the_number_of_a_sequence_wherever_it_lies(algorithm):
+    demos, choices = demos_of(60, 45, 80, 30), {**QUICK, "n_rounds": 2, "validation": 0.3}
+    local, spread = (getattr(simile, algorithm)(demos, **choices, backend=b) for b in (None, LocalBackend(parts=3)))
+    check_same_rounds(local.rounds, spread.rounds)
 
 
 def test_parts_with_other_columns_or_rates_are_refused():

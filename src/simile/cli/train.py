@@ -76,8 +76,6 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     expert and holding alone.
     """
     folder = given["out"] = given["resume"] or given["out"]
-    if given["dask"] and given["resume"]:
-        raise click.ClickException("--resume: a run with --dask leaves nothing to resume: begin anew with --overwrite")
     if not given["dask"] and ctx.get_parameter_source("exact") is ParameterSource.COMMANDLINE:
         said = "--exact" if given["exact"] else "--no-exact"
         raise click.ClickException(f"{said}: one machine is always exact: give it with --dask")
@@ -218,9 +216,8 @@ def _learn(
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
 
     def keep_fits(model: Any, place: Path) -> Any:
-        """Let a model write down its fits; those through the roll-out take no time, those on a cluster are its own."""
-        through = isinstance(model, RolloutRegressor) or backend is not None
-        return model if through else Checkpointed(model, place, key, given["trust"])
+        """Let a model write down its fits; those through the roll-out take no time."""
+        return model if isinstance(model, RolloutRegressor) else Checkpointed(model, place, key, given["trust"])
 
     model, place = settings["model"], folder / CHECKPOINT
     if isinstance(model, tuple):

@@ -245,6 +245,10 @@ class Recorded(Parts, Protocol):
     def convert(self, function: Callable[..., Demonstrations], *, shared: tuple[Any, ...] = ()) -> Self:
         """Return what function(demonstrations, *shared) makes of each part."""
 
+    @property
+    def firsts(self) -> Any:
+        """Number of the first sequence of each part, to be one of the others of `map`."""
+
     def deal(self, values: IntArray) -> Any:
         """Put a value for each sequence beside the parts, to be one of the others of `map`."""
 
@@ -494,6 +498,11 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
     def convert(self, function: Callable[..., Demonstrations], *, shared: tuple[Any, ...] = ()) -> Demonstrations:
         """Return function(demonstrations, *shared)."""
         return function(self, *shared)
+
+    @property
+    def firsts(self) -> int:
+        """0: all sequences are here."""
+        return 0
 
     def deal(self, values: IntArray) -> IntArray:
         """Return the values: all sequences are here."""

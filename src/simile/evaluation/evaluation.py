@@ -13,12 +13,14 @@ from simile._common import checks, plots
 from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.data import losses
-from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations, Recorded
 from simile.data.groups import tell_groups
-from simile.data.logs import tell_noise
+from simile.data.logs import Log, tell_noise
 from simile.data.losses import Loss
 from simile.data.motion import measure_motion
 from simile.errors import ArgumentError, DataError
+from simile.learning.distributed import DistributedDemonstrations, place
+from simile.learning.distributed.backend import Backend
 from simile.learning.outliers import weigh
 from simile.policies.policies import Policy
 from simile.policies.rollouts import Start, open_rollout, rollout
@@ -47,14 +49,14 @@ class Evaluation:
         Keys `sequence`, `action`, `metric`, `policy`, `expert`, `hold_last`, `frames`. A value that does not
         apply is NaN.
     rolled : list of (T, k) arrays
-        The roll-outs that were measured.
-    demos : Demonstrations
+        The roll-outs that were measured; none where they stay with a backend.
+    demos : Demonstrations or DistributedDemonstrations
         What the expert did meanwhile.
     """
 
     rows: tuple[dict[str, Any], ...]
     rolled: list[FloatArray]
-    demos: Demonstrations
+    demos: Recorded
 
     def mean(self, metric: str, action: str | None = None, *, of: str = "policy") -> float:
         """Return a metric's mean over sequences, weighted by frames; the RMSE is pooled as squares.
@@ -87,6 +89,8 @@ class Evaluation:
         sequence : int, optional
             Which; the one of median error by default.
         """
+        if not isinstance(self.demos, Demonstrations):
+            raise ArgumentError("demos: roll-outs stay with the backend: evaluate those to be drawn here")
         actions = self.demos.action_names
         found = {(r["sequence"], r["action"]): r["policy"] for r in self.rows if r["metric"] == "rmse"}
         errors = np.array([[found.get((i, a), math.nan) for a in actions] for i in range(len(self.demos))])
@@ -128,13 +132,14 @@ class Evaluation:
 
 def evaluate(
     policy: Policy,
-    demos: Demonstrations | Demonstration,
+    demos: Demonstrations | Demonstration | DistributedDemonstrations,
     *,
     start: Start | Any = None,
     seed: int = 0,
     stages: Stage | Sequence[Stage] = (),
     rate: float | None = None,
     loss: Loss | None = None,
+    backend: Backend | None = None,
 ) -> Evaluation:
     """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
 
@@ -152,25 +157,51 @@ def evaluate(
     loss : Loss, optional
         As for `simile.learn`, for records with outliers: errors are weighted by it, and what an expert's frame that is
         far off is compared with, or measured by, is what lies between the others.
+    backend : Backend, optional
+        Where the data are, as for `simile.learn`: the policy is rolled out there, and rows of numbers come here.
 
     Returns
     -------
     Evaluation
     """
-    demos = weigh(Demonstrations.of(demos), loss, seed=seed)
-    rolled = rollout(policy, demos, start=start, seed=seed, stages=stages, rate=rate)
+    recorded = weigh(place(demos, backend), loss, seed=seed)
+    found = recorded.map(_evaluate, recorded.firsts, shared=(policy, start, seed, stages, rate, recorded.logs))
+    told = recorded.collect(_take, found, shared=(1,))
+    rows = [row for some, _ in told for row in some]
+    if not rows:
+        raise DataError(
+            f"no sequence is longer than the {max(longest for _, longest in told)} frames that start the roll-out: "
+            "give longer sequences, or start=ColdStart()"
+        )
+    return Evaluation(tuple(rows), recorded.show(recorded.map(_take, found, shared=(0,))), recorded)
+
+
+def _evaluate(
+    demos: Demonstrations,
+    first: int,
+    policy: Policy,
+    start: Start | Any,
+    seed: int,
+    stages: Stage | Sequence[Stage],
+    rate: float | None,
+    logs: Sequence[Log],
+) -> tuple[list[FloatArray], tuple[list[dict[str, Any]], int]]:
+    """Roll out over the sequences of a part, the first of which has a number; returns rows, and the longest start."""
+    rolled = rollout(policy, demos, start=start, seed=seed, stages=stages, rate=rate, first=first)
     given = [len(g) for g in open_rollout(policy, demos, start).given]
     rows: list[dict[str, Any]] = []
-    for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True)):
+    for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True), first):
         if len(demo) <= warm_up:
             continue
         expert = demo.actions[warm_up:]
         held = losses.hold_last_action(demo.actions, warm_up=warm_up)[warm_up:]
         weights = None if demo.weights is None else demo.weights[warm_up:]
-        ours, theirs, baseline = (_measure(a, expert, weights, demos) for a in (actions[warm_up:], expert, held))
+        ours, theirs, baseline = (
+            _measure(a, expert, weights, logs, demo.rate) for a in (actions[warm_up:], expert, held)
+        )
         for name in ours:
             order = (DIFFERENCES | PER_SECOND).get(name)
-            kept = np.array([1.0 if order is None else log.kept[order - 1] for log in demos.logs])
+            kept = np.array([1.0 if order is None else log.kept[order - 1] for log in logs])
             rows.extend(
                 {
                     "sequence": number,
@@ -184,19 +215,21 @@ def evaluate(
                 }
                 for j, action in enumerate(demos.action_names)
             )
-    if not rows:
-        raise DataError(
-            f"no sequence is longer than the {max(given)} frames that start the roll-out: "
-            "give longer sequences, or start=ColdStart()"
-        )
-    return Evaluation(tuple(rows), rolled, demos)
+    return rolled, (rows, max(given))
+
+
+def _take(_: Demonstrations, found: tuple[Any, ...], place: int) -> Any:
+    return found[place]
 
 
 def _measure(
-    actions: FloatArray, expert: FloatArray, weights: FloatArray | None, demos: Demonstrations
+    actions: FloatArray,
+    expert: FloatArray,
+    weights: FloatArray | None,
+    logs: Sequence[Log],
+    rate: float | None,
 ) -> dict[str, FloatArray]:
     """Measure one trajectory by every metric, (k,) values each."""
-    rate, logs = demos.rate, demos.logs
     found = {name: metric(actions, expert) for name, metric in ERRORS.items()}
     if weights is not None:
         found |= {name: ERRORS[name](actions, expert, weights) for name in WEIGHED}

@@ -227,8 +227,8 @@ def learn(
         loss=loss,
         initial=initial,
     )
-    check_models(demos, choices.models)
-    notes = tell_outliers(recorded, demos, [m for m in choices.models if m is not choices.kept])
+    notes = check_models(demos, choices.models, choices.horizon)
+    notes += tell_outliers(recorded, demos, [m for m in choices.models if m is not choices.kept])
     if choices.kept is not None and smoothness is None and regularizer is None:
         kept = choices.kept
         kept.check_filter(demos)

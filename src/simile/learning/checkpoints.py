@@ -16,7 +16,8 @@ import numpy as np
 
 from simile import models
 from simile._common.typing import FloatArray
-from simile.data.states import States
+from simile.data.demonstrations import Recorded
+from simile.data.states import Horizon, States
 from simile.errors import StorageError
 from simile.models import Model, SmoothRegressor
 from simile.models.regularizers import PreviousAction
@@ -72,6 +73,11 @@ class Checkpointed:
         """The model itself, for fits that are not worth keeping."""
         return self.model
 
+    @property
+    def _path(self) -> Path:
+        """Where the next fit is kept."""
+        return self.folder / f"fit-{self.fits:03d}.safetensors"
+
     def __repr__(self) -> str:
         return repr(self.model)  # a policy's card tells the model, not where its checkpoints were
 
@@ -94,7 +100,7 @@ class Checkpointed:
                 return self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng, **counts)
             return models.fit(self.model, np.concatenate([s.matrix() for s in states]), labels, rng, weights=weights)
 
-        return self._keep(fit, states[0], rng)
+        return self._keep_here(fit, states[0], rng)
 
     def fit_apart(
         self,
@@ -106,24 +112,33 @@ class Checkpointed:
         weights: FloatArray | None = None,
     ) -> Model:
         """Fit for each action by itself, as a `SmoothForest` can, or read what an earlier run fitted here."""
-        return self._keep(lambda: self.model.fit_apart(states, labels, n_actions, rng, weights=weights), states, rng)
 
-    def _keep(self, fit: Callable[[], Model], states: States, rng: np.random.Generator) -> Model:
-        path = self.folder / f"fit-{self.fits:03d}.safetensors"
-        self.fits += 1
-        if path.exists():
-            f = self._read(path, rng)
-            if hasattr(self.model, "remember"):  # what the next fit begins with
-                self.model.remember(states, f)
-            return f
-        f = fit()
-        self._write(path, f, states, rng)
+        def fit() -> Model:
+            found: Model = self.model.fit_apart(states, labels, n_actions, rng, weights=weights)
+            return found
+
+        return self._keep_here(fit, states, rng)
+
+    def _keep_here(self, fit: Callable[[], Model], states: States, rng: np.random.Generator) -> Model:
+        tape, known = states.tape, self._path.exists()
+        f = self.keep(fit, states.horizon, tape.n_contexts, tape.actions.shape[1], rng)
+        if hasattr(self.model, "remember") and known:  # what the next fit begins with
+            self.model.remember(states, f)
         return f
 
-    def _write(self, path: Path, f: Model, states: States, rng: np.random.Generator) -> None:
+    def keep(
+        self, fit: Callable[[], Model], horizon: Horizon, n_contexts: int, n_actions: int, rng: np.random.Generator
+    ) -> Model:
+        """Fit, wherever that is done, or read what an earlier run fitted here."""
+        path = self._path
+        self.fits += 1
+        if path.exists():
+            return self._read(path, rng)
+        f = fit()
         card = Card(training={"key": self.key, "chance": json.dumps(rng.bit_generator.state)})
-        h = PreviousAction().fit([states.tape.actions], 0.0)
-        loading.save_own(SmoothPolicy(f, h, 0.0, states.horizon, None, states.tape.n_contexts, card=card), path)
+        h = PreviousAction().fit([np.empty((0, n_actions))], 0.0)
+        loading.save_own(SmoothPolicy(f, h, 0.0, horizon, None, n_contexts, card=card), path)
+        return f
 
     def _read(self, path: Path, rng: np.random.Generator) -> Model:
         policy = loading.load_own(path, trusted=self.trusted)
@@ -134,3 +149,17 @@ class Checkpointed:
             )
         rng.bit_generator.state = json.loads(kept["chance"])
         return policy.f
+
+
+def recipe_of(model: Any) -> Any:
+    """Return the model itself, without its checkpoints."""
+    return getattr(model, "recipe", model)
+
+
+def keep_fit(
+    model: Any, fit: Callable[[], Model], demos: Recorded, horizon: Horizon, rng: np.random.Generator
+) -> Model:
+    """Fit, or read what was fitted, where the model has checkpoints."""
+    if isinstance(model, Checkpointed):
+        return model.keep(fit, horizon, demos.n_contexts, demos.n_actions, rng)
+    return fit()

@@ -279,8 +279,8 @@ def fit_lanes(
     h, smoothness = (None if by_labels else lanes[0].h), float(np.mean(lanes[0].smoothness))  # where they count
 
     def fit(some: Recorded) -> Model:
-        lesson = some.map(_prepare, shared=(horizon, loops, mu, scale, h))
-        return teach(some, model, lesson, smoothness, rng, apart=k > 1 and by_labels)
+        shared = (loops, mu, scale, h)
+        return teach(some, model, _prepare, horizon, shared, rng, smoothness=smoothness, apart=k > 1 and by_labels)
 
     whole, said = fit(demos), folds.predict_unseen(fit, horizon)
     if len(lanes) == 1:

@@ -20,12 +20,14 @@ from simile.data.losses import Loss
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, Mixed, crossfit, mix
+from simile.learning.distributed import DistributedDemonstrations, place
+from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback
 from simile.learning.holds import COST, Backlash, Habits
 from simile.learning.initial import leave_seen
 from simile.learning.measures import Score
 from simile.learning.outliers import weigh
-from simile.learning.problem import match_lag, resolve
+from simile.learning.problem import check_models, match_lag, resolve
 from simile.learning.rounds import card_of
 from simile.learning.smoothness import MatchExpert, SmoothTime
 from simile.models import SmoothForest
@@ -130,7 +132,7 @@ def depths(roughness: Sequence[float], error: Sequence[float]) -> FloatArray | N
 
 
 def path(
-    demos: Demonstrations | Demonstration,
+    demos: Demonstrations | Demonstration | DistributedDemonstrations,
     *,
     smoothness: int | Sequence[float | SmoothTime] = 8,
     metric: str = "difference_2",
@@ -143,6 +145,7 @@ def path(
     seed: int = 0,
     space: ActionSpace | None = None,
     initial: Policy | None = None,
+    backend: Backend | None = None,
 ) -> Frontier:
     """Learn policies of many smoothness values together, as `simile.learn` learns one.
 
@@ -162,6 +165,8 @@ def path(
         As for `simile.learn`.
     initial : Policy, optional
         What to go on from, as for `simile.learn`; behind the filter of each smoothness.
+    backend : Backend, optional
+        Where the data are, as for `simile.learn`.
 
     Returns
     -------
@@ -174,9 +179,9 @@ def path(
     >>> [p.smoothness for p in frontier.points]
     [3.0, 30.0]
     """
-    demos = weigh(Demonstrations.of(demos), loss, seed=seed)
+    recorded = weigh(place(demos, backend), loss, seed=seed)
     choices = Choices.of(
-        demos,
+        recorded,
         model=model,
         regularizer=regularizer,
         horizon=horizon,
@@ -187,11 +192,13 @@ def path(
         space=space,
         initial=initial,
     )
+    for note in check_models(recorded, choices.models, choices.horizon):
+        warnings.warn(note, stacklevel=2)
     if initial is not None:
-        demos, left_out = leave_seen(initial.card.training, demos)
+        recorded, left_out = leave_seen(initial.card.training, recorded)
         if left_out:
             warnings.warn(left_out, stacklevel=2)
-    return trace(demos, choices, smoothness, MatchExpert(metric=metric))
+    return trace(recorded, choices, smoothness, MatchExpert(metric=metric))
 
 
 def trace(

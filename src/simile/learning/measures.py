@@ -166,12 +166,18 @@ def outcome(policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int 
 
 
 def roll_and_sum(
-    policy: Policy, demos: Demonstrations, *, seed: int = 0, order: int = 2, logs: tuple[Log, ...] | None = None
+    policy: Policy,
+    demos: Demonstrations,
+    *,
+    seed: int = 0,
+    order: int = 2,
+    logs: tuple[Log, ...] | None = None,
+    first: int = 0,
 ) -> tuple[list[FloatArray], ScoreSums]:
     """Roll a policy out and sum what its score is made of; where it diverges errors are infinite, the expert acts."""
     ruler = Ruler.of(policy, demos, order=order, logs=logs)
     try:
-        rolled = rollout(policy, demos, seed=seed)
+        rolled = rollout(policy, demos, seed=seed, first=first)
     except DivergedError:
         return list(demos.actions), replace(ruler.sums(demos.actions), squares=ExactSum.of(np.array([math.inf])))
     return rolled, ruler.sums(rolled)

@@ -7,7 +7,7 @@ does the same where they are not, and says so by registering its own way to `pos
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
 from simile.learning.smoothness import SmoothTime, smoothness_for
 from simile.learning.step_sizes import Evidence, StepSize
-from simile.learning.training import Dataset, Rule, Train, fit_naive
+from simile.learning.training import Dataset, Lesson, Rule, Train, fit_naive
 from simile.models import Model, SmoothRegressor
 from simile.models.adapters import weights_for
 from simile.models.closed_loop import ClosedLoop
@@ -161,8 +161,9 @@ def judge(demos: Any, policy: Policy, *, order: int = 2) -> Outcome:
 
 
 @singledispatch
-def check_models(demos: Any, models: Sequence[Any]) -> None:
-    """Refuse models that cannot be fitted where the demonstrations are; here all can."""
+def check_models(demos: Any, models: Sequence[Any], horizon: Horizon) -> tuple[str, ...]:  # noqa: ARG001
+    """Refuse models that cannot be fitted where the demonstrations are, and say which see some of them; here none."""
+    return ()
 
 
 @singledispatch
@@ -179,9 +180,21 @@ def match_lag(demos: Any, regularizer: RegularizerClass, lag: float) -> float:
 
 @singledispatch
 def teach(
-    demos: Any, model: Any, lesson: Any, smoothness: float, rng: np.random.Generator, *, apart: bool = False
+    demos: Any,
+    model: Any,
+    prepare: Callable[..., Lesson],
+    horizon: Horizon,
+    shared: tuple[Any, ...],
+    rng: np.random.Generator,
+    *,
+    smoothness: float = 0.0,
+    apart: bool = False,
 ) -> Model:
-    """Fit a model to the lessons of demonstrations, or for each action by itself (`SmoothForest.fit_apart`)."""
+    """Fit a model to what prepare(demos, horizon, *shared) makes of demonstrations.
+
+    For each action by itself where that is asked for, as `SmoothForest.fit_apart` does.
+    """
+    lesson = prepare(demos, horizon, *shared)
     counts = weights_for(model, None if lesson.weights is None else [lesson.weights])
     if apart:
         fitted: Model = model.fit_apart(lesson.states, lesson.labels, demos.n_actions, rng, **counts)

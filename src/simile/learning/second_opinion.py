@@ -69,8 +69,7 @@ class RivalData:
 
     def grow(self, demos: Recorded, frames: Sequence[int]) -> Model:
         """Fit a forest that looks ahead."""
-        lesson = demos.map(_look_ahead, shared=(self.horizon, frames))
-        return teach(demos, TREES, lesson, 0.0, np.random.default_rng(self.seed))
+        return teach(demos, TREES, _look_ahead, self.horizon, (frames,), np.random.default_rng(self.seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +188,8 @@ def simple_rivals(
         ]
         rivals = [SimpleRival(predictor, *one, source, model) for one in tried]
         found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
-    return tuple(replace(r, seconds=time.process_time() - begun) for r in found)
+    spent = time.process_time() - begun if isinstance(demos, Demonstrations) else math.nan  # by others
+    return tuple(replace(r, seconds=spent) for r in found)
 
 
 def best_of(rivals: Iterable[SimpleRival]) -> SimpleRival:

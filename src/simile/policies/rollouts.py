@@ -107,6 +107,7 @@ def rollout(
     seed: int = 0,
     stages: Stage | Sequence[Stage] = (),
     rate: float | None = None,
+    first: int = 0,
 ) -> list[FloatArray]:
     """Roll a policy out over every sequence, all of them in step: one prediction per frame for all.
 
@@ -125,6 +126,8 @@ def rollout(
         remains its own actions.
     rate : float, optional
         Frames per second, for stages; that of the policy's card, or else of the demonstrations, by default.
+    first : int
+        Number of the first sequence, by which it draws, where these are some out of many.
 
     Returns
     -------
@@ -149,7 +152,7 @@ def rollout(
     if fused is not None:
         actions, lost = fused.roll(contexts, past, given, low=low, high=high, limit=_limit(policy, expert))
     else:
-        chance = [np.random.default_rng((seed, i)).random(len(x)) for i, x in enumerate(contexts)]
+        chance = [np.random.default_rng((seed, i)).random(len(x)) for i, x in enumerate(contexts, first)]
         actions, lost = _roll(policy, contexts, past, given, chance, low, high, _limit(policy, expert))
     if lost is not None:
         sequence, frame = lost

@@ -168,6 +168,11 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         found = self.backend.collect(self._first(_head, trajectories, n)) if n else []
         return [a for part in found for a in part]
 
+    @cached_property
+    def firsts(self) -> list[Any]:
+        """Handles of the number of the first sequence of each part."""
+        return self.place(np.cumsum([0, *(len(f.names) for f in self.facts)])[:-1].tolist())
+
     def _first(self, function: Callable[..., Any], handles: Sequence[Any], n: int) -> list[Any]:
         """Call a function with the parts that the first n sequences lie in, and with how many of them lie there."""
         before = np.cumsum([0, *(len(f.names) for f in self.facts)])[:-1]
@@ -207,7 +212,7 @@ class DistributedDemonstrations(DistributedParts, Recorded):
 
     def outcome(self, policy: Policy, *, seed: int = 0, order: int = 2) -> Outcome:
         """Roll a policy out where the contexts are, and measure it; `rolled` are handles of the trajectories."""
-        found = self.map(_roll_and_sum, shared=(policy, seed, order, self.logs))
+        found = self.map(_roll_and_sum, self.firsts, shared=(policy, seed, order, self.logs))
         sums: ScoreSums = self.backend.total(add, self.backend.map(itemgetter(1), found))
         measures.refuse_short(policy, int(self.lengths.max()))
         score = sums.score
@@ -264,9 +269,9 @@ def _head(trajectories: Sequence[FloatArray], n: int) -> list[FloatArray]:
 
 
 def _roll_and_sum(
-    demos: Demonstrations, policy: Policy, seed: int, order: int, logs: tuple[Log, ...]
+    demos: Demonstrations, first: int, policy: Policy, seed: int, order: int, logs: tuple[Log, ...]
 ) -> tuple[list[FloatArray], ScoreSums]:
-    return measures.roll_and_sum(policy, demos, seed=seed, order=order, logs=logs)
+    return measures.roll_and_sum(policy, demos, seed=seed, order=order, logs=logs, first=first)
 
 
 def _actions(demos: Demonstrations) -> list[FloatArray]:

@@ -25,14 +25,14 @@ class DistributedParts:
     backend: Backend
     handles: tuple[Any, ...]
 
-    def map(self, function: Callable[..., Any], *others: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
+    def map(self, function: Callable[..., Any], *others: Any, shared: tuple[Any, ...] = ()) -> list[Any]:
         """Call function(part, one of each others, *shared) for each part, where it is."""
         return self.backend.map(function, self.handles, *others, shared=shared)
 
     def total(
         self,
         function: Callable[..., Any],
-        *others: Sequence[Any],
+        *others: Any,
         shared: tuple[Any, ...] = (),
         then: Callable[[Any], Any] | None = None,
     ) -> Any:
@@ -49,7 +49,7 @@ class DistributedParts:
         (result,) = self.backend.collect(self.backend.map(then, found))
         return result
 
-    def collect(self, function: Callable[..., Any], *others: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
+    def collect(self, function: Callable[..., Any], *others: Any, shared: tuple[Any, ...] = ()) -> list[Any]:
         """Call a function for each part, and bring the results here."""
         return self.backend.collect(self.map(function, *others, shared=shared))
 

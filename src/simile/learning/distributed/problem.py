@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import add
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.text import spell
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations, Units
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
+from simile.learning.checkpoints import keep_fit, recipe_of
 from simile.learning.distributed.demonstrations import DistributedDemonstrations
 from simile.learning.distributed.forest import Part, choose_context_edges, grow_apart, grow_distributed
 from simile.learning.distributed.parts import DistributedParts
@@ -36,13 +36,15 @@ from simile.learning.problem import (
 from simile.learning.smoothness import SmoothTime, smoothness_for
 from simile.learning.step_sizes import BoundMinimizer, Evidence, Monotonic, StepSize
 from simile.learning.training import Dataset, Lesson, Rule, anchors_of
-from simile.models import Model, SmoothForest
+from simile.models import Model, SmoothForest, SmoothRegressor, fit
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums, choose_each
 from simile.models.ridge import Lesson as RolloutLesson
-from simile.policies.policies import Combine, Policy, SmoothPolicy, sample, sample_geometric
+from simile.models.ridge import RolloutRegressor
+from simile.policies.policies import Combine, Policy, SmoothPolicy
 
 Handles = Sequence[Any]  # one for each part
+COPIES = 4  # of a matrix of states that fitting it may take
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,24 +54,19 @@ class DistributedProblem(Setup):
     demos: DistributedDemonstrations
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, SmoothForest):
+        if not isinstance(recipe_of(self.model), SmoothForest):
             raise ArgumentError(
                 f"model: {self.model!r} cannot be trained on data in parts: use SmoothForest() with a backend, or no "
                 "backend"
             )
         _solvable(self.regularizer)
 
-    def check(self, step_size: StepSize, combine: Combine) -> None:
+    def check(self, step_size: StepSize, combine: Combine) -> None:  # noqa: ARG002
         """Refuse choices that need all data in one place."""
         if isinstance(step_size, Monotonic | BoundMinimizer):
             raise ArgumentError(
                 f"step_size: {step_size!r} needs more than errors of roll-outs, which is all that comes back with a "
                 "backend: use ErrorRatio(), LineSearch(), OneOverHorizon() or a number"
-            )
-        if combine in (sample, sample_geometric):
-            raise ArgumentError(
-                f"combine: {spell(combine)} tosses coins by the number of a sequence, which a part does not know: use "
-                "interpolate or replace_policy with a backend (paper, authors, dagger, coach, clone), or no backend"
             )
 
     @cached_property
@@ -83,7 +80,7 @@ class DistributedProblem(Setup):
         if not self.horizon.memory:
             return None
         parts = self.demos.map(_naive_part, self.expert, shared=(self.horizon.without_actions(),))
-        return self._grow(parts, 1, 0.0)
+        return self._grow(parts, 1, 0.0, self.horizon.without_actions())
 
     def roll_out(self, policy: Policy, seed: int = 0) -> Outcome:
         """Roll a policy out and measure its error: line 4."""
@@ -121,23 +118,19 @@ class DistributedProblem(Setup):
         naive = self._naive
         shared = (self.horizon, h, self.rule, self.smoothness)
         parts = [part for states, targets in data for part in self.demos.map(_part, states, targets, shared=shared)]
-        f = self._grow(parts, len(data), self.smoothness)
+        f = self._grow(parts, len(data), self.smoothness, self.horizon)
         units = Units.identity(self.demos.n_actions)
         return SmoothPolicy(f, h, self.smoothness, self.horizon, naive, self.demos.n_contexts, units, self.space)
 
-    def _grow(self, parts: Handles, n_rounds: int, smoothness: float) -> Model:
+    def _grow(self, parts: Handles, n_rounds: int, smoothness: float, horizon: Horizon) -> Model:
         starts = np.append(0, np.cumsum(np.tile(self.demos.lengths, n_rounds)))
-        backend = self.demos.backend
-        return grow_distributed(
-            backend,
-            replace(self.model, n_jobs=1),  # whoever has the parts has work for its other cores
-            parts,
-            starts,
-            smoothness,
-            self.rng,
-            exact=backend.exact,
-            context_edges=self._context_edges,
-        )
+        edges, model = self._context_edges, recipe_of(self.model)
+
+        def grow() -> Model:
+            backend = self.demos.backend
+            return grow_distributed(backend, model, parts, starts, smoothness, self.rng, context_edges=edges)
+
+        return keep_fit(self.model, grow, self.demos, horizon, self.rng)
 
     @cached_property
     def _context_edges(self) -> list[Any]:
@@ -236,13 +229,31 @@ def _(demos: DistributedDemonstrations, policy: Policy, *, order: int = 2) -> Ou
 
 
 @check_models.register
-def _(demos: DistributedDemonstrations, models: Sequence[Any]) -> None:  # noqa: ARG001
-    for model in models:
-        if not hasattr(model, "fit_lessons") and not isinstance(model, SmoothForest):
+def _(demos: DistributedDemonstrations, models: Sequence[Any], horizon: Horizon) -> tuple[str, ...]:
+    notes = []
+    for model in map(recipe_of, models):
+        if hasattr(model, "fit_lessons") or isinstance(model, SmoothForest):
+            continue
+        if isinstance(model, RolloutRegressor | SmoothRegressor):
             raise ArgumentError(
-                f"model: {model!r} cannot be trained on data in parts: use SmoothForest() and RolloutRidge() with a "
-                "backend, or no backend"
+                f"model: {model!r} cannot be trained on data in parts: use SmoothForest(), RolloutRidge() or a "
+                "regressor of scikit-learn with a backend, or no backend"
             )
+        n = len(_fitting(demos, horizon))
+        if n < len(demos):
+            notes.append(
+                f"{type(model).__name__} is fitted to {n} of the {len(demos)} sequences, drawn by chance: as many as "
+                "fit one worker"
+            )
+    return tuple(notes)
+
+
+def _fitting(demos: DistributedDemonstrations, horizon: Horizon) -> IntArray:
+    """Draw as many sequences as fit one worker, states and all; the same for the same sequences."""
+    width = horizon.n_features(demos.n_contexts, demos.n_actions) + demos.n_actions
+    frames = demos.backend.room // (COPIES * 8 * width)
+    order = np.random.default_rng(0).permutation(len(demos))
+    return np.sort(order[: max(1, int(np.searchsorted(np.cumsum(demos.lengths[order]), frames, side="right")))])
 
 
 @regularize.register
@@ -262,17 +273,33 @@ def _(demos: DistributedDemonstrations, regularizer: RegularizerClass, lag: floa
 def _(
     demos: DistributedDemonstrations,
     model: Any,
-    lesson: Handles,
-    smoothness: float,
+    prepare: Callable[..., Lesson],
+    horizon: Horizon,
+    shared: tuple[Any, ...],
     rng: np.random.Generator,
     *,
+    smoothness: float = 0.0,
     apart: bool = False,
 ) -> Model:
-    backend, starts = demos.backend, np.append(0, np.cumsum(demos.lengths))
-    parts = backend.map(_to_part, lesson)
-    if apart:
-        return grow_apart(backend, model, parts, starts, demos.n_actions, rng)
-    return grow_distributed(backend, model, parts, starts, smoothness, rng)
+    backend, recipe = demos.backend, recipe_of(model)
+
+    def grow() -> Model:
+        parts, starts = (
+            demos.map(_prepare_part, shared=(prepare, horizon, *shared)),
+            np.append(0, np.cumsum(demos.lengths)),
+        )
+        if apart:
+            return grow_apart(backend, recipe, parts, starts, demos.n_actions, rng)
+        return grow_distributed(backend, recipe, parts, starts, smoothness, rng)
+
+    def fit() -> Model:
+        some = demos.where(_fitting(demos, horizon))
+        lessons = some.map(prepare, shared=(horizon, *shared))
+        ((f, after),) = backend.collect(backend.map(_fit_together, *([one] for one in lessons), shared=(recipe, rng)))
+        rng.bit_generator.state = after
+        return f  # type: ignore[no-any-return]
+
+    return keep_fit(model, grow if isinstance(recipe, SmoothForest) else fit, demos, horizon, rng)
 
 
 @teach_rollouts.register
@@ -331,8 +358,18 @@ def _sum_actions(demos: Demonstrations, regularizer: SummedRegularizerClass, act
     return regularizer.sums(demos.actions if action is None else [a[:, [action]] for a in demos.actions])
 
 
-def _to_part(lesson: Lesson) -> Part:
+def _prepare_part(demos: Demonstrations, prepare: Callable[..., Lesson], *shared: Any) -> Part:
+    lesson = prepare(demos, *shared)
     return Part(lesson.states, lesson.labels, lesson.labels, lesson.anchors)
+
+
+def _fit_together(*given: Any) -> tuple[Model, Any]:
+    """Fit any regressor to the lessons of all parts, which come first; returns what chance is left, too."""
+    *lessons, model, rng = given
+    S, Y = (
+        np.concatenate(some) for some in ([one.states.matrix() for one in lessons], [one.labels for one in lessons])
+    )
+    return fit(model, S, Y, rng), rng.bit_generator.state
 
 
 def _rollout_lesson(demos: Demonstrations, folds: IntArray, horizon: Horizon) -> RolloutLesson:
