@@ -6,6 +6,7 @@ import functools
 import gzip
 import http.server
 import logging
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -23,6 +24,7 @@ import simile
 from commands import simile_
 from conftest import demos_of
 from simile import ArgumentError, DataError, StorageError
+from simile._common import urls
 from simile._common.urls import locate, name_of, redact
 from simile.studio.child_tasks import look
 from simile.studio.server import _describe_files
@@ -176,6 +178,15 @@ def test_what_the_web_does_not_give_is_named(web, url, message):
     with pytest.raises((ArgumentError, DataError)) as caught:
         simile.read(url.format(web), **QUIET)
     assert str(caught.value).startswith(message.format(web))
+
+
+def test_a_web_server_that_does_not_answer_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(urls, "_READ", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.csv"
+        with pytest.raises(DataError) as caught:
+            simile.read(url)
+    assert str(caught.value).startswith(f"{url}: it cannot be reached: Timeout on reading data from socket")
 
 
 def test_a_connection_that_breaks_is_not_taken_for_a_damaged_file(bucket, monkeypatch):

@@ -41,7 +41,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _WEB = ("http", "https")
 _IN_TEXTS = re.compile(rf"{_URL.pattern}([^\s/?#'\"]*@)?([^\s?#'\"]*)(\?[^\s'\"]*)?")
 _BLOCK = 1 << 22  # bytes that are fetched at a time
-_CONNECT, _READ = 5.0, 60.0  # seconds of patience
+_CONNECT, _READ = 5.0, 30.0  # seconds of patience
 
 
 def is_url(path: object) -> bool:
@@ -315,7 +315,7 @@ def _connect(given: str) -> tuple[Any, str]:
     if library == "s3fs":
         # Nobody waits for minutes of retries of a server that is down; one that wants it slower is asked again anyway.
         own = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
-        options["config_kwargs"] = {"retries": {"max_attempts": 2, "mode": "standard"}, **own}
+        options["config_kwargs"] = {"retries": {"total_max_attempts": 2, "mode": "standard"}, **own}
     elif library == "aiohttp":
         waits = importlib.import_module("aiohttp").ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_READ)
         options["client_kwargs"] = {"timeout": waits}
@@ -328,6 +328,8 @@ def _connect(given: str) -> tuple[Any, str]:
             if "rotocol" not in str(error):
                 raise
             raise ArgumentError(f"path: the protocol of {shown} is not known: use one of {KNOWN}") from None
+    if library == "s3fs":
+        fs.retries = 2  # of a request whose answer breaks off, or does not come within a quarter of a minute
     return fs, str(path)
 
 

@@ -90,7 +90,7 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 @click.option("--model", help="F of the algorithms other than `learn`; a forest of few trees by default.")
 @click.option("--n-rounds", type=click.IntRange(0), help="Rounds of the algorithms other than `learn`; few by default.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits.")
-@click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file.")
+@click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file or URL.")
 @click.option("--validation", default=0.2, help="Share of the rest that knobs are tuned on.")
 @options.folder_option(
     "comparison",

@@ -41,7 +41,7 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
 @options.loss_option
 @click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same search.")
-@click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file.")
+@click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file or URL.")
 @click.option(
     "--validation",
     type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
