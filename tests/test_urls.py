@@ -28,6 +28,7 @@ from simile._common import urls
 from simile._common.urls import locate, name_of, redact
 from simile.studio.child_tasks import look
 from simile.studio.server import _describe_files
+from test_reading_datasets import V3, lerobot, minari
 
 QUIET = {"actions": "a?*", "quiet": True}
 SECRET = "verysecret"
@@ -117,6 +118,15 @@ def test_memory_is_a_place_too(data):
     with fsspec.open("memory://box/all.csv", "wb") as file:
         file.write((data / "all.csv").read_bytes())
     assert simile.read("memory://box/all.csv", **QUIET).digest() == simile.read(data / "all.csv", **QUIET).digest()
+
+
+def test_datasets_with_a_layout_of_their_own_are_folders_elsewhere_too(tmp_path):
+    for name, folder in (
+        ("minari", minari(tmp_path / "minari", {0: (np.ones((4, 2)), np.zeros(3)), 1: (np.ones((3, 2)), np.zeros(3))})),
+        ("lerobot", lerobot(tmp_path / "lerobot", V3)),
+    ):
+        fsspec.filesystem("memory").put(str(folder), f"memory://{name}", recursive=True)
+        assert simile.read(f"memory://{name}", quiet=True).digest() == simile.read(folder, quiet=True).digest()
 
 
 def test_groups_beside_the_data_may_be_a_url(bucket, data):

@@ -58,7 +58,7 @@ def open_parquet(path: File, element_names: Mapping[str, Sequence[str]] | None =
         # From elsewhere a row group is fetched at once, unless it is large or only its beginning is asked for.
         far = isinstance(path, Url) and last is not None
         for some in [[i] for i in chosen] if far else [chosen] * bool(chosen):
-            row, ahead = starts[some[0]], far and about.row_group(some[0]).total_byte_size <= _FETCHED
+            row, ahead = starts[some[0]], far and _measure_chunks(about.row_group(some[0]), fields) <= _FETCHED
             with (
                 opened(path, ahead=False) as source,
                 pq.ParquetFile(
@@ -79,6 +79,13 @@ def open_parquet(path: File, element_names: Mapping[str, Sequence[str]] | None =
         groups = tuple(about.row_group(i).num_rows for i in range(about.num_row_groups))
         starts = np.cumsum([0, *groups]).tolist()
     return _table(path, "Parquet", schema, batches, element_names or {}, widths, groups)
+
+
+def _measure_chunks(group: Any, fields: Sequence[str]) -> int:
+    """Return the bytes that some fields take in a row group of a file."""
+    chunks = (group.column(i) for i in range(group.num_columns))
+    starts = tuple(f"{name}." for name in fields)
+    return sum(c.total_compressed_size for c in chunks if f"{c.path_in_schema}.".startswith(starts))
 
 
 def _measure_lists(about: Any, schema: Any) -> dict[str, int]:
