@@ -473,7 +473,7 @@ def test_contexts_are_binned_once_per_run_and_actions_once_per_fit(monkeypatch):
     monkeypatch.setattr(binning, "bin_column", lambda *args: binned.append(args[0].copy()) or bin_column(*args))
     demos = demos_of(40, 30, m=3)
     simile.paper(demos, model=SmoothForest(n_trees=2), n_rounds=3)
-    contexts = np.concatenate(demos.contexts)
+    contexts = np.concatenate(demos.contexts).astype(np.float32)
     times = [sum(np.array_equal(seen, column) for seen in binned) for column in contexts.T]
     assert times == [1, 1, 1]
     assert len(binned) == 3 + 4  # the actions: for round 0 and for each of three rounds; for f_0 when a cold start asks
@@ -484,7 +484,7 @@ def test_dagger_bins_the_contexts_once_however_many_rounds_it_keeps(monkeypatch)
     monkeypatch.setattr(binning, "bin_column", lambda *args: binned.append(args[0].copy()) or bin_column(*args))
     demos = demos_of(40, 30)
     simile.dagger(demos, model=SmoothForest(n_trees=2), n_rounds=2, horizon=Horizon(3, 2))
-    assert [sum(np.array_equal(b, x) for b in binned) for x in np.concatenate(demos.contexts).T] == [1, 1]
+    assert [sum(np.array_equal(b, x) for b in binned) for x in np.float32(np.concatenate(demos.contexts)).T] == [1, 1]
 
 
 def test_no_lag_matrix_is_ever_built(monkeypatch):

@@ -237,15 +237,18 @@ def keep_best(tree: Tree, max_leaves: int | None) -> Tree:
 
 def measure_bag(times: Any, payload: FloatArray) -> FloatArray:
     """Return the largest absolute value of each channel of the payload among the rows in a bag, (channels,)."""
-    return np.asarray(np.abs(payload[times > 0]).max(axis=0, initial=0.0))
+    inside = times > 0
+    return np.array([(np.abs(channel) * inside).max(initial=0.0) for channel in payload.T])
 
 
 def take_bag(times: Any, positions: Any, payload: FloatArray, units: FloatArray) -> tuple[Any, FloatArray]:
     """Return the rows in a bag and their payload, rounded to units and times its `times` (n,)."""
     bag = np.flatnonzero(times > 0)
-    taken = payload[bag]
-    taken /= units
-    np.rint(taken, out=taken)
-    taken *= units
-    taken *= times[bag, np.newaxis]
-    return positions[bag], taken
+    counts, taken = times.take(bag), np.empty((len(bag), payload.shape[1]))
+    for c, unit in enumerate(units):  # channel by channel: NumPy is slow along an axis of two
+        channel = payload[:, c].take(bag)
+        channel /= unit
+        np.rint(channel, out=channel)
+        channel *= unit
+        np.multiply(channel, counts, out=taken[:, c])
+    return positions.take(bag), taken

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from simile.models.kernels.compiling import kernel
@@ -10,6 +12,7 @@ MISSING = 255  # the bin of a missing value
 MOST_SAMPLED = 50_000  # rows that choose the edges of a column; more would hardly move them
 
 
+@lru_cache(maxsize=1)
 def sampled_rows(n: int) -> np.ndarray:
     """Return the rows of a column of n that choose its edges: all of them, or 50,000 drawn with replacement.
 
@@ -25,7 +28,7 @@ def sampled_rows(n: int) -> np.ndarray:
 def single(values: np.ndarray) -> np.ndarray:
     """Return values in single precision; those beyond it are infinite."""
     with np.errstate(over="ignore"):
-        return values.astype(np.float32)
+        return values.astype(np.float32, copy=False)
 
 
 def bin_edges(column: np.ndarray) -> np.ndarray:
