@@ -39,6 +39,7 @@ from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, crossfit, lin
 from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predict, states_of
 from simile.learning.measures import Ruler
 from simile.learning.offsets import remember_all
+from simile.learning.shares import DOUBT, choose_share
 from simile.models.closed_loop import ClosedLoop
 from simile.online import Predictor
 from simile.policies.offset import Offset
@@ -154,10 +155,10 @@ def test_predictions_in_blocks_are_predictions(monkeypatch):
 # The step of line 9
 
 
-def rolls(seed: int, k: int = 1):
+def rolls(seed: int, k: int = 1, lengths: tuple[int, ...] = (50,)):
     """Two sets of roll-outs and an expert."""
     rng = RNG(seed)
-    demos = demos_of(20, 30, k=k, seed=seed % 100)
+    demos = demos_of(*lengths, k=k, seed=seed % 100)
     new, old = ([a + s * rng.normal(size=a.shape) for a in demos.actions] for s in rng.uniform(0.0, 2.0, 2))
     return new, old, demos
 
@@ -190,6 +191,20 @@ def test_the_line_search_is_optimal_between_0_and_1_and_gated(seed: int, k: int,
             assert found < (1.0 - GATE) * before * (1.0 + 1e-12)
         else:
             assert least >= (1.0 - GATE) * before * (1.0 - 1e-9)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3))
+def test_the_step_is_shrunk_by_as_much_as_groups_disagree(seed: int, k: int):
+    new, old, demos = rolls(seed, k, (20, 20))
+    loop = loop_of(0.0, k)
+    alone = line_search(new[:1], old[:1], demos[:1], loop)
+    agreed = Demonstrations((demos[0], demos[0]))
+    np.testing.assert_allclose(line_search(2 * new[:1], 2 * old[:1], agreed, loop), alone, rtol=1e-12)
+    pull = np.array([[np.sum((a - b) * (e - b)) for a, b, e in zip(new, old, demos.actions, strict=True)]]).T
+    power = np.array([[np.sum((a - b) ** 2) for a, b in zip(new, old, strict=True)]]).T
+    best, found = pull.sum() / power.sum(), choose_share(pull, power, np.arange(2))[0].item()
+    variance = 2.0 * np.sum((pull - best * power) ** 2) / power.sum() ** 2  # of the mean of two
+    assert found == pytest.approx(np.clip(best / (1.0 + variance / DOUBT**2), 0.0, 1.0))
 
 
 def test_the_line_search_at_its_limits():

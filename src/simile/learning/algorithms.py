@@ -31,6 +31,7 @@ from simile.learning.problem import check_models, judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
 from simile.learning.second_opinion import MARGIN, SimpleRival, most_accurate, simple_rivals
+from simile.learning.shares import is_gain
 from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.learning.training import JointRule, Memory, Rule, everything, latest, split_by
@@ -341,7 +342,10 @@ def _ask_second_opinion(
         score = judge(validation, rival.policy)
     # Rivals do not hold still, which may cost as much.
     theirs, margin = score.rmse, MARGIN if hold_of(last.policy) is None else MARGIN * math.sqrt(COST)
-    if not (margin * theirs < ours and (rival.smooth_enough or score.roughness <= last.validation_roughness)):
+    better = margin * theirs < ours
+    if better and validation is None and last.unseen is not None:  # and not by the chance of a few groups
+        better = is_gain(last.unseen - margin**2 * rival.squares, Folds.of(demos).demos.kin)
+    if not (better and (rival.smooth_enough or score.roughness <= last.validation_roughness)):
         return run
     said = f"on sequences that were left out, {theirs:.3f} against {ours:.3f} standard deviations"
     if not choices.ours:

@@ -18,7 +18,7 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.sums import ExactSum
-from simile._common.typing import FloatArray, PerAction, Trajectories
+from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import ActionSpace, Demonstrations, Recorded, Units
 from simile.data.losses import Loss, Squared
 from simile.data.states import Horizon
@@ -32,8 +32,9 @@ from simile.learning.measures import Score
 from simile.learning.offsets import fit_offset, remember_all
 from simile.learning.problem import judge, regularize, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of, check_alike, finish
+from simile.learning.shares import choose_share
 from simile.learning.training import Lesson, anchors_of
-from simile.models import Forest, Model, SmoothForest
+from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
@@ -56,24 +57,36 @@ def crossfit(demos: Recorded, choices: Choices, lanes: Sequence[Lane]) -> Iterat
     """
     folds, rng = Folds.of(demos), np.random.default_rng(choices.seed)
     taught, lessons = aim(demos, choices.aim), replace(folds, demos=aim(folds.demos, choices.aim))
-    mixtures: list[Mixed] = []
-    for model in choices.models if len(folds) > 1 else choices.models[:1]:  # line 3
+    mixtures = begin(lessons, choices, lanes)  # line 1
+    for n, model in enumerate(choices.models if len(folds) > 1 else choices.models[:1]):  # line 3
         fits = fit_lanes(model, taught, lessons, lanes, choices, rng)  # lines 5 to 8
         before, mixtures = mixtures, []
-        for i, (lane, (f, predictions)) in enumerate(zip(lanes, fits, strict=True)):
-            trained = SmoothPolicy(
-                f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts, space=choices.space
-            )
+        for lane, old, (f, predictions) in zip(lanes, before, fits, strict=True):
+            trained = lane.policy(f, choices, demos.n_contexts)
             unseen = roll_out(lane.loop, predictions, lessons.demos)  # line 4, by models without the sequence
-            if before:
-                old = before[i]
-                beta = line_search(unseen, old.unseen, lessons.demos, lane.loop, choices.scarce)  # line 9
-                policy = interpolate(trained, old.policy, beta)  # line 10
-                mixed = folds.demos.map(_mix, unseen, old.unseen, shared=(beta,))
-                mixtures.append(Mixed(lane, policy, trained, beta, mixed, folds))
+            if n == 0:  # of the mean remains what the first model does not know better; it is no way to be smooth
+                beta = 1.0 - line_search(old.unseen, unseen, lessons.demos, lane.loop, 0.0)
             else:
-                mixtures.append(Mixed(lane, trained, trained, 1.0, unseen, folds))
+                beta = line_search(unseen, old.unseen, lessons.demos, lane.loop, choices.scarce)  # line 9
+            policy = interpolate(trained, old.policy, beta)  # line 10
+            mixed = folds.demos.map(_mix, unseen, old.unseen, shared=(beta,))
+            mixtures.append(Mixed(lane, policy, trained, beta, mixed, folds))
         yield mixtures
+
+
+def begin(folds: Folds, choices: Choices, lanes: Sequence[Lane]) -> list[Mixed]:
+    """Return the policies before any model: what the expert does on average, behind the filter of each lambda."""
+    demos = folds.demos
+    sums = np.concatenate(demos.collect(_sum_actions))
+    means = [total / count for total, count in (sums[others].sum(axis=0) for others, _ in folds.apart())]
+    said = demos.map(_say, demos.deal(folds.fold), shared=(np.array(means),))
+    total, count = sums.sum(axis=0)
+    found = []
+    for lane in lanes:
+        f = PiecewiseLinear.constant(total / count, choices.horizon, demos.n_contexts)
+        policy = lane.policy(f, choices, demos.n_contexts)
+        found.append(Mixed(lane, policy, policy, 1.0, roll_out(lane.loop, said, demos), folds))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +160,7 @@ def crossfit_rounds(
             diverged=outcome.diverged,
             validation_error=left_out.error,
             validation_roughness=left_out.roughness,
+            unseen=measures.squares(found.folds.demos, found.unseen, begin=lane.loop.order),
         )
 
     turns = (record(n, mixed) for n, (mixed,) in enumerate(crossfit(standard, inside, [lane])))
@@ -261,6 +275,10 @@ class Lane:
     h: Autoregressor
     loop: ClosedLoop
 
+    def policy(self, f: Model, choices: Choices, n_contexts: int) -> SmoothPolicy:
+        """Put f before the filter."""
+        return SmoothPolicy(f, self.h, self.smoothness, choices.horizon, None, n_contexts, space=choices.space)
+
 
 def fit_lanes(
     model: Any, demos: Recorded, folds: Folds, lanes: Sequence[Lane], choices: Choices, rng: np.random.Generator
@@ -304,11 +322,11 @@ def line_search(new: Any, old: Any, demos: Recorded, loop: ClosedLoop, scarce: P
     because the policy gets rougher could have been had for less by a smaller lambda. Where smoothness is not `scarce`
     there is less to be had.
     """
-    price = scarce * PRICE * loop.lags**4
-    squares, products, before, turns, turning, turned = demos.total(_sum_products, new, old, shared=(loop.order,)).value
-    power, pull, before = squares + price * turns, products - price * turning, before + price * turned
-    beta = np.clip(np.divide(pull, power, out=np.zeros_like(pull), where=power > 0.0), 0.0, 1.0)
-    beta[~(beta * (2.0 * pull - beta * power) > GATE * before)] = 0.0
+    price, order = scarce * PRICE * loop.lags**4, loop.order
+    found = np.concatenate(demos.collect(_multiply, new, old, shared=(order,)))
+    squares, products, before, turns, turning, turned = np.moveaxis(found, 1, 0)
+    beta, gain = choose_share(products - price * turning, squares + price * turns, demos.kin)
+    beta[~(gain > GATE * np.sum(before + price * turned, axis=0))] = 0.0
     return float(beta[0]) if len(beta) == 1 else beta
 
 
@@ -384,8 +402,8 @@ def _mix(_: Demonstrations, new: Trajectories, old: Trajectories, beta: PerActio
     return mix(new, old, beta)
 
 
-def _sum_products(demos: Demonstrations, new: Trajectories, old: Trajectories, begin: int) -> ExactSum:
-    """Sum, (6, k), squares of new - old, their products with expert - old, and squares of those; of bends the same."""
+def _multiply(demos: Demonstrations, new: Trajectories, old: Trajectories, begin: int) -> FloatArray:
+    """Sum, (n, 6, k), squares of new - old, products with expert - old, and squares of those; of bends the same."""
     found, weights = [], demos.weights
     for i, part in enumerate(zip(new, old, demos.actions, strict=True)):
         fresh, held, expert = (a[begin:] for a in part)
@@ -394,4 +412,15 @@ def _sum_products(demos: Demonstrations, new: Trajectories, old: Trajectories, b
         root = 1.0 if weights is None else np.sqrt(weights[i][begin:])
         pairs = [(apart * root, missing * root), (turn, turned)]
         found.append([np.sum(x * y, axis=0) for a, b in pairs for x, y in ((a, a), (a, b), (b, b))])
-    return ExactSum.of(np.array(found))
+    return np.array(found)
+
+
+def _sum_actions(demos: Demonstrations) -> FloatArray:
+    """Sum, (n, 2, k), the actions of each sequence and how many there are, each times its weight."""
+    weights = [np.ones_like(a) for a in demos.actions] if demos.weights is None else demos.weights
+    return np.array([(np.sum(w * a, axis=0), np.sum(w, axis=0)) for w, a in zip(weights, demos.actions, strict=True)])
+
+
+def _say(demos: Demonstrations, folds: IntArray, means: FloatArray) -> FloatArray:
+    """Say the mean of the other folds, (frames, k)."""
+    return np.repeat(means[folds], demos.lengths, axis=0)

@@ -19,7 +19,7 @@ from simile.data.demonstrations import ActionSpace, Demonstration, Demonstration
 from simile.data.losses import Loss
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning.crossfit import Choices, Mixed, crossfit, mix
+from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback
@@ -300,7 +300,9 @@ class Scouts:
         """Return the lag at which an action is `ratio` times as rough as the expert's, or more if that is better."""
         scores = self._score(habits)
         longest = int(self.demos.lengths.max())
-        while scores[-1].roughness > ratio and self.mixtures[-1].lane.loop.lag < longest:
+        while self.mixtures[-1].lane.loop.lag < longest and (
+            scores[-1].roughness > ratio or scores[-1].error < (1.0 - GATE) * min(s.error for s in scores[:-1])
+        ):
             lags = self.mixtures[-1].lane.loop.lag * np.geomspace(1.0, 8.0, 3)[1:]
             self._send(lags.tolist())
             scores = self._score(habits)

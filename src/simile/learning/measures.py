@@ -124,15 +124,19 @@ class Ruler:
 
     def sums(self, rolled: Trajectories) -> ScoreSums:
         """Sum what the score is made of, to be added to that of other sequences."""
-        begin = self.begin
-        gaps = [(a[begin:] - b[begin:]) / self.scale for a, b in zip(rolled, self.demos.actions, strict=True)]
-        count: float = sum(gap.size for gap in gaps)
-        if (weights := self.demos.weights) is not None:
-            gaps = [np.sqrt(w[begin:]) * gap for w, gap in zip(weights, gaps, strict=True)]
-            count = float(sum(w[begin:].sum() for w in weights))
-        squares = ExactSum.of(np.array([np.sum(gap**2) for gap in gaps]))
+        begin, weights = self.begin, self.demos.weights
         ours = [_differences(a if self.whole else a[begin:], self.order) for a in rolled]
-        return ScoreSums(squares, count, ExactSum.of(np.array(ours)), self._expert)
+        counted = [a[begin:].size for a in rolled] if weights is None else [w[begin:].sum() for w in weights]
+        return ScoreSums(
+            ExactSum.of(self.squares(rolled)), float(sum(counted)), ExactSum.of(np.array(ours)), self._expert
+        )
+
+    def squares(self, rolled: Trajectories) -> FloatArray:
+        """Sum the squared errors of each sequence, times their weights, (n,)."""
+        gaps = [(a - b)[self.begin :] / self.scale for a, b in zip(rolled, self.demos.actions, strict=True)]
+        if (weights := self.demos.weights) is not None:
+            gaps = [np.sqrt(w[self.begin :]) * gap for w, gap in zip(weights, gaps, strict=True)]
+        return np.array([np.sum(gap**2) for gap in gaps])
 
     @cached_property
     def _expert(self) -> ExactSum:
@@ -151,6 +155,15 @@ def score(demos: Recorded, rolled: Any, *, begin: int, order: int = 2) -> Score:
     """Measure roll-outs of demonstrations in standard units, wherever both lie."""
     sums: ScoreSums = demos.total(_sum, rolled, shared=(begin, order, demos.logs))
     return sums.score
+
+
+def squares(demos: Recorded, rolled: Any, *, begin: int) -> FloatArray:
+    """Return the summed squared error of each sequence in standard units, (n,), wherever they lie."""
+    return np.concatenate(demos.collect(_square, rolled, shared=(begin,)))
+
+
+def _square(demos: Demonstrations, rolled: Trajectories, begin: int) -> FloatArray:
+    return Ruler(demos, begin=begin).squares(rolled)
 
 
 def _sum(demos: Demonstrations, rolled: Trajectories, begin: int, order: int, logs: tuple[Log, ...]) -> ScoreSums:

@@ -20,8 +20,7 @@ HALF_LIVES = (1.0, 4.0, 16.0)  # times the filter's lag, in which half of it fad
 def fit_offset(rolled: Any, demos: Recorded, loop: ClosedLoop) -> Offset | None:
     """Choose how much of the start to remember, and for how long, for each action; None where it does not help.
 
-    A roll-out is linear in the offset, so that the best share is one of least squares; it is shrunk by as much as the
-    gain of a sequence varies from one to the next, since a few starts may make all of it.
+    A roll-out is linear in the offset, so that the best share is one of least squares.
     """
     k = demos.n_actions
     fades = [[0.5 ** (1.0 / (h * max(float(loop.lags[j]), 1.0))) for h in HALF_LIVES] for j in range(k)]

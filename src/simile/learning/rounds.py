@@ -55,6 +55,7 @@ class Round:
     diverged: bool  # whether the step was refused because its roll-out diverged or its closed loop was unstable
     validation_error: float = math.nan
     validation_roughness: float = math.nan
+    unseen: FloatArray | None = None  # summed squared error of each sequence by models without it, where there are such
 
     def measured(self) -> dict[str, Any]:
         """Return what was measured, by name; errors are mean squared ones."""

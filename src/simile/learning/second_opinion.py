@@ -10,8 +10,9 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import groupby
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from simile.learning.rounds import Round, card_of
 from simile.learning.training import Lesson
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
-from simile.models.columns import layout
 from simile.models.regularizers import Autoregressor, CriticallyDamped, PreviousAction
 from simile.models.ridge import RolloutRidge
 from simile.policies.policies import Policy, SmoothPolicy
@@ -84,6 +84,8 @@ class SimpleRival:
         Of roll-outs over sequences that were left out.
     smooth_enough : bool
         Whether it is within the budget of roughness.
+    squares : array
+        Of the errors, summed over each of those sequences.
     seconds : float
         CPU time that it took to tune them all.
     """
@@ -92,6 +94,7 @@ class SimpleRival:
     filter: str
     score: Score
     smooth_enough: bool
+    squares: FloatArray
     h: Autoregressor
     smoothness: float
     data: RivalData | None  # None once it was stored: demonstrations are not part of a run
@@ -140,6 +143,7 @@ class SimpleRival:
             diverged=outcome.diverged,
             validation_error=score.error,
             validation_roughness=score.roughness,
+            unseen=self.squares,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,19 +177,19 @@ def simple_rivals(
     if len(folds) == 1:
         return ()
     begin = max(f.fit(nothing, 1.0).order for f in FILTERS.values())
-    held = Score(
-        measures.score(folds.demos, folds.demos.map(_hold_last, shared=(begin,)), begin=begin, order=order).error, 0.0
-    )
-    h = PreviousAction().fit(nothing, FOREVER)
-    found = [SimpleRival("holding the last action", "", held, True, h, FOREVER, source, _mean(demos, horizon))]
+    still = folds.demos.map(_hold_last, shared=(begin,))
+    held = Score(measures.score(folds.demos, still, begin=begin, order=order).error, 0.0)
+    squares, h = measures.squares(folds.demos, still, begin=begin), PreviousAction().fit(nothing, FOREVER)
+    mean = PiecewiseLinear.constant(np.zeros(demos.n_actions), horizon, demos.n_contexts)
+    found = [SimpleRival("holding the last action", "", held, True, squares, h, FOREVER, source, mean)]
     for predictor, said, model in _predictors(source, folds):
         kinds = [(kind, f.fit(nothing, s), s) for kind, f in FILTERS.items() for s in STRENGTHS]
         loops = [ClosedLoop.of(h, strength) for _, h, strength in kinds]
-        sums = folds.demos.total(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
-        tried = [
-            (kind, score, not score.roughness > budget, h, strength)
-            for (kind, h, strength), score in zip(kinds, sums.scores, strict=True)
-        ]
+        parts = folds.demos.collect(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
+        tried = []
+        for (kind, h, strength), each in zip(kinds, zip(*parts, strict=True), strict=True):
+            score, squares = reduce(add, (sums for sums, _ in each)).score, np.concatenate([some for _, some in each])
+            tried.append((kind, score, not score.roughness > budget, squares, h, strength))
         rivals = [SimpleRival(predictor, *one, source, model) for one in tried]
         found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
     spent = time.process_time() - begun if isinstance(demos, Demonstrations) else math.nan  # by others
@@ -217,21 +221,6 @@ def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, Any, Mod
         yield f"a forest that looks {d} frames ahead" if d else "a forest", says, d
 
 
-@dataclass(frozen=True, eq=False)
-class RivalSums:
-    """What the scores of several rivals are made of."""
-
-    sums: tuple[ScoreSums, ...]
-
-    def __add__(self, other: RivalSums) -> RivalSums:
-        return RivalSums(tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)))
-
-    @property
-    def scores(self) -> list[Score]:
-        """Of each."""
-        return [s.score for s in self.sums]
-
-
 # What runs where a part is.
 
 
@@ -246,9 +235,11 @@ def _score_loops(
     begin: int,
     order: int,
     logs: tuple[Log, ...],
-) -> RivalSums:
+) -> list[tuple[ScoreSums, FloatArray]]:
+    """Return, behind each filter, what the score is made of, and the summed squared error of each sequence."""
     ruler = Ruler(demos, begin=begin, order=order, logs=logs)
-    return RivalSums(tuple(ruler.sums(roll_out(loop, said, demos)) for loop in loops))
+    rolled = (roll_out(loop, said, demos) for loop in loops)
+    return [(ruler.sums(some), ruler.squares(some)) for some in rolled]
 
 
 def _columns(_: Demonstrations, told: FloatArray, some: slice) -> FloatArray:
@@ -283,11 +274,3 @@ def label_ahead(actions: Trajectories, frames: Sequence[int]) -> FloatArray:
 def ahead(actions: FloatArray, frames: int) -> FloatArray:
     """Return the actions (T, k) of so many frames later; the last one lasts."""
     return actions[np.minimum(np.arange(len(actions)) + frames, len(actions) - 1)]
-
-
-def _mean(demos: Recorded, horizon: Horizon) -> PiecewiseLinear:
-    """Return the f that always says the mean."""
-    m, k = demos.n_contexts, demos.n_actions
-    none = np.empty(0)
-    columns, lags = layout(horizon, m, k)
-    return PiecewiseLinear(none.astype(np.intp), none, none, np.empty((0, k)), np.zeros(k), columns, lags, m + k)

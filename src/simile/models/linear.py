@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
+from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.models.columns import LaggedModel
+from simile.models.columns import LaggedModel, layout
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,13 @@ class PiecewiseLinear(LaggedModel):
     columns: IntArray  # (features,) base column of each entry of the state
     lags: IntArray  # (features,)
     width: int  # number of base columns
+
+    @classmethod
+    def constant(cls, value: FloatArray, horizon: Horizon, n_contexts: int) -> PiecewiseLinear:
+        """Return the f that always says the same, (k,)."""
+        k, none = len(value), np.empty(0)
+        columns, lags = layout(horizon, n_contexts, k)
+        return cls(none.astype(np.intp), none, none, np.empty((0, k)), value, columns, lags, n_contexts + k)
 
     @property
     def n_actions(self) -> int:
