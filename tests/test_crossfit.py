@@ -218,6 +218,23 @@ def test_the_line_search_at_its_limits():
     assert line_search(close, old, demos, loop) == 0.0  # too small a gain to believe in
 
 
+def test_of_the_mean_remains_what_the_first_model_does_not_know_better():
+    """Contexts say a little of what the expert does: f learns more than there is, and is drawn to the mean."""
+    rng = RNG(0)
+    contexts = [rng.normal(size=(200, 1)) for _ in range(8)]
+    actions = [0.1 * x + rng.normal(size=(200, 1)) + 5.0 for x in contexts]
+    noisy = Demonstrations.from_arrays(contexts, actions)
+    run = simile.learn(noisy, model=SmoothForest(n_trees=8, min_leaf=5), smoothness=1.0, hold=0)
+    (turn,) = run.rounds
+    assert 0.0 < turn.beta < 0.7
+    mean, _ = turn.policy.components
+    assert mean.f.intercept == pytest.approx(0.0, abs=1e-12)
+    assert turn.validation_error < 1.05  # 1 is that of the mean, known beforehand
+    exact = simile.learn(PURSUIT, model=RolloutRidge(), smoothness=40.0, hold=0).rounds[0]
+    assert exact.beta == 1.0
+    assert exact.policy.f is exact.trained.f
+
+
 def test_a_gain_that_is_bought_with_roughness_is_refused():
     demos = Demonstrations.from_arrays([np.zeros(200)], [np.sin(np.arange(200.0) / 20.0)])
     smooth = [0.8 * a for a in demos.actions]
