@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import signal
 import time
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("distributed")
@@ -34,6 +36,7 @@ from test_distributed_forest import assert_equal_bits
 
 FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
 HORIZON = Horizon((0, 1, 2), ())
+CARS = Path(__file__).parents[2] / "shared" / "data" / "car_following"
 QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
 
 
@@ -76,18 +79,47 @@ def test_what_came_in_a_message_is_brought_to_where_numbers_may_begin():
     assert _align(same) is same
 
 
-@pytest.mark.parametrize("n_workers", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))])
-def test_workers_cross_fit_the_policy_file_of_one_machine(n_workers, tmp_path):
+def test_two_workers_cross_fit_the_policy_file_of_one_machine(client, tmp_path):
+    demos = demos_of(60, 3, 45, 80, k=2, rate=30.0)
+    for backend in (None, DaskBackend(client, parts=3)):
+        run = simile.learn(demos, model=(FOREST, simile.RolloutRidge()), smoothness=20.0, backend=backend)
+        run.policy.save(tmp_path / ("local" if backend is None else "spread"))
+    assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_any_number_of_workers_cross_fits_the_policy_file_of_one_machine(n_workers, tmp_path):
     demos = demos_of(60, 3, 45, 80, 30, 50, k=2, rate=30.0)
-    choices = {"model": (FOREST, simile.RolloutRidge(knots=2), simile.RolloutRidge())}
-    simile.learn(demos, **choices).policy.save(tmp_path / "local")
+    simile.learn(demos).policy.save(tmp_path / "local")
     with (
         distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
-        run = simile.learn(demos, **choices, backend=DaskBackend(client))
+        run = simile.learn(demos, backend=DaskBackend(client))
     run.policy.save(tmp_path / "spread")
     assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
+
+
+@pytest.mark.long
+def test_a_worker_killed_while_it_cross_fits_changes_nothing(client, tmp_path):
+    demos, choices = demos_of(60, 45, 80, 30, 50), {"model": (FOREST, simile.RolloutRidge()), "smoothness": 20.0}
+    simile.learn(demos, **choices).policy.save(tmp_path / "local")
+    victim = next(iter(client.run(os.getpid).values()))
+    kills = []
+
+    class Killing(DaskBackend):
+        def collect(self, handles):
+            if len(kills) == 8:  # in the middle of the forests
+                os.kill(victim, signal.SIGKILL)
+            kills.append(victim)
+            return super().collect(handles)
+
+    simile.learn(demos, **choices, backend=Killing(client, parts=4)).policy.save(tmp_path / "spread")
+    assert len(kills) > 8
+    assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
+    client.wait_for_workers(2, timeout=60)
+    assert victim not in client.run(os.getpid).values()
 
 
 @pytest.fixture
@@ -442,6 +474,38 @@ def test_the_command_trains_on_a_cluster(client, files, tmp_path):
     local = simile.paper(train, **QUICK, validation=0.2).policy
     assert differences(simile.rollout(local, train), simile.rollout(policy, train)) == []
     assert (out / "report.html").exists()
+
+
+def test_the_command_learns_on_a_cluster_what_it_learns_here_and_goes_on_where_it_stopped(client, files, tmp_path):
+    data, model = str(files / "*.parquet"), "(SmoothForest(n_trees=3, min_leaf=4), RolloutRidge())"
+    options = ["--model", model, "--smoothness", "20", "--test", "0.34", "--no-report"]
+    where = ["--dask", client.scheduler.address]
+    here = simile_("train", data, *options, "--out", "here", cwd=tmp_path)
+    there = simile_("train", data, *options, *where, "--out", "there", cwd=tmp_path)
+    policies = [(tmp_path / name / "policy.safetensors") for name in ("here", "there")]
+    assert policies[0].read_bytes() == policies[1].read_bytes()
+    told = [out.stdout[out.stdout.index("round ") : out.stdout.index("\nPolicy:")] for out in (here, there)]
+    told = [re.sub(r" +\S+$", "", text, flags=re.MULTILINE) for text in told]  # seconds
+    assert told[0] == told[1]
+    policies[1].unlink()
+    (tmp_path / "there" / "summary.json").unlink()
+    simile_("train", data, "--resume", "there", cwd=tmp_path)
+    assert policies[0].read_bytes() == policies[1].read_bytes()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not CARS.exists(), reason="needs the recordings of cars")
+def test_car_following_gets_the_same_verdict_on_a_cluster(client, tmp_path):
+    frames = pd.read_csv(CARS / "car_following.csv").merge(pd.read_csv(CARS / "sequences.csv")[["sequence", "run"]])
+    frames.to_csv(tmp_path / "cars.csv", index=False)
+    contexts = [part for name in frames if name.startswith("x_") for part in ("--contexts", name)]
+    options = ["--actions", "a_speed", *contexts, "--group", "run", "--no-report"]
+    here = simile_("train", "cars.csv", *options, "--out", "here", cwd=tmp_path).stdout
+    where = ["--dask", client.scheduler.address]
+    there = simile_("train", "cars.csv", *options, *where, "--out", "there", cwd=tmp_path).stdout
+    assert here[here.index("policy: ") : here.index("\nPolicy:")] in there
+    policies = [(tmp_path / name / "policy.safetensors").read_bytes() for name in ("here", "there")]
+    assert policies[0] == policies[1]
 
 
 @pytest.mark.parametrize(

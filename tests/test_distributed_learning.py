@@ -16,7 +16,8 @@ from same import differences
 from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, RolloutRidge, SmoothForest
 from simile.data import tasks
 from simile.learning.checkpoints import Checkpointed
-from simile.learning.distributed import DistributedDemonstrations
+from simile.learning.distributed import DistributedDemonstrations, bring_here
+from simile.learning.tuning import CrossFitting
 
 PURSUIT = tasks.pursuit(n_sequences=5, length=120, n_players=2)
 FOREST = SmoothForest(n_trees=4, min_leaf=5)
@@ -190,3 +191,18 @@ def test_an_interrupted_run_goes_on_from_its_checkpoints_wherever_it_ran(tmp_pat
         model = Checkpointed(FOREST, tmp_path / "rounds")
         run = simile.paper(demos, model=model, **rounds, backend=backend)
         assert run.rounds[-1].error == simile.paper(demos, model=FOREST, **rounds).rounds[-1].error
+
+
+def test_what_wants_all_data_here_gets_some_and_is_refused_many():
+    spread = DistributedDemonstrations.of(PURSUIT, LocalBackend(parts=3))
+    few = spread.draw(2 * 120 * 8 * (PURSUIT.n_contexts + 1), seed=1)
+    assert len(few) == 2
+    assert len(spread.draw(1)) == 1
+    assert spread.draw(10**9).names == PURSUIT.names
+    space = CrossFitting(mixture=("hinges",), lag=(2.0, 4.0))
+    tried = [simile.tune(demos, trials=1, space=space).trials[0].rmse for demos in (PURSUIT, spread)]
+    assert tried[0] == tried[1]
+    compared = [simile.compare(demos, PURSUIT[:1], reductions=("clone",), rivals=()) for demos in (PURSUIT, spread)]
+    assert differences(*([c.standing for c in found.contenders] for found in compared)) == []
+    with pytest.raises(ArgumentError, match=r"demos: tune wants them in one place, .* got 0 MiB: .*draw\(9\)"):
+        bring_here(spread, "tune", most=9)

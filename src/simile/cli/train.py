@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from simile.learning.distributed import DistributedDemonstrations
     from simile.learning.distributed.dask import DaskBackend
     from simile.learning.rounds import Round
+
+MOST_HELD_OUT = 2**26  # bytes of held-out frames that are brought here to judge on
 
 
 def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
@@ -71,9 +73,8 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the
     folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
 
-    With --dask the workers of a cluster read the data and run the rounds of Algorithm 1 (--algorithm paper or authors)
-    on them; only the held-out sequences are brought here. Such a run leaves no checkpoints, and is judged beside the
-    expert and holding alone.
+    With --dask the workers of a cluster read the data and learn from them: the policy is that of one machine, byte for
+    byte. Only held-out sequences are brought here to judge it, 64 MiB of them at most.
     """
     folder = given["out"] = given["resume"] or given["out"]
     if not given["dask"] and ctx.get_parameter_source("exact") is ParameterSource.COMMANDLINE:
@@ -105,8 +106,13 @@ def _train(
     from simile.policies.storage.foreign import write_trust
     from simile.policies.storage.loading import save_own
 
+    demos: Demonstrations | DistributedDemonstrations
+    judged: tuple[str, ...] = ()
     with options.bounded(given):
-        demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
+        if backend is None:
+            demos, test = runs.read_and_hold_out(given)
+        else:
+            demos, test, judged = _read_there(given, backend)
     rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     types = _check_model(settings["model"], demos)
@@ -115,6 +121,7 @@ def _train(
     names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
     runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
     run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
+    run = replace(run, notes=(*run.notes, *judged))
     policy = folder / runs.POLICY
     save_own(run.policy, policy)
     if run.alternative is not None:
@@ -146,8 +153,13 @@ def _train(
         click.echo(f"Look at it: {folder / runs.REPORT}")
 
 
-def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[DistributedDemonstrations, Demonstrations]:
-    """Let the workers read the data, and bring the held-out part here: another data file, or a share of them."""
+def _read_there(
+    given: dict[str, Any], backend: DaskBackend
+) -> tuple[DistributedDemonstrations, Demonstrations, tuple[str, ...]]:
+    """Let the workers read the data, and have the held-out part here: another data file, or a share of them.
+
+    Of a large share only some sequences come, and a note says so.
+    """
     from simile.data.reading import read
     from simile.learning import runs
 
@@ -158,11 +170,14 @@ def _read_there(given: dict[str, Any], backend: DaskBackend) -> tuple[Distribute
         share = float(given["test"])
     except ValueError:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(given["test"], **{**how, **columns})
+        return demos, read(given["test"], **{**how, **columns}), ()
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {given['test']}")
-    rest, test = demos.split(share, seed=given["seed"])
-    return rest, test.gather()
+    rest, held_out = demos.split(share, seed=given["seed"])
+    some = held_out.draw(MOST_HELD_OUT, seed=given["seed"])
+    judged = f"the policy is judged on {len(some)} of the {len(held_out)} held-out sequences, drawn by chance"
+    note = f"{judged}: as many as come here, {MOST_HELD_OUT >> 20} MiB; simile.evaluate(policy, demos) judges on all"
+    return rest, some.gather(), () if len(some) == len(held_out) else (note,)
 
 
 def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -253,13 +268,13 @@ def _learn(
 
 
 def _judge(run: Run, settings: dict[str, Any], demos: Recorded, test: Demonstrations) -> Judgement:
-    from simile.data.demonstrations import ActionSpace, Demonstrations
+    from simile.data.demonstrations import ActionSpace
     from simile.data.states import Horizon
     from simile.evaluation.comparison import judge, simple_entries
     from simile.learning.second_opinion import simple_rivals
 
     rivals = run.rivals
-    if not rivals and isinstance(demos, Demonstrations):  # in parts, they would want the data here
+    if not rivals:
         horizon = settings.get("horizon", Horizon()).without_actions()
         chosen, space = run.chosen, settings.get("space", ActionSpace())
         budget = chosen.roughness if math.isnan(chosen.validation_roughness) else chosen.validation_roughness

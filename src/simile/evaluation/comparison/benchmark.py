@@ -18,6 +18,7 @@ from simile.evaluation.comparison.result import Comparison, Contender, Standing,
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival, roll_out
 from simile.learning import ALGORITHMS, algorithms
+from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.frontier import path
 from simile.learning.outliers import weigh
 from simile.models import SmoothForest
@@ -34,8 +35,8 @@ STEPS, BLOCKS = 25, 13  # timed online: the median of so many blocks of so many 
 
 
 def compare(
-    train: Demonstrations | Demonstration,
-    test: Demonstrations | Demonstration,
+    train: Demonstrations | Demonstration | DistributedDemonstrations,
+    test: Demonstrations | Demonstration | DistributedDemonstrations,
     *,
     reductions: Sequence[str] = ALGORITHMS,
     rivals: Sequence[Rival] = ROSTER,
@@ -54,7 +55,8 @@ def compare(
     Parameters
     ----------
     train, test : Demonstrations
-        What to learn from, and the held-out sequences that judge.
+        What to learn from, and the held-out sequences that judge. Those that lie with a backend are brought here, 256
+        MiB at most.
     reductions : sequence of str
         Which algorithms; all of them by default. All contenders are compared at the smoothness of the first (`learn`,
         wherever it is named).
@@ -90,7 +92,7 @@ def compare(
         raise ArgumentError(f"reductions must be among {', '.join(ALGORITHMS)}; got {unknown}")
     if not reductions and not rivals:
         raise ArgumentError("reductions and rivals must not both be empty: there is nothing to compare")
-    train, test = (weigh(Demonstrations.of(part), loss, seed=seed) for part in (train, test))
+    train, test = (weigh(bring_here(part, "compare"), loss, seed=seed) for part in (train, test))
     if isinstance(validation, Demonstrations | Demonstration):
         validation = weigh(Demonstrations.of(validation), loss, seed=seed)
     if (train.context_names, train.action_names) != (test.context_names, test.action_names):

@@ -13,6 +13,24 @@ __all__ = ["DistributedDemonstrations", "DistributedProblem", "SpreadDemonstrati
 SpreadDemonstrations = DistributedDemonstrations  # as they were called before
 
 
+MOST = 2**28  # bytes of frames that are brought here for what cannot be done elsewhere
+
+
+def bring_here(
+    demos: Demonstrations | Demonstration | DistributedDemonstrations, who: str, most: int = MOST
+) -> Demonstrations:
+    """Bring demonstrations here for whoever wants all of them in one place, unless there are too many."""
+    if not isinstance(demos, DistributedDemonstrations):
+        return Demonstrations.of(demos)
+    size = 8 * demos.n_frames * (demos.n_contexts + demos.n_actions)
+    if size > most:
+        raise ArgumentError(
+            f"demos: {who} wants them in one place, and brings up to {most >> 20} MiB of those with a backend; got "
+            f"{size >> 20} MiB: give some of them, demos.draw({most}), or simile.learn, which goes to where they are"
+        )
+    return demos.gather()
+
+
 def place(
     demos: Demonstrations | Demonstration | DistributedDemonstrations, backend: Backend | None
 ) -> Demonstrations | DistributedDemonstrations:

@@ -206,6 +206,12 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         """Split off a share of the sequences for validation, as `Demonstrations.hold_out`."""
         return self.split(checks.number(validation, "validation", above=0.0, at_most=1.0), seed=seed)
 
+    def draw(self, most: int, *, seed: int = 0) -> Self:
+        """Return as many sequences as fit into so many bytes, drawn by chance, in their order; all where all do."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        sizes = 8 * (self.n_contexts + self.n_actions) * self.lengths[order]
+        return self.where(np.sort(order[: max(1, int(np.searchsorted(np.cumsum(sizes), most, side="right")))]))
+
     def gather(self) -> Demonstrations:
         """Bring all frames here, for a few sequences that are wanted at hand: to judge a policy, or to draw."""
         return Demonstrations(tuple(d for part in self.backend.collect(self.handles) for d in part))

@@ -10,6 +10,7 @@ from simile._common import checks
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss
 from simile.errors import ArgumentError
+from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.outliers import weigh
 from simile.learning.rounds import check_alike
 from simile.learning.tuning.executors import run_here, run_in_processes, run_on_backend
@@ -25,7 +26,7 @@ Watch = Callable[[Tried], object]
 
 
 def tune(
-    demos: Demonstrations | Demonstration,
+    demos: Demonstrations | Demonstration | DistributedDemonstrations,
     *,
     trials: int = 50,
     budget: float | None = 1.0,
@@ -48,7 +49,7 @@ def tune(
     Parameters
     ----------
     demos : Demonstrations
-        What to learn from.
+        What to learn from. Those that lie with a backend are brought here, 256 MiB at most.
     trials : int
         How many in all, those of a study that is taken up included.
     budget : float, optional
@@ -87,7 +88,7 @@ def tune(
     >>> len(tuned.trials), len(tuned.run().rounds)
     (2, 1)
     """
-    demos = weigh(Demonstrations.of(demos), loss, seed=seed)
+    demos = weigh(bring_here(demos, "tune"), loss, seed=seed)
     if isinstance(validation, Demonstrations | Demonstration):
         validation = weigh(Demonstrations.of(validation), loss, seed=seed)
     trials, jobs = checks.whole_number(trials, "trials", at_least=1), checks.whole_number(jobs, "jobs", at_least=1)
