@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import simile
-from conftest import demos_of
+from conftest import demos_of, some
 from naive import NaiveStream
 from simile import (
     ActionSpace,
@@ -362,6 +362,7 @@ def frames_of(policy, n: int, seed: int):
 
 
 @given(policies(), SEEDS, st.integers(0, 60), st.sampled_from(GAPS), st.booleans(), st.booleans())
+@some(0.4)
 def test_a_stream_stopped_and_resumed_elsewhere_keeps_its_bits(policy, seed, moment, gap, stamped, staged):
     frames = frames_of(policy, 60, seed)
 
@@ -425,7 +426,7 @@ def test_states_of_others_are_refused_and_change_nothing(other, message: str):
 
 
 @given(policies(), SEEDS)
-@settings(max_examples=20)
+@some(0.4)
 def test_a_reset_predictor_is_a_new_one(policy, seed: int):
     predictor = Predictor(policy, start=np.ones(policy.n_actions), stages=STAGES, seed=seed)
     play(predictor, frames_of(policy, 45, seed), stamped=True)

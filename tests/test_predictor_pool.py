@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import some
 from simile import ColdStart, DivergedError, Horizon, SimileError, SmoothPolicy, rollout
 from simile.data.demonstrations import Units
 from simile.models.regularizers import Autoregressor
@@ -24,7 +25,7 @@ RNG = np.random.default_rng
 
 
 @given(policies(kinds=("forest", "forests", "tree", "mixture")), SEEDS, st.sampled_from(GAPS), st.booleans())
-@settings(max_examples=40)
+@some(0.6)
 def test_every_stream_acts_as_a_predictor_of_its_own(policy, seed: int, gap, staged: bool):
     rng, stages = RNG(seed), STAGES if staged else ()
     n = int(rng.integers(1, 5))
@@ -73,7 +74,7 @@ def test_streams_are_the_sequences_of_a_roll_out(kind: str):
 
 
 @given(policies(), SEEDS, st.integers(0, 40), st.booleans())
-@settings(max_examples=20)
+@some(0.4)
 def test_a_pool_stopped_and_resumed_elsewhere_keeps_its_bits(policy, seed: int, moment: int, staged: bool):
     stages = STAGES if staged else ()
     rng = RNG(seed)

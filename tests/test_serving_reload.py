@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import some
 from served import Played, listed, unstable
 from simile import Hold, Offset
 from simile.data.demonstrations import Units
@@ -122,7 +123,7 @@ def test_a_stream_that_pauses_finds_its_old_policy_and_a_new_one_does_not():
 
 
 @given(st.integers(0, 2**32), st.booleans())
-@settings(max_examples=15, deadline=None)
+@some(0.3)
 def test_every_stream_is_handed_over_as_if_it_were_alone(seed: int, staged: bool):
     rng, stages, names = np.random.default_rng(seed), STAGES if staged else (), ("one", "two", "three", "four")
     old, others = make("forest"), list(other_policies().values())

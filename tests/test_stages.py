@@ -11,7 +11,7 @@ import ruckig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import demos_of
+from conftest import demos_of, some
 from simile import ColdStart, Demonstrations, ExpertStart, SimileError, evaluate, rollout
 from simile.online import AccelerationLimit, Bounds, DeadBand, JerkLimit, Play, Predictor, PredictorPool, RateLimit
 from simile.policies import stages
@@ -151,6 +151,7 @@ def test_after_an_operator_within_the_limits_a_target_behind_is_reached_within_t
 
 
 @given(st.floats(-5.0, 5.0), st.floats(-30.0, 30.0), st.none() | st.floats(10.0, 30.0))
+@some(0.4)
 def test_after_an_operator_who_jumps_it_slows_down_as_it_may_and_obeys(jump: float, target: float, speed):
     chain, rate = Chain([JerkLimit(200.0, 60.0, speed), Play(0.0)], 1, 1, 20.0), 20.0
     for action in (0.0, jump):  # up to 100 units per second, and 2000 per second squared
