@@ -1,19 +1,22 @@
-"""Algorithm 1 on a Dask cluster: more data than a worker has memory, bytes per round, time by number of workers.
+"""Algorithm 1 on a Dask cluster: time, CPU and bytes of a round, by number of workers and by how forests are grown.
 
-`python benchmarks/scaling.py` takes about ten minutes and 2 GB of disk; `--quick` a minute, to see that it works.
+`python benchmarks/scaling.py` takes a few minutes; `--beyond` adds more data than a worker has memory (ten minutes, 2 GB of
+disk); `--quick` takes a minute, to see that it works.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import distributed
 import numpy as np
+import psutil
 
 import simile
 from simile.data import tasks
@@ -58,21 +61,48 @@ def write(folder: Path, size: Size) -> int:
     return taken
 
 
-def timed(turns: Any, backend: DaskBackend | None = None) -> tuple[list[float], list[Any]]:
-    """Run rounds; returns the seconds and the traffic of each."""
-    seconds, traffic = [], []
-    begin, before = time.monotonic(), None if backend is None else backend.traffic
-    for _ in turns:
-        seconds.append(time.monotonic() - begin)
-        if backend is not None:
-            traffic.append(backend.traffic - before)
-            before = backend.traffic
-        begin = time.monotonic()
-    return seconds, traffic
+@dataclass(frozen=True)
+class Cost:
+    """What one round took."""
+
+    seconds: float
+    cpu: float  # of this process, in which the scheduler is too, and of all workers
+    sent: int = 0  # by this process
+    received: int = 0
+    between: int = 0  # workers
+
+    @classmethod
+    def so_far(cls, backend: DaskBackend | None) -> Cost:
+        """Read all clocks and counters."""
+        if backend is None:
+            return cls(time.monotonic(), time.process_time())
+        workers = (psutil.Process(pid).cpu_times() for pid in backend.client.run(os.getpid).values())
+        cpu = time.process_time() + sum(times.user + times.system for times in workers)
+        moved = backend.traffic
+        return cls(time.monotonic(), cpu, moved.sent, moved.received, backend.traffic_between())
+
+    def __sub__(self, earlier: Cost) -> Cost:
+        return Cost(*(a - b for a, b in zip(astuple(self), astuple(earlier), strict=True)))
+
+    def __str__(self) -> str:
+        bytes_ = zip(("sent", "received", "between workers"), (self.sent, self.received, self.between), strict=True)
+        moved = "".join(f"   {name} {n / 1e6:7.2f} MB" for name, n in bytes_)
+        return f"{self.seconds:6.1f} s   CPU {self.cpu:6.1f} s" + (moved if self.sent else "")
 
 
-def spread(data: str, size: Size, n_workers: int, *, exact: bool) -> tuple[int, float, int]:
-    """Run on a cluster and print each round; returns the frames, the seconds and the bytes of the last round."""
+def measure(turns: Any, backend: DaskBackend | None = None) -> list[Cost]:
+    """Run rounds, and print what each takes."""
+    costs, before = [], Cost.so_far(backend)
+    for n, _ in enumerate(turns):
+        now = Cost.so_far(backend)
+        costs.append(now - before)
+        print(f"  round {n}: {costs[-1]}", flush=True)
+        before = Cost.so_far(backend)
+    return costs
+
+
+def spread(data: str, size: Size, n_workers: int, *, exact: bool = True) -> Cost:
+    """Run on a cluster; returns the cost of the last round."""
     with (
         distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, memory_limit=size.memory, dashboard_address=None
@@ -81,16 +111,11 @@ def spread(data: str, size: Size, n_workers: int, *, exact: bool) -> tuple[int, 
     ):
         backend = DaskBackend(client, exact=exact, parts=size.parts)
         begin = time.monotonic()
-        demos = backend.read(data)
+        demos = backend.read(data, quiet=True)
         reading = time.monotonic() - begin
-        seconds, traffic = timed(
-            simile.rounds(demos, model=size.model, n_rounds=size.n_rounds, horizon=size.horizon, backend=backend),
-            backend,
-        )
-    print(f"{n_workers} workers of {size.memory}, exact={exact}: {demos.n_frames:,} frames read in {reading:.1f} s")
-    for n, (s, t) in enumerate(zip(seconds, traffic, strict=True)):
-        print(f"  round {n}: {s:7.1f} s   sent {t.sent / 1e6:8.2f} MB   received {t.received / 1e6:8.2f} MB")
-    return demos.n_frames, seconds[-1], traffic[-1].sent + traffic[-1].received
+        print(f"{n_workers} workers of {size.memory}, exact={exact}: {demos.n_frames:,} frames read in {reading:.1f} s")
+        rounds = simile.rounds(demos, model=size.model, n_rounds=size.n_rounds, horizon=size.horizon, backend=backend)
+        return measure(rounds, backend)[-1]
 
 
 def go_beyond_memory(size: Size) -> None:
@@ -98,7 +123,7 @@ def go_beyond_memory(size: Size) -> None:
     with tempfile.TemporaryDirectory() as folder:
         taken = write(Path(folder), size)
         print(f"{taken / 1e6:,.0f} MB of frames, more than the {size.memory} of each of {size.workers[0]} workers")
-        spread(f"{folder}/*.parquet", size, size.workers[0], exact=False)
+        spread(f"{folder}/*.parquet", size, size.workers[0])
         print()
 
 
@@ -106,26 +131,29 @@ def main() -> None:
     """Measure, and carry the costs on."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    size = QUICK if parser.parse_args().quick else FULL
-    if size is FULL:
+    parser.add_argument("--beyond", action="store_true", help="more data than a worker has memory, too")
+    given = parser.parse_args()
+    size = QUICK if given.quick else FULL
+    if given.beyond:
         go_beyond_memory(BEYOND)
     with tempfile.TemporaryDirectory() as folder:
         taken = write(Path(folder), size)
         data = f"{folder}/*.parquet"
-        print(f"{size.n_files} files, {taken / 1e6:,.0f} MB of frames in memory; wall-clock time, {size.model!r}\n")
+        print(f"{size.n_files} files, {taken / 1e6:,.0f} MB of frames in memory, {size.model!r}\n")
         here = simile.read(data, quiet=True)
-        seconds, _ = timed(simile.rounds(here, model=size.model, n_rounds=size.n_rounds, horizon=size.horizon))
-        print(f"one process, all cores: {', '.join(f'{s:.1f}' for s in seconds)} s for rounds 0 to {size.n_rounds}")
-        found = {n: spread(data, size, n, exact=False) for n in size.workers}
-        frames, _, moved = spread(data, size, size.workers[-1], exact=True)
-    if size is QUICK:  # the cost of so few frames is the cost of asking
-        return
-    alone, apart = found[1][1], found[size.workers[-1]][2]
-    per_frame = alone / frames
-    print(f"\nOn paper, {LARGE:,} frames, from the last round of one worker and from the bytes of the last round:")
-    print(f"  {per_frame * LARGE / 3600:.1f} core hours a round: {per_frame * LARGE / 60 / 64:.1f} min on 64 workers")
-    print(f"  trees where their data are: {apart / 1e6:.1f} MB a round, which grows with the trees, not the frames")
-    print(f"  exact: {moved / 1e6:.1f} MB a round, which grows with the open nodes until the trees are full")
+        print("one process, all cores")
+        alone = measure(simile.rounds(here, model=size.model, n_rounds=size.n_rounds, horizon=size.horizon))[-1]
+        found = {n: spread(data, size, n) for n in size.workers}
+        spread(data, size, size.workers[-1], exact=False)
+    last = found[size.workers[-1]]
+    print(f"\nThe last round with {size.workers[-1]} workers, exact, against one process:")
+    print(f"  {last.cpu / alone.cpu:.2f} times its CPU (at most 2.5)")
+    print(f"  {(last.sent + last.received) / 1e6:.1f} MB through this process (at most 10 MB)")
+    print(f"  {last.between / 1e6:.1f} MB between workers")
+    if size is not QUICK:  # the cost of so few frames is the cost of asking
+        each = found[1].cpu / here.n_frames
+        print(f"\nOn paper, {LARGE:,} frames, from the last round of one worker:")
+        print(f"  {each * LARGE / 3600:.1f} core hours a round: {each * LARGE / 60 / 64:.1f} min on 64 workers")
 
 
 if __name__ == "__main__":
