@@ -1,7 +1,7 @@
 """Algorithm 1 on a Dask cluster: time, CPU and bytes of a round, by number of workers and by how forests are grown.
 
-`python benchmarks/scaling.py` takes a few minutes; `--beyond` adds more data than a worker has memory (ten minutes, 2 GB of
-disk); `--quick` takes a minute, to see that it works.
+`python benchmarks/scaling.py` takes a few minutes; `--beyond` adds more data than a worker has memory (ten minutes and
+2 GB of disk); `--quick` takes a minute, to see that it works.
 """
 
 from __future__ import annotations
