@@ -261,7 +261,9 @@ def features(game):
     return np.column_stack([*moments, np.nanmin(x, 1), np.nanmax(x, 1), np.isfinite(x).sum(1), np.nansum(near, 1)])
 
 
-@pytest.fixture(scope="module", params=[BASKETBALL, SOCCER], ids=lambda court: court.name)
+@pytest.fixture(
+    scope="module", params=[BASKETBALL, pytest.param(SOCCER, marks=pytest.mark.long)], ids=lambda court: court.name
+)
 def recorded(request):
     """Games of a sport as demonstrations, training and test part."""
     games = simulate(12, sport=request.param, seed=1)

@@ -162,7 +162,7 @@ def test_a_tree_of_scikit_learn_with_several_outputs(data):
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("max_features", [1 / 3, "sqrt", None])
+@pytest.mark.parametrize("max_features", [1 / 3, "sqrt", pytest.param(None, marks=pytest.mark.long)])
 def test_held_out_as_good_as_a_random_forest(max_features):
     X, y = make_friedman1(6000, 8, noise=1.0, random_state=0)
     settings = {"max_depth": 12, "min_samples_leaf": 5, "max_features": max_features}
