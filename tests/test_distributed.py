@@ -383,6 +383,30 @@ def test_a_large_file_among_small_ones_is_cut_and_an_error_in_it_has_its_row(cli
         backend.read(f"{tmp_path}/*.parquet")
 
 
+def test_a_mistake_in_the_data_is_one_sentence_with_a_cluster_too(tmp_path):
+    table = frames_of(10, label=int)
+    values = table["a_0"].to_pylist()
+    values[555] = None
+    parquet.write_table(table.set_column(3, "a_0", [values]), tmp_path / "games.parquet", row_group_size=300)
+    said = simile_("train", "games.parquet", "--dask", "local", cwd=tmp_path, code=2, process=True).stderr
+    (line,) = said.splitlines()
+    assert "games.parquet: row 556, column 'a_0': the action is missing" in line
+
+
+def test_files_whose_rates_differ_a_little_have_the_rate_of_all_together(client, tmp_path, capsys):
+    for i, period in enumerate((0.081, 0.0812, 0.0811)):
+        table = frames_of(3, label=lambda game, i=i: 10 * i + int(game), clock=lambda game, t, p=period: t * p)
+        parquet.write_table(table, tmp_path / f"{i}.parquet")
+    spread = DaskBackend(client, parts=3).read(f"{tmp_path}/*.parquet")
+    assert "note" not in capsys.readouterr().err  # the column of the sequences is no group
+    whole = simile.read(f"{tmp_path}/*.parquet", quiet=True)
+    assert len({simile.read(file, quiet=True).rate for file in tmp_path.iterdir()}) == 3
+    assert differences(whole, spread.gather()) == []
+    parquet.write_table(frames_of(3, label=int, clock=lambda _, t: t / 50.0), tmp_path / "4.parquet")
+    with pytest.raises(SimileError, match=r"the rates differ: 50 Hz in '\S+' and 12\.\d+ Hz .* bring all to one with"):
+        DaskBackend(client, parts=3).read(f"{tmp_path}/*.parquet")
+
+
 def test_files_that_each_count_from_zero_keep_their_sequences_apart(client, tmp_path):
     for i in range(2):
         simile.write(demos_of(20, 30, seed=i), tmp_path / f"day-{i}.csv")

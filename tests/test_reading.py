@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading import read, values, write
 from simile.data.reading.clock import infer_rate
+from simile.data.reading.reader import find_parts, read_part
 from simile.data.reading.sequences import file_names
 from simile.errors import ArgumentError, DataError
 
@@ -528,3 +530,25 @@ def test_what_is_missing_is_no_label(label):
 def test_a_number_is_no_moment():
     with pytest.raises(DataError, match=r"d\.csv.*row 2.*'t'.*3"):
         values.as_times(["2024-05-31", 3], "t", values.Place(Path("d.csv"), 1), stamps=True)
+
+
+# Parts of a file
+
+
+@given(data=st.data())
+def test_the_parts_of_a_file_are_together_what_is_read_of_the_whole(tmp_path_factory, data):
+    """However sequences follow each other, go on side by side or come back, and wherever row groups end."""
+    runs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), min_size=1, max_size=12))
+    labels = np.repeat([label for label, _ in runs], [n for _, n in runs])
+    rng = np.random.default_rng(len(labels))
+    columns = {"run": labels, "t": np.arange(len(labels)) / 10.0, "x_0": rng.normal(size=len(labels))}
+    path = tmp_path_factory.getbasetemp() / "parts.parquet"
+    frame = pd.DataFrame({**columns, "a_0": rng.normal(size=len(labels))})
+    frame.to_parquet(path, row_group_size=data.draw(st.integers(1, 20)))
+    wished = data.draw(st.lists(st.integers(0, len(labels)), max_size=5))
+    whole = read(path, group="sequence", quiet=True)
+    parts = find_parts(path, wished, group="sequence")
+    assert [part.rows for part in parts] == list(pairwise([0, *(p.rows[1] for p in parts)]))
+    assert parts[-1].rows[1] == len(labels)
+    found = [demo for part in parts for demo in read_part(path, part, group="sequence")]
+    assert Demonstrations(tuple(found)).digest() == whole.digest()

@@ -160,23 +160,34 @@ def find_parts(path: str | File, wished: Sequence[int], **how: Any) -> list[Part
     list of Part
         In the order of the rows; none where sequences are not told apart, or go on side by side throughout.
     """
-    asked = _Asked(**how)
-    (table,) = open_tables(path, max_memory=asked.max_memory)
-    beside = lies_beside(asked.group, Header(table.columns))
-    with _naming(table.path):
-        choice = asked.choose(table.columns, table.roles, group=SINGLE if beside else asked.group, files=1)
+    spans: dict[str, tuple[int, int]] = {}
+    choice, timing, n_rows = _look(path, _Asked(**how), spans)
     if choice.sequence is None or tidy(choice.sequence) != choice.sequence:  # whose labels are looked at together
         return []
-    light = replace(choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False)
-    spans: dict[str, tuple[int, int]] = {}
-    gathered = gather([find_spans(table, spans)], light, file_names([table.path]))
-    with _naming(table.path):
-        choice = replace(choice.without(gathered.counters) if gathered.counters else choice, guessed=())
-    ticking = _timing(gathered.pieces, choice, asked, told=table.roles.rate).ticking
     free = np.array(list_cuts(spans.values()))
     nearest = {int(free[np.abs(free - row).argmin()]) for row in wished} if len(free) else set()
-    ends = sorted({0, *nearest, sum(table.groups)})
-    return [Part((first, last), choice, ticking) for first, last in pairwise(ends)]
+    return [Part(rows, choice, timing.ticking) for rows in pairwise(sorted({0, *nearest, n_rows}))]
+
+
+def find_rate(paths: Sequence[str | File], **how: Any) -> float | None:
+    """Return the rate that `read` would find in files, from the columns of the sequences and of the time alone."""
+    return _look(paths, _Asked(**how), {})[1].rate
+
+
+def _look(
+    path: str | File | Sequence[str | File], asked: _Asked, spans: dict[str, tuple[int, int]]
+) -> tuple[Choice, _Timing, int]:
+    """Return what `read` makes of columns and times, and the number of rows; notes the first and last row of each."""
+    tables = open_tables(path, max_memory=asked.max_memory)
+    roles, columns = shared_roles(tables), shared_columns(tables)
+    group = SINGLE if lies_beside(asked.group, Header(columns)) else asked.group
+    with _naming(tables[0].path):
+        choice = asked.choose(columns, roles, group=group, files=len(tables))
+    light = replace(choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False)
+    gathered = gather([find_spans(table, spans) for table in tables], light, file_names([t.path for t in tables]))
+    with _naming(tables[0].path):
+        choice = replace(choice.without(gathered.counters) if gathered.counters else choice, guessed=())
+    return choice, _timing(gathered.pieces, choice, asked, told=roles.rate), sum(sum(t.groups) for t in tables)
 
 
 def read_part(path: str | File, part: Part, *, quiet: bool = True, **how: Any) -> Demonstrations:

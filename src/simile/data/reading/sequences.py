@@ -99,7 +99,7 @@ def find_spans(table: Table, spans: dict[str, tuple[int, int]]) -> Table:
     def scan(wanted: Wanted) -> Iterator[Batch]:
         for batch in table.scan(wanted):
             row = batch.place.first_row - 1
-            for label, rows in _groups(batch.labels, ""):
+            for label, rows in () if batch.labels is None else _groups(batch.labels, ""):
                 first, last = (rows.start, rows.stop - 1) if isinstance(rows, slice) else (int(rows[0]), int(rows[-1]))
                 spans[label] = spans.get(label, (row + first, 0))[0], row + last
             yield batch

@@ -7,6 +7,7 @@ files or from what was sent, to the same bits. Nothing is scattered: scattered d
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pickle
 import sys
@@ -26,10 +27,10 @@ from simile._common.urls import File
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import names_groups
 from simile.data.reading import read
-from simile.data.reading.columns import SINGLE, Header
+from simile.data.reading.columns import SEQUENCE_NAMES, SINGLE, Header, find_known
 from simile.data.reading.formats import open_tables
 from simile.data.reading.grouping import FOLDER
-from simile.data.reading.reader import Part, find_parts, read_part
+from simile.data.reading.reader import Part, find_parts, find_rate, read_part
 from simile.data.reading.sequences import file_names
 from simile.data.reading.tables import Table
 from simile.data.states import Tape
@@ -143,7 +144,15 @@ class DaskBackend:
             how = {"group": SINGLE, **how}
         files, notes = self._cut(tables, how)
         groups = [files[begin:end] for begin, end in share_evenly([file.rows for file in files], self.parts)]
-        found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
+        try:
+            found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
+            alike = len({known.rate for known in found.facts}) == 1
+        except _RatesDifferError:
+            alike = False
+        if not alike:  # each file has told its own: what do all say together?
+            (rate,) = self.collect(self.map(_find_rate, [[table.path.resolve() for table in tables]], shared=(how,)))
+            how = {**how, "rate": rate}
+            found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
         if len(set(found.names)) < len(found):  # files that each count from 0
             found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, True)), self)
         if not quiet:
@@ -152,7 +161,8 @@ class DaskBackend:
             print(f"The first of {len(files)} {what}, as all are read:\n{said}", file=sys.stderr, end="")  # noqa: T201
             for note in notes:
                 print(f"  note      {note}", file=sys.stderr)  # noqa: T201
-            may_be = [c.name for c in tables[0].columns if names_groups(c.name) and c.name not in how.values()]
+            taken = [*how.values(), *find_known(tables[0].columns, SEQUENCE_NAMES)[: "sequence" not in how]]
+            may_be = [c.name for c in tables[0].columns if names_groups(c.name) and c.name not in taken]
             if how.get("group") == SINGLE and may_be:
                 note = f"{may_be[0]!r} may be what sequences have in common: group={may_be[0]!r} holds out those of one"
                 print(f"  note      {note}", file=sys.stderr)  # noqa: T201
@@ -362,10 +372,18 @@ class _File:
         return read_part(self.path, self.part, **how, quiet=quiet)
 
 
+class _RatesDifferError(Exception):
+    """Files of a part have told different rates."""
+
+
 def _wish(groups: Sequence[int], n: int) -> list[int]:
     """Return the ends of row groups that cut a file best into n parts."""
     ends = np.cumsum(groups)[:-1]
     return sorted({int(ends[np.abs(ends - sum(groups) * i / n).argmin()]) for i in range(1, n)}) if len(ends) else []
+
+
+def _find_rate(paths: Sequence[File], how: dict[str, Any]) -> float | None:
+    return find_rate(paths, **how)
 
 
 def _find_parts(file: tuple[File, list[int]], how: dict[str, Any]) -> list[Part]:
@@ -381,6 +399,8 @@ def _read(files: Sequence[_File], how: dict[str, Any], in_full: bool) -> Demonst
             alone = demo.name == stem or demo.name.startswith(f"{stem}/")  # one sequence, or the pieces of one
             rest = demo.name.removeprefix(stem) if alone else f"/{demo.name}"
             demos.append(replace(demo, name=f"{file.name}{rest}") if alone or in_full else demo)
+    if len({demo.rate for demo in demos}) > 1:
+        raise _RatesDifferError
     return Demonstrations(tuple(demos))
 
 
@@ -395,9 +415,10 @@ def _tell(file: _File, how: dict[str, Any]) -> str:
 def connect(address: str) -> Iterator[Any]:
     """Connect to the scheduler at an address, or start a cluster on this machine for "local", with a worker a core."""
     if address == "local":
-        n = os.cpu_count() or 1
+        how = {"n_workers": os.cpu_count() or 1, "threads_per_worker": 1, "dashboard_address": ":0"}
         with (
-            dask.LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0") as cluster,
+            # What goes wrong is raised here, as a sentence; workers would add their tracebacks.
+            dask.LocalCluster(**how, silence_logs=logging.CRITICAL) as cluster,
             dask.Client(cluster) as client,
         ):
             yield client
