@@ -105,7 +105,7 @@ def spread(data: str, size: Size, n_workers: int, *, exact: bool = True) -> Cost
     """Run on a cluster; returns the cost of the last round."""
     with (
         distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, memory_limit=size.memory, dashboard_address=None
+            n_workers=n_workers, threads_per_worker=1, memory_limit=size.memory, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -156,7 +156,7 @@ def test_one_or_three_workers_grow_the_forest_of_one_machine(n_workers: int, lev
     demos, model = demos_of(300, 450, 280, 330), replace(FOREST, n_trees=4, max_depth=None)
     with (
         distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=2, processes=False, dashboard_address=None
+            n_workers=n_workers, threads_per_worker=2, processes=False, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
