@@ -27,7 +27,7 @@ from simile.models.columns import layout
 from simile.models.linear import PiecewiseLinear
 
 BLOCK = 10_000  # frames of the state matrix that are held at a time
-MOST_KEPT = 20_000_000  # numbers of it that are kept from one closed loop to the next
+MOST_KEPT = 20_000_000  # numbers of it that are kept from one closed loop to the next, in all places together
 MOST_LINES, MOST_HINGES = 800, 400  # terms of each kind
 MOST_HINGE_LAGS = 7
 SUMMED = ("gram", "bend", "moment", "power", "rows")  # of `Sums`
@@ -109,8 +109,9 @@ class RolloutRidge:
                 "model: RolloutRidge needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
             )
         terms = Terms.of(lessons, sizes, self.knots)
-        regressors = lessons.map(Regressors.of, shared=(terms,))
-        return [self._fit(lessons, Size.join(sizes), terms, regressors, loop) for loop in loops]
+        size = Size.join(sizes)
+        regressors = lessons.map(Regressors.of, shared=(terms, size.frames * (len(terms.feature) + 1) <= MOST_KEPT))
+        return [self._fit(lessons, size, terms, regressors, loop) for loop in loops]
 
     def _fit(
         self, lessons: Parts, size: Size, terms: Terms, regressors: Any, loop: ClosedLoop
@@ -276,12 +277,12 @@ class Regressors:
 
     terms: Terms
     states: States
-    kept: dict[tuple[int, int], FloatArray]
+    kept: dict[tuple[int, int], FloatArray] | None
 
     @classmethod
-    def of(cls, lesson: Lesson, terms: Terms) -> Regressors:
+    def of(cls, lesson: Lesson, terms: Terms, keep: bool) -> Regressors:
         """Begin with nothing kept."""
-        return cls(terms, lesson.states, {})
+        return cls(terms, lesson.states, {} if keep else None)
 
     @property
     def room(self) -> tuple[FloatArray, FloatArray]:
@@ -290,12 +291,12 @@ class Regressors:
         return np.empty(shape), np.empty(shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "kept": {}}
+        return {**vars(self), "kept": None if self.kept is None else {}}  # what is kept does not travel
 
     def at(self, rows: IntArray) -> FloatArray:
         """Return the regressors (n, terms + 1) of neighbouring rows, with a constant last."""
         place = int(rows[0]), len(rows)
-        if place in self.kept:
+        if self.kept is not None and place in self.kept:
             return self.kept[place]
         terms = self.terms
         out = np.ones((len(rows), len(terms.feature) + 1))
@@ -307,7 +308,7 @@ class Regressors:
         np.maximum(S, terms.knot, out=S)
         S -= terms.mean
         S /= terms.scale
-        if len(self.states) * out.shape[1] <= MOST_KEPT:
+        if self.kept is not None:
             self.kept[place] = out
         return out
 
