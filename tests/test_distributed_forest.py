@@ -301,7 +301,9 @@ def test_where_rows_are_less_than_their_histograms_they_travel(too_much):
     forest = grow_distributed(backend, model, parts, data.starts, 0.5, RNG(0), room=150_000)
     assert_equal_bits(forest, data.here(model))
     assert 3 + 2 < len(backend.trips) < 20
-    few = Group(backend, parts, Growth.of(model, 1, *layout(HORIZON, 2, 1), 0.5), data.starts, 2**21)
+    few = Group(
+        backend, parts, Growth.of(model, 1, *layout(HORIZON, 2, 1), 0.5), data.starts, data.starts[[0, 1, 2]], 2**21
+    )
     total = np.array([[100.0, 0.0], [1e4, 0.0], [1e6, 0.0]])
     assert few._may_travel(total, 0).tolist() == [True, True, False]  # the last has no room
     assert few._may_travel(total, 4).tolist() == [False] * 3  # nothing grows below the deepest

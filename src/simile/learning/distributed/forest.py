@@ -171,9 +171,10 @@ class _Laid:
         """Grow as many trees at a time as a worker has room for, with the nodes of a level and of the next."""
         taken = 2 * (4 + 8 * _channels(task)) * -(-int(self.starts[-1]) // self.backend.workers)
         group = max(1, self.room // taken)
-        trees = []
+        begins = np.cumsum([0, *(size.rows for size in self.sizes)])
+        trees, together = [], Group(self.backend, rows, task, self.starts, begins, self.room)
         for first in range(0, len(seeds), group):
-            trees += Group(self.backend, rows, task, self.starts, self.room).grow(seeds[first : first + group])
+            trees += together.grow(seeds[first : first + group])
         return [keep_best(tree, task.model.max_leaves) for tree in trees]
 
     def _grow_apart(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from operator import add
 from typing import Any
 
@@ -209,6 +210,23 @@ def lay_rows(part: Part, place: Place, edges: list[Any], task: Growth) -> Rows:
 def draw_bags(rows: Rows, seeds: tuple[int, ...], bagging: Bagging, starts: IntArray) -> Any:
     """Draw the bags of trees over the rows of all parts, and return how often those here are in them, (trees, n)."""
     return np.stack([draw_bag(bagging, seed, starts, rows.first, len(rows.payload)) for seed in seeds])
+
+
+def draw_shares(draws: range, seeds: tuple[int, ...], begins: IntArray) -> list[Any]:
+    """Make some of the draws of the bags of trees over all rows; returns the counts (trees, n) of each part."""
+    from simile.models.kernels.drawing import draw_counts
+
+    def draw(seed: int) -> Any:
+        counts = draw_counts(int(begins[-1]), seed, 0, int(begins[-1]), draws)
+        return counts.astype(np.uint8) if counts.max() < 256 else counts  # a byte a row travels
+
+    drawn = [draw(seed) for seed in seeds]
+    return [np.stack([counts[a:b] for counts in drawn]) for a, b in pairwise(begins)]
+
+
+def add_shares(*shares: Any) -> Any:
+    """Add up the counts of a part, (trees, n)."""
+    return np.sum(shares, axis=0, dtype=np.int32)
 
 
 def measure_bags(rows: Rows, counts: Any) -> FloatArray:

@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import add
+from itertools import pairwise
+from operator import add, itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.learning.distributed import growing as work
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.growing import Splits
-from simile.models.trees import OTHER_STREAM, Growth, Tree, exact_units
+from simile.models.trees import OTHER_STREAM, Bagging, Growth, Tree, exact_units
 
 BATCHES = 8  # of rows that travel, which a worker may have in its room at a time: those it packed, got and laid out
 
@@ -56,7 +57,8 @@ class Group:
     backend: Backend
     rows: Sequence[Any]  # handles of `Rows`
     task: Growth
-    starts: IntArray
+    starts: IntArray  # (sequences + 1,)
+    begins: IntArray  # (parts + 1,) the first row of each
     room: int  # bytes
 
     def grow(self, seeds: tuple[int, ...]) -> list[Tree]:
@@ -78,12 +80,23 @@ class Group:
 
     def _roots(self, seeds: tuple[int, ...]) -> tuple[list[Any], FloatArray]:
         """Draw the bags; returns handles of the open nodes, and the sums of the roots."""
-        backend, bagging = self.backend, self.task.model.bagging
-        counts = backend.map(work.draw_bags, self.rows, shared=(seeds, bagging, self.starts))
+        backend, counts = self.backend, self._draw_bags(seeds)
         measures = backend.total(work.widest, backend.map(work.measure_bags, self.rows, counts))
         units = np.stack([exact_units(largest, size) for size, *largest in measures])
         nodes = backend.map(work.open_roots, self.rows, counts, shared=(units,))
         return nodes, backend.total(add, backend.map(work.sum_nodes, nodes))
+
+    def _draw_bags(self, seeds: tuple[int, ...]) -> list[Any]:
+        """Draw the bags; returns handles of how often the rows of each part are in them."""
+        backend, bagging = self.backend, self.task.model.bagging
+        if bagging is not Bagging.ROWS:
+            return backend.map(work.draw_bags, self.rows, shared=(seeds, bagging, self.starts))
+        # Any of the draws may fall on any part: each worker makes its share of them, for all parts.
+        cuts = np.linspace(0, self.begins[-1], backend.workers + 1).astype(int)
+        shares = backend.place([range(int(a), int(b)) for a, b in pairwise(cuts)])
+        drawn = backend.map(work.draw_shares, shares, shared=(seeds, self.begins))
+        of_parts = [backend.map(itemgetter(part), drawn) for part in range(len(self.rows))]
+        return backend.map(work.add_shares, *zip(*of_parts, strict=True))
 
     @cached_property
     def _limit(self) -> float:

@@ -44,15 +44,15 @@ def draw_feature(stream, drawn, order, places):
     return stream
 
 
-def draw_counts(n: int, seed: int, first: int, size: int) -> np.ndarray:
+def draw_counts(n: int, seed: int, first: int, size: int, draws: range | None = None) -> np.ndarray:
     """Draw n of n things with replacement; returns how often each of `size` things from the first on was drawn.
 
-    The generator is `_advance`, whose n-th state is known without those before it: NumPy can draw many at once, and
-    numba need not compile a kernel for it.
+    The generator is `_advance`, whose n-th state is known without those before it: NumPy can draw many at once, numba
+    need not compile a kernel for it, and some of the n draws can be made without the others.
     """
-    counts = np.zeros(size, np.int32)
-    for begin in range(0, n, AT_ONCE):
-        z = np.arange(begin + 1, min(begin + AT_ONCE, n) + 1, dtype=np.uint64) * GAMMA + np.uint64(seed)
+    counts, draws = np.zeros(size, np.int32), range(n) if draws is None else draws
+    for begin in range(draws.start, draws.stop, AT_ONCE):
+        z = np.arange(begin + 1, min(begin + AT_ONCE, draws.stop) + 1, dtype=np.uint64) * GAMMA + np.uint64(seed)
         z ^= z >> np.uint64(30)
         z *= MIX[0]
         z ^= z >> np.uint64(27)
