@@ -216,8 +216,9 @@ class Killing(DaskBackend):
 
     def map(self, function, *handles, shared=()):
         found = super().map(function, *handles, shared=shared)
-        if function.__name__ in self.names:
-            self.names.remove(function.__name__)
+        name = getattr(function, "__name__", "")
+        if name in self.names:
+            self.names.remove(name)
             os.kill(next(iter(self.client.run(os.getpid).values())), signal.SIGKILL)
         return found
 
