@@ -211,7 +211,7 @@ class Killing(DaskBackend):
 
     def __init__(self, client, *names, **how):
         super().__init__(client, **how)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=300)  # a busy machine starts one anew in minutes
         self.names = list(names)
 
     def map(self, function, *handles, shared=()):
