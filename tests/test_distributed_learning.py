@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from conftest import demos_of
 from same import differences
 from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, RolloutRidge, SmoothForest
 from simile.data import tasks
+from simile.evaluation.comparison import judge, judge_path, simple_entries
 from simile.learning.checkpoints import Checkpointed
 from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.tuning import CrossFitting
@@ -206,3 +208,19 @@ def test_what_wants_all_data_here_gets_some_and_is_refused_many():
     assert differences(*([c.standing for c in found.contenders] for found in compared)) == []
     with pytest.raises(ArgumentError, match=r"demos: tune wants them in one place, .* got 0 MiB: .*draw\(9\)"):
         bring_here(spread, "tune", most=9)
+
+
+def test_policies_are_judged_beside_simple_filters_where_the_parts_are():
+    demos = grouped(demos_of(60, 3, 45, 80, 30, k=2, rate=30.0), "aabbc")
+    run = simile.learn(demos, **QUICK)
+    entries = {"policy": (run.policy, math.nan), **simple_entries(run.rivals)}
+    here, there = (judge(entries, d) for d in (demos, DistributedDemonstrations.of(demos, LocalBackend(parts=5))))
+    assert here.verdict() == there.verdict()
+    assert str(here) == str(there)
+    for ours, theirs in zip(here.rows(), there.rows(), strict=True):
+        assert ours.pop("name") == theirs.pop("name")
+        np.testing.assert_allclose(list(ours.values()), list(theirs.values()), rtol=1e-12)
+    frontier = simile.path(demos, model=RolloutRidge(), smoothness=(3.0, 20.0))
+    assert judge_path(frontier, demos) == judge_path(frontier, there.ruler.demos)
+    with pytest.raises(simile.SimileError, match="test: no sequence is longer than"):
+        judge(entries, DistributedDemonstrations.of(demos_of(2, 2, k=2), LocalBackend(parts=2)))

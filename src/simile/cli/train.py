@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from simile.learning.distributed.dask import DaskBackend
     from simile.learning.rounds import Round
 
-MOST_HELD_OUT = 2**26  # bytes of held-out frames that are brought here to judge on
+MOST_HELD_OUT = 2**26  # bytes of held-out frames that are brought here to be shown
 
 
 def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
@@ -74,7 +74,7 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
 
     With --dask the workers of a cluster read the data and learn from them: the policy is that of one machine, byte for
-    byte. Only held-out sequences are brought here to judge it, 64 MiB of them at most.
+    byte. It is judged there too; held-out sequences are brought here to be shown, 64 MiB of them at most.
     """
     folder = given["out"] = given["resume"] or given["out"]
     if not given["dask"] and ctx.get_parameter_source("exact") is ParameterSource.COMMANDLINE:
@@ -107,12 +107,9 @@ def _train(
     from simile.policies.storage.loading import save_own
 
     demos: Demonstrations | DistributedDemonstrations
-    judged: tuple[str, ...] = ()
+    test: Demonstrations | DistributedDemonstrations
     with options.bounded(given):
-        if backend is None:
-            demos, test = runs.read_and_hold_out(given)
-        else:
-            demos, test, judged = _read_there(given, backend)
+        demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
     rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     types = _check_model(settings["model"], demos)
@@ -121,7 +118,8 @@ def _train(
     names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
     runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
     run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
-    run = replace(run, notes=(*run.notes, *judged))
+    shown, note = _show(test, given["seed"])
+    run = replace(run, notes=(*run.notes, *note))
     policy = folder / runs.POLICY
     save_own(run.policy, policy)
     if run.alternative is not None:
@@ -137,7 +135,7 @@ def _train(
             f"{error}. The policy is kept in {policy}; to judge it, hold out others: --test FILE or SHARE, or --seed"
         ) from None
     new = runs.tell_new(given, demos, test)
-    _write_summary(folder / runs.SUMMARY, run, found, test, new)
+    _write_summary(folder / runs.SUMMARY, run, found, test, shown, new)
     shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
     chosen = "" if run.new in ("", new) else f"; where choices were made: {run.new}"
     click.echo(f"\n{found}\n\n{found.verdict()}\nWhat is new to it where it was judged: {new}{chosen}.")
@@ -147,7 +145,7 @@ def _train(
         from simile.evaluation.report import Report
 
         about = Report.of_folder(
-            runs.RunFolder(folder), demos=test, trusted=given["trust"], max_memory=given["max_memory"]
+            runs.RunFolder(folder), demos=shown, trusted=given["trust"], max_memory=given["max_memory"]
         )
         about.save(folder / runs.REPORT)
         click.echo(f"Look at it: {folder / runs.REPORT}")
@@ -155,10 +153,10 @@ def _train(
 
 def _read_there(
     given: dict[str, Any], backend: DaskBackend
-) -> tuple[DistributedDemonstrations, Demonstrations, tuple[str, ...]]:
-    """Let the workers read the data, and have the held-out part here: another data file, or a share of them.
+) -> tuple[DistributedDemonstrations, Demonstrations | DistributedDemonstrations]:
+    """Let the workers read the data, and hold a part out: another data file, which is read here, or a share of them.
 
-    Of a large share only some sequences come, and a note says so.
+    A small share is brought here.
     """
     from simile.data.reading import read
     from simile.learning import runs
@@ -170,14 +168,22 @@ def _read_there(
         share = float(given["test"])
     except ValueError:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(given["test"], **{**how, **columns}), ()
+        return demos, read(given["test"], **{**how, **columns})
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {given['test']}")
     rest, held_out = demos.split(share, seed=given["seed"])
-    some = held_out.draw(MOST_HELD_OUT, seed=given["seed"])
-    judged = f"the policy is judged on {len(some)} of the {len(held_out)} held-out sequences, drawn by chance"
-    note = f"{judged}: as many as come here, {MOST_HELD_OUT >> 20} MiB; simile.evaluate(policy, demos) judges on all"
-    return rest, some.gather(), () if len(some) == len(held_out) else (note,)
+    return rest, held_out.gather() if len(held_out.draw(MOST_HELD_OUT)) == len(held_out) else held_out
+
+
+def _show(test: Demonstrations | DistributedDemonstrations, seed: int) -> tuple[Demonstrations, tuple[str, ...]]:
+    """Return the held-out sequences, or as many as come here, and a note that says so, to show what a policy does."""
+    from simile.data.demonstrations import Demonstrations
+
+    if isinstance(test, Demonstrations):
+        return test, ()
+    some = test.draw(MOST_HELD_OUT, seed=seed)
+    note = f"judged on {len(test)} held-out sequences; shown, and told how they move, are {len(some)} drawn by chance"
+    return some.gather(), (f"{note}: as many as come here, {MOST_HELD_OUT >> 20} MiB",)
 
 
 def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -267,7 +273,9 @@ def _learn(
     return run
 
 
-def _judge(run: Run, settings: dict[str, Any], demos: Recorded, test: Demonstrations) -> Judgement:
+def _judge(
+    run: Run, settings: dict[str, Any], demos: Recorded, test: Demonstrations | DistributedDemonstrations
+) -> Judgement:
     from simile.data.demonstrations import ActionSpace
     from simile.data.states import Horizon
     from simile.evaluation.comparison import judge, simple_entries
@@ -310,12 +318,20 @@ class _Record:
         append(self.folder / ROUNDS, f"{to_json(turn.measured(), indent=None)}\n")
 
 
-def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations, new: str) -> None:
+def _write_summary(
+    path: Path,
+    run: Run,
+    found: Judgement,
+    test: Demonstrations | DistributedDemonstrations,
+    shown: Demonstrations,
+    new: str,
+) -> None:
     from dataclasses import asdict
 
     from simile._common.files import write_atomically
-    from simile.evaluation.comparison import judge_path
+    from simile.evaluation.comparison import judge, judge_path
 
+    entries = {entry.name: (entry.policy, entry.seconds) for entry in found.entries}
     summary = {
         "verdict": found.verdict(),
         "notes": list(run.notes),
@@ -323,9 +339,9 @@ def _write_summary(path: Path, run: Run, found: Judgement, test: Demonstrations,
         "new_to_choices": run.new,
         "chosen_round": run.chosen.number,
         "rounds": [turn.measured() for turn in run.rounds],
-        "digest": test.digest(),  # of the held-out data that what follows was measured on
+        "digest": shown.digest(),  # of the held-out data that what follows was measured on, or of those shown
         "held_out": found.rows(),
-        "motion": found.motion(),
+        "motion": (found if shown is test else judge(entries, shown)).motion(),
         "logs": {name: asdict(log) for name, log in zip(test.action_names, test.logs, strict=True)},
         "path": [] if run.frontier is None else judge_path(run.frontier, test),
     }

@@ -73,7 +73,12 @@ def count_reversals(trajectories: Trajectories, threshold: npt.ArrayLike) -> Flo
 
 def rate_reversals(trajectories: Trajectories, threshold: npt.ArrayLike, rate: float | None = None) -> FloatArray:
     """Return the reversals of each action a minute, or per 1,000 frames where the rate (Hz) is unknown, (k,)."""
-    return count_reversals(trajectories, threshold) / sum(map(len, trajectories)) * (60.0 * rate if rate else 1000.0)
+    return count_reversals(trajectories, threshold) / sum(map(len, trajectories)) * reversals_unit(rate)
+
+
+def reversals_unit(rate: float | None) -> float:
+    """Return how many frames reversals are counted by: those of a minute, or 1,000 where the rate is unknown."""
+    return 60.0 * rate if rate else 1000.0
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -86,10 +91,16 @@ def share_still(trajectories: Trajectories, threshold: npt.ArrayLike, rate: floa
     >>> share_still([square], 0.01, rate=25.0).round(2)
     array([0.97])
     """
+    return count_still(trajectories, threshold, rate) / (sum(map(len, trajectories)) - len(trajectories) or math.nan)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def count_still(trajectories: Trajectories, threshold: npt.ArrayLike, rate: float | None = None) -> FloatArray:
+    """Count the frames in which each action of (T, k) trajectories rests, (k,); see `share_still`."""
     joined = _Joined.of(trajectories)
     holds, _ = joined.holds_and_moves(threshold, rate)
     held = np.bincount(joined.sequence[holds[:, 0]] // joined.sequences, holds[:, 1] - holds[:, 0], joined.k)
-    return joined.where_finite(held) / (joined.intervals or math.nan)
+    return joined.where_finite(held)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -223,11 +234,6 @@ class _Joined:
         each = np.tile(lengths, k)
         sequence = np.repeat(np.arange(len(each)), each)
         return cls(np.ascontiguousarray(table.T).ravel(), sequence, np.cumsum(each) - each, len(lengths), k)
-
-    @property
-    def intervals(self) -> int:
-        """From frame to frame of one action."""
-        return len(self.values) // self.k - self.sequences
 
     def widths(self, threshold: npt.ArrayLike) -> FloatArray:
         return np.broadcast_to(np.asarray(threshold, dtype=np.float64), (self.k,)) / 2.0

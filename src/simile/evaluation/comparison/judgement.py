@@ -11,10 +11,10 @@ from typing import Any
 from simile._common.text import table
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.errors import DivergedError
 from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phrase_roughness
-from simile.evaluation.comparison.scores import HeldOut
-from simile.evaluation.rivals import HELD, Held, roll_out
+from simile.evaluation.comparison.scores import HeldOut, HeldOutElsewhere
+from simile.evaluation.rivals import HELD, Held
+from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.frontier import Frontier
 from simile.learning.second_opinion import AVERAGE, FOLLOWER, SimpleRival, best_of
 from simile.policies.policies import Policy
@@ -46,7 +46,7 @@ class Judgement:
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        ruler, held = self.ruler, Held().rollout(self.ruler.demos, frames=self.ruler.begin)
+        ruler, held = self.ruler, self.ruler.roll(Held())
         scores = [None if e.rolled is None else ruler.measure(e.rolled) for e in self.entries]
         found = [ruler.row(e.name, score, e.seconds) for e, score in zip(self.entries, scores, strict=True)]
         return rank([*found, ruler.row(HELD, ruler.measure(held))])
@@ -84,21 +84,21 @@ class Judgement:
         return "\n".join(lines)
 
 
-def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations) -> Judgement:
+def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations | DistributedDemonstrations) -> Judgement:
     """Roll policies out over the same frames; `entries` maps names to policies and the CPU seconds of their fits.
 
-    Errors are in the units of the first.
+    Errors are in the units of the first. Roll-outs of what lies with a backend stay, and are measured, there.
     """
     first = next(policy for policy, _ in entries.values())
-    ruler = HeldOut(test, first.units.scale, max(policy.memory for policy, _ in entries.values()))
-    found = []
-    for name, (policy, seconds) in entries.items():
-        try:
-            rolled = roll_out(policy, test, ruler.begin)
-        except DivergedError:
-            rolled = None
-        found.append(Entry(name, policy, rolled, seconds))
+    ruler = _hold_out(test, first, max(policy.memory for policy, _ in entries.values()))
+    found = [Entry(name, policy, ruler.roll(policy), seconds) for name, (policy, seconds) in entries.items()]
     return Judgement(tuple(found), ruler)
+
+
+def _hold_out(test: Demonstrations | DistributedDemonstrations, policy: Policy, begin: int) -> HeldOut:
+    if isinstance(test, Demonstrations):
+        return HeldOut(test, policy.units.scale, begin)
+    return HeldOutElsewhere(test, policy.units.scale, begin)
 
 
 def simple_entries(rivals: Sequence[SimpleRival]) -> dict[str, tuple[Policy, float]]:
@@ -107,16 +107,15 @@ def simple_entries(rivals: Sequence[SimpleRival]) -> dict[str, tuple[Policy, flo
     return {name: (best_of(some).policy, best_of(some).seconds) for name, some in kinds.items() if some}
 
 
-def judge_path(frontier: Frontier, test: Demonstrations) -> list[dict[str, float]]:
+def judge_path(frontier: Frontier, test: Demonstrations | DistributedDemonstrations) -> list[dict[str, float]]:
     """Roll the policies of a path out over held-out sequences: smoothness, lag, error (RMSE) and roughness of each."""
     policies = [p.policy for p in frontier.points]
-    ruler = HeldOut(test, policies[0].units.scale, max(policy.memory for policy in policies))
+    ruler = _hold_out(test, policies[0], max(policy.memory for policy in policies))
     rows = []
     for point in frontier.points:
-        try:
-            score = ruler.measure(roll_out(point.policy, test, ruler.begin))
-        except DivergedError:
+        if (rolled := ruler.roll(point.policy)) is None:
             continue
+        score = ruler.measure(rolled)
         found = {"error": score.rmse, "roughness": score.roughness}
         rows.append({"smoothness": point.smoothness, "lag": point.lag, **found})
     return rows

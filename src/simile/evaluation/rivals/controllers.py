@@ -93,11 +93,11 @@ class Held:
         return lambda _: last
 
 
-def roll_out(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray]:
-    """Roll a policy, or one of these controllers, out after `frames` frames of the expert."""
+def roll_out(controller: Any, demos: Demonstrations, frames: int, *, first: int = 0) -> list[FloatArray]:
+    """Roll a policy, or one of these controllers, out after `frames` frames of the expert; `first` as in `rollout`."""
     if isinstance(controller, Filtered | Held):
         return controller.rollout(demos, frames=frames)
-    return rollout(controller, demos, start=ExpertStart(frames))
+    return rollout(controller, demos, start=ExpertStart(frames), first=first)
 
 
 def forecast(policy: SmoothPolicy, demos: Demonstrations) -> list[FloatArray]:
