@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
 import runpy
@@ -516,6 +518,23 @@ def test_the_command_learns_on_a_cluster_what_it_learns_here_and_goes_on_where_i
     (tmp_path / "there" / "summary.json").unlink()
     simile_("train", data, "--resume", "there", cwd=tmp_path)
     assert policies[0].read_bytes() == policies[1].read_bytes()
+
+
+@pytest.mark.long
+def test_many_held_out_sequences_are_judged_where_they_lie_and_some_are_shown(client, files, tmp_path, monkeypatch):
+    data, model = str(files / "*.parquet"), "(SmoothForest(n_trees=3, min_leaf=4), RolloutRidge())"
+    options = ["--model", model, "--smoothness", "20", "--test", "0.5"]
+    here = simile_("train", data, *options, "--out", "here", cwd=tmp_path).stdout
+    monkeypatch.setattr(importlib.import_module("simile.cli.train"), "MOST_HELD_OUT", 1)
+    where = ["--dask", client.scheduler.address]
+    there = simile_("train", data, *options, *where, "--out", "there", cwd=tmp_path).stdout
+    assert "note: judged on 3 held-out sequences; shown, and told how they move, are 1 drawn by chance" in there
+    assert here[here.index("policy: ") : here.index("\nPolicy:")] in there
+    assert (tmp_path / "there" / "report.html").exists()
+    told = [json.loads((tmp_path / name / "summary.json").read_text("utf-8")) for name in ("here", "there")]
+    assert told[0]["verdict"] == told[1]["verdict"]
+    assert [row["error"] for row in told[0]["held_out"]] == [row["error"] for row in told[1]["held_out"]]
+    assert told[0]["motion"].keys() == told[1]["motion"].keys()
 
 
 @pytest.mark.long
