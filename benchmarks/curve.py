@@ -63,8 +63,8 @@ def main() -> None:
         print(f"{name:16}" + "".join(f"{amount:>16}" for amount in amounts))
         rows = zip(*curves, strict=True)
         print(" " * 16 + "".join(f"{mean([e for e, _ in row]):9.4f} ({mean([r for _, r in row]):.2f})" for row in rows))
-    print("\nRMSE on the test part in standard deviations of the whole training part, geometric means over two splits;")
-    print("in brackets the roughness, 1 being that of the expert.")
+    print("\nRMSE on the test part in standard deviations of the whole training part, geometric means over two", end="")
+    print(" splits, and\nin brackets the roughness, 1 being that of the expert.")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("README.md", "accuracy", f"{BENCH}/accuracy.txt", accuracy),
     ("README.md", "results", "docs/results.md", verdicts),
     ("docs/default.md", "accuracy", f"{BENCH}/accuracy.txt", whole),
+    ("docs/default.md", "curve", f"{BENCH}/curve.txt", whole),
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),
     ("docs/simulator.md", "hardness", f"{BENCH}/hardness.txt", hardness),
