@@ -453,7 +453,8 @@ def test_datasets_that_cannot_be_used_are_refused(tmp_path):
     for said, give in {
         "path_or_dataset must be a TrackingDataset of kloppy": lambda: read_kloppy(3),
         "provider must be one of hawkeye, metrica_csv": lambda: read_kloppy(home, "sportvu"),
-        "there is no such file": lambda: read_kloppy(["http://example.com/a.csv", away], "metrica_csv"),
+        "a.csv is a URL: recordings": lambda: read_kloppy(["http://example.com/a.csv", away], "metrica_csv"),
+        "there is no such file": lambda: read_kloppy([away.with_name("gone.csv"), away], "metrica_csv"),
         "metrica_csv: missing a required argument: 'away_data'": lambda: read_kloppy(home, "metrica_csv"),
         "unexpected keyword argument 'sample'": lambda: read_kloppy([home, away], "metrica_csv", sample=2),
         "limit is for a loader of kloppy": lambda: read_kloppy(dataset(Shares(), []), limit=3),

@@ -64,10 +64,11 @@ def crossfit(demos: Recorded, choices: Choices, lanes: Sequence[Lane]) -> Iterat
         for lane, old, (f, predictions) in zip(lanes, before, fits, strict=True):
             trained = lane.policy(f, choices, demos.n_contexts)
             unseen = roll_out(lane.loop, predictions, lessons.demos)  # line 4, by models without the sequence
-            if n == 0:  # of the mean remains what the first model does not know better; it is no way to be smooth
-                beta = 1.0 - line_search(old.unseen, unseen, lessons.demos, lane.loop, 0.0)
-            else:
+            beta: PerAction = 1.0  # round 0 may be the policy to go on from
+            if n > 0:
                 beta = line_search(unseen, old.unseen, lessons.demos, lane.loop, choices.scarce)  # line 9
+            elif model is not choices.kept:  # of the mean remains what the first model does not know better
+                beta = 1.0 - line_search(old.unseen, unseen, lessons.demos, lane.loop, 0.0)  # it is no way to be smooth
             policy = interpolate(trained, old.policy, beta)  # line 10
             mixed = folds.demos.map(_mix, unseen, old.unseen, shared=(beta,))
             mixtures.append(Mixed(lane, policy, trained, beta, mixed, folds))
