@@ -19,6 +19,7 @@ from simile.data.reading import read, values, write
 from simile.data.reading.clock import infer_rate
 from simile.data.reading.reader import find_parts, read_part
 from simile.data.reading.sequences import file_names
+from simile.data.reading.tables import decoding
 from simile.errors import ArgumentError, DataError
 
 NAN = float("nan")
@@ -541,7 +542,8 @@ def test_the_parts_of_a_file_are_together_what_is_read_of_the_whole(tmp_path_fac
     runs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), min_size=1, max_size=12))
     labels = np.repeat([label for label, _ in runs], [n for _, n in runs])
     rng = np.random.default_rng(len(labels))
-    columns = {"run": labels, "t": np.arange(len(labels)) / 10.0, "x_0": rng.normal(size=len(labels))}
+    frames = pd.Series(labels).groupby(labels).cumcount().to_numpy()  # of each sequence, one rate for all
+    columns = {"run": labels, "t": frames / 10.0, "x_0": rng.normal(size=len(labels))}
     path = tmp_path_factory.getbasetemp() / "parts.parquet"
     frame = pd.DataFrame({**columns, "a_0": rng.normal(size=len(labels))})
     frame.to_parquet(path, row_group_size=data.draw(st.integers(1, 20)))
@@ -552,3 +554,10 @@ def test_the_parts_of_a_file_are_together_what_is_read_of_the_whole(tmp_path_fac
     assert parts[-1].rows[1] == len(labels)
     found = [demo for part in parts for demo in read_part(path, part, group="sequence")]
     assert Demonstrations(tuple(found)).digest() == whole.digest()
+
+
+@pytest.mark.parametrize("trouble", [MemoryError(), OSError("Unknown error: Failed to launch worker thread: again")])
+def test_a_decoder_without_memory_says_so(trouble: Exception):
+    """Arrow has another word for it where a limit leaves no room for the stack of a thread."""
+    with pytest.raises(DataError, match=r"d.feather: it takes more memory .*--max-memory"), decoding("d.feather", "it"):
+        raise trouble

@@ -193,16 +193,16 @@ def decoding(path: File, what: str) -> Iterator[None]:
         yield
     except SimileError:
         raise
-    except MemoryError:
-        raise DataError(
-            f"{path}: it takes more memory than there is, or than is allowed: read a part of it; where you know who "
-            "made it, allow more, in MB, by max_memory (--max-memory)"
-        ) from None
     except PermissionError:
         raise DataError(f"{path}: permission denied: make the file readable") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text ({error.reason}): save it as UTF-8") from None
     except Exception as error:
+        if isinstance(error, MemoryError) or "Failed to launch worker thread" in str(error):  # no room for its stack
+            raise DataError(
+                f"{path}: it takes more memory than there is, or than is allowed: read a part of it; where you know "
+                "who made it, allow more, in MB, by max_memory (--max-memory)"
+            ) from None
         first_line = (str(error).splitlines() or [""])[0]
         reason = first_line if len(first_line) <= 160 else f"{first_line[:150]}..."
         raise DataError(
