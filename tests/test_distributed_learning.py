@@ -224,3 +224,9 @@ def test_policies_are_judged_beside_simple_filters_where_the_parts_are():
     assert judge_path(frontier, demos) == judge_path(frontier, there.ruler.demos)
     with pytest.raises(simile.SimileError, match="test: no sequence is longer than"):
         judge(entries, DistributedDemonstrations.of(demos_of(2, 2, k=2), LocalBackend(parts=2)))
+
+
+@pytest.mark.parametrize("backend", ["dask", LocalBackend, 3])
+def test_what_is_no_backend_is_refused_by_its_name(backend):
+    with pytest.raises(ArgumentError, match="backend must"):
+        simile.learn(tasks.pursuit(n_sequences=2, length=60), backend=backend)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simile._common import checks
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.errors import ArgumentError
 from simile.learning.distributed.backend import Backend
@@ -37,6 +38,8 @@ def place(
     """Take demonstrations as they come, and cut them into parts where there is a backend."""
     if isinstance(demos, DistributedDemonstrations):
         return demos
+    if backend is not None:
+        checks.instance(backend, "backend", needs="total")
     if backend is not None and Demonstrations.of(demos).weights is not None:
         raise ArgumentError("demos must have no weights with a backend, which lets all frames count alike")
     return Demonstrations.of(demos) if backend is None else DistributedDemonstrations.of(demos, backend)
