@@ -35,7 +35,7 @@ def measure(case: Case) -> list[tuple[float, float]]:
         parts = [
             train.where(np.flatnonzero(np.isin(train.kin, order[: max(2, round(s * len(order)))]))) for s in SHARES
         ]
-    scale = simile.data.demonstrations.Units.of(parts[-1]).scale  # one unit for all amounts
+    scale = simile.data.recorded.Units.of(parts[-1]).scale  # one unit for all amounts
     found = []
     for part in parts:
         rolled = simile.rollout(policy := simile.learn(part).policy, test)

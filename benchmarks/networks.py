@@ -44,7 +44,7 @@ def gru_policy(bounded: bool) -> Any:
     """Make a policy with a GRU of random weights and the default horizon; speed does not depend on training."""
     import torch
 
-    from simile.data.demonstrations import ActionSpace
+    from simile.data.recorded import ActionSpace
     from simile.data.states import Horizon
     from simile.models.neural import GRU, Network, StateShape
     from simile.models.neural.modules import weights_of

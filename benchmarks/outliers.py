@@ -16,7 +16,7 @@ import numpy as np
 from accuracy import COLUMNS, Case, find_data, mean
 
 import simile
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning.measures import Ruler
 
 SHARE, SIZE = 0.02, 20.0

@@ -48,7 +48,7 @@ from variants import (  # fmt: skip
 import simile
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning.measures import Ruler
 
 FOLDS = 4

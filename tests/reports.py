@@ -14,7 +14,8 @@ import pytest
 
 import simile
 from simile._common import pages
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Units
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report import Report, curves
 from simile.models import PiecewiseLinear

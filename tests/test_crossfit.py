@@ -33,7 +33,7 @@ from simile import (
     rollout,
 )
 from simile.data import tasks
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning import measures
 from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, crossfit, line_search, mix
 from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predict, states_of

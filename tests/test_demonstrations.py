@@ -14,7 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.recorded import ActionSpace, Units
 
 NAN, INF = float("nan"), float("inf")
 CAR_FOLLOWING = Path(__file__).parents[2] / "shared" / "data" / "car_following"

@@ -12,7 +12,7 @@ from conftest import demos_of
 from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
 from simile.data import tasks
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning import measures
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend

@@ -26,7 +26,7 @@ from simile import (
     linear,
     rollout,
 )
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning.feedback import Seen
 from simile.models.regularizers import CriticallyDamped
 from simile.policies.policies import StochasticMixture

@@ -16,7 +16,7 @@ import simile
 from conftest import demos_of
 from naive import naive_leaf, naive_predict, naive_roll
 from simile import Bagging, ColdStart, Criterion, Demonstrations, DivergedError, Horizon, SimileError, SmoothForest
-from simile.data.demonstrations import ActionSpace, Units
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import States
 from simile.models import WeightedModel
 from simile.models.kernels import binning, predicting

@@ -26,7 +26,7 @@ from simile import (
     rollout,
 )
 from simile.data import tasks
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning import measures
 from simile.learning.folds import Folds
 from simile.learning.frontier import Point, time_scale

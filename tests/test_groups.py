@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import simile
 from commands import simile_
 from simile import Demonstration, Demonstrations, tasks
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.errors import ArgumentError, DataError
 from simile.evaluation.comparison.scores import HeldOut
 from simile.learning.distributed import DistributedDemonstrations

@@ -13,7 +13,7 @@ import simile
 from commands import simile_
 from simile import Constant, CriticallyDamped, Demonstrations, ExpertFeedback, Horizon, VelocityAutoregression, rollout
 from simile.data import tasks
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.errors import ArgumentError
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.rounds import mark_of

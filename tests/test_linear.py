@@ -18,7 +18,7 @@ from conftest import demos_of
 from naive import NaiveStream, naive_lines, naive_roll
 from simile import ColdStart, DivergedError, Horizon, Mixture, RolloutRidge, SimileError, SmoothPolicy
 from simile.data import tasks
-from simile.data.demonstrations import ActionSpace, Units
+from simile.data.recorded import ActionSpace, Units
 from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.columns import layout
 from simile.models.kernels import predicting

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from simile._common import checks
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.recorded import ActionSpace
 from simile.errors import ArgumentError, DataError, SimileError
 from test_demonstrations import FRAMES, INF, NAN, sequences
 

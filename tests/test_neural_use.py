@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import ActionSpace, ColdStart, Horizon, Predictor, PredictorPool, SimileError, SmoothForest, SmoothPolicy
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.errors import StorageError
 from simile.models import WeightedModel
 from simile.models.neural import GRU, MLP, TCN, StateShape, TorchRegressor

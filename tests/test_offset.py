@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 import simile
 from commands import simile_
 from conftest import demos_of
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.errors import ArgumentError, StorageError
 from simile.models import WeightedModel
 from simile.models.closed_loop import ClosedLoop

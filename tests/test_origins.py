@@ -23,8 +23,8 @@ from commands import simile_
 from conftest import demos_of
 from naive import naive_place
 from simile import Demonstrations, Horizon, Predictor, PredictorPool, SmoothForest, rollout
-from simile.data.demonstrations import Units
 from simile.data.origins import choose_origin, find_places, tell_origin
+from simile.data.recorded import Units
 from simile.errors import ArgumentError, StorageError
 from simile.evaluation.report.importances import measure_importances
 from simile.evaluation.rivals.controllers import forecast

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import Horizon, Mixture, SimileError, SmoothPolicy, StochasticMixture, collapse, interpolate, rollout
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.models.regularizers import Autoregressor
 from simile.policies.policies import acting, is_stochastic, parts, sample, sample_geometric, trend, whole
 

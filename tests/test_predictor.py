@@ -32,7 +32,7 @@ from simile import (
     StochasticMixture,
     rollout,
 )
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.models.regularizers import Autoregressor
 from simile.online import (
     AccelerationLimit,

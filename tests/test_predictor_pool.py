@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conftest import some
 from simile import ColdStart, DivergedError, Horizon, SimileError, SmoothPolicy, rollout
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.models.regularizers import Autoregressor
 from simile.online import HoldAction, Predictor, PredictorPool
 from simile.online.history import SPARE

@@ -289,7 +289,7 @@ def test_a_roll_out_that_lines_can_make_is_found(seed: int, smoothness: float):
 
 def test_the_bend_penalty_makes_smoother_roll_outs():
     train = simile.tasks.pursuit(n_sequences=4, length=150, n_players=3)
-    units = simile.data.demonstrations.Units.of(train)
+    units = simile.data.recorded.Units.of(train)
     train = train.with_actions([units.standardize(a) for a in train.actions])
     loop, folds = loop_of(smoothness=20.0), np.arange(4)
     rough = []

@@ -15,7 +15,7 @@ import simile
 from conftest import demos_of, some
 from simile import ColdStart, Demonstrations, SimileError, rollout
 from simile.data import tasks
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning import second_opinion
 from simile.learning.folds import Folds
 from simile.learning.measures import Ruler

@@ -13,7 +13,7 @@ import simile
 from conftest import demos_of
 from naive import naive_rollout
 from simile import ColdStart, DivergedError, GivenStart, Horizon, SimileError, SmoothPolicy, rollout
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.models.regularizers import Autoregressor
 from simile.policies import rollouts
 from simile.policies.policies import StochasticMixture

@@ -11,7 +11,7 @@ import pytest
 import simile
 from simile import ActionSpace, ColdStart, Demonstrations, Horizon, MatchExpert, RolloutRidge, rollout
 from simile.data import tasks
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.learning import measures, second_opinion
 from simile.models import PiecewiseLinear
 from simile.online import Predictor

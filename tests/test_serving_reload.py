@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import some
 from served import Played, listed, unstable
 from simile import Hold, Offset
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.errors import ArgumentError
 from simile.models.regularizers import Autoregressor
 from simile.online import AccelerationLimit, HoldAction, Predictor, PredictorPool, RateLimit

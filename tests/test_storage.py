@@ -28,7 +28,7 @@ from sklearn.tree import DecisionTreeRegressor
 import simile
 from conftest import demos_of
 from simile import Bagging, Horizon, Mixture, SmoothForest, SmoothPolicy, StochasticMixture, rollout
-from simile.data.demonstrations import ActionSpace, Units
+from simile.data.recorded import ActionSpace, Units
 from simile.errors import StorageError
 from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.adapters import FittedRegressor

@@ -1,5 +1,4 @@
 # What `import simile` offers; test_package.py holds it to __init__.py.
-from simile.data.demonstrations import ActionSpace as ActionSpace
 from simile.data.demonstrations import Demonstration as Demonstration
 from simile.data.demonstrations import Demonstrations as Demonstrations
 from simile.data.losses import Absolute as Absolute
@@ -8,6 +7,7 @@ from simile.data.losses import Squared as Squared
 from simile.data.reading import from_episodes as from_episodes
 from simile.data.reading import read as read
 from simile.data.reading import write as write
+from simile.data.recorded import ActionSpace as ActionSpace
 from simile.data.states import Horizon as Horizon
 from simile.errors import ArgumentError as ArgumentError
 from simile.errors import DataError as DataError

@@ -19,7 +19,8 @@ from simile.errors import ArgumentError, DataError
 from simile.learning import ALGORITHMS
 
 if TYPE_CHECKING:
-    from simile.data.demonstrations import Demonstrations, Recorded
+    from simile.data.demonstrations import Demonstrations
+    from simile.data.recorded import Recorded
     from simile.evaluation.comparison import Judgement
     from simile.learning.algorithms import Run, Watch
     from simile.learning.distributed import DistributedDemonstrations
@@ -223,7 +224,7 @@ def _learn(
     by_validation: bool,
 ) -> Run:
     from simile.cli.progress import Rounds
-    from simile.data.demonstrations import Units
+    from simile.data.recorded import Units
     from simile.learning import algorithms
     from simile.learning.checkpoints import Checkpointed
     from simile.learning.runs import CHECKPOINT, POLICY, ROUNDS
@@ -276,7 +277,7 @@ def _learn(
 def _judge(
     run: Run, settings: dict[str, Any], demos: Recorded, test: Demonstrations | DistributedDemonstrations
 ) -> Judgement:
-    from simile.data.demonstrations import ActionSpace
+    from simile.data.recorded import ActionSpace
     from simile.data.states import Horizon
     from simile.evaluation.comparison import judge, simple_entries
     from simile.learning.second_opinion import simple_rivals

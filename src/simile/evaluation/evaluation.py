@@ -13,11 +13,12 @@ from simile._common import checks, plots
 from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.data import losses
-from simile.data.demonstrations import Demonstration, Demonstrations, Recorded
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import tell_groups
 from simile.data.logs import Log, tell_noise
 from simile.data.losses import Loss
 from simile.data.motion import measure_motion
+from simile.data.recorded import Recorded
 from simile.errors import ArgumentError, DataError
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend

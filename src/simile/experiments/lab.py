@@ -10,8 +10,9 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
 from simile.data.losses import hold_last_action
+from simile.data.recorded import Units
 from simile.errors import DataError, DivergedError
 from simile.evaluation.rivals import roll_out
 from simile.experiments.statistics import Row

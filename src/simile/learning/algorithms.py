@@ -12,10 +12,11 @@ import numpy as np
 from simile._common import plots
 from simile._common.text import spell, table
 from simile._common.typing import PerAction
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.logs import tell_noise
 from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin, tell_origin
+from simile.data.recorded import ActionSpace, Recorded
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, crossfit_rounds

@@ -16,7 +16,7 @@ import numpy as np
 
 from simile import models
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import Recorded
+from simile.data.recorded import Recorded
 from simile.data.states import Horizon, States
 from simile.errors import StorageError
 from simile.models import Model, SmoothRegressor

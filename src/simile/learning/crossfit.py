@@ -19,8 +19,9 @@ import numpy as np
 from simile._common import checks
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
-from simile.data.demonstrations import ActionSpace, Demonstrations, Recorded, Units
+from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Loss, Squared
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures

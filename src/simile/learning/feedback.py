@@ -12,7 +12,8 @@ import numpy as np
 from simile._common import checks
 from simile._common.text import spell
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Units
 from simile.data.states import States
 from simile.errors import ArgumentError
 from simile.models.coupling import check_apart

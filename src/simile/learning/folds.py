@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray, Trajectories
-from simile.data.demonstrations import Demonstration, Demonstrations, Recorded
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import PART, are_grouped, deal_groups
+from simile.data.recorded import Recorded
 from simile.data.states import Horizon, States, Tape
 from simile.models import Model
 

@@ -15,8 +15,9 @@ from simile._common import checks, plots
 from simile._common.sums import ExactSum
 from simile._common.text import table
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss
+from simile.data.recorded import ActionSpace, Recorded
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix

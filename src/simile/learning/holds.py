@@ -16,8 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from simile._common.typing import FloatArray, PerAction, Trajectories
-from simile.data.demonstrations import Demonstrations, Recorded
+from simile.data.demonstrations import Demonstrations
 from simile.data.motion import count_reversals, play, share_still
+from simile.data.recorded import Recorded
 from simile.learning.measures import Ruler
 from simile.policies.hold import Hold
 

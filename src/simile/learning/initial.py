@@ -16,7 +16,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.parts import Parts
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
-from simile.data.demonstrations import ActionSpace, Recorded, Units
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning.folds import predict

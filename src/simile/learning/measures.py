@@ -11,9 +11,10 @@ import numpy as np
 
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations, Recorded
+from simile.data.demonstrations import Demonstrations
 from simile.data.logs import Log
 from simile.data.losses import mean_difference
+from simile.data.recorded import Recorded
 from simile.data.states import States
 from simile.errors import DataError, DivergedError
 from simile.policies.policies import Policy

@@ -9,7 +9,8 @@ import numpy as np
 
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations, Recorded
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Recorded
 from simile.models.closed_loop import ClosedLoop
 from simile.policies.offset import Offset
 

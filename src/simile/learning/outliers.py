@@ -26,9 +26,10 @@ import numpy.typing as npt
 
 from simile._common import checks
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import Demonstrations, Recorded, Units
+from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin
+from simile.data.recorded import Recorded, Units
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, crossfit
 from simile.learning.folds import Folds

@@ -16,7 +16,8 @@ import numpy as np
 
 from simile import models
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
-from simile.data.demonstrations import ActionSpace, Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon, States, Tape
 from simile.learning import measures
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback

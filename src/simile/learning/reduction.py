@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from simile._common import checks
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss, Squared
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend

@@ -12,9 +12,9 @@ import numpy as np
 
 from simile._common.text import spell
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import ActionSpace, Recorded, Units
 from simile.data.groups import are_grouped
 from simile.data.origins import choose_origin
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.errors import ArgumentError
 from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer

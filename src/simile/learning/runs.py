@@ -20,9 +20,10 @@ from typing import Any
 from simile._common import locks
 from simile._common.files import clear_leftovers, write_atomically
 from simile._common.urls import name_of, redact
-from simile.data.demonstrations import Demonstrations, Recorded
+from simile.data.demonstrations import Demonstrations
 from simile.data.groups import are_grouped
 from simile.data.reading import read
+from simile.data.recorded import Recorded
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
 from simile.learning.initial import leave_seen

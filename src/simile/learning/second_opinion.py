@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import ActionSpace, Demonstrations, Recorded, Units
+from simile.data.demonstrations import Demonstrations
 from simile.data.logs import Log
 from simile.data.losses import hold_last_action
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures

@@ -11,8 +11,8 @@ import numpy as np
 
 from simile import models
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import ActionSpace, Units
 from simile.data.groups import are_grouped, deal_groups
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Criterion, Model, SmoothForest, SmoothRegressor

@@ -18,7 +18,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.text import escape
 from simile._common.typing import FloatArray, PerAction
-from simile.data.demonstrations import ActionSpace, Units
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, WeightedModel, parts_of

@@ -18,7 +18,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.needs import need
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import ActionSpace
+from simile.data.recorded import ActionSpace
 from simile.errors import ArgumentError, DivergedError
 from simile.policies.hold import pass_play
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import ActionSpace
+from simile.data.recorded import ActionSpace
 from simile.errors import ArgumentError
 from simile.online import Bounds
 from simile.policies.policies import Policy

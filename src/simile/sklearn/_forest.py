@@ -15,8 +15,8 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, ch
 
 from simile._common import checks
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import Units
 from simile.data.origins import choose_origin, find_places
+from simile.data.recorded import Units
 from simile.data.states import Horizon, Tape
 from simile.errors import ArgumentError, DataError
 from simile.models import Bagging, Criterion, SmoothForest

@@ -13,8 +13,9 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import ActionSpace, Demonstrations
+from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Loss
+from simile.data.recorded import ActionSpace
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
 from simile.learning import ALGORITHMS, algorithms

@@ -15,9 +15,10 @@ import numpy as np
 
 from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data import losses
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Units
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.logs import Log
 from simile.data.motion import rate_reversals, share_still
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning.measures import Ruler, Score

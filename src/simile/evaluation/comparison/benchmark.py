@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from simile.data.demonstrations import Demonstration, Demonstrations, Units
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss
+from simile.data.recorded import Units
 from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
 from simile.evaluation.comparison.scores import HeldOut

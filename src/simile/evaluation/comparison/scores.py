@@ -11,10 +11,11 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import losses
-from simile.data.demonstrations import Demonstrations, Recorded
+from simile.data.demonstrations import Demonstrations
 from simile.data.groups import are_grouped, number_groups
 from simile.data.logs import Log
 from simile.data.motion import count_reversals, count_still, measure_motion, reversals_unit
+from simile.data.recorded import Recorded
 from simile.errors import DataError, DivergedError
 from simile.evaluation.rivals import roll_out
 from simile.learning.measures import Ruler, Score, ScoreSums

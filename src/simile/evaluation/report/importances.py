@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Units
 from simile.data.states import Horizon, Tape
 from simile.models import Forest, PiecewiseLinear, WeightedModel
 from simile.models.columns import layout

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Units
 from simile.data.states import Tape
 from simile.evaluation.rivals.filters import Filter, Follower
 from simile.online import Predictor

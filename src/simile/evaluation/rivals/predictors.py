@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Units
 from simile.data.states import Horizon, Tape
 from simile.learning.algorithms import clone, dagger
 from simile.learning.second_opinion import fit_ahead

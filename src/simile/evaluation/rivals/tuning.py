@@ -12,7 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from simile._common.typing import Trajectories
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Units
 from simile.errors import ArgumentError, DataError, DivergedError
 from simile.evaluation.rivals.controllers import HELD, Filtered, Held, filter_after_expert, forecast, put_behind
 from simile.evaluation.rivals.filters import Filter, Follower

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from simile._common.typing import FloatArray
-from simile.data.demonstrations import Units
+from simile.data.recorded import Units
 from simile.data.states import Horizon
 from simile.experiments.lab import LITTLE, SMOOTH, Lab
 from simile.experiments.results import Claim

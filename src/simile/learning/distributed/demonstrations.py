@@ -13,9 +13,10 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import ActionSpace, Demonstration, Demonstrations, Recorded, Units
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import draw_groups
 from simile.data.logs import Log, find_marks, read_logs
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend

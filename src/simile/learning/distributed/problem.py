@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
-from simile.data.demonstrations import Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import Units
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
 from simile.learning.checkpoints import keep_fit, recipe_of

@@ -11,7 +11,8 @@ from typing import Any
 
 from simile._common import checks
 from simile._common.text import table
-from simile.data.demonstrations import ActionSpace, Demonstrations
+from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import ActionSpace
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import Run
 from simile.learning.recipes import parse

@@ -12,8 +12,9 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.text import spell
-from simile.data.demonstrations import ActionSpace, Demonstrations, Units
+from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Loss
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.algorithms import PRINTED

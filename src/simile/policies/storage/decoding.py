@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.checks import HIGHEST_RATE, LOWEST_RATE
-from simile.data.demonstrations import ActionSpace, Units
+from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel, parts_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from simile.data.demonstrations import ActionSpace, Units
+from simile.data.recorded import ActionSpace, Units
 from simile.errors import StorageError
 from simile.models.adapters import settle
 from simile.policies.cards import Card
