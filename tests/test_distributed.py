@@ -33,6 +33,7 @@ from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.dask import DaskBackend, Traffic, _align, connect
 from simile.learning.distributed.forest import Part, _Laid, grow_distributed
+from simile.learning.runs import RunFolder
 from simile.models.closed_loop import ClosedLoop
 from test_distributed_forest import assert_equal_bits
 
@@ -91,37 +92,32 @@ def test_two_workers_cross_fit_the_policy_file_of_one_machine(client, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
-def test_any_number_of_workers_cross_fits_the_policy_file_of_one_machine(n_workers, tmp_path):
+def test_any_number_of_workers_one_of_them_killed_in_a_forest_cross_fits_the_policy_file_of_one_machine(
+    n_workers, tmp_path
+):
     demos = demos_of(60, 3, 45, 80, 30, 50, k=2, rate=30.0)
     simile.learn(demos).policy.save(tmp_path / "local")
     with (
         distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
-        run = simile.learn(demos, backend=DaskBackend(client))
-    run.policy.save(tmp_path / "spread")
-    assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
+        for backend in (DaskBackend(client), Killing(client, "grow_together", first=3)):
+            simile.learn(demos, backend=backend).policy.save(tmp_path / "spread")
+            assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
+        assert backend.names == []
+        client.wait_for_workers(n_workers, timeout=60)
 
 
 @pytest.mark.long
 def test_a_worker_killed_while_it_cross_fits_changes_nothing(client, tmp_path):
     demos, choices = demos_of(60, 45, 80, 30, 50), {"model": (FOREST, simile.RolloutRidge()), "smoothness": 20.0}
     simile.learn(demos, **choices).policy.save(tmp_path / "local")
-    victim = next(iter(client.run(os.getpid).values()))
-    kills = []
-
-    class Killing(DaskBackend):
-        def collect(self, handles):
-            if len(kills) == 8:  # in the middle of the forests
-                os.kill(victim, signal.SIGKILL)
-            kills.append(victim)
-            return super().collect(handles)
-
-    simile.learn(demos, **choices, backend=Killing(client, parts=4)).policy.save(tmp_path / "spread")
-    assert len(kills) > 8
+    backend = Killing(client, "grow_together", parts=4, first=2)
+    simile.learn(demos, **choices, backend=backend).policy.save(tmp_path / "spread")
+    assert backend.names == []
     assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
     client.wait_for_workers(2, timeout=60)
-    assert victim not in client.run(os.getpid).values()
+    assert backend.killed not in client.run(os.getpid).values()
 
 
 @pytest.fixture
@@ -208,20 +204,42 @@ def test_a_worker_killed_in_the_middle_of_a_round_changes_nothing(client, no_dig
     assert victim not in client.run(os.getpid).values()
 
 
-class Killing(DaskBackend):
-    """A backend that kills a worker as soon as it has been asked for something, once for each name of that."""
+class Slowly:
+    """A function that takes its time, so that a worker can be killed while it is at work on it."""
 
-    def __init__(self, client, *names, **how):
+    def __init__(self, function):
+        self.function, self.__name__ = function, function.__name__
+
+    def __call__(self, *given):
+        time.sleep(0.5)
+        return self.function(*given)
+
+
+class Killing(DaskBackend):
+    """A backend that kills a worker at work on something, once for each name of that, after the first few times."""
+
+    def __init__(self, client, *names, first=0, **how):
         super().__init__(client, **how)
-        client.wait_for_workers(2, timeout=300)  # a busy machine starts one anew in minutes
-        self.names = list(names)
+        client.wait_for_workers(
+            len(client.cluster.worker_spec), timeout=300
+        )  # a busy machine starts one anew in minutes
+        self.names, self.first, self.killed = list(names), first, 0
 
     def map(self, function, *handles, shared=()):
-        found = super().map(function, *handles, shared=shared)
         name = getattr(function, "__name__", "")
-        if name in self.names:
-            self.names.remove(name)
-            os.kill(next(iter(self.client.run(os.getpid).values())), signal.SIGKILL)
+        if name not in self.names:
+            return super().map(function, *handles, shared=shared)
+        if self.first > 0:
+            self.first -= 1
+            return super().map(function, *handles, shared=shared)
+        self.names.remove(name)
+        found, worker = super().map(Slowly(function), *handles, shared=shared), None
+        while worker is None:
+            at_work = self.client.processing()
+            worker = next((who for who, keys in at_work.items() if any(key.startswith(name) for key in keys)), None)
+        time.sleep(0.2)  # it has been sent, and has begun
+        (self.killed,) = self.client.run(os.getpid, workers=[worker]).values()
+        os.kill(self.killed, signal.SIGKILL)
         return found
 
 
@@ -550,6 +568,139 @@ def test_car_following_gets_the_same_verdict_on_a_cluster(client, tmp_path):
     assert here[here.index("policy: ") : here.index("\nPolicy:")] in there
     policies = [(tmp_path / name / "policy.safetensors").read_bytes() for name in ("here", "there")]
     assert policies[0] == policies[1]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    """A policy of files in a folder."""
+    folder = tmp_path_factory.mktemp("policy")
+    demos = demos_of(60, 45, 80, 70, 65, 50, rate=10.0)
+    for i in range(3):
+        simile.write(demos[2 * i : 2 * i + 2], folder / "data" / f"{i}.parquet")
+    run = simile.learn(demos, model=(FOREST, simile.RolloutRidge()), smoothness=20.0)
+    run.policy.save(folder / "policy.safetensors")
+    return folder
+
+
+def compared(told: str):
+    """Return what a comparison found but for the times."""
+    found = json.loads(told)
+    for contender in found["held_out"]:
+        for name in ("seconds", "microseconds"):
+            contender.pop(name)
+    return found
+
+
+CONTEST = ["compare", "data", "--no-report", "--json", "--validation", "0.4", "--n-rounds", "0", "--reductions"]
+
+
+@pytest.mark.parametrize(
+    ("words", "find"),
+    [
+        (["evaluate", "policy.safetensors", "data", "--json"], json.loads),
+        (["diagnose", "policy.safetensors", "data", "--json"], json.loads),
+        ([*CONTEST, "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)"], compared),
+        pytest.param([*CONTEST, "learn", "--reductions", "clone"], compared, marks=pytest.mark.long),
+    ],
+)
+def test_commands_find_on_a_cluster_what_they_find_here(client, policy, words, find):
+    out = ["--out", "here"] if words[0] == "compare" else []
+    here = simile_(*words, *out, cwd=policy)
+    where = ["--dask", client.scheduler.address, *("there" if word == "here" else word for word in out)]
+    there = simile_(*words, *where, cwd=policy, process=True)
+    assert differences(find(here.stdout), find(there.stdout)) == []
+    assert "The first of 3 files, as all are read" in there.stderr
+
+
+def test_a_search_on_a_cluster_is_that_of_one_machine_and_trains_there(client, policy):
+    words = ["tune", "data", "--trials", "1", "--no-rounds", "--no-report"]
+    simile_(*words, "--out", "tuned", cwd=policy)
+    where = ["--dask", client.scheduler.address, "--out", "tuned-there"]
+    simile_(*words, *where, cwd=policy, process=True)
+    found = [json.loads((policy / name / "tuning.json").read_text("utf-8")) for name in ("tuned", "tuned-there")]
+    for trial in (trial for trials in found for trial in trials):
+        trial.pop("seconds")
+    assert differences(*found) == []
+    files = [(policy / name / "policy.safetensors").read_bytes() for name in ("tuned", "tuned-there")]
+    assert files[0] == files[1]
+
+
+def test_what_a_cluster_does_not_bring_here_is_told(client, policy, monkeypatch):
+    monkeypatch.setattr("simile.learning.distributed.MOST", 2_000)
+    words = ["diagnose", "policy.safetensors", "data", "--dask", client.scheduler.address]
+    said = simile_(*words, cwd=policy).stderr
+    assert "note      measured on 1 of 6 sequences, drawn by chance: as many as come here, 0 MiB" in said
+
+
+def test_what_is_brought_here_to_be_diagnosed_has_a_limit(monkeypatch, policy):
+    found, demos = simile.load(policy / "policy.safetensors"), simile.read(policy / "data", quiet=True)
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=3))
+    assert differences(simile.diagnose(found, spread), simile.diagnose(found, demos)) == []
+    monkeypatch.setattr("simile.learning.distributed.bring_here.__defaults__", (1_000,))
+    with pytest.raises(SimileError, match=r"diagnose wants them in one place, .* give some of them, demos\.draw"):
+        simile.diagnose(found, spread)
+
+
+def test_contenders_that_are_fitted_elsewhere_are_those_of_this_machine():
+    train, test = demos_of(60, 45, 80, 70), demos_of(50, 40, seed=1)
+    how = {"reductions": ("clone",), "n_rounds": 0, "rivals": simile.evaluation.rivals.ROSTER[:2]}
+    turns: list[str] = []
+    here = simile.compare(train, test, **how)
+    there = simile.compare(train, test, **how, backend=LocalBackend(parts=2), watch=turns.append)
+    assert turns == ["clone", *(rival.name for rival in how["rivals"])]
+    assert differences(*(compared(json.dumps(found.to_dict())) for found in (here, there))) == []
+
+
+def test_a_run_of_a_cluster_holds_out_here_what_it_held_out_there(client, tmp_path):
+    demos = demos_of(30, 40, 35, 50, 45, 30, rate=10.0)
+    for i, demo in enumerate(demos):
+        rows = pd.DataFrame({"x0": demo.contexts[:, 0], "a0": demo.actions[:, 0], "driver": f"p{i // 2}"})
+        rows.to_csv(tmp_path / f"run{i}.csv", index=False)
+    options = ["--actions", "a0", "--contexts", "x0", "--rate", "10", "--model", "(RolloutRidge(),)", "--no-report"]
+    where = ["--smoothness", "20", "--dask", client.scheduler.address, "--out", "run"]
+    simile_("train", str(tmp_path / "*.csv"), *options, *where, cwd=tmp_path)
+    assert simile.read(str(tmp_path / "*.csv"), actions="a0", contexts="x0", rate=10, quiet=True).groups is not None
+    told = json.loads((tmp_path / "run" / "summary.json").read_text("utf-8"))
+    assert RunFolder(tmp_path / "run").demonstrations()[1].digest() == told["digest"]
+
+
+def test_going_on_from_a_policy_is_judged_by_what_it_has_not_seen_on_a_cluster_too(client, policy, tmp_path):
+    simile.write(demos_of(60, 45, 80, 70, 65, 50, rate=10.0)[:3], tmp_path / "data" / "old.parquet")
+    new = [replace(demo, name=f"new {demo.name}") for demo in demos_of(60, 40, 55, seed=3, rate=10.0)]
+    simile.write(Demonstrations(tuple(new)), tmp_path / "data" / "new.parquet")
+    options = [
+        "--initial",
+        policy / "policy.safetensors",
+        "--model",
+        "(RolloutRidge(),)",
+        "--no-report",
+        "--test",
+        "0.4",
+    ]
+    for name, where in (("here", []), ("there", ["--dask", client.scheduler.address])):
+        said = simile_("train", "data", *options, *where, "--out", name, cwd=tmp_path).stderr
+        assert "initial was learned from 3 of the 6 sequences" in said
+    told = [json.loads((tmp_path / name / "summary.json").read_text("utf-8")) for name in ("here", "there")]
+    assert told[0]["digest"] == told[1]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rollout", "no.safetensors", "data"], "--dask: what rollout writes is one file here: roll out over some"),
+        (["evaluate", "policy.safetensors", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
+        (["train", "data", "--model", "(TorchRegressor(),)"], "or train the network on one machine, best with a GPU"),
+        (["train", "data", "--algorithm", "paper", "--model", "TorchRegressor(through='targets')"], "best with a GPU"),
+        (["train", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
+        (["train", "data", "--algorithm", "paper", "--step-size", "Monotonic()"], "step_size: Monotonic() needs more"),
+        (["tune", "data", "--extra", "TorchRegressor()"], "or train the network on one machine, best with a GPU"),
+        (["tune", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
+    ],
+)
+def test_commands_refuse_what_a_cluster_cannot_do_before_they_look_for_one(policy, words, message):
+    said = simile_(*words, "--dask", "tcp://127.0.0.1:9", cwd=policy, code=2).stderr
+    assert message in said
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -17,22 +17,25 @@ from simile.learning import ALGORITHMS
 @options.start_option
 @options.stage_option
 @options.loss_option
+@options.dask_option
 @options.trust_option
 @options.json_option
 def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Roll POLICY out over DATA and measure error, smoothness and lag, beside the expert and holding the last action.
 
-    The columns are those that the policy was trained on.
+    The columns are those that the policy was trained on. With --dask the workers of a cluster read the data, roll the
+    policy out over them and measure: the numbers are those of one machine.
     """
     from simile.evaluation.evaluation import evaluate as measure
     from simile.learning.recipes import parse
 
     loss = None if given["loss"] is None else parse(given["loss"], "loss")
     found = options.load_policy(policy, trust, given["max_memory"])
-    stages, demos = options.stages_of(given["stage"]), options.read_for(found, data, given)
-    pace = options.pace_of(demos, given)
-    judged = measure(found, demos, start=options.start_of(start), stages=stages, rate=pace, loss=loss)
-    click.echo(to_json(judged.rows) if as_json else judged)
+    stages = options.stages_of(given["stage"])
+    with options.recorded_for(found, data, given, {"loss": loss}) as demos:
+        pace = options.pace_of(demos, given)
+        judged = measure(found, demos, start=options.start_of(start), stages=stages, rate=pace, loss=loss)
+        click.echo(to_json(judged.rows) if as_json else judged)
 
 
 @click.command(short_help="Let a policy act on recorded contexts.")
@@ -40,6 +43,10 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
 @options.start_option
 @options.stage_option
 @options.trust_option
+@options.no_dask(
+    "what rollout writes is one file here: roll out over some files at a time without it, or judge the roll-outs where "
+    "the data are: simile evaluate --dask"
+)
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
 @click.option("--out", type=click.Path(path_type=Path), default="rolled.csv", help="Data file to write.")
 def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: int, out: Path, **given: Any) -> None:
@@ -60,16 +67,21 @@ def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: i
 
 @click.command(short_help="Measure the paper's theory on a policy.")
 @options.policy_on_data
+@options.dask_option
 @options.trust_option
 @options.json_option
 def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Measure the quantities of the paper's theory (Section 5) along roll-outs of POLICY, and say what they mean."""
+    """Measure the quantities of the paper's theory (Section 5) along roll-outs of POLICY, and say what they mean.
+
+    With --dask the workers of a cluster read the data, and bring 256 MiB of sequences here at most, drawn by chance.
+    """
     from dataclasses import asdict
 
     from simile.evaluation.diagnostics import diagnose as measure
 
     found = options.load_policy(policy, trust, given["max_memory"])
-    diagnosis = measure(found, options.read_for(found, data, given))
+    with options.recorded_for(found, data, given) as demos:
+        diagnosis = measure(found, options.bring(demos, "measured on"))
     click.echo(to_json({**asdict(diagnosis), "findings": diagnosis.findings()}) if as_json else diagnosis)
 
 
@@ -96,6 +108,7 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
     "comparison",
     "Folder for report.html, comparison.json and frontier.png; those of an earlier comparison are replaced.",
 )
+@options.dask_option
 @options.report_option
 @options.json_option
 @click.pass_context
@@ -104,6 +117,9 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
 
     All of them, from rough to smooth, are judged on the same held-out sequences, and compared where they are as
     smooth as `learn`. Knobs are tuned on a part of the training sequences.
+
+    With --dask the workers of a cluster read the data and fit the contenders, several at a time, each on one worker:
+    to 256 MiB of sequences at most, drawn by chance.
     """
     import matplotlib.pyplot  # noqa: F401 - a library that is missing is better told before the work
 
@@ -116,15 +132,19 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
     ctx.with_resource(runs.RunFolder(out).hold())
     if (out / runs.POLICY).exists():
         raise click.ClickException(f"--out: {out} holds a training: choose another folder")
-    with options.bounded(given):
-        train, test = runs.read_and_hold_out(given)
     chosen, hired = tuple(given["reductions"] or ALGORITHMS), ROSTER if given["rivals"] else ()
     settings = runs.settings(given)
     settings["validation"] = given["validation"] or None  # 0 holds nothing back
     folder = runs.RunFolder(out)
-    folder.write_config({str(p.name): ctx.params.get(str(p.name)) for p in ctx.command.params if p.name != "as_json"})
-    with Contenders(len(chosen) + len(hired), out / runs.ROUNDS) as progress:
-        found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, **settings)
+    config = {str(p.name): ctx.params.get(str(p.name)) for p in ctx.command.params if p.name != "as_json"}
+    with options.cluster(given) as backend:
+        train, test = (
+            options.bring(part, what, seed=given["seed"])
+            for part, what in zip(options.read_parts(given, backend), ("fitted to", "judged on"), strict=True)
+        )
+        folder.write_config(runs.as_read(config, train))
+        with Contenders(len(chosen) + len(hired), out / runs.ROUNDS) as progress:
+            found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, backend=backend, **settings)
     told = to_json(found.to_dict())
     click.echo(told if as_json else f"{found}\n\n{found.verdict()}")
     write_atomically(out / runs.COMPARISON, f"{told}\n".encode())

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from simile._common.files import ELSEWHERE, read_text
 from simile._common.urls import refuse_url
 
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
+    from simile.data.recorded import Recorded
+    from simile.learning.distributed import DistributedDemonstrations
+    from simile.learning.distributed.dask import DaskBackend
     from simile.policies.policies import Policy
     from simile.policies.stages import Stage
 
@@ -115,14 +119,29 @@ learning_options = stack(
     click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file or URL."),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
+dask_option = click.option(
+    "--dask", help="Run on a Dask cluster: the address of its scheduler, or 'local' to start one here."
+)
 dask_options = stack(
-    click.option("--dask", help="Run on a Dask cluster: the address of its scheduler, or 'local' to start one here."),
+    dask_option,
     click.option(
         "--exact/--no-exact",
         default=True,
         help="With --dask: the policy of one machine to the bit, or trees that see one part of the data each.",
     ),
 )
+
+
+def no_dask(reason: str) -> Callable[[Command], Command]:
+    """Return `--dask` of a command that a cluster is of no use to, which says why."""
+
+    def refuse(_: click.Context, __: click.Parameter, address: str | None) -> None:
+        if address is not None:
+            raise click.ClickException(f"--dask: {reason}")
+
+    return click.option("--dask", hidden=True, expose_value=False, callback=refuse)
+
+
 trust_option = click.option(
     "--trust", multiple=True, help="Type of another library that a policy file may build. May be repeated."
 )
@@ -199,17 +218,84 @@ def bounded(given: Mapping[str, Any]) -> AbstractContextManager[None]:
     return confined(read_limit(given.get("max_memory")))
 
 
-def read_for(policy: Policy, data: str | list[str], options: dict[str, Any]) -> Demonstrations:
-    """Read the columns that a policy was trained on."""
-    from simile.data.reading import read
+def check_exact(given: Mapping[str, Any]) -> None:
+    """Refuse --exact and --no-exact without a cluster."""
+    source = click.get_current_context().get_parameter_source("exact")
+    if not given["dask"] and source is ParameterSource.COMMANDLINE:
+        said = "--exact" if given["exact"] else "--no-exact"
+        raise click.ClickException(f"{said}: one machine is always exact: give it with --dask")
+
+
+@contextmanager
+def cluster(given: Mapping[str, Any], choices: Mapping[str, Any] | None = None) -> Iterator[DaskBackend | None]:
+    """Connect to the cluster of --dask, unless there are choices that it cannot have; None where there is none."""
+    if not given["dask"]:
+        yield None
+        return
+    from simile.learning.distributed.dask import DaskBackend, connect
+    from simile.learning.distributed.problem import check_choices
+
+    check_choices(choices or {}, rounds=given.get("algorithm", "learn") != "learn")
+    with connect(given["dask"]) as client:
+        yield DaskBackend(client, exact=given.get("exact", True))
+
+
+def bring(demos: Demonstrations | DistributedDemonstrations, what: str, *, seed: int = 0) -> Demonstrations:
+    """Bring demonstrations here, of many as many sequences as come here, drawn by chance; says what sees no more."""
+    from simile.learning.distributed import MOST, DistributedDemonstrations
+
+    if not isinstance(demos, DistributedDemonstrations):
+        return demos
+    some = demos.draw(MOST, seed=seed)
+    if len(some) < len(demos):
+        how = f"drawn by chance: as many as come here, {MOST >> 20} MiB"
+        click.echo(f"  note      {what} {len(some)} of {len(demos)} sequences, {how}", err=True)
+    return some.gather()
+
+
+def read_parts(
+    given: Mapping[str, Any], backend: DaskBackend | None
+) -> tuple[Demonstrations | DistributedDemonstrations, Demonstrations | DistributedDemonstrations]:
+    """Read what to learn from, and what is held out, here or where a backend is."""
+    from simile.learning import runs
+
+    with bounded(given):
+        if backend is None:
+            return runs.read_and_hold_out(given)
+        demos = backend.read(given["data"], **runs.reading_arguments(given))
+        columns = f"contexts {', '.join(demos.context_names)} and actions {', '.join(demos.action_names)}"
+        click.echo(f"{demos} with {columns}", err=bool(click.get_current_context().params.get("as_json")))
+        return runs.hold_out(given, demos)
+
+
+def _arguments_for(policy: Policy, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how to read the columns that a policy was trained on."""
     from simile.learning.runs import reading_arguments
 
     card = policy.card
     if not card.context_names:
         raise click.ClickException("the policy does not say which columns it was trained on")
-    columns = {"actions": card.action_names, "contexts": card.context_names}
+    return {**reading_arguments(options), "actions": card.action_names, "contexts": card.context_names}
+
+
+def read_for(policy: Policy, data: str | list[str], options: Mapping[str, Any]) -> Demonstrations:
+    """Read the columns that a policy was trained on."""
+    from simile.data.reading import read
+
     with bounded(options):
-        return read(data, **{**reading_arguments(options), **columns})
+        return read(data, **_arguments_for(policy, options))
+
+
+@contextmanager
+def recorded_for(
+    policy: Policy, data: str | list[str], options: Mapping[str, Any], choices: Mapping[str, Any] | None = None
+) -> Iterator[Demonstrations | DistributedDemonstrations]:
+    """Read them here, or let the workers of --dask read them, who are there meanwhile."""
+    with cluster(options, choices) as backend:
+        if backend is None:
+            yield read_for(policy, data, options)
+        else:
+            yield backend.read(data, **_arguments_for(policy, options))
 
 
 def stages_of(texts: Sequence[str]) -> tuple[Stage, ...]:
@@ -219,7 +305,7 @@ def stages_of(texts: Sequence[str]) -> tuple[Stage, ...]:
     return tuple(parse(text, "stage") for text in texts)
 
 
-def pace_of(demos: Demonstrations, options: Mapping[str, Any]) -> float | None:
+def pace_of(demos: Recorded, options: Mapping[str, Any]) -> float | None:
     """Return the frames per second of data that --rate or --resample has told; None leaves them to the policy."""
     return demos.rate if options["rate"] or options["resample"] else None
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from simile.cli import INTERRUPTED, interrupted, options
 from simile.cli.output import to_json
@@ -78,9 +77,7 @@ def train(ctx: click.Context, /, **given: Any) -> None:
     byte. It is judged there too; held-out sequences are brought here to be shown, 64 MiB of them at most.
     """
     folder = given["out"] = given["resume"] or given["out"]
-    if not given["dask"] and ctx.get_parameter_source("exact") is ParameterSource.COMMANDLINE:
-        said = "--exact" if given["exact"] else "--no-exact"
-        raise click.ClickException(f"{said}: one machine is always exact: give it with --dask")
+    options.check_exact(given)
     _take_folder(ctx, folder, resume=given["resume"] is not None, overwrite=given["overwrite"])
     from simile.learning import runs
 
@@ -89,13 +86,8 @@ def train(ctx: click.Context, /, **given: Any) -> None:
             f"--initial: {given['initial']} is what this run would write over: choose another folder (--out)"
         )
     settings = runs.settings(given)
-    if not given["dask"]:
-        _train(ctx, folder, given, settings, None)
-        return
-    from simile.learning.distributed.dask import DaskBackend, connect
-
-    with connect(given["dask"]) as client:
-        _train(ctx, folder, given, settings, DaskBackend(client, exact=given["exact"]))
+    with options.cluster(given, settings) as backend:
+        _train(ctx, folder, given, settings, backend)
 
 
 def _train(
@@ -103,21 +95,21 @@ def _train(
 ) -> None:
     from simile.learning import runs
     from simile.learning.crossfit import MODELS
+    from simile.learning.distributed import DistributedDemonstrations
     from simile.models import SmoothForest
     from simile.policies.storage.foreign import write_trust
     from simile.policies.storage.loading import save_own
 
-    demos: Demonstrations | DistributedDemonstrations
-    test: Demonstrations | DistributedDemonstrations
-    with options.bounded(given):
-        demos, test = runs.read_and_hold_out(given) if backend is None else _read_there(given, backend)
+    demos, test = options.read_parts(given, backend)
+    if isinstance(test, DistributedDemonstrations) and len(test.draw(MOST_HELD_OUT)) == len(test):
+        test = test.gather()
     rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     types = _check_model(settings["model"], demos)
     share = (0.2 if rounds else 0.0) if given["validation"] is None else given["validation"]
     fitted, validation = demos.hold_out(share, seed=given["seed"]) if share > 0.0 else (demos, None)
     names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
-    runs.RunFolder(folder).write_config({name: given.get(name) for name in names})
+    runs.RunFolder(folder).write_config(runs.as_read({name: given.get(name) for name in names}, demos))
     run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
     shown, note = _show(test, given["seed"])
     run = replace(run, notes=(*run.notes, *note))
@@ -150,30 +142,6 @@ def _train(
         )
         about.save(folder / runs.REPORT)
         click.echo(f"Look at it: {folder / runs.REPORT}")
-
-
-def _read_there(
-    given: dict[str, Any], backend: DaskBackend
-) -> tuple[DistributedDemonstrations, Demonstrations | DistributedDemonstrations]:
-    """Let the workers read the data, and hold a part out: another data file, which is read here, or a share of them.
-
-    A small share is brought here.
-    """
-    from simile.data.reading import read
-    from simile.learning import runs
-
-    how = runs.reading_arguments(given)
-    demos = backend.read(given["data"], **how)
-    click.echo(f"{demos} with contexts {', '.join(demos.context_names)} and actions {', '.join(demos.action_names)}")
-    try:
-        share = float(given["test"])
-    except ValueError:
-        columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(given["test"], **{**how, **columns})
-    if not 0.0 < share < 1.0:
-        raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {given['test']}")
-    rest, held_out = demos.split(share, seed=given["seed"])
-    return rest, held_out.gather() if len(held_out.draw(MOST_HELD_OUT)) == len(held_out) else held_out
 
 
 def _show(test: Demonstrations | DistributedDemonstrations, seed: int) -> tuple[Demonstrations, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,12 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
 @click.option("--frontier", is_flag=True, help="Search all of accuracy against smoothness, not the budget alone.")
 @click.option("--storage", help=f"File that keeps the search, to go on with it; {STORAGE} in --out by default.")
 @click.option("--study", help="Name of the study in the storage, where it holds several.")
-@click.option("--jobs", type=click.IntRange(1), default=1, help="Processes that try at a time.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    show_default="1, or all workers of --dask",
+    help="Trials at a time, each in a process or on a worker.",
+)
 @click.option("--rounds/--no-rounds", default=True, help="Try the rounds of Algorithm 1, as in the paper, too.")
 @click.option("--extra", multiple=True, help="Model that may join the mixture, e.g. 'sklearn.linear_model.Ridge()'.")
 @options.column_options
@@ -48,6 +54,7 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
     default=0.25,
     help="Share of the rest that judges the trials.",
 )
+@options.dask_options
 @options.report_option
 @options.trust_option
 @click.pass_context
@@ -57,31 +64,39 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
     Trials are judged by roll-outs over sequences of DATA that they have not trained on; the held-out sequences of
     --test are not looked at before the end. Run it again to go on where it stopped, or with more --trials to go
     further. Writes what `simile train` writes, and tuning.json with all trials, to the folder of --out.
+
+    With --dask the workers of a cluster read the data and do the trials, each on 256 MiB of sequences at most, drawn by
+    chance; no trial is given up early. What was chosen is trained on all of the data, as `simile train --dask` does.
     """
     from simile._common.files import write_atomically
     from simile.learning import runs
     from simile.learning.recipes import parse
     from simile.learning.tuning import tune as search
 
+    options.check_exact(given)
     folder: Path = given["out"]
     storage = given["storage"] or str(folder / STORAGE)
-    with runs.RunFolder(folder).hold():  # the training holds it anew
+    loss = None if given["loss"] is None else parse(given["loss"], "loss")
+    extra = tuple(parse(text, "model") for text in given["extra"])
+    with ExitStack() as stack:
+        stack.enter_context(runs.RunFolder(folder).hold())  # the training holds it anew
         _check_folder(folder, overwrite=given["overwrite"])
-        with options.bounded(given):
-            demos, _ = runs.read_and_hold_out(given)
-        spaces = _spaces(given, demos)
+        backend = stack.enter_context(options.cluster(given, {"loss": loss, "model": extra}))
+        demos = options.bring(options.read_parts(given, backend)[0], "searched with", seed=given["seed"])
+        spaces = _spaces(given, demos, extra)
         with _Trials(given["trials"], None if given["frontier"] else given["budget"]) as watch:
             tuned = search(
                 demos,
                 trials=given["trials"],
                 budget=watch.budget,
                 space=spaces,
-                loss=None if given["loss"] is None else parse(given["loss"], "loss"),
+                loss=loss,
                 validation=given["validation"],
                 seed=given["seed"],
                 storage=storage,
                 study=given["study"],
-                jobs=given["jobs"],
+                backend=backend,
+                jobs=given["jobs"] or (1 if backend is None else backend.workers),
                 watch=watch,
             )
         click.echo(tuned)
@@ -105,7 +120,7 @@ def _check_folder(folder: Path, *, overwrite: bool) -> None:
         )
 
 
-def _spaces(given: dict[str, Any], demos: Demonstrations) -> tuple[Space, ...]:
+def _spaces(given: dict[str, Any], demos: Demonstrations, extra: tuple[Any, ...]) -> tuple[Space, ...]:
     """Make the search space, of models that can be saved and written in a command."""
     from simile.learning.recipes import parse
     from simile.learning.tuning import CrossFitting, Rounds
@@ -113,7 +128,6 @@ def _spaces(given: dict[str, Any], demos: Demonstrations) -> tuple[Space, ...]:
     from simile.models.ridge import RolloutRegressor
     from simile.policies.storage.loading import check_savable
 
-    extra = tuple(parse(text, "model") for text in given["extra"])
     for one, text in zip(extra, given["extra"], strict=True):
         if as_option(one, "model") is None:
             raise click.ClickException(f"--extra: {text} cannot be written in a command: use simile.tune in Python")

@@ -12,6 +12,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures, theory
+from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.models.regularizers import Autoregressor, Regularizer
 from simile.policies.policies import (
     MixedPolicy,
@@ -125,7 +126,7 @@ class Diagnosis:
         return f"Proposition 5.8 does not apply: Omega = {self.expert_gap:.3g} < {threshold:.3g}."
 
 
-def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis:
+def diagnose(policy: Policy, demos: Demonstrations | Demonstration | DistributedDemonstrations) -> Diagnosis:
     """Measure every quantity of Section 5 along the roll-outs of a policy.
 
     Of a mixture, the last component is taken for the newly trained policy and the rest for the one before, as
@@ -136,13 +137,13 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration) -> Diagnosis
     policy : Policy
         A policy from a run, or any other.
     demos : Demonstrations
-        The data to measure on.
+        The data to measure on. Those that lie with a backend are brought here, 256 MiB at most.
 
     Returns
     -------
     Diagnosis
     """
-    demos = Demonstrations.of(demos)
+    demos = bring_here(demos, "diagnose")
     measures.refuse_short(policy, max(len(d) for d in demos))
     units = policy.units
     standard = demos.standardize(units)

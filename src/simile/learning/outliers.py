@@ -53,6 +53,15 @@ LIGHT = (
 )
 
 
+def refuse_loss(loss: Loss | None) -> None:
+    """Refuse what data in parts cannot be weighed by."""
+    if loss is not None and not isinstance(loss, Squared):
+        raise ArgumentError(
+            f"loss must be Squared() with a backend, whose parts add up squares alone; got {loss!r}: train on one "
+            "machine, or take the outliers out before"
+        )
+
+
 def weigh(demos: Data, loss: Loss | None, *, seed: int = 0) -> Data:
     """Weigh demonstrations by a loss, and take their gross outliers out; as they are for the squared loss.
 
@@ -65,16 +74,14 @@ def weigh(demos: Data, loss: Loss | None, *, seed: int = 0) -> Data:
     >>> bool(weighed.actions[0].max() < 100.0), bool(weighed[0].weights[50, 0] < 0.1)
     (True, True)
     """
+    if not isinstance(demos, Demonstrations):
+        refuse_loss(loss)
+        return demos
     if loss is None or isinstance(loss, Squared):
         return demos
     if isinstance(loss, str):
         raise ArgumentError(f"loss must be an object, for example simile.Huber(); got {loss!r}")
     checks.instance(loss, "loss", needs="weigh")
-    if not isinstance(demos, Demonstrations):
-        raise ArgumentError(
-            f"loss must be Squared() with a backend, whose parts add up squares alone; got {loss!r}: train on one "
-            "machine, or take the outliers out before"
-        )
     if demos.weights is not None:
         return demos
     cuts = np.cumsum(demos.lengths)[:-1]

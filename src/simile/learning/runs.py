@@ -23,10 +23,11 @@ from simile._common.urls import name_of, redact
 from simile.data.demonstrations import Demonstrations
 from simile.data.groups import are_grouped
 from simile.data.reading import read
+from simile.data.reading.columns import SINGLE
 from simile.data.recorded import Recorded
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
-from simile.learning.initial import leave_seen
+from simile.learning.initial import Data, leave_seen
 from simile.learning.outliers import weigh
 from simile.learning.recipes import as_python, parse
 from simile.policies.policies import Policy
@@ -66,13 +67,16 @@ def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tup
 
     What is held out is weighed by the loss of the run; what is learned from is so there.
     """
-    train, test = _read_and_hold_out(options, quiet=quiet)
+    demos = read(_one_or_many(options["data"]), **reading_arguments(options), quiet=quiet)
+    train, test = hold_out(options, demos, quiet=quiet)
     loss = None if options.get("loss") is None else parse(options["loss"], "loss")
     return train, weigh(test, loss, seed=options["seed"])
 
 
-def _read_and_hold_out(options: Mapping[str, Any], *, quiet: bool) -> tuple[Demonstrations, Demonstrations]:
-    demos = read(_one_or_many(options["data"]), **reading_arguments(options), quiet=quiet)
+def hold_out(
+    options: Mapping[str, Any], demos: Data, *, quiet: bool = False
+) -> tuple[Data, Data] | tuple[Data, Demonstrations]:
+    """Hold a part out, where demonstrations lie; another data file is read here."""
     if options.get("initial") is not None and options.get("algorithm") == "learn":
         card = read_header(options["initial"], max_memory=options.get("max_memory"))["card"]
         demos, left_out = leave_seen(card["training"], demos)
@@ -90,6 +94,12 @@ def _read_and_hold_out(options: Mapping[str, Any], *, quiet: bool) -> tuple[Demo
         note = f"  note      the groups that are held out have {much}: another --seed holds out others"
         print(note, file=sys.stderr)  # noqa: T201 - as the reading does
     return train, test
+
+
+def as_read(options: Mapping[str, Any], demos: Recorded) -> dict[str, Any]:
+    """Return the options that read the same: a cluster guesses no groups, and whoever reads the data here would."""
+    alone = options.get("dask") and options.get("group") is None and demos.groups is None
+    return {**options, "group": SINGLE} if alone else dict(options)
 
 
 def tell_new(options: Mapping[str, Any], train: Recorded, test: Recorded) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival, roll_out
 from simile.learning import ALGORITHMS, algorithms
 from simile.learning.distributed import DistributedDemonstrations, bring_here
+from simile.learning.distributed.backend import Backend
 from simile.learning.frontier import path
 from simile.learning.outliers import weigh
 from simile.models import SmoothForest
@@ -45,6 +46,7 @@ def compare(
     loss: Loss | None = None,
     validation: Demonstrations | Demonstration | float | None = 0.2,
     seed: int = 0,
+    backend: Backend | None = None,
     watch: Callable[[str], object] | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -72,6 +74,8 @@ def compare(
         data themselves, which flatters.
     seed : int
         Same seed, same comparison.
+    backend : Backend, optional
+        Where contenders are fitted, several at a time, each in one place.
     watch : callable, optional
         Called with the name of each contender before its turn.
     settings
@@ -102,15 +106,13 @@ def compare(
             f"{train.context_names} -> {train.action_names}"
         )
     bench = _bench(train, validation, seed)
+    contenders: list[str | Rival] = [*sorted(reductions, key=lambda r: r != "learn"), *rivals]
+    fits = _fit_each(contenders, bench, smoothness, settings, backend)
     families: list[tuple[Family, bool]] = []
-    for name in sorted(reductions, key=lambda r: r != "learn"):
+    for contender in contenders:
         if watch is not None:
-            watch(name)
-        families.append((_run_reduction(name, bench, smoothness, settings), False))
-    for rival in rivals:
-        if watch is not None:
-            watch(rival.name)
-        families.append((_fit_rival(rival, bench), True))
+            watch(contender if isinstance(contender, str) else contender.name)
+        families.append((next(fits), not isinstance(contender, str)))
     memories = [p.controller.memory for family, _ in families for p in family.points]
     ruler = HeldOut(test, Units.of(bench.everything).scale, max(memories, default=1))
     placed = _place([_try_family(family, rival, ruler) for family, rival in families], ruler)
@@ -124,6 +126,25 @@ def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | f
         fitted, held_out = train.hold_out(validation, seed=seed)
         return Bench(fitted, held_out, seed)
     return Bench(train, Demonstrations.of(validation), seed)
+
+
+def _fit_each(
+    contenders: Sequence[str | Rival], bench: Bench, smoothness: Any, settings: dict[str, Any], backend: Backend | None
+) -> Iterator[Family]:
+    """Fit one contender after the other here, or several at a time where a backend is; in their order."""
+    if backend is None:
+        for contender in contenders:
+            yield _fit(contender, bench, smoothness, settings)
+        return
+    benches = backend.place([bench]) * len(contenders)
+    for found in backend.map(_fit, backend.place(contenders), benches, shared=(smoothness, settings)):
+        yield backend.collect([found])[0]
+
+
+def _fit(contender: str | Rival, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:
+    if isinstance(contender, str):
+        return _run_reduction(contender, bench, smoothness, settings)
+    return _fit_rival(contender, bench)
 
 
 def _run_reduction(name: str, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:

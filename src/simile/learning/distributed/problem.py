@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import add
@@ -23,6 +23,7 @@ from simile.learning.distributed.parts import DistributedParts
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback, constant
 from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
+from simile.learning.outliers import refuse_loss
 from simile.learning.problem import (
     Setup,
     check_models,
@@ -39,6 +40,7 @@ from simile.learning.step_sizes import BoundMinimizer, Evidence, Monotonic, Step
 from simile.learning.training import Dataset, Lesson, Rule, anchors_of
 from simile.models import Model, SmoothForest, SmoothRegressor, fit
 from simile.models.closed_loop import ClosedLoop
+from simile.models.neural import TorchRegressor
 from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums, choose_each
 from simile.models.ridge import Lesson as RolloutLesson
 from simile.models.ridge import RolloutRegressor
@@ -55,20 +57,11 @@ class DistributedProblem(Setup):
     demos: DistributedDemonstrations
 
     def __post_init__(self) -> None:
-        if not isinstance(recipe_of(self.model), SmoothForest):
-            raise ArgumentError(
-                f"model: {self.model!r} cannot be trained on data in parts: use SmoothForest() with a backend, or no "
-                "backend"
-            )
-        _solvable(self.regularizer)
+        check_choices({"model": self.model, "regularizer": self.regularizer}, rounds=True)
 
     def check(self, step_size: StepSize, combine: Combine) -> None:  # noqa: ARG002
         """Refuse choices that need all data in one place."""
-        if isinstance(step_size, Monotonic | BoundMinimizer):
-            raise ArgumentError(
-                f"step_size: {step_size!r} needs more than errors of roll-outs, which is all that comes back with a "
-                "backend: use ErrorRatio(), LineSearch(), OneOverHorizon() or a number"
-            )
+        check_choices({"step_size": step_size}, rounds=True)
 
     @cached_property
     def expert(self) -> Handles:
@@ -210,6 +203,35 @@ class Elsewhere:
         raise ArgumentError(self._said)
 
 
+def check_choices(settings: Mapping[str, Any], *, rounds: bool) -> None:
+    """Refuse choices that need all data in one place: arguments of `learn`, or of the rounds of Algorithm 1."""
+    refuse_loss(settings.get("loss"))
+    model, step_size = settings.get("model"), settings.get("step_size")
+    for one in model if isinstance(model, tuple) else () if model is None else (model,):
+        _check_model(recipe_of(one), rounds=rounds)
+    if settings.get("regularizer") is not None:
+        _solvable(settings["regularizer"])
+    if isinstance(step_size, Monotonic | BoundMinimizer):
+        raise ArgumentError(
+            f"step_size: {step_size!r} needs more than errors of roll-outs, which is all that comes back with a "
+            "backend: use ErrorRatio(), LineSearch(), OneOverHorizon() or a number"
+        )
+
+
+def _check_model(model: Any, *, rounds: bool) -> None:
+    fitted = hasattr(model, "fit_lessons") or not isinstance(model, RolloutRegressor | SmoothRegressor)
+    if isinstance(model, SmoothForest) or (fitted and not rounds):
+        return
+    known = "SmoothForest()" if rounds else "SmoothForest(), RolloutRidge() or a regressor of scikit-learn"
+    way_out = "or no backend"
+    if isinstance(model, TorchRegressor):
+        way_out = (
+            "or train the network on one machine, best with a GPU, without a backend (a command: without --dask), on "
+            "what that machine holds: some of the files, or demos.draw(BYTES).gather()"
+        )
+    raise ArgumentError(f"model: {model!r} cannot be trained on data in parts: use {known} with a backend, {way_out}")
+
+
 def _solvable(regularizer: Any) -> SummedRegularizerClass:
     if not isinstance(regularizer, SummedRegularizerClass):
         raise ArgumentError(
@@ -231,15 +253,11 @@ def _(demos: DistributedDemonstrations, policy: Policy, *, order: int = 2) -> Ou
 
 @check_models.register
 def _(demos: DistributedDemonstrations, models: Sequence[Any], horizon: Horizon) -> tuple[str, ...]:
+    check_choices({"model": tuple(models)}, rounds=False)
     notes = []
     for model in map(recipe_of, models):
         if hasattr(model, "fit_lessons") or isinstance(model, SmoothForest):
             continue
-        if isinstance(model, RolloutRegressor | SmoothRegressor):
-            raise ArgumentError(
-                f"model: {model!r} cannot be trained on data in parts: use SmoothForest(), RolloutRidge() or a "
-                "regressor of scikit-learn with a backend, or no backend"
-            )
         n = len(_fitting(demos, horizon))
         if n < len(demos):
             notes.append(
