@@ -616,7 +616,7 @@ def test_a_search_on_a_cluster_is_that_of_one_machine_and_trains_there(client, p
     words = ["tune", "data", "--trials", "1", "--no-rounds", "--no-report"]
     simile_(*words, "--out", "tuned", cwd=policy)
     where = ["--dask", client.scheduler.address, "--out", "tuned-there"]
-    simile_(*words, *where, cwd=policy, process=True)
+    simile_(*words, *where, cwd=policy)
     found = [json.loads((policy / name / "tuning.json").read_text("utf-8")) for name in ("tuned", "tuned-there")]
     for trial in (trial for trials in found for trial in trials):
         trial.pop("seconds")
