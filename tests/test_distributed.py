@@ -31,7 +31,7 @@ from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.distributed.dask import DaskBackend, Traffic, _align, connect
+from simile.learning.distributed.dask import PATIENCE, DaskBackend, Traffic, _align, connect
 from simile.learning.distributed.forest import Part, _Laid, grow_distributed
 from simile.learning.runs import RunFolder
 from simile.models.closed_loop import ClosedLoop
@@ -481,7 +481,9 @@ def test_an_error_of_a_worker_is_the_error_of_the_run(client):
         list(rounds(demos_of(5, 6), model=FOREST, horizon=Horizon(1, 0), backend=DaskBackend(client)))
 
 
-def test_nobody_listening_at_an_address_is_said_within_seconds():
+def test_nobody_listening_at_an_address_is_said_within_seconds(monkeypatch):
+    assert PATIENCE <= 10.0
+    monkeypatch.setattr("simile.learning.distributed.dask.PATIENCE", 1.0)
     begin = time.monotonic()
     with (
         pytest.raises(SimileError, match=r"dask: no scheduler answers at 'tcp://127.0.0.1:9'.*dask scheduler"),
@@ -712,5 +714,6 @@ def test_commands_refuse_what_a_cluster_cannot_do_before_they_look_for_one(polic
         (["--dask", "local", "--resume", "."], "--resume: "),
     ],
 )
-def test_the_command_says_what_is_wrong(files, tmp_path, options, message):
+def test_the_command_says_what_is_wrong(files, tmp_path, options, message, monkeypatch):
+    monkeypatch.setattr("simile.learning.distributed.dask.PATIENCE", 1.0)
     assert message in simile_("train", files, "--out", "run", *options, cwd=tmp_path, code=2).stderr

@@ -67,9 +67,26 @@ def found():
     return measure(seeds=(0, 1), source=SOURCE, effort=TINY, watch=told.append), told
 
 
+@pytest.fixture(scope="module", autouse=True)
+def look_for_room():
+    """Draw large pictures without looking for room for every label, which takes most of the time; yield what looks."""
+    from matplotlib.figure import Figure
+
+    look = Figure.savefig
+
+    def save(figure, *given, **named):
+        if figure.bbox.height > 110:
+            figure.set_layout_engine("none")
+        look(figure, *given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save)
+        yield look
+
+
 @pytest.fixture(scope="module")
 def written(found, tmp_path_factory):
-    """All that is written; the pictures show the first reading alone, as each of them takes about a second."""
+    """All that is written; the pictures show the first reading alone."""
     out = tmp_path_factory.mktemp("out")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "draw", lambda results, draw=drawing.draw: draw(results[:1]))
@@ -585,7 +602,8 @@ def test_tables_and_pictures_are_written(found, written):
 
 
 @pytest.mark.parametrize("claim", [CLAIMS[0].name, *(pytest.param(c.name, marks=pytest.mark.long) for c in CLAIMS[1:])])
-def test_a_picture_shows_both_readings(found, claim):
+def test_a_picture_shows_both_readings(found, claim, look_for_room, monkeypatch):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", look_for_room)
     one, both = (drawing.draw(found[0].of(claim)[:n]) for n in (1, 2))
     heights = [int.from_bytes(picture[20:24], "big") for picture in (one, both)]
     assert heights[0] < heights[1]

@@ -19,7 +19,7 @@ from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
-from simile.data.logs import Log, know_log
+from simile.data.logs import Log, find_marks, read_logs
 from simile.data.motion import tell_motion
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.errors import ArgumentError, DataError
@@ -119,6 +119,11 @@ class Demonstration:
         found.update(np.ascontiguousarray(self.actions).data)
         return found.digest()
 
+    @cached_property
+    def marks(self) -> FloatArray:
+        """What the sequence tells of its log, (62, k), see `simile.data.logs.find_marks`."""
+        return find_marks(self.actions)
+
     def cut(self, start: int, stop: int | None = None) -> Demonstration:
         """Return frames `start` to `stop` as a demonstration of its own."""
         if len(self.actions[start:stop]) == 0:
@@ -128,6 +133,8 @@ class Demonstration:
 
     def only_action(self, number: int) -> Demonstration:
         """Return the same contexts with one of the actions alone."""
+        if len(self.action_names) == 1:
+            return self
         some = slice(number, number + 1)
         weights = None if self.weights is None else self.weights[:, some]
         return replace(self, actions=self.actions[:, some], action_names=self.action_names[some], weights=weights)
@@ -325,7 +332,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
     @cached_property
     def logs(self) -> tuple[Log, ...]:
         """What the recording of each action is worth: resolution, noise, and how to look through it."""
-        return know_log(self.actions)
+        return read_logs(np.array([d.marks for d in self.items]))
 
     @property
     def contexts(self) -> list[FloatArray]:

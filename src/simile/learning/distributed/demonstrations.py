@@ -15,7 +15,7 @@ from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import draw_groups
-from simile.data.logs import Log, find_marks, read_logs
+from simile.data.logs import Log, read_logs
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.errors import DataError
 from simile.learning import measures
@@ -263,7 +263,7 @@ def _derived(demos: Demonstrations) -> Facts:
 
 
 def _marks(demos: Demonstrations) -> FloatArray:
-    return np.array([find_marks(a) for a in demos.actions])
+    return np.array([d.marks for d in demos])
 
 
 def _bare(demos: Demonstrations, n: int) -> Demonstrations:

@@ -11,7 +11,6 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
-from simile.data.logs import find_marks
 from simile.errors import DataError
 
 ARRAYS = ("lengths", "moments", "marks", "places", "low", "high")  # of `Facts`, with a row for each sequence
@@ -50,7 +49,7 @@ class Facts:
             demos.rate,
             demos.lengths,
             demos.moments,
-            np.array([find_marks(a) for a in demos.actions]),
+            np.array([d.marks for d in demos]),
             demos.places,
             np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
             np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import shlex
+import sys
 from collections.abc import Collection, Iterable
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -20,6 +21,7 @@ from simile._common.needs import need
 from simile.errors import StorageError
 
 _MEMBER = re.compile(r"schema\.json|[0-9]+\.(npy|bin)")
+_TORCH = "sklearn.externals.array_api_compat.torch"
 _IMMUTABLE = ("JsonNode", "TypeNode", "FunctionNode")
 # Plain values, which need no trust; all else that a file names does.
 _PLAIN = re.compile(
@@ -92,7 +94,15 @@ def revive(data: bytes, name: str, trusted: Collection[str] | None = None) -> An
 
 
 def _skops(name: str) -> Any:
-    return need("skops.io", f"storing a {name}", error=StorageError)
+    # It imports all of scikit-learn, and by this module torch, seconds that no estimator needs.
+    hidden = _TORCH not in sys.modules
+    if hidden:
+        sys.modules[_TORCH] = None  # type: ignore[assignment]
+    try:
+        return need("skops.io", f"storing a {name}", error=StorageError)
+    finally:
+        if hidden:
+            del sys.modules[_TORCH]
 
 
 def _reason(error: Exception) -> str:
