@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import numba as nb
@@ -483,3 +487,26 @@ def test_labels_that_cannot_be_told_apart_are_not_split():
     for criterion in (Criterion.LABELS, Criterion.SMOOTH):
         assert len(grown(X, y, y, 0.0, criterion).feature) == 1
     assert len(grown(np.ones((50, 2)), X[:, :1], X[:, :1], 0.0, Criterion.PRINTED).feature) == 1
+
+
+COMPILED = """
+import json
+import numba.core.event as event
+import numpy as np
+from simile.sklearn import SmoothForestRegressor
+with event.install_recorder("numba:compile") as recorder:
+    SmoothForestRegressor(1, n_jobs=1).fit(np.arange(40.0).reshape(20, 2), np.arange(20.0))
+names = [found.data["dispatcher"].py_func.__name__ for _, found in recorder.buffer if found.is_start]
+print(json.dumps(names))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(bool(nb.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_first_forest_compiles_no_function_twice_nor_one_that_it_does_not_call(tmp_path):
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", COMPILED], env=env, capture_output=True, text=True, check=True)
+    names = json.loads(done.stdout)
+    assert "grow" in names
+    assert "grow_best" not in names
+    assert len(names) == len(set(names))  # a plain 0 is a type of its own beside that of whole numbers

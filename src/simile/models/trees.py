@@ -182,7 +182,7 @@ def grow_from(
     growth: Growth, features: Features, rows: Any, payload: FloatArray, stream: Any, limit: int | None
 ) -> Tree:
     """Grow a tree, or the rest of one, below a node; its rows (n,) and their rounded payload are reordered."""
-    from simile.models.kernels.growing import Nodes, grow, make_workspace
+    from simile.models.kernels.growing import Nodes, grow, grow_best, make_workspace
 
     model = growth.model
     # Every leaf weighs at least min_leaf, up to rounding errors of sums of weights.
@@ -200,8 +200,11 @@ def grow_from(
         gain=np.empty(most),
     )
     waiting = most + 1 if leaves else 2 * depth + 4
-    work = make_workspace(len(growth.columns), growth.tried, waiting, rows, payload)
-    size, depth = grow(features, growth.rules, depth, leaves, rows, payload, stream, nodes, work)
+    work = make_workspace(len(growth.columns), growth.tried, waiting, rows, payload, stream)
+    if leaves:
+        size, depth = grow_best(features, growth.rules, depth, leaves, rows, payload, nodes, work)
+    else:  # a kernel of its own: the other takes a second more to compile
+        size, depth = grow(features, growth.rules, depth, rows, payload, nodes, work)
     used = {name: part[:size].copy() for name, part in nodes._asdict().items()}
     return Tree(**used, depth=depth)
 

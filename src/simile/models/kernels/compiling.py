@@ -7,6 +7,7 @@ and kernels may call those in other files of their folder.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 from contextlib import suppress
@@ -17,15 +18,56 @@ import llvmlite
 import numba as nb
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.misc.appdirs import AppDirs
 
 # Numbers without a sign, for indices: one that may be negative costs a test.
 ZERO, ONE, TWO = np.uintp(0), np.uintp(1), np.uintp(2)
 
 
+class _Compiler(Compiler):
+    def compile_extra(self, function):
+        """Compile without looking for garbage: there is little, among so many new objects that it takes a sixth of it."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(function)
+        finally:
+            if collects:
+                gc.enable()
+
+
+class _Part(JITCodeLibrary):
+    """Code that never runs by itself: it is optimised and made machine code where it has become a part of a kernel."""
+
+    def finalize(self):
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name):
+        return 0
+
+    @property
+    def codegen(self):
+        return self
+
+    def set_env(self, name, env):
+        """Leave what only functions that make Python objects ask for."""
+
+
+class _PartCompiler(_Compiler):
+    def __init__(self, typing, target, library, *rest):
+        super().__init__(typing, target, library or _Part(target.codegen(), "part"), *rest)
+
+
+OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
 def kernel(function):
     """Compile a function on arrays when it is first called; division is NumPy's, which needs no test for zero."""
-    compiled = nb.njit(function, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+    compiled = nb.njit(function, pipeline_class=_Compiler, **OPTIONS)
     if isinstance(compiled, nb.core.dispatcher.Dispatcher):  # a plain function where numba is switched off
         with suppress(RuntimeError):  # nowhere to write: compiled in every process
             compiled._cache = _Cache(function)
@@ -34,7 +76,7 @@ def kernel(function):
 
 def inner(function):
     """Compile a function that kernels alone call: it becomes part of them."""
-    return nb.njit(function, nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
+    return nb.njit(function, pipeline_class=_PartCompiler, no_cpython_wrapper=True, **OPTIONS)
 
 
 @lru_cache

@@ -3,7 +3,7 @@
 A tree depends neither on the order of its rows nor on the order in which its nodes are split: the payload is rounded
 so that every sum is exact (`take_bag`), and every node draws features from a stream of its own. So `grow`, depth first
 and with all rows at hand, and the functions below it, level by level and with rows in many places, give equal bits;
-and a tree that `grow` grew best first is the upper part of the one that it grows depth first.
+and a tree of `grow_best`, which splits the best node first, is the upper part of that of `grow`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Workspace(NamedTuple):
     gains: Any  # (nodes,) of their splits
 
 
-def make_workspace(n_features: int, max_features: int, waiting: int, rows: Any, payload: Any) -> Workspace:
-    """Make room for the growth of one tree, of whose nodes so many may wait to be split."""
+def make_workspace(n_features: int, max_features: int, waiting: int, rows: Any, payload: Any, seed: Any) -> Workspace:
+    """Make room for the growth of one tree, of whose nodes so many may wait to be split; the root, of a seed, does."""
     at_once = min(AT_ONCE, max_features)
-    return Workspace(
+    work = Workspace(
         room=make_room(payload.shape[1]),
         hist=np.zeros((at_once, 256, payload.shape[1])),
         shifts=np.empty(at_once, np.int64),
@@ -64,12 +64,15 @@ def make_workspace(n_features: int, max_features: int, waiting: int, rows: Any, 
         streams=np.empty(waiting, np.uint64),
         gains=np.empty(waiting),
     )
+    work.stack[0, :4], work.streams[0] = (0, 0, len(rows), 0), seed
+    return work
 
 
 @inner
-def partition(bins, shift, highest, missing_right, rows, payload, begin, end, spare_rows, spare_payload):
+def partition(bins, shift, highest, missing_right, rows, payload, begin, end, spare):
     """Send rows[begin:end] of a node to the left or behind those, in order; returns where the right ones begin."""
     channels, begin, end = np.uintp(payload.shape[1]), np.uintp(begin), np.uintp(end)
+    spare_rows, spare_payload = spare
     kept, moved = begin, ZERO
     for c in range(ZERO, channels, TWO):  # the rows go with the last pair of channels
         last = c + TWO == channels
@@ -93,13 +96,81 @@ def partition(bins, shift, highest, missing_right, rows, payload, begin, end, sp
 
 
 @inner
-def find_best(stack, gains, n):
-    """Return the place of the node whose split gains most among the first n; of equals, the node that is oldest."""
-    best = 0
-    for i in range(1, n):
-        if gains[i] > gains[best] or (gains[i] == gains[best] and stack[i, 0] < stack[best, 0]):
-            best = i
-    return best
+def look(features, rules, may_split, rows, payload, at, nodes, work):
+    """Make a leaf of the node that waits at a place; returns whether it divides, and writes there how."""
+    total, order, places, shifts, stack = work.total, work.order, work.places, work.shifts, work.stack
+    n_features, at_once = len(order), len(shifts)
+    node, begin, end = stack[at, 0], stack[at, 1], stack[at, 2]
+    for c in range(0, len(total), 2):
+        first, second = 0.0, 0.0
+        for i in range(np.uintp(begin), np.uintp(end)):
+            first += payload[i, c]
+            second += payload[i, c + 1]
+        total[c], total[c + 1] = first, second
+    for j in range(rules.k):
+        nodes.value[node, j] = total[1 + j] / total[0]
+    nodes.feature[node], nodes.child[node], nodes.gain[node] = -1, node, 0.0
+    if not may_split or total[0] < 2.0 * rules.min_leaf:
+        return False
+    best, best_feature, best_bin, best_right = -np.inf, -1, -1, False
+    tried, drawn, stream = 0, 0, work.streams[at]
+    while tried < rules.max_features and drawn < n_features:
+        some = rules.max_features - tried if rules.max_features - tried < at_once else at_once
+        some = n_features - drawn if n_features - drawn < some else some
+        for i in range(some):
+            stream = draw_feature(stream, drawn + i, order, places)
+            shifts[i] = features.shifts[order[drawn + i]]
+        fill_histograms(features.bins, shifts, some, rows, payload, begin, end, work.hist)
+        for i in range(some):
+            worth, b, goes_right, varies = find_split(work.hist[i], total, rules, work.room)
+            tried += varies  # a constant feature does not count as tried
+            if worth > best:
+                best, best_feature, best_bin, best_right = worth, order[drawn + i], b, goes_right
+        drawn += some
+    for i in range(drawn):  # put them back, so that the next node draws as if it were the first
+        order[i] = i
+        order[places[i]] = places[i]
+    if best_feature < 0:
+        return False
+    work.gains[at], divides = inner_gain(best, total, rules)
+    stack[at, 4], stack[at, 5], stack[at, 6] = best_feature, best_bin, best_right
+    return divides
+
+
+@inner
+def split(features, rows, payload, at, top, n_nodes, nodes, work):
+    """Split the node at a place as `look` wrote there; its children wait at the top, the left one above the right."""
+    stack, streams = work.stack, work.streams
+    node, begin, end, depth, feature = stack[at, 0], stack[at, 1], stack[at, 2], stack[at, 3], stack[at, 4]
+    highest, missing_right, stream = stack[at, 5], stack[at, 6], streams[at]
+    nodes.feature[node], nodes.bin[node], nodes.missing_right[node] = feature, highest, missing_right
+    nodes.gain[node], nodes.child[node] = work.gains[at], n_nodes
+    shift, spare = features.shifts[feature], (work.rows, work.payload)
+    middle = partition(features.bins, shift, highest, missing_right, rows, payload, begin, end, spare)
+    stack[top, 0], stack[top + 1, 0] = n_nodes + 1, n_nodes
+    stack[top, 1], stack[top + 1, 1] = middle, begin
+    stack[top, 2], stack[top + 1, 2] = end, middle
+    stack[top, 3] = stack[top + 1, 3] = depth + 1
+    streams[top + 1], streams[top] = branch(stream)
+
+
+@kernel
+def grow(features, rules, max_depth, rows, payload, nodes, work):
+    """Grow one tree depth first on `rows` (n,), which are reordered as `payload` (n, channels) is, into `nodes`.
+
+    The root waits in `work`. Returns the number of nodes and the depth.
+    """
+    top, n_nodes, deepest = np.int64(0), np.int64(1), 0  # a plain 0 is a type of its own, and functions are compiled for it
+    while top >= 0:
+        depth = work.stack[top, 3]
+        deepest = depth if depth > deepest else deepest
+        if look(features, rules, depth < max_depth, rows, payload, top, nodes, work):
+            split(features, rows, payload, top, top, n_nodes, nodes, work)
+            n_nodes += 2
+            top += 1
+        else:
+            top -= 1
+    return n_nodes, deepest
 
 
 @inner
@@ -111,82 +182,35 @@ def move(work, a, b):
 
 
 @kernel
-def grow(features, rules, max_depth, max_leaves, rows, payload, seed, nodes, work):
-    """Grow one tree on `rows` (n,), which are reordered as `payload` (n, channels) is, into `nodes`.
+def grow_best(features, rules, max_depth, max_leaves, rows, payload, nodes, work):
+    """Grow one tree best first, as `grow` depth first, until there are so many leaves.
 
-    Depth first where max_leaves is 0; else best first, until there are so many leaves: of the nodes that wait, the
-    first `known` have been looked at, and the one that gains most is split when all have. Returns the number of nodes
-    and the depth.
+    Of the nodes that wait, the first `known` have been looked at. The one that gains most is split when all have; of
+    equals, the oldest.
     """
-    total, order, places, stack, streams = work.total, work.order, work.places, work.stack, work.streams
-    n_features, at_once = len(order), len(work.shifts)
-    stack[0, 0] = stack[0, 1] = stack[0, 3] = 0
-    stack[0, 2] = len(rows)
-    streams[0] = seed
-    top, known, n_nodes, deepest = 1, 0, 1, 0
+    stack, gains = work.stack, work.gains
+    top, known, n_nodes, deepest = np.int64(1), np.int64(0), np.int64(1), 0
     while top > known or (top > 0 and n_nodes + 1 < 2 * max_leaves):  # a tree of n nodes has (n + 1) / 2 leaves
-        at = known if max_leaves > 0 else top - 1
-        if at < top:
-            node, begin, end, depth = stack[at, 0], stack[at, 1], stack[at, 2], stack[at, 3]
-            for c in range(0, len(total), 2):
-                first, second = 0.0, 0.0
-                for i in range(np.uintp(begin), np.uintp(end)):
-                    first += payload[i, c]
-                    second += payload[i, c + 1]
-                total[c], total[c + 1] = first, second
-            for j in range(rules.k):
-                nodes.value[node, j] = total[1 + j] / total[0]
-            nodes.feature[node], nodes.child[node], nodes.gain[node] = -1, node, 0.0
+        if known < top:
+            depth = stack[known, 3]
             deepest = depth if depth > deepest else deepest
-            best, best_feature, best_bin, best_right = -np.inf, -1, -1, False
-            enough = depth >= max_depth or total[0] < 2.0 * rules.min_leaf or n_nodes + 1 == 2 * max_leaves
-            tried, drawn, stream = 0, n_features if enough else 0, streams[at]
-            while tried < rules.max_features and drawn < n_features:
-                some = rules.max_features - tried if rules.max_features - tried < at_once else at_once
-                some = n_features - drawn if n_features - drawn < some else some
-                for i in range(some):
-                    stream = draw_feature(stream, drawn + i, order, places)
-                    work.shifts[i] = features.shifts[order[drawn + i]]
-                fill_histograms(features.bins, work.shifts, some, rows, payload, begin, end, work.hist)
-                for i in range(some):
-                    worth, b, goes_right, varies = find_split(work.hist[i], total, rules, work.room)
-                    tried += varies  # a constant feature does not count as tried
-                    if worth > best:
-                        best, best_feature, best_bin, best_right = worth, order[drawn + i], b, goes_right
-                drawn += some
-            if not enough:
-                for i in range(drawn):  # put them back, so that the next node draws as if it were the first
-                    order[i] = i
-                    order[places[i]] = places[i]
-            divides = False
-            if best_feature >= 0:
-                work.gains[at], divides = inner_gain(best, total, rules)
-            if not divides:
+            may_split = depth < max_depth and n_nodes + 1 < 2 * max_leaves
+            if look(features, rules, may_split, rows, payload, known, nodes, work):
+                known += 1
+            else:
                 top -= 1
-                move(work, top, at)
-                continue
-            stack[at, 4], stack[at, 5], stack[at, 6] = best_feature, best_bin, best_right
-            known += 1
-            if max_leaves > 0:
-                continue
+                move(work, top, known)
         else:
-            at = find_best(stack, work.gains, top)
-        node, begin, end, depth = stack[at, 0], stack[at, 1], stack[at, 2], stack[at, 3]
-        feature, stream = stack[at, 4], streams[at]
-        nodes.feature[node], nodes.bin[node], nodes.missing_right[node] = feature, stack[at, 5], stack[at, 6]
-        nodes.gain[node], nodes.child[node] = work.gains[at], n_nodes
-        shift, highest, right = features.shifts[feature], nodes.bin[node], nodes.missing_right[node]
-        middle = partition(features.bins, shift, highest, right, rows, payload, begin, end, work.rows, work.payload)
-        top -= 1
-        known -= 1
-        move(work, top, at)
-        stack[top, 0], stack[top + 1, 0] = n_nodes + 1, n_nodes  # the left child lies on top, and is the next
-        stack[top, 1], stack[top + 1, 1] = middle, begin
-        stack[top, 2], stack[top + 1, 2] = end, middle
-        stack[top, 3] = stack[top + 1, 3] = depth + 1
-        streams[top + 1], streams[top] = branch(stream)
-        top += 2
-        n_nodes += 2
+            best = 0
+            for i in range(1, top):
+                if gains[i] > gains[best] or (gains[i] == gains[best] and stack[i, 0] < stack[best, 0]):
+                    best = i
+            move(work, best, top)
+            move(work, top - 1, best)
+            split(features, rows, payload, top, top - 1, n_nodes, nodes, work)
+            n_nodes += 2
+            known -= 1
+            top += 1
     return n_nodes, deepest
 
 
