@@ -18,7 +18,7 @@ from simile.data.states import Horizon, States, Tape
 if TYPE_CHECKING:
     from simile.models.kernels.histograms import Features
 
-AT_ONCE = 8  # columns of contexts read together: they share lines of the cache
+AT_ONCE = 4  # columns of contexts read together: they share lines of the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,25 +134,26 @@ def _bin_contexts(
             return found
     bins = np.empty((tape.n_contexts, len(pad.source)), np.uint8)
     chosen: list[Any] = []
-    for first in range(0, tape.n_contexts, AT_ONCE):
-        for j, column in enumerate(_read_columns(tape, first, first + AT_ONCE), first):
-            chosen.append(binning.bin_edges(column) if edges is None else edges[j])
-            # No index is out of bounds; NumPy writes through a buffer where it is to look.
-            np.take(binning.bin_column(column, chosen[j]), pad.source, out=bins[j], mode="clip")
+    room = np.empty((min(AT_ONCE, tape.n_contexts), len(tape.floor)), np.float32)
+    for j, out in enumerate(bins):
+        if j % AT_ONCE == 0:
+            _read_columns(tape, j, room)
+        column = room[j % AT_ONCE]
+        chosen.append(binning.bin_edges(column) if edges is None else edges[j])
+        # No index is out of bounds; NumPy writes through a buffer where it is to look.
+        np.take(binning.bin_column(column, chosen[j]), pad.source, out=out, mode="clip")
     if edges is None or keep:  # given edges are kept apart: what a tape gives must not depend on its company
         tape.memo[own if edges is None else common] = chosen, bins
     return chosen, bins
 
 
-def _read_columns(tape: Tape, first: int, end: int) -> Any:
-    """Return some columns of the contexts, (columns, rows), in the single precision of bins."""
-    columns = np.empty((min(end, tape.n_contexts) - first, len(tape.floor)), np.float32)
-    begin = 0
+def _read_columns(tape: Tape, first: int, out: Any) -> None:
+    """Write columns of the contexts, from the first on, to `out` (columns, rows), in the single precision of bins."""
+    begin, n = 0, min(len(out), tape.n_contexts - first)
     with np.errstate(over="ignore"):  # as `binning.single`
         for part in tape.parts:
-            columns[:, begin : begin + len(part)] = part[:, first:end].T
+            out[:n, begin : begin + len(part)] = part[:, first : first + n].T
             begin += len(part)
-    return columns
 
 
 def layout(horizon: Horizon, n_contexts: int, n_actions: int) -> tuple[IntArray, IntArray]:

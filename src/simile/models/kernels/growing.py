@@ -160,7 +160,7 @@ def grow(features, rules, max_depth, rows, payload, nodes, work):
 
     The root waits in `work`. Returns the number of nodes and the depth.
     """
-    top, n_nodes, deepest = np.int64(0), np.int64(1), 0  # a plain 0 is a type of its own, and functions are compiled for it
+    top, n_nodes, deepest = np.int64(0), np.int64(1), 0  # for a plain 0, a type of its own, all would be compiled twice
     while top >= 0:
         depth = work.stack[top, 3]
         deepest = depth if depth > deepest else deepest

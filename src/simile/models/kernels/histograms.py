@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simile.models.kernels.binning import MISSING
-from simile.models.kernels.compiling import ONE, TWO, ZERO, inner, kernel
+from simile.models.kernels.compiling import TWO, ZERO, add_pair, inner, kernel
+
+BINS = np.uintp(MISSING + 1)
 
 
 class Features(NamedTuple):
@@ -29,12 +31,11 @@ def fill_histograms(bins, shifts, n_features, rows, payload, begin, end, hist):
     begin, end = np.uintp(begin), np.uintp(end)
     for c in range(ZERO, channels, TWO):
         for i in range(begin, end):
-            row, first, second = rows[i], payload[i, c], payload[i, c + ONE]
+            row, first = rows[i], c
             for f in range(n_features):
                 b = np.uintp(bins[np.uintp(row + shifts[f])])
-                before, beside = hist[f, b, c], hist[f, b, c + ONE]
-                hist[f, b, c] = before + first
-                hist[f, b, c + ONE] = beside + second
+                add_pair(hist, first + b * channels, payload, i * channels + c)
+                first += BINS * channels
 
 
 @kernel
