@@ -39,6 +39,14 @@ class Opened:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("requestfailed", lambda request: self.failed.append(request.url))
 
+    def empty(self) -> None:
+        """Leave the page, and forget what it did and what it keeps."""
+        self.page.evaluate("localStorage.clear()")
+        self.page.mouse.move(0, 0)
+        self.page.goto("about:blank")
+        for heard in (self.complaints, self.requests, self.failed):
+            heard.clear()
+
     def _hear(self, message: Any) -> None:
         # The browser advises against reading pixels often: that is the tests' doing, not the page's.
         if message.type in ("error", "warning") and "willReadFrequently" not in message.text:
@@ -46,6 +54,8 @@ class Opened:
 
 
 Opener = Callable[..., Opened]
+# Of each browser, a page for all files that are opened as usual: a new one would start a process.
+KEPT: dict[Any, Opened] = {}
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +67,7 @@ def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *QUIET])
         yield chromium
+        KEPT.pop(chromium, None)
         chromium.close()
 
 
@@ -69,12 +80,23 @@ def open_page(browser: Any) -> Iterator[Opener]:
     """
     contexts: list[Any] = []
     calm_ones: list[Opened] = []
+    used: list[Opened] = []
 
-    def opener(url: str | Path | None, *, calm: bool = True, **options: Any) -> Opened:
+    def new(**options: Any) -> Opened:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         context.set_default_timeout(1000 * PATIENCE)
         contexts.append(context)
-        opened = Opened(context.new_page())
+        return Opened(context.new_page())
+
+    def opener(url: str | Path | None, *, calm: bool = True, **options: Any) -> Opened:
+        if isinstance(url, Path) and not options:
+            if browser not in KEPT:
+                KEPT[browser] = new()
+                contexts.pop()
+            opened = KEPT[browser]
+            used.append(opened)
+        else:
+            opened = new(**options)
         if calm:
             calm_ones.append(opened)
         if url is not None:
@@ -85,6 +107,8 @@ def open_page(browser: Any) -> Iterator[Opener]:
     for context in contexts:
         context.close()
     complaints = [complaint for opened in calm_ones for complaint in opened.complaints]
+    for opened in used:
+        opened.empty()
     assert not complaints, complaints
 
 
