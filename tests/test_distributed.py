@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import signal
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -491,6 +492,25 @@ def test_nobody_listening_at_an_address_is_said_within_seconds(monkeypatch):
     ):
         pass
     assert time.monotonic() - begin < 30.0
+
+
+def test_a_worker_of_another_version_or_without_us_is_named(client, monkeypatch):
+    module = importlib.import_module("simile.learning.distributed.dask")
+    with pytest.raises(SimileError, match=r"the worker at tcp://a has none \(No module named 'simile'\) of smooth"):
+        module._check_versions({"tcp://a": ModuleNotFoundError("No module named 'simile'")})
+    monkeypatch.setattr(module, "__version__", "9.9")
+    with pytest.raises(SimileError, match=r"the worker at tcp\S+ has version 0\S+ of .* `pip install '\S+==9\.9'`"):
+        DaskBackend(client)
+
+
+def test_a_scheduler_without_workers_is_waited_for_and_it_is_said(capsys):
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
+        soon = threading.Timer(0.3, cluster.scale, (1,))
+        soon.start()
+        with connect(cluster.scheduler_address) as client:
+            assert len(client.nthreads()) == 1
+        soon.join()
+    assert f"waiting for workers: start some with `dask worker {cluster.scheduler_address}`" in capsys.readouterr().err
 
 
 # joblib, for models of other libraries

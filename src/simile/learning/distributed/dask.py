@@ -12,7 +12,7 @@ import os
 import pickle
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from simile import __version__
 from simile._common import checks
 from simile._common.needs import need
 from simile._common.urls import File
@@ -85,6 +86,7 @@ class DaskBackend:
                 f"client must be a distributed.Client that is not asynchronous; got {client!r}: "
                 "DaskBackend(Client(address))"
             )
+        _check_versions(_find_versions(client))
         self.client, self.exact = client, bool(exact)
         self._parts = None if parts is None else checks.whole_number(parts, "parts", at_least=1)
         self._forests: WeakKeyDictionary[Forest, Handle] = WeakKeyDictionary()
@@ -411,6 +413,28 @@ def _tell(file: _File, how: dict[str, Any]) -> str:
     return said.getvalue()
 
 
+def _find_versions(client: Any) -> dict[str, Any]:
+    """Ask each worker for its version of us, or for why it has none."""
+
+    def tell() -> str:  # sent as it stands, for there may be no such module
+        import simile
+
+        return simile.__version__
+
+    return dict(client.run(tell, on_error="return"))
+
+
+def _check_versions(found: Mapping[str, Any]) -> None:
+    """Refuse workers that would not understand us, or would come to other bits."""
+    for worker, version in found.items():
+        if version != __version__:
+            has = f"version {version}" if isinstance(version, str) else f"none ({version})"
+            raise ArgumentError(
+                f"client: the worker at {worker} has {has} of smooth-imitation, and this process has {__version__}: "
+                f"start workers where `pip install 'smooth-imitation[dask]=={__version__}'` was done"
+            )
+
+
 @contextmanager
 def connect(address: str) -> Iterator[Any]:
     """Connect to the scheduler at an address, or start a cluster on this machine for "local", with a worker a core."""
@@ -431,4 +455,8 @@ def connect(address: str) -> Iterator[Any]:
             "address, as tcp://host:8786, or use 'local'"
         ) from None
     with client:
+        if not client.nthreads():
+            where = client.scheduler_info()["address"]
+            print(f"waiting for workers: start some with `dask worker {where}`", file=sys.stderr)  # noqa: T201
+            client.wait_for_workers(1)
         yield client
