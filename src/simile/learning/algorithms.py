@@ -42,7 +42,8 @@ from simile.policies.hold import Hold
 from simile.policies.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
 from simile.policies.policies import hold as hold_of
 
-Data = Demonstrations | Demonstration | DistributedDemonstrations
+Placed = Demonstrations | DistributedDemonstrations
+Data = Demonstration | Placed
 Validation = Data | float | None
 Watch = Callable[[Round], object]
 
@@ -212,50 +213,54 @@ def learn(
     if unknown := set(of_rounds) - set(OF_ROUNDS):
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
     refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds})
-    recorded, left_out = place(demos, backend), ""
-    if initial is not None:
-        check_initial(initial, recorded)
-        recorded, left_out = leave_seen(initial.card.training, recorded)
-    demos = weigh(recorded, loss, seed=seed)
-    choices = Choices.of(
-        demos,
-        model=model,
-        regularizer=regularizer,
-        horizon=horizon,
-        feedback=feedback,
-        seed=seed,
-        space=space,
-        hold=hold,
-        loss=loss,
-        initial=initial,
-    )
-    notes = check_models(demos, choices.models, choices.horizon)
-    notes += tell_outliers(recorded, demos, [m for m in choices.models if m is not choices.kept])
-    if choices.kept is not None and smoothness is None and regularizer is None:
-        kept = choices.kept
-        kept.check_filter(demos)
-        smoothness = kept.smoothness  # type: ignore[assignment]
-        choices = replace(choices, regularizer=kept, stepping=kept.stepping, aim=kept.aim)
-    if isinstance(validation, float | int):
-        demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
-    elif validation is not None:
-        validation = weigh(place(validation, backend), loss, seed=seed)
+    recorded, told = _leave_seen(place(demos, backend), initial)
+    weighed = weigh(recorded, loss, seed=seed)
+    fitted = {"model": model, "regularizer": regularizer, "horizon": horizon, "feedback": feedback, "hold": hold}
+    choices = Choices.of(weighed, **fitted, seed=seed, space=space, loss=loss, initial=initial)
+    notes = check_models(weighed, choices.models, choices.horizon)
+    notes += tell_outliers(recorded, weighed, [m for m in choices.models if m is not choices.kept])
+    if smoothness is None and regularizer is None:
+        smoothness, choices = _keep_filter(weighed, choices)
+    train, judges = _set_apart(weighed, validation, backend, loss, seed)
     goal = MatchExpert() if smoothness is None else smoothness
-    value, choices, tried = _choose_smoothness(demos, choices, goal)
-    limit = goal.ratios(demos.n_actions) if isinstance(goal, MatchExpert) else None
-    turns = crossfit_rounds(demos, choices, value, budget=limit, validation=validation)
-    new = Folds.of(demos).new if validation is None else demos.tell_new(validation)
-    run = _note_log(replace(Run.of(turns, watch), by_validation=False, notes=notes, frontier=tried, new=new), demos)
+    value, choices, tried = _choose_smoothness(train, choices, goal)
+    limit = goal.ratios(train.n_actions) if isinstance(goal, MatchExpert) else None
+    turns = crossfit_rounds(train, choices, value, budget=limit, validation=judges)
+    new = Folds.of(train).new if judges is None else train.tell_new(judges)
+    run = _note_log(replace(Run.of(turns, watch), by_validation=False, notes=notes, frontier=tried, new=new), train)
     if initial is not None:
-        told = (left_out, *note_initial(initial, demos, rounds=False))
-        run = replace(run, notes=(*run.notes, *filter(None, told)))
+        run = replace(run, notes=(*run.notes, *told, *filter(None, note_initial(initial, train, rounds=False))))
     if run.interrupted:
         return run
-    budget, order = run.chosen.validation_roughness, 2
-    if isinstance(goal, MatchExpert):
-        budget, order = goal.mean, goal.order
-        run = _note_roughness(run, goal)
-    return _ask_second_opinion(run, demos, choices, budget, order, validation, watch)
+    return _ask_second_opinion(_note_roughness(run, goal), train, choices, goal, judges, watch)
+
+
+def _leave_seen(demos: Placed, initial: Policy | None) -> tuple[Placed, tuple[str, ...]]:
+    """Leave out what the policy to go on from has learned from, and say so."""
+    if initial is None:
+        return demos, ()
+    check_initial(initial, demos)
+    left, told = leave_seen(initial.card.training, demos)
+    return left, (told,) if told else ()
+
+
+def _keep_filter(demos: Recorded, choices: Choices) -> tuple[Smoothness | None, Choices]:
+    """Take over the filter of the policy to go on from, where there is one."""
+    kept = choices.kept
+    if kept is None:
+        return None, choices
+    kept.check_filter(demos)
+    smoothness: Any = kept.smoothness
+    return smoothness, replace(choices, regularizer=kept, stepping=kept.stepping, aim=kept.aim)
+
+
+def _set_apart(
+    demos: Placed, validation: Validation, backend: Backend | None, loss: Loss | None, seed: int
+) -> tuple[Placed, Placed | None]:
+    """Return what to learn from and what judges it: a share of it, or demonstrations of one's own."""
+    if isinstance(validation, float | int):
+        return demos.hold_out(validation, seed=seed) if validation else (demos, None)
+    return demos, None if validation is None else weigh(place(validation, backend), loss, seed=seed)
 
 
 def refuse_rounds(settings: Mapping[str, Any]) -> None:
@@ -296,10 +301,10 @@ def _note_last(run: Run) -> Run:
     return replace(run, notes=(*run.notes, f"{note}: {way_out} (a command: --validation 0.2)"))
 
 
-def _note_roughness(run: Run, goal: MatchExpert) -> Run:
+def _note_roughness(run: Run, goal: Smoothness) -> Run:
     """Say so where the policy misses its budget: the light ones that found lambda were smoother than it is."""
     rough = run.chosen.validation_roughness
-    if goal.order != 2 or not rough > LENIENT * goal.mean:
+    if not isinstance(goal, MatchExpert) or goal.order != 2 or not rough > LENIENT * goal.mean:
         return run
     note = f"on sequences that were left out the policy is {rough:.2f} times as rough as the expert, not {goal.mean:g}"
     return replace(run, notes=(*run.notes, f"{note}: ask for less, MatchExpert({goal.mean**2 / rough:.2g})"))
@@ -327,12 +332,13 @@ def _ask_second_opinion(
     run: Run,
     demos: Recorded,
     choices: Choices,
-    budget: float,
-    order: int,
+    goal: Smoothness,
     validation: Recorded | None,
     watch: Watch | None,
 ) -> Run:
     """Keep the simple rivals; take the one that does better, or offer it where the models were chosen by hand."""
+    own = run.chosen.validation_roughness
+    budget, order = (goal.mean, goal.order) if isinstance(goal, MatchExpert) else (own, 2)
     found = simple_rivals(demos, choices.horizon, budget=budget, order=order, space=choices.space, seed=choices.seed)
     run = replace(run, rivals=found)
     if not found:
@@ -523,28 +529,23 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
         choices["model"] = split_by(preset["model"].criterion, choices["model"])
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     loss, seed, recorded = choices.get("loss"), choices.get("seed", 0), place(demos, backend)
-    demos = weigh(recorded, loss, seed=seed)
+    weighed = weigh(recorded, loss, seed=seed)
     model = choices.get("model")
-    notes = tell_outliers(recorded, demos, (SmoothForest() if model is None else model,))
-    if isinstance(validation, float | int):
-        demos, validation = demos.hold_out(validation, seed=seed) if validation else (demos, None)
-    elif validation is not None:
-        validation = weigh(place(validation, backend), loss, seed=seed)
-
-    new = "" if validation is None else demos.tell_new(place(validation, backend))
+    notes = tell_outliers(recorded, weighed, (SmoothForest() if model is None else model,))
+    train, judges = _set_apart(weighed, validation, backend, loss, seed)
+    new = "" if judges is None else train.tell_new(judges)
 
     def turns(**changed: Any) -> Iterator[Round]:
-        return rounds(demos, validation=validation, backend=backend, **{**choices, **changed})
+        return rounds(train, validation=judges, backend=backend, **{**choices, **changed})
 
     if isinstance(choices.get("smoothness"), MatchExpert):
-        judges = demos if validation is None else place(validation, backend)
-        found = _search_smoothness(turns, choices["smoothness"], judges)
+        found = _search_smoothness(turns, choices["smoothness"], train if judges is None else judges)
         run = replace(Run.of(found.rounds, watch), interrupted=found.interrupted)
     else:
         run = Run.of(turns(), watch)
     if (initial := choices.get("initial")) is not None:
-        notes += note_initial(initial, demos, rounds=True, validated=bool(new))
-    return _note_log(_note_last(replace(run, new=new, notes=notes)), demos)
+        notes += note_initial(initial, train, rounds=True, validated=bool(new))
+    return _note_log(_note_last(replace(run, new=new, notes=notes)), train)
 
 
 def _search_smoothness(run: Callable[..., Iterator[Round]], match: MatchExpert, judges: Recorded) -> Run:
