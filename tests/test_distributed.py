@@ -647,6 +647,14 @@ def test_a_search_on_a_cluster_is_that_of_one_machine_and_trains_there(client, p
     assert files[0] == files[1]
 
 
+def test_a_search_on_a_cluster_tries_nothing_that_cannot_be_trained_there():
+    spaces = importlib.import_module("simile.cli.tune")._spaces
+    given = {"extra": (), "space": None, "rounds": True}
+    here, there = (spaces({**given, "dask": dask}, None, ())[1].feedback for dask in (None, "local"))
+    assert len(here) == len(there) + 1
+    assert "by_distance" not in repr(there)
+
+
 def test_what_a_cluster_does_not_bring_here_is_told(client, policy, monkeypatch):
     monkeypatch.setattr("simile.learning.distributed.MOST", 2_000)
     words = ["diagnose", "policy.safetensors", "data", "--dask", client.scheduler.address]

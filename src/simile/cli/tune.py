@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,8 +135,10 @@ def _spaces(given: dict[str, Any], demos: Demonstrations, extra: tuple[Any, ...]
         if not isinstance(one, RolloutRegressor):
             check_savable(one, n_actions=demos.n_actions)
     bounds = None if given["space"] is None else parse(given["space"], "space")
-    crossfitting = CrossFitting(extra=extra, bounds=bounds)
-    return (crossfitting, Rounds(bounds=bounds)) if given["rounds"] else (crossfitting,)
+    crossfitting, rounds = CrossFitting(extra=extra, bounds=bounds), Rounds(bounds=bounds)
+    if given["dask"]:  # where trajectories are never seen together, and the choice is to be trained
+        rounds = replace(rounds, feedback=tuple(f for f in rounds.feedback if "by_distance" not in repr(f)))
+    return (crossfitting, rounds) if given["rounds"] else (crossfitting,)
 
 
 def _train(ctx: click.Context, given: dict[str, Any], chosen: Tried, tuned: Tuned) -> None:
