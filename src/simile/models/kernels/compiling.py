@@ -111,8 +111,26 @@ def _emit_add_pair(_typing, sums, at, values, which):
     return nb.void(sums, at, values, which), emit
 
 
-# A plain function where numba is switched off.
-add_pair: Any = _add_pair if getattr(nb.config, "DISABLE_JIT", False) else intrinsic(_emit_add_pair)
+def _fetch(array, at):
+    """Ask for a place of an array that is soon read: the memory answers while other work is done."""
+
+
+def _emit_fetch(_typing, array, at):
+    def emit(context, builder, signature, arguments):
+        data = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0]).data
+        place, number = builder.gep(data, [arguments[1]]), ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        ask = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+        builder.call(ask, [place, *(ir.Constant(number, n) for n in (0, 3, 1))])  # to read, to keep, data
+        return context.get_dummy_value()
+
+    return nb.void(array, at), emit
+
+
+# Plain functions where numba is switched off.
+plain = getattr(nb.config, "DISABLE_JIT", False)
+add_pair: Any = _add_pair if plain else intrinsic(_emit_add_pair)
+fetch: Any = _fetch if plain else intrinsic(_emit_fetch)
 
 
 @lru_cache

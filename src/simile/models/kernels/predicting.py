@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simile.models.kernels.compiling import inner, kernel
+from simile.models.kernels.compiling import fetch, inner, kernel
 
 # `child` is the left child, or its complement (~child) where missing values go right.
 NODE = np.dtype([("threshold", np.float32), ("offset", np.int32), ("child", np.int32)])
 TERM = np.dtype([("knot", np.float64), ("fill", np.float64), ("offset", np.int64)])
 
+NEAR = 4  # levels of a tree that stay in the cache: what lies below is asked for a step ahead
 BLOCK = 64  # trees whose nodes stay in the cache while one sequence after the other goes down them
 
 
@@ -51,9 +52,12 @@ def descend(trees, begin, end, Z, place, at):
             value = Z[np.uintp(place + node["offset"])]
             child = node["child"]
             if child >= 0:
-                at[i] = child + (value > node["threshold"])
+                child += value > node["threshold"]
             else:
-                at[i] = ~child + (not (value <= node["threshold"]))
+                child = ~child + (not (value <= node["threshold"]))
+            at[i] = child
+            if level >= NEAR:
+                fetch(trees.nodes, child)
 
 
 @inner
