@@ -31,7 +31,7 @@ from simile.learning.holds import aim, fit_hold, hold_part
 from simile.learning.initial import Kept, check_initial
 from simile.learning.measures import Score
 from simile.learning.offsets import fit_offset, remember_all
-from simile.learning.problem import judge, regularize, teach, teach_rollouts
+from simile.learning.problem import Course, judge, regularize, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.shares import choose_share
 from simile.learning.training import Lesson, anchors_of
@@ -297,10 +297,10 @@ def fit_lanes(
     spread = _spread(demos, loops, mu) if len(lanes) > 1 else np.ones(1)
     scale = np.repeat(spread, k)  # all lambda have the same say in where a tree splits
     h, smoothness = (None if by_labels else lanes[0].h), float(np.mean(lanes[0].smoothness))  # where they count
+    course = Course(_prepare, horizon, (loops, mu, scale, h), smoothness, apart=k > 1 and by_labels)
 
     def fit(some: Recorded) -> Model:
-        shared = (loops, mu, scale, h)
-        return teach(some, model, _prepare, horizon, shared, rng, smoothness=smoothness, apart=k > 1 and by_labels)
+        return teach(some, model, course, rng)
 
     whole, said = fit(demos), folds.predict_unseen(fit, horizon)
     if len(lanes) == 1:

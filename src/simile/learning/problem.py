@@ -179,29 +179,27 @@ def match_lag(demos: Any, regularizer: RegularizerClass, lag: float) -> float:
     return smoothness_for(regularizer, lag, demos.actions)
 
 
-@singledispatch
-def teach(
-    demos: Any,
-    model: Any,
-    prepare: Callable[..., Lesson],
-    horizon: Horizon,
-    shared: tuple[Any, ...],
-    rng: np.random.Generator,
-    *,
-    smoothness: float = 0.0,
-    apart: bool = False,
-) -> Model:
-    """Fit a model to what prepare(demos, horizon, *shared) makes of demonstrations.
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What a model is taught of demonstrations: the lesson prepare(demos, horizon, *shared)."""
 
-    For each action by itself where that is asked for, as `SmoothForest.fit_apart` does.
-    """
-    lesson = prepare(demos, horizon, *shared)
+    prepare: Callable[..., Lesson]
+    horizon: Horizon
+    shared: tuple[Any, ...] = ()
+    smoothness: float = 0.0
+    apart: bool = False  # each action by itself, as `SmoothForest.fit_apart` does
+
+
+@singledispatch
+def teach(demos: Any, model: Any, course: Course, rng: np.random.Generator) -> Model:
+    """Fit a model to what a course makes of demonstrations."""
+    lesson = course.prepare(demos, course.horizon, *course.shared)
     counts = weights_for(model, None if lesson.weights is None else [lesson.weights])
-    if apart:
+    if course.apart:
         fitted: Model = model.fit_apart(lesson.states, lesson.labels, demos.n_actions, rng, **counts)
         return fitted
     if isinstance(model, SmoothRegressor):
-        given = (lesson.labels, lesson.labels, lesson.anchors, smoothness)
+        given = (lesson.labels, lesson.labels, lesson.anchors, course.smoothness)
         return model.fit_smooth([lesson.states], *given, rng, **counts)
     return models.fit(model, lesson.states.matrix(), lesson.labels, rng, **counts)
 

@@ -28,7 +28,7 @@ from simile.learning import measures
 from simile.learning.crossfit import roll_out
 from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler, Score, ScoreSums
-from simile.learning.problem import judge, teach, teach_rollouts
+from simile.learning.problem import Course, judge, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of
 from simile.learning.training import Lesson
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
@@ -70,7 +70,7 @@ class RivalData:
 
     def grow(self, demos: Recorded, frames: Sequence[int]) -> Model:
         """Fit a forest that looks ahead."""
-        return teach(demos, TREES, _look_ahead, self.horizon, (frames,), np.random.default_rng(self.seed))
+        return teach(demos, TREES, Course(_look_ahead, self.horizon, (frames,)), np.random.default_rng(self.seed))
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
 from simile.learning.outliers import refuse_loss
 from simile.learning.problem import (
+    Course,
     Setup,
     check_models,
     judge,
@@ -289,36 +290,24 @@ def _(demos: DistributedDemonstrations, regularizer: RegularizerClass, lag: floa
 
 
 @teach.register
-def _(
-    demos: DistributedDemonstrations,
-    model: Any,
-    prepare: Callable[..., Lesson],
-    horizon: Horizon,
-    shared: tuple[Any, ...],
-    rng: np.random.Generator,
-    *,
-    smoothness: float = 0.0,
-    apart: bool = False,
-) -> Model:
-    backend, recipe = demos.backend, recipe_of(model)
+def _(demos: DistributedDemonstrations, model: Any, course: Course, rng: np.random.Generator) -> Model:
+    backend, recipe, given = demos.backend, recipe_of(model), (course.horizon, *course.shared)
 
     def grow() -> Model:
-        parts, starts = (
-            demos.map(_prepare_part, shared=(prepare, horizon, *shared)),
-            np.append(0, np.cumsum(demos.lengths)),
-        )
-        if apart:
+        parts = demos.map(_prepare_part, shared=(course.prepare, *given))
+        starts = np.append(0, np.cumsum(demos.lengths))
+        if course.apart:
             return grow_apart(backend, recipe, parts, starts, demos.n_actions, rng)
-        return grow_distributed(backend, recipe, parts, starts, smoothness, rng)
+        return grow_distributed(backend, recipe, parts, starts, course.smoothness, rng)
 
     def fit() -> Model:
-        some = demos.where(_fitting(demos, horizon))
-        lessons = some.map(prepare, shared=(horizon, *shared))
+        some = demos.where(_fitting(demos, course.horizon))
+        lessons = some.map(course.prepare, shared=given)
         ((f, after),) = backend.collect(backend.map(_fit_together, *([one] for one in lessons), shared=(recipe, rng)))
         rng.bit_generator.state = after
         return f  # type: ignore[no-any-return]
 
-    return keep_fit(model, grow if isinstance(recipe, SmoothForest) else fit, demos, horizon, rng)
+    return keep_fit(model, grow if isinstance(recipe, SmoothForest) else fit, demos, course.horizon, rng)
 
 
 @teach_rollouts.register
