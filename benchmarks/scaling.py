@@ -1,7 +1,7 @@
 """Algorithm 1 on a Dask cluster: time, CPU and bytes of a round, by number of workers and by how forests are grown.
 
-`python benchmarks/scaling.py` takes a few minutes; `--beyond` adds more data than a worker has memory (ten minutes and
-2 GB of disk); `--quick` takes a minute, to see that it works.
+`python benchmarks/scaling.py` takes a few minutes; `--quick` takes a minute, to see that it works. `millions.py` has
+more data than the workers have memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ import simile
 from simile.data import tasks
 from simile.learning.distributed.dask import DaskBackend
 
-LARGE = 100_000_000  # frames, to which the costs are carried on
-
 
 @dataclass(frozen=True)
 class Size:
@@ -38,11 +36,8 @@ class Size:
     model: simile.SmoothForest
     n_contexts: int = 20
     horizon: simile.Horizon = simile.Horizon(10, 10)  # noqa: RUF009 - frozen
-    parts: int | None = None
 
 
-# More than a worker may hold: what does not fit is kept on its disk.
-BEYOND = Size(48, 8, 4_000, "1GiB", (2,), 1, simile.SmoothForest(n_trees=8), 100, simile.Horizon(2, 2), parts=48)
 FULL = Size(32, 10, 1_000, "2GiB", (1, 2, 4), 2, simile.SmoothForest(n_trees=24))
 QUICK = Size(4, 4, 300, "1GiB", (1, 2), 1, simile.SmoothForest(n_trees=8))
 
@@ -109,7 +104,7 @@ def spread(data: str, size: Size, n_workers: int, *, exact: bool = True) -> Cost
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        backend = DaskBackend(client, exact=exact, parts=size.parts)
+        backend = DaskBackend(client, exact=exact)
         begin = time.monotonic()
         demos = backend.read(data, quiet=True)
         reading = time.monotonic() - begin
@@ -118,24 +113,12 @@ def spread(data: str, size: Size, n_workers: int, *, exact: bool = True) -> Cost
         return measure(rounds, backend)[-1]
 
 
-def go_beyond_memory(size: Size) -> None:
-    """Run on more data than the limit of a worker: what it does not hold in memory lies on its disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        taken = write(Path(folder), size)
-        print(f"{taken / 1e6:,.0f} MB of frames, more than the {size.memory} of each of {size.workers[0]} workers")
-        spread(f"{folder}/*.parquet", size, size.workers[0])
-        print()
-
-
 def main() -> None:
-    """Measure, and carry the costs on."""
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--beyond", action="store_true", help="more data than a worker has memory, too")
     given = parser.parse_args()
     size = QUICK if given.quick else FULL
-    if given.beyond:
-        go_beyond_memory(BEYOND)
     with tempfile.TemporaryDirectory() as folder:
         taken = write(Path(folder), size)
         data = f"{folder}/*.parquet"
@@ -150,10 +133,6 @@ def main() -> None:
     print(f"  {last.cpu / alone.cpu:.2f} times its CPU (at most 2.5)")
     print(f"  {(last.sent + last.received) / 1e6:.1f} MB through this process (at most 10 MB)")
     print(f"  {last.between / 1e6:.1f} MB between workers")
-    if size is not QUICK:  # the cost of so few frames is the cost of asking
-        each = found[1].cpu / here.n_frames
-        print(f"\nOn paper, {LARGE:,} frames, from the last round of one worker:")
-        print(f"  {each * LARGE / 3600:.1f} core hours a round: {each * LARGE / 60 / 64:.1f} min on 64 workers")
 
 
 if __name__ == "__main__":

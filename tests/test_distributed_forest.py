@@ -120,6 +120,7 @@ def cases(draw):
         draw(st.sampled_from(Criterion)),
         draw(st.sampled_from(Bagging)),
         max_leaves=draw(st.sampled_from([None, 2, 7, 1000])),
+        max_frames=draw(st.sampled_from([None, 1, 25, 60])),
     )
     cuts = sorted(draw(st.sets(st.integers(1, len(lengths) - 1)))) if len(lengths) > 1 else []
     return Data(demos, horizon, seed, draw(st.sampled_from([0.0, 0.5, 10.0]))), model, cuts

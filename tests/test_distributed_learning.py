@@ -17,9 +17,11 @@ from same import differences
 from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, RolloutRidge, SmoothForest
 from simile.data import tasks
 from simile.evaluation.comparison import judge, judge_path, simple_entries
+from simile.learning import frontier, second_opinion
 from simile.learning.checkpoints import Checkpointed
 from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.tuning import CrossFitting
+from simile.models import ridge
 
 PURSUIT = tasks.pursuit(n_sequences=5, length=120, n_players=2)
 FOREST = SmoothForest(n_trees=4, min_leaf=5)
@@ -77,6 +79,20 @@ def test_all_actions_missing_values_and_odd_lengths(tmp_path):
 @pytest.mark.parametrize("lengths", [(150,), (90, 130), (300, 20, 40)])
 def test_few_sequences_are_cut_into_pieces_where_they_lie(lengths, tmp_path):
     check_same(demos_of(*lengths), tmp_path, 2, **QUICK)
+
+
+def test_of_many_frames_some_do(tmp_path, monkeypatch):
+    demos = tasks.pursuit(n_sequences=16, length=60, n_players=2)
+    all_of_them = simile.learn(demos, **{**QUICK, "smoothness": MatchExpert()})
+    monkeypatch.setattr(frontier, "MOST_SCOUTED", 500)
+    monkeypatch.setattr(ridge, "MOST_FILTERED", 400)
+    monkeypatch.setattr(ridge, "FEWEST_FILTERED", 3)
+    monkeypatch.setattr(second_opinion, "TREES", replace(second_opinion.TREES, max_frames=300))
+    models = (replace(FOREST, max_frames=200), *QUICK["model"][1:])
+    some = check_same(demos, tmp_path, 1, 3, 7, model=models)
+    for ours, theirs in zip(some.rounds, all_of_them.rounds, strict=True):  # a little worse, and of another filter
+        assert ours.radius != theirs.radius
+        assert 0.5 < ours.validation_error / theirs.validation_error < 3.0
 
 
 def test_groups_stay_together_and_validation_judges(tmp_path):

@@ -16,6 +16,7 @@ import simile
 from conftest import demos_of
 from naive import naive_leaf, naive_predict, naive_roll
 from simile import Bagging, ColdStart, Criterion, Demonstrations, DivergedError, Horizon, SimileError, SmoothForest
+from simile.data.groups import draw_sequences
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import States
 from simile.models import WeightedModel
@@ -575,3 +576,23 @@ def test_of_the_arrays_of_fused_models_few_are_kept_and_none_longer_than_its_mod
     del policy, policies
     gc.collect()
     assert not any(model() for model in models)
+
+
+def test_a_tree_sees_whole_sequences_up_to_a_number_of_frames():
+    demos = demos_of(30, 20, 25, 40, seed=3)
+    states, labels = Horizon(2, 0).states(demos, demos.actions), np.concatenate(demos.actions)
+    model = replace(SMALL, bagging=Bagging.NONE, max_frames=60)
+    forest = model.fit_smooth([states], labels, labels, labels, 0.0, RNG(0))
+    assert forest.bag.bagging is Bagging.NONE
+    starts, seen_by = np.cumsum([0, 30, 20, 25, 40]), set()
+    for place, number in enumerate(forest.number):
+        seen = draw_sequences(np.diff(starts), 60, forest.bag.seeds[number])
+        seen_by.add(tuple(seen))
+        assert 1 <= len(seen) < 4
+        inside = np.isin(np.repeat(np.arange(4), np.diff(starts)), seen)
+        np.testing.assert_allclose(forest.value[forest.roots[place]], labels[inside].mean(axis=0))
+    assert len(seen_by) > 1  # each tree its own
+    same = replace(model, max_frames=115).fit_smooth([states], labels, labels, labels, 0.0, RNG(0))
+    assert_same_forest(same, replace(model, max_frames=None).fit_smooth([states], labels, labels, labels, 0.0, RNG(0)))
+    with pytest.raises(SimileError, match="max_frames"):
+        SmoothForest(max_frames=0)

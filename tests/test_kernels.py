@@ -35,11 +35,11 @@ from naive import (
 from simile import Bagging, Criterion, Demonstrations, Horizon, ImitationRule, JointRule, SmoothForest
 from simile.models.kernels import histograms, splitting
 from simile.models.kernels.binning import bin_column, bin_edges
-from simile.models.kernels.drawing import branch
+from simile.models.kernels.drawing import branch, draw_counts
 from simile.models.kernels.growing import draw_features
 from simile.models.kernels.histograms import Features, merge, sum_by_bin
 from simile.models.kernels.splitting import Rules, make_room, measure_gain
-from simile.models.trees import draw_bag, exact_units, measure_bag, take_bag
+from simile.models.trees import Bag, exact_units, measure_bag, take_bag
 
 # The generator of the bags wraps around on purpose; NumPy says so where numba is switched off.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
@@ -251,12 +251,14 @@ def test_the_generator_is_splitmix64():
 def test_bags_are_drawn_as_by_their_twin_and_are_as_large_as_the_whole(lengths, by_sequence: bool, seed: int):
     starts = np.cumsum([0, *lengths])
     bagging = Bagging.SEQUENCES if by_sequence else Bagging.ROWS
-    counts = draw_bag(bagging, seed, starts, 0, sum(lengths))
+    counts = Bag(bagging, (seed,), starts).counts(0)
     assert list(counts) == naive_draw(lengths, by_sequence, seed)
     assert (counts[starts[:-1]].sum() == len(lengths)) if by_sequence else (counts.sum() == sum(lengths))
-    for first in range(len(counts)):  # whoever holds some of the rows counts those alone, in the same bag
-        some = draw_bag(bagging, seed, starts, first, (len(counts) - first + 1) // 2)
-        assert list(some) == list(counts[first : first + len(some)])
+    n = len(lengths) if by_sequence else sum(lengths)
+    drawn = draw_counts(n, seed, 0, n)
+    for first in range(len(drawn)):  # whoever holds some of them counts those alone, in the same bag
+        some = draw_counts(n, seed, first, (n - first + 1) // 2)
+        assert list(some) == list(drawn[first : first + len(some)])
 
 
 def test_a_bag_takes_each_row_as_often_as_it_was_drawn():

@@ -105,6 +105,18 @@ def draw_groups(kin: IntArray, share: float, seed: int) -> npt.NDArray[np.bool_]
     return np.isin(kin, order[: min(max(1, round(share * n)), n - 1)])
 
 
+def draw_sequences(sizes: IntArray, most: float, seed: int) -> IntArray:
+    """Draw sequences of these sizes by chance, as many as fit into `most` and at least one; returns their numbers.
+
+    >>> draw_sequences(np.array([5, 5, 5, 5]), 12, seed=0), draw_sequences(np.array([5, 5]), 12, seed=0)
+    (array([0, 2]), array([0, 1]))
+    """
+    if sizes.sum() <= most:
+        return np.arange(len(sizes))
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    return np.sort(order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))])
+
+
 def deal_groups(kin: IntArray, frames: IntArray, hands: int) -> IntArray:
     """Deal groups to so many hands, at most as many as there are groups; returns the hand of each sequence.
 

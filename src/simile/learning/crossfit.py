@@ -48,7 +48,11 @@ GATE = 0.005
 PRICE = 1.0  # of squared second differences in that error, times the fourth power of the filter's lag
 
 # Trees for what is not linear, lines for what trees cannot resolve, and hinges for what lies between.
-MODELS = (SmoothForest(n_trees=64, max_depth=None, min_leaf=30), RolloutRidge(knots=5), RolloutRidge())
+MODELS = (
+    SmoothForest(n_trees=64, max_depth=None, min_leaf=30, max_frames=250_000),
+    RolloutRidge(knots=5),
+    RolloutRidge(),
+)
 
 
 def crossfit(demos: Recorded, choices: Choices, lanes: Sequence[Lane]) -> Iterator[list[Mixed]]:

@@ -39,7 +39,7 @@ from simile.policies.policies import Policy, SmoothPolicy
 
 MARGIN = 1.01  # ratio of RMSE from which a rival is better than by chance
 AHEAD = (0, 4, 16)  # frames that a forest looks ahead
-TREES = SmoothForest(n_trees=16, max_depth=None, min_leaf=10)
+TREES = SmoothForest(n_trees=16, max_depth=None, min_leaf=10, max_frames=250_000)
 AVERAGE, FOLLOWER = "an exponential average", "a critically damped follower"
 FILTERS: dict[str, PreviousAction | CriticallyDamped] = {
     AVERAGE: PreviousAction(),

@@ -84,6 +84,21 @@ class BinnedColumns:
             starts=np.array(starts, dtype=np.intp),
         )
 
+    def where(self, sequences: IntArray) -> BinnedColumns:
+        """Keep the rows of some sequences, by number, in their order."""
+        bins, positions, starts, before = [self.bins[:, :0]], [self.positions[:0]], [0], 0
+        for number in sequences:
+            rows = self.positions[self.starts[number] : self.starts[number + 1]]
+            first = rows[0] - self.lags.max()  # what the lags of its first row reach
+            bins.append(self.bins[:, first : rows[-1] + 1])
+            positions.append(rows - first + before)
+            starts.append(starts[-1] + len(rows))
+            before += bins[-1].shape[1]
+        joined = np.concatenate(positions, dtype=np.int32)
+        return replace(
+            self, bins=np.concatenate(bins, axis=1), positions=joined, starts=np.array(starts, dtype=np.intp)
+        )
+
     @classmethod
     def join(cls, parts: Sequence[BinnedColumns]) -> BinnedColumns:
         """Lay the rows of several parts, binned by the same edges, one after the other."""

@@ -49,6 +49,9 @@ class SmoothForest:
     max_leaves : int, optional
         Most leaves of a tree, which is then grown best first: the next node to be split is the one whose split lowers
         the impurity most. None for no limit, and depth first.
+    max_frames : int, optional
+        Most frames that a tree is grown on: of more, it sees whole sequences, drawn by chance for each tree. None for
+        no limit.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class SmoothForest:
     bagging: Bagging = Bagging.ROWS
     n_jobs: int | None = None
     max_leaves: int | None = None
+    max_frames: int | None = None
 
     def __post_init__(self) -> None:
         checks.whole_number(self.n_trees, "n_trees", at_least=1)
@@ -72,6 +76,8 @@ class SmoothForest:
             checks.whole_number(self.max_depth, "max_depth", at_least=0)
         if self.max_leaves is not None:
             checks.whole_number(self.max_leaves, "max_leaves", at_least=2)
+        if self.max_frames is not None:
+            checks.whole_number(self.max_frames, "max_frames", at_least=1)
         if isinstance(self.max_features, str):
             if self.max_features != "sqrt":
                 raise ArgumentError(f'max_features must be "sqrt", a number or None; got {self.max_features!r}')
@@ -153,7 +159,7 @@ class SmoothForest:
 
         with ThreadPoolExecutor(self.n_jobs or os.cpu_count() or 1) as pool:
             trees = list(pool.map(grow, seeds))
-        return Forest.of(trees, columns.edges, growth, Bag(self.bagging, seeds, columns.starts))
+        return Forest.of(trees, columns.edges, growth, growth.bag(seeds, columns.starts))
 
 
 def draw_seeds(model: SmoothForest, rng: np.random.Generator) -> tuple[int, ...]:

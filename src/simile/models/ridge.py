@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import add
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +28,8 @@ from simile.models.linear import PiecewiseLinear
 
 BLOCK = 10_000  # frames of the state matrix that are held at a time
 MOST_KEPT = 20_000_000  # numbers of it that are kept from one closed loop to the next, in all places together
+MOST_FILTERED = 1_000_000  # frames that are sent through a closed loop: of more, those of every so many-th sequence
+FEWEST_FILTERED = 200  # sequences that normal equations are formed of, where there are so many
 MOST_LINES, MOST_HINGES = 800, 400  # terms of each kind
 MOST_HINGE_LAGS = 7
 SUMMED = ("gram", "bend", "moment", "power", "rows")  # of `Sums`
@@ -110,23 +112,25 @@ class RolloutRidge:
             )
         terms = Terms.of(lessons, sizes, self.knots)
         size = Size.join(sizes)
+        firsts = lessons.place(np.cumsum([0, *(s.sequences for s in sizes)])[:-1].tolist())
         regressors = lessons.map(Regressors.of, shared=(terms, size.frames * (len(terms.feature) + 1) <= MOST_KEPT))
-        return [self._fit(lessons, size, terms, regressors, loop) for loop in loops]
+        return [self._fit(lessons, size, terms, (regressors, firsts), loop) for loop in loops]
 
     def _fit(
-        self, lessons: Parts, size: Size, terms: Terms, regressors: Any, loop: ClosedLoop
+        self, lessons: Parts, size: Size, terms: Terms, beside: tuple[Any, Any], loop: ClosedLoop
     ) -> tuple[PiecewiseLinear, Any]:
         weights = np.zeros((size.folds + 1, len(terms.feature) + 1, loop.taps.shape[1]))
         aims = lessons.map(_aims, shared=(loop,))
         largest: Largest = lessons.total(Largest.of, aims)
-        step = -(-size.frames // self.rows)
+        every = max(1, min(size.frames // MOST_FILTERED, size.sequences // FEWEST_FILTERED))
+        step = -(-size.frames // (every * self.rows))
         alike = np.arange(loop.taps.shape[1])[:, np.newaxis] if size.weight else _alike(loop.taps)
         for dimensions in alike:
             bounds = Bounds.of(terms, loop, dimensions, size, largest.values)
             solve = partial(self._solve, size.folds, self.bend * loop.lags[dimensions[0]] ** 4)
-            sums = (loop, dimensions, step, bounds)
-            weights[:, :, dimensions] = lessons.total(_sum_folds, regressors, aims, shared=sums, then=solve)
-        said = lessons.map(_say_unseen, regressors, shared=(weights,))
+            sums = (loop, dimensions, every, step, bounds)
+            weights[:, :, dimensions] = lessons.total(_sum_folds, *beside, aims, shared=sums, then=solve)
+        said = lessons.map(_say_unseen, beside[0], shared=(weights,))
         return terms.to_lines(weights[-1], size.horizon, size.n_contexts, size.n_actions), said
 
     def _solve(self, n_folds: int, gamma: float, found: FoldSums) -> FloatArray:
@@ -157,6 +161,7 @@ class Size:
     """How large a lesson is, and how its states are laid out."""
 
     frames: int
+    sequences: int
     longest: int
     folds: int
     weight: float  # the largest; 0 where there are none
@@ -170,13 +175,15 @@ class Size:
         tape, horizon = lesson.states.tape, lesson.states.horizon
         weight = 0.0 if lesson.weights is None else float(lesson.weights.max())
         longest, k = max(map(len, lesson.expert)), tape.actions.shape[1]
-        return cls(len(lesson.states), longest, int(lesson.folds.max()) + 1, weight, horizon, tape.n_contexts, k)
+        sizes = len(lesson.states), len(lesson.expert), longest
+        return cls(*sizes, int(lesson.folds.max()) + 1, weight, horizon, tape.n_contexts, k)
 
     @classmethod
     def join(cls, sizes: Sequence[Size]) -> Size:
         """Return that of all parts."""
         most = {name: max(getattr(s, name) for s in sizes) for name in ("longest", "folds", "weight")}
-        return replace(sizes[0], frames=sum(s.frames for s in sizes), **most)
+        sums = {name: sum(getattr(s, name) for s in sizes) for name in ("frames", "sequences")}
+        return replace(sizes[0], **sums, **most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,32 +283,30 @@ class Regressors:
     """The terms of all states in standard units, a block at a time; those of small data are kept."""
 
     terms: Terms
-    states: States
     kept: dict[tuple[int, int], FloatArray] | None
 
     @classmethod
-    def of(cls, lesson: Lesson, terms: Terms, keep: bool) -> Regressors:
+    def of(cls, _: Lesson, terms: Terms, keep: bool) -> Regressors:
         """Begin with nothing kept."""
-        return cls(terms, lesson.states, {} if keep else None)
+        return cls(terms, {} if keep else None)
 
-    @property
-    def room(self) -> tuple[FloatArray, FloatArray]:
-        """Two arrays to work in: a page of memory that is new costs more than what is written to it."""
-        shape = min(BLOCK, len(self.states)), len(self.terms.feature) + 1
+    def room(self, states: States) -> tuple[FloatArray, FloatArray]:
+        """Make two arrays to work in: a page of memory that is new costs more than what is written to it."""
+        shape = min(BLOCK, len(states)), len(self.terms.feature) + 1
         return np.empty(shape), np.empty(shape)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "kept": None if self.kept is None else {}}  # what is kept does not travel
 
-    def at(self, rows: IntArray) -> FloatArray:
-        """Return the regressors (n, terms + 1) of neighbouring rows, with a constant last."""
+    def at(self, states: States, rows: IntArray) -> FloatArray:
+        """Return the regressors (n, terms + 1) of neighbouring states, with a constant last."""
         place = int(rows[0]), len(rows)
         if self.kept is not None and place in self.kept:
             return self.kept[place]
         terms = self.terms
         out = np.ones((len(rows), len(terms.feature) + 1))
         S = out[:, :-1]
-        S[:] = _single(self.states.where(rows).matrix())[:, terms.feature]
+        S[:] = _single(states.where(rows).matrix())[:, terms.feature]
         missing = ~np.isfinite(S)
         if missing.any():
             S[missing] = np.broadcast_to(terms.fill, S.shape)[missing]
@@ -313,7 +318,7 @@ class Regressors:
         return out
 
     def filter(
-        self, rows: IntArray, loop: ClosedLoop, dimension: int, room: tuple[FloatArray, FloatArray]
+        self, states: States, rows: IntArray, loop: ClosedLoop, dimension: int, room: tuple[FloatArray, FloatArray]
     ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
         """Send the regressors of one sequence through the closed loop.
 
@@ -327,7 +332,7 @@ class Regressors:
             some = part[max(0, loop.order - int(part[0] - rows[0])) :]  # the first frames are the expert's
             if len(some):
                 Z, bends = (space[: len(some)] for space in room)
-                filter_frames(1.0 / lead, taps / lead, self.at(part)[-len(some) :], past, Z, bends)
+                filter_frames(1.0 / lead, taps / lead, self.at(states, part)[-len(some) :], past, Z, bends)
                 yield some, Z, bends[: max(0, len(some) - 2)]
 
 
@@ -453,18 +458,21 @@ def _sum_bent(
 def _sum_folds(
     lesson: Lesson,
     regressors: Regressors,
+    first: int,
     aims: Trajectories,
     loop: ClosedLoop,
     dimensions: IntArray,
+    every: int,
     step: int,
     bounds: Bounds,
 ) -> FoldSums:
-    """Sum the normal equations of each fold."""
+    """Sum the normal equations of each fold, over every so many-th row of every so many-th of all sequences."""
     sums = {int(fold): Sums.zero(len(bounds.filtered), len(dimensions)) for fold in np.unique(lesson.folds)}
-    room, counts = regressors.room, lesson.weights
+    room, counts = regressors.room(lesson.states), lesson.weights
     with _one_thread():
-        for aimed, rows, fold in zip(aims, _sequences(lesson.states), lesson.folds, strict=True):
-            for part, Z, bends in regressors.filter(rows, loop, dimensions[0], room):
+        several = zip(aims, _sequences(lesson.states), lesson.folds, strict=True)
+        for aimed, rows, fold in (one for number, one in enumerate(several, first) if number % every == 0):
+            for part, Z, bends in regressors.filter(lesson.states, rows, loop, dimensions[0], room):
                 aim = aimed[part - rows[0]][:, dimensions]
                 if counts is not None:
                     root = np.sqrt(counts[part][:, dimensions])
@@ -479,16 +487,22 @@ def _say_unseen(lesson: Lesson, regressors: Regressors, weights: FloatArray) -> 
     with _one_thread():
         for rows, fold in zip(_sequences(lesson.states), lesson.folds, strict=True):
             for part in _blocks(rows):
-                unseen[part] = regressors.at(part) @ weights[fold]
+                unseen[part] = regressors.at(lesson.states, part) @ weights[fold]
     return unseen
 
 
 def _one_thread() -> Any:
     """Let the matrix products of what follows have the same bits for any number of threads."""
-    import scipy.linalg  # noqa: F401 - loaded before the limit, which knows only of libraries that are
-    from threadpoolctl import threadpool_limits
+    return _products().limit(limits=1, user_api="blas")
 
-    return threadpool_limits(1, user_api="blas")
+
+@cache
+def _products() -> Any:
+    """Find the libraries that multiply matrices, once: that takes as long as a small fit."""
+    import scipy.linalg  # noqa: F401 - loaded before, for only libraries that are loaded are found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _above(values: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
+from simile.data.groups import draw_sequences
 from simile.models.columns import BinnedColumns
 
 if TYPE_CHECKING:
@@ -66,6 +67,28 @@ class Growth:
         else:
             tried = n_features if model.max_features is None else min(int(model.max_features), n_features)
         return cls(model, k, columns, lags, smoothness, tried)
+
+    def sees_all(self, starts: IntArray) -> bool:
+        """Tell whether every tree sees all sequences."""
+        return self.model.max_frames is None or int(starts[-1]) <= self.model.max_frames
+
+    def seen(self, seed: int, starts: IntArray) -> IntArray:
+        """Return the numbers of the sequences that the tree of a seed sees."""
+        return draw_sequences(np.diff(starts), self.model.max_frames or math.inf, seed)
+
+    def bag(self, seeds: tuple[int, ...], starts: IntArray) -> Bag:
+        """Return what a forest keeps of its bags: nothing is out of them where trees did not see all sequences."""
+        return Bag(self.model.bagging if self.sees_all(starts) else Bagging.NONE, seeds, starts)
+
+    def draw(self, seed: int, starts: IntArray) -> Any:
+        """Draw the bag of a seed: how often each row is in it, (n,)."""
+        if self.sees_all(starts):
+            return Bag(self.model.bagging, (seed,), starts).counts(0)
+        lengths, seen = np.diff(starts), self.seen(seed, starts)
+        inside = np.repeat(np.isin(np.arange(len(lengths)), seen), lengths)
+        times = np.zeros(int(starts[-1]), np.int32)
+        times[inside] = Bag(self.model.bagging, (seed,), np.append(0, np.cumsum(lengths[seen]))).counts(0)
+        return times
 
     @property
     def rules(self) -> Rules:
@@ -135,25 +158,21 @@ class Bag:
 
     def counts(self, tree: int) -> Any:
         """Return how often each row was in the bag of a tree, (n,)."""
-        return draw_bag(self.bagging, self.seeds[tree], self.starts, 0, int(self.starts[-1]))
+        from simile.models.kernels.drawing import draw_counts
+
+        seed, n = self.seeds[tree], int(self.starts[-1])
+        if self.bagging is Bagging.NONE:
+            return np.ones(n, np.int32)
+        if self.bagging is Bagging.ROWS:
+            return draw_counts(n, seed, 0, n)
+        n_sequences = len(self.starts) - 1
+        return np.repeat(draw_counts(n_sequences, seed, 0, n_sequences), np.diff(self.starts))
 
     def saw(self, tree: int, sequence: int) -> bool:
         """Tell whether a tree was grown on a sequence, of a bag of sequences; rows, of any number, are not laid out."""
         from simile.models.kernels.drawing import draw_counts
 
         return bool(draw_counts(len(self.starts) - 1, self.seeds[tree], sequence, 1)[0])
-
-
-def draw_bag(bagging: Bagging, seed: int, starts: IntArray, first: int, n: int) -> Any:
-    """Return how often each of n rows, from the first on, is in the bag of a seed over all rows, (n,)."""
-    from simile.models.kernels.drawing import draw_counts
-
-    if bagging is Bagging.NONE:
-        return np.ones(n, np.int32)
-    if bagging is Bagging.ROWS:
-        return draw_counts(int(starts[-1]), seed, first, n)
-    drawn = draw_counts(len(starts) - 1, seed, 0, len(starts) - 1)
-    return np.repeat(drawn, np.diff(starts))[first : first + n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +190,7 @@ class Tree:
 
 def grow_tree(growth: Growth, columns: BinnedColumns, payload: FloatArray, seed: int) -> Tree:
     """Grow the tree of a seed on rows at hand."""
-    times = Bag(growth.model.bagging, (seed,), columns.starts).counts(0)
+    times = growth.draw(seed, columns.starts)
     units = exact_units(measure_bag(times, payload), float(times.sum()))
     rows, taken = take_bag(times, columns.positions, payload, units)
     limit = growth.model.max_depth

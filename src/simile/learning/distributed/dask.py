@@ -50,6 +50,7 @@ PATIENCE = 5.0  # seconds for a scheduler to answer
 SMALL = 2**15  # bytes that rather travel with each task than wait for one of their own
 SHARE, UNLIMITED = 0.4, 2**33  # of the memory of a worker that a forest may take; bytes where a worker has no limit
 PARTS_PER_THREAD = 2  # so that what a slow or lost worker leaves undone can be shared by the others
+PARTS_IN_ROOM = 12  # of data that are read, and with them what is made of them: a worker has some in use at a time
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class DaskBackend:
         Whether to learn the very policy that one machine would, to the bit. Otherwise each tree grows on the data of
         one part: nothing but trees travels, and the squared error was 10 to 40 % higher where we measured it.
     parts : int, optional
-        Into how many parts data are cut; two for each thread of the cluster by default.
+        Into how many parts data are cut; by default two for each thread of the cluster, or as many more as it takes for
+        a worker to hold a dozen of them.
     """
 
     def __init__(self, client: Any, *, exact: bool = True, parts: int | None = None) -> None:
@@ -144,8 +146,9 @@ class DaskBackend:
             raise ArgumentError("group: on a cluster it must be a column, for a worker sees no other folders; name one")
         if tables[0].roles.contexts is None:  # otherwise the files say themselves what their columns are
             how = {"group": SINGLE, **how}
-        files, notes = self._cut(tables, how)
-        groups = [files[begin:end] for begin, end in share_evenly([file.rows for file in files], self.parts)]
+        n_parts = self._parts or max(self.parts, _count_bytes(tables) // (self.room // PARTS_IN_ROOM))
+        files, notes = self._cut(tables, how, n_parts)
+        groups = [files[begin:end] for begin, end in share_evenly([file.rows for file in files], n_parts)]
         try:
             found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
             alike = len({known.rate for known in found.facts}) == 1
@@ -170,15 +173,13 @@ class DaskBackend:
                 print(f"  note      {note}", file=sys.stderr)  # noqa: T201
         return found
 
-    def _cut(self, tables: Sequence[Table], how: dict[str, Any]) -> tuple[list[_File], list[str]]:
+    def _cut(self, tables: Sequence[Table], how: dict[str, Any], n_parts: int) -> tuple[list[_File], list[str]]:
         """Return what there is to read, file by file or, of large ones, part by part, and what to say of it."""
         paths = [table.path.resolve() for table in tables]
         known = all(table.groups for table in tables)
         rows = [sum(table.groups) if known else 1 for table in tables]
         files = [_File(*each) for each in zip(paths, file_names(paths), rows, strict=True)]
-        wished = [
-            _wish(t.groups, round(n * self.parts / sum(rows))) for t, n in zip(tables, rows, strict=True) if known
-        ]
+        wished = [_wish(t.groups, round(n * n_parts / sum(rows))) for t, n in zip(tables, rows, strict=True) if known]
         large = [i for i, some in enumerate(wished) if some]
         cut = (
             self.collect(self.map(_find_parts, [(paths[i], wished[i]) for i in large], shared=(how,))) if large else []
@@ -384,6 +385,11 @@ def _wish(groups: Sequence[int], n: int) -> list[int]:
     return sorted({int(ends[np.abs(ends - sum(groups) * i / n).argmin()]) for i in range(1, n)}) if len(ends) else []
 
 
+def _count_bytes(tables: Sequence[Table]) -> int:
+    """Count what frames take in memory, where files tell how many there are."""
+    return sum(8 * len(table.columns) * sum(table.groups) for table in tables)
+
+
 def _find_rate(paths: Sequence[File], how: dict[str, Any]) -> float | None:
     return find_rate(paths, **how)
 
@@ -438,10 +444,8 @@ def _check_versions(found: Mapping[str, Any]) -> None:
 @contextmanager
 def connect(address: str) -> Iterator[Any]:
     """Connect to the scheduler at an address, or start a cluster on this machine for "local", with a worker a core."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what Dask drops when it is interrupted
     if address == "local":
         how = {"n_workers": os.cpu_count() or 1, "threads_per_worker": 1, "dashboard_address": ":0"}
-        how["preload"] = [f"{__package__}.patient"]
         with (
             # What goes wrong is raised here, as a sentence; workers would add their tracebacks.
             dask.LocalCluster(**how, silence_logs=logging.CRITICAL) as cluster,

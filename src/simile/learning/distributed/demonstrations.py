@@ -14,14 +14,14 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.groups import draw_groups
+from simile.data.groups import draw_groups, draw_sequences
 from simile.data.logs import Log, read_logs
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.facts import Facts
-from simile.learning.distributed.parts import DistributedParts
+from simile.learning.distributed.parts import DistributedParts, View
 from simile.learning.measures import Outcome, ScoreSums
 from simile.policies.policies import Policy
 
@@ -161,37 +161,44 @@ class DistributedDemonstrations(DistributedParts, Recorded):
 
     def bring(self, n: int) -> Demonstrations:
         """Bring the actions of the first n sequences here, without contexts."""
-        found = self.backend.collect(self._first(_bare, self.handles, n))
-        return Demonstrations(tuple(d for part in found for d in part))
+        parts, counts = self._first(n)
+        return Demonstrations(tuple(d for part in self._keep(parts).collect(_bare, counts) for d in part))
 
     def show(self, trajectories: Sequence[Any], n: int | None = None) -> list[FloatArray]:
         """Bring the first n trajectories here; by default none, for they stay where they are."""
-        found = self.backend.collect(self._first(_head, trajectories, n)) if n else []
-        return [a for part in found for a in part]
+        if not n:
+            return []
+        parts, counts = self._first(n)
+        found = self.backend.map(_head, [trajectories[i] for i in parts], counts)
+        return [a for part in self.backend.collect(found) for a in part]
 
     @cached_property
     def firsts(self) -> list[Any]:
         """Handles of the number of the first sequence of each part."""
         return self.place(np.cumsum([0, *(len(f.names) for f in self.facts)])[:-1].tolist())
 
-    def _first(self, function: Callable[..., Any], handles: Sequence[Any], n: int) -> list[Any]:
-        """Call a function with the parts that the first n sequences lie in, and with how many of them lie there."""
+    def _first(self, n: int) -> tuple[range, list[Any]]:
+        """Return the parts that the first n sequences lie in, and handles of how many of them lie there."""
         before = np.cumsum([0, *(len(f.names) for f in self.facts)])[:-1]
-        some = range(int(np.searchsorted(before, n)))
-        return self.backend.map(function, [handles[i] for i in some], self.place([n - int(before[i]) for i in some]))
+        parts = range(int(np.searchsorted(before, n)))
+        return parts, self.place([n - int(before[i]) for i in parts])
+
+    def _keep(self, parts: Sequence[int]) -> Self:
+        """Keep some of the parts."""
+        handles, facts = (tuple(each[i] for i in parts) for each in (self.handles, self.facts))
+        views = (replace(v, beside=tuple([h[i] for i in parts] for h in v.beside)) for v in self.views)
+        return replace(self, handles=handles, facts=facts, views=tuple(views))
 
     def where(self, numbers: IntArray) -> Self:
         """Return some of the sequences, by number, in their order; they stay where they are."""
-        begins = np.cumsum([0, *(len(f.names) for f in self.facts)])
-        handles, facts = [], []
-        for i, (handle, known) in enumerate(zip(self.handles, self.facts, strict=True)):
-            here = np.sort(numbers[(begins[i] <= numbers) & (numbers < begins[i + 1])]) - begins[i]
-            if len(here):
-                handles += (
-                    self.backend.map(_some, [handle], shared=(here,)) if len(here) < len(known.names) else [handle]
-                )
-                facts.append(known.where(here))
-        return type(self)(self.backend, tuple(handles), tuple(facts))
+        if len(numbers) == len(self):
+            return self
+        begins, numbers = np.cumsum([0, *(len(f.names) for f in self.facts)]), np.sort(numbers)
+        here = [numbers[(a <= numbers) & (numbers < b)] - a for a, b in pairwise(begins)]
+        some = self._keep([i for i, mine in enumerate(here) if len(mine)])
+        here = [mine for mine in here if len(mine)]
+        facts = tuple(known.where(mine) for known, mine in zip(some.facts, here, strict=True))
+        return replace(some, facts=facts, views=(*some.views, View(_some, (self.place(here),))))
 
     def split(self, test: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
         """Split whole groups or sequences at random, as `Demonstrations.split` does: the same, for the same seed."""
@@ -209,13 +216,11 @@ class DistributedDemonstrations(DistributedParts, Recorded):
 
     def draw(self, most: int, *, seed: int = 0) -> Self:
         """Return as many sequences as fit into so many bytes, drawn by chance, in their order; all where all do."""
-        order = np.random.default_rng(seed).permutation(len(self))
-        sizes = 8 * (self.n_contexts + self.n_actions) * self.lengths[order]
-        return self.where(np.sort(order[: max(1, int(np.searchsorted(np.cumsum(sizes), most, side="right")))]))
+        return self.where(draw_sequences(8 * (self.n_contexts + self.n_actions) * self.lengths, most, seed))
 
     def gather(self) -> Demonstrations:
         """Bring all frames here, for a few sequences that are wanted at hand: to judge a policy, or to draw."""
-        return Demonstrations(tuple(d for part in self.backend.collect(self.handles) for d in part))
+        return Demonstrations(tuple(d for part in self.collect(_all) for d in part))
 
     def outcome(self, policy: Policy, *, seed: int = 0, order: int = 2) -> Outcome:
         """Roll a policy out where the contexts are, and measure it; `rolled` are handles of the trajectories."""
@@ -252,6 +257,10 @@ def _check(demos: Demonstrations, space: ActionSpace) -> None:
 
 def _standardize(demos: Demonstrations, units: Units) -> Demonstrations:
     return demos.standardize(units)
+
+
+def _all(demos: Demonstrations) -> Demonstrations:
+    return demos
 
 
 def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:

@@ -12,7 +12,8 @@ growth; and the edges of the bins come from a sample that each part can draw its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from simile.learning.distributed.levels import Group
 from simile.models.columns import layout
 from simile.models.forest import Forest, SmoothForest, draw_seeds
 from simile.models.trees import Bag, Bagging, Growth, Tree, keep_best
+
+AT_ONCE = 4  # trees that a core has before it, with the rows that they see
 
 __all__ = ["Part", "choose_context_edges", "grow_apart", "grow_distributed"]
 
@@ -150,22 +153,41 @@ class _Laid:
         exact = backend.exact if exact is None else exact
         if exact and self._bytes_together(task) <= self.room:
             packed = backend.map(work.pack_rows, parts, shared=(self.edges, task))
-            trees = _grow_together(backend, packed, task, seeds)
+            grow = _grow_together if task.sees_all(self.starts) else self._grow_some
+            trees = grow(backend, packed, task, seeds)
         else:
             rows = backend.map(work.lay_rows, parts, self.places, shared=(self.edges, task))
-            grow = self._grow_levels if exact else self._grow_apart
-            trees = grow(rows, task, seeds)
-        return Forest.of(trees, self.edges, task, Bag(model.bagging if exact else Bagging.NONE, seeds, self.starts))
+            trees = (self._grow_levels if exact else self._grow_apart)(rows, task, seeds)
+        bag = task.bag(seeds, self.starts) if exact else Bag(Bagging.NONE, seeds, self.starts)
+        return Forest.of(trees, self.edges, task, bag)
 
     def _bytes_together(self, task: Growth) -> float:
-        """Count what it takes to have the rows of all parts in one place, and to grow trees on bags of them."""
+        """Count what it takes to have all rows that a tree sees in one place, and to grow trees on bags of them."""
         size, channels = self.sizes[0], _channels(task)
         n, widest = float(self.starts[-1]), max(size.horizon.memory, *size.horizon.context_lags)
         padded = sum(size.frames for size in self.sizes) + len(self.starts) * widest
         arrays = size.n_labels * (1 if task.model.by_labels else 3) + size.is_weighed
         came = padded * (size.n_contexts + size.n_actions) + n * (4 + 8 * arrays)
-        bags = self.backend.threads * 2 * n * (4 + 8 * channels)  # each and a copy to sort it in
-        return 2 * came + 8 * channels * n + bags
+        bags = 2 * n * (4 + 8 * channels)  # each and a copy to sort it in
+        if task.sees_all(self.starts):
+            return 2 * came + 8 * channels * n + self.backend.threads * bags
+        longest = int(np.diff(self.starts).max())  # a tree sees one sequence at least
+        share = min(1.0, max(task.model.max_frames or longest, longest) / n)
+        return self.backend.threads * share * (3 * came + 8 * channels * n + bags)
+
+    def _grow_some(self, backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
+        """Let workers get the sequences that a tree sees from all parts, tree by tree, and grow it on them."""
+        begins = np.searchsorted(self.starts, np.cumsum([0, *(size.rows for size in self.sizes)]))
+        spans, turns = backend.place(list(pairwise(begins))), backend.place([(seed,) for seed in seeds])
+        seen = backend.place([task.seen(seed, self.starts) for seed in seeds])
+        grown, alone = [], replace(task, model=replace(task.model, max_frames=None))
+        together = AT_ONCE * backend.workers * backend.threads
+        for first in range(0, len(seeds), together):
+            some = slice(first, first + together)
+            each = [backend.map(work.take_seen, packed, spans, shared=(one,)) for one in seen[some]]
+            of_parts = zip(*each, strict=True)
+            grown += backend.collect(backend.map(work.grow_together, *of_parts, turns[some], shared=(alone, 1)))
+        return [tree for (tree,) in grown]
 
     def _grow_levels(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
         """Grow as many trees at a time as a worker has room for, with the nodes of a level and of the next."""

@@ -19,7 +19,7 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, States
 from simile.models.columns import BinnedColumns
-from simile.models.trees import Bagging, Growth, Tree, draw_bag, grow_from, grow_tree, measure_bag, take_bag
+from simile.models.trees import Growth, Tree, grow_from, grow_tree, measure_bag, take_bag
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +192,15 @@ def pack_rows(part: Part, edges: list[Any], task: Growth) -> Packed:
     return Packed(columns, arrays, part.weights)
 
 
+def take_seen(part: Packed, span: tuple[int, int], seen: IntArray) -> Packed:
+    """Take the sequences of a part that a tree sees; `span` are the first of all its sequences and the one after."""
+    begin, end = span
+    numbers = seen[(seen >= begin) & (seen < end)] - begin
+    rows = np.isin(np.arange(end - begin), numbers).repeat(np.diff(part.columns.starts))
+    arrays, weights = tuple(a[rows] for a in part.arrays), None if part.weights is None else part.weights[rows]
+    return Packed(part.columns.where(numbers), arrays, weights)
+
+
 def grow_together(*given: Any) -> list[Tree]:
     """Grow whole trees on the rows of all parts, which come first, as one machine does."""
     *parts, seeds, task, threads = given
@@ -207,9 +216,9 @@ def lay_rows(part: Part, place: Place, edges: list[Any], task: Growth) -> Rows:
     return Rows(BinnedColumns.of([part.states], edges), payload, place.row)
 
 
-def draw_bags(rows: Rows, seeds: tuple[int, ...], bagging: Bagging, starts: IntArray) -> Any:
+def draw_bags(rows: Rows, seeds: tuple[int, ...], task: Growth, starts: IntArray) -> Any:
     """Draw the bags of trees over the rows of all parts, and return how often those here are in them, (trees, n)."""
-    return np.stack([draw_bag(bagging, seed, starts, rows.first, len(rows.payload)) for seed in seeds])
+    return np.stack([task.draw(seed, starts)[rows.first : rows.first + len(rows.payload)] for seed in seeds])
 
 
 def draw_shares(draws: range, seeds: tuple[int, ...], begins: IntArray) -> list[Any]:

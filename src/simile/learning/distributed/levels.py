@@ -88,9 +88,9 @@ class Group:
 
     def _draw_bags(self, seeds: tuple[int, ...]) -> list[Any]:
         """Draw the bags; returns handles of how often the rows of each part are in them."""
-        backend, bagging = self.backend, self.task.model.bagging
-        if bagging is not Bagging.ROWS:
-            return backend.map(work.draw_bags, self.rows, shared=(seeds, bagging, self.starts))
+        backend, task = self.backend, self.task
+        if task.model.bagging is not Bagging.ROWS or not task.sees_all(self.starts):
+            return backend.map(work.draw_bags, self.rows, shared=(seeds, task, self.starts))
         # Any of the draws may fall on any part: each worker makes its share of them, for all parts.
         cuts = np.linspace(0, self.begins[-1], backend.workers + 1).astype(int)
         shares = backend.place([range(int(a), int(b)) for a, b in pairwise(cuts)])

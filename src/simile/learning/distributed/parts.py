@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import add
 from typing import Any
 
 from simile.learning.distributed.backend import Backend
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A way to see parts: function(part, one of each beside, *shared). It is gone through at every use.
+
+    What shares its frames with the part that it is made from would lie on disk twice if it were kept, where memory is
+    short; and it is made in no time.
+    """
+
+    function: Callable[..., Any]
+    beside: tuple[Sequence[Any], ...] = ()  # handles, one for each part
+    shared: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,14 +33,21 @@ class DistributedParts:
         Where they are.
     handles : tuple
         Of the values, in their order.
+    views : tuple of View
+        How they are seen, one after the other.
     """
 
     backend: Backend
     handles: tuple[Any, ...]
+    views: tuple[View, ...] = field(default=(), kw_only=True)
 
     def map(self, function: Callable[..., Any], *others: Any, shared: tuple[Any, ...] = ()) -> list[Any]:
         """Call function(part, one of each others, *shared) for each part, where it is."""
-        return self.backend.map(function, self.handles, *others, shared=shared)
+        if not self.views:
+            return self.backend.map(function, self.handles, *others, shared=shared)
+        beside = (handles for view in self.views for handles in view.beside)
+        steps = [(view.function, len(view.beside), view.shared) for view in self.views]
+        return self.backend.map(_see, self.handles, *beside, *others, shared=(steps, function, shared))
 
     def total(
         self,
@@ -56,3 +76,11 @@ class DistributedParts:
     def place(self, values: Sequence[Any]) -> list[Any]:
         """Put a value beside each part."""
         return self.backend.place(values)
+
+
+def _see(part: Any, *given: Any) -> Any:
+    """Go through the views of a part, whose own come first, and call a function."""
+    *rest, steps, function, shared = given
+    for view, n, own in steps:
+        part, rest = view(part, *rest[:n], *own), rest[n:]
+    return function(part, *rest, *shared)

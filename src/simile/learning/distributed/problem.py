@@ -19,7 +19,7 @@ from simile.errors import ArgumentError
 from simile.learning.checkpoints import keep_fit, recipe_of
 from simile.learning.distributed.demonstrations import DistributedDemonstrations
 from simile.learning.distributed.forest import Part, choose_context_edges, grow_apart, grow_distributed
-from simile.learning.distributed.parts import DistributedParts
+from simile.learning.distributed.parts import DistributedParts, View
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback, constant
 from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
@@ -314,8 +314,9 @@ def _(demos: DistributedDemonstrations, model: Any, course: Course, rng: np.rand
 def _(
     demos: DistributedDemonstrations, model: Any, horizon: Horizon, loops: Sequence[ClosedLoop], folds: IntArray
 ) -> list[tuple[Model, Any]]:
-    lessons = demos.map(_rollout_lesson, demos.deal(folds), shared=(horizon,))
-    return list(model.fit_lessons(DistributedParts(demos.backend, tuple(lessons)), loops))
+    lesson = View(_rollout_lesson, (demos.deal(folds),), (horizon,))
+    lessons = DistributedParts(demos.backend, demos.handles, views=(*demos.views, lesson))
+    return list(model.fit_lessons(lessons, loops))
 
 
 @resolve.register
