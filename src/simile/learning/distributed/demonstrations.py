@@ -148,7 +148,7 @@ class DistributedDemonstrations(DistributedParts, Recorded):
     def standardize(self, units: Units) -> Self:
         """Bring actions and contexts to standard units; facts other than the logs remain those of the user's."""
         facts = tuple(known.without_marks() for known in self.facts)
-        return type(self)(self.backend, tuple(self.map(_standardize, shared=(units,))), facts)
+        return replace(self, facts=facts, views=(*self.views, View(_standardize, shared=(units,))))
 
     def convert(self, function: Callable[..., Demonstrations], *, shared: tuple[Any, ...] = ()) -> Self:
         """Return what function(demonstrations of a part, *shared) makes of each part; it stays there."""
