@@ -503,6 +503,12 @@ def test_a_worker_of_another_version_or_without_us_is_named(client, monkeypatch)
         DaskBackend(client)
 
 
+def test_workers_of_this_machine_leave_ctrl_c_to_the_process_that_started_them(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    with connect("local") as client:
+        assert list(client.run(signal.getsignal, signal.SIGINT).values()) == [signal.SIG_IGN]
+
+
 def test_a_scheduler_without_workers_is_waited_for_and_it_is_said(capsys):
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
         soon = threading.Timer(0.3, cluster.scale, (1,))

@@ -444,8 +444,10 @@ def _check_versions(found: Mapping[str, Any]) -> None:
 @contextmanager
 def connect(address: str) -> Iterator[Any]:
     """Connect to the scheduler at an address, or start a cluster on this machine for "local", with a worker a core."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what Dask drops when it is interrupted
     if address == "local":
         how = {"n_workers": os.cpu_count() or 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+        how["preload"] = [f"{__package__}.patient"]
         with (
             # What goes wrong is raised here, as a sentence; workers would add their tracebacks.
             dask.LocalCluster(**how, silence_logs=logging.CRITICAL) as cluster,
