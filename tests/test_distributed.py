@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import signal
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -26,7 +27,7 @@ from pyarrow import parquet
 from sklearn.ensemble import RandomForestRegressor
 
 import simile
-from commands import simile_
+from commands import command, simile_
 from conftest import demos_of
 from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
@@ -507,6 +508,22 @@ def test_workers_of_this_machine_leave_ctrl_c_to_the_process_that_started_them(m
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with connect("local") as client:
         assert list(client.run(signal.getsignal, signal.SIGINT).values()) == [signal.SIG_IGN]
+
+
+@pytest.mark.long
+def test_a_command_that_is_interrupted_after_a_round_goes_on_from_there(tmp_path):
+    simile.write(simile.tasks.pursuit(n_sequences=6, length=600, n_players=4), tmp_path / "games.parquet")
+    words = command("train", "games.parquet", "--dask", "local", "--out", "run")
+    with subprocess.Popen(words, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        said = next(line for line in process.stderr if line.startswith("training: round 0"))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in err) == (130, False), said + out + err
+    assert "go on with: simile train --resume run" in out
+    simile_("train", "--resume", "run", "--dask", "local", cwd=tmp_path, process=True)
+    simile_("train", "games.parquet", "--out", "here", cwd=tmp_path)
+    kept, whole = ((tmp_path / name / "policy.safetensors").read_bytes() for name in ("run", "here"))
+    assert kept == whole
 
 
 def test_a_scheduler_without_workers_is_waited_for_and_it_is_said(capsys):
