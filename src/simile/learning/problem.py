@@ -92,14 +92,15 @@ class ProblemAtHand(Setup):
 
     @cached_property
     def _tape(self) -> Tape:
-        return Tape.of(self.demos.contexts, self.demos.actions)
+        tape = Tape.of(self.demos.contexts, self.demos.actions)
+        return tape.with_actions(np.empty((0, self.demos.n_actions)))  # every roll-out brings its own
 
     @cached_property
     def _naive(self) -> Model | None:
         """f_0, before the first f."""
         if not self.horizon.memory:
             return None
-        return fit_naive(self.model, self.states(self.expert), np.concatenate(self.expert), self.rng)
+        return fit_naive(self.model, lambda: (self.states(self.expert), np.concatenate(self.expert)), self.rng)
 
     @property
     def expert(self) -> Trajectories:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -229,4 +230,5 @@ def rounds(
     seen = () if initial is None else marks_of(initial.card.training)
     card = card_of(demos, {**asked, **loop, "seed": seed, **said}, seen)
     loop["initial"] = None if initial is None else standardized(initial, inside)
-    return (finish(r, units, space, card, held_out) for r in algorithm_1(problem, **loop))
+    ending = partial(finish, units=units, space=space, card=card, held_out=held_out)
+    return map(ending, algorithm_1(problem, **loop))  # which keeps no round while it waits for the next

@@ -110,8 +110,10 @@ class Train:
 
     def __call__(self, data: Sequence[Dataset], h: Regularizer, rng: np.random.Generator) -> SmoothPolicy:
         """Fit f to D_n and return pi^_n = (f, h)."""
-        anchors = np.concatenate([anchors_of(h, d.states) for d in data])
-        targets = np.concatenate([d.targets for d in data])
+        targets = data[0].targets if len(data) == 1 else np.concatenate([d.targets for d in data])
+        anchors = targets  # which do not matter where trees split by the targets alone
+        if not (isinstance(self.rule, JointRule) and getattr(self.model, "by_labels", False)):
+            anchors = np.concatenate([anchors_of(h, d.states) for d in data])
         labels = self.rule.labels(targets, anchors, self.smoothness)
         known = [d.weights for d in data if d.weights is not None]
         counts = weights_for(self.model, known or None)
@@ -157,21 +159,29 @@ def split_by(criterion: Criterion | None, model: Any) -> Any:
     return model
 
 
-def fit_naive(model: Any, states: States, targets: FloatArray, rng: np.random.Generator) -> Model:
+def fit_naive(model: Any, form: Callable[[], tuple[States, FloatArray]], rng: np.random.Generator) -> Model:
     """Fit f_0, the "naive" learner on contexts alone (proof of Proposition 5.8): it starts cold roll-outs.
 
-    Only cold starts and files want it, so it is fitted when one of them asks; what it draws at random is drawn now.
+    Only cold starts and files want it, so it is fitted, and its states and targets are formed, when one of them asks;
+    what it draws at random is drawn now.
     """
     if isinstance(model, RolloutRegressor):
         raise ArgumentError(
             f"model: {type(model).__name__} needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
         )
-    contexts = states.view_through(states.horizon.without_actions())
+
+    def fit(chance: np.random.Generator) -> Model:
+        states, targets = form()
+        contexts = states.view_through(states.horizon.without_actions())
+        if isinstance(model, SmoothRegressor):
+            return model.fit_smooth([contexts], targets, targets, targets, 0.0, chance)
+        return models.fit(model, contexts.matrix(), targets, chance)
+
+    if isinstance(model, SmoothRegressor) and not isinstance(model, SmoothForest):
+        return fit(rng)  # it may remember its fits, in their order
     chance = copy.deepcopy(rng)
     if isinstance(model, SmoothForest):
         draw_seeds(model, rng)
-        return Deferred(lambda: model.fit_smooth([contexts], targets, targets, targets, 0.0, chance))
-    if isinstance(model, SmoothRegressor):  # which may remember its fits, in their order
-        return model.fit_smooth([contexts], targets, targets, targets, 0.0, rng)
-    fresh(model, targets.shape[1], rng)
-    return Deferred(lambda: models.fit(model, contexts.matrix(), targets, chance))
+    else:
+        fresh(model, form()[1].shape[1], rng)
+    return Deferred(lambda: fit(chance))

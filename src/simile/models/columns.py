@@ -6,7 +6,9 @@ offset. The bins of the contexts are kept on the tape, so that the rounds of a r
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -45,7 +47,7 @@ class BinnedColumns:
         return Features(self.bins.ravel(), self.columns * self.bins.shape[1] - self.lags)
 
     @classmethod
-    def of(cls, states: Sequence[States], edges: list[Any] | None = None) -> BinnedColumns:
+    def of(cls, states: Sequence[States], edges: list[Any] | None = None, *, threads: int = 1) -> BinnedColumns:
         """Bin what states read; several sets of states (DAgger's) are laid one after the other.
 
         `edges` of each base column are given where there is more data than these states.
@@ -57,25 +59,26 @@ class BinnedColumns:
         k = states[0].tape.actions.shape[1]
         pads = [Padding.of(s.tape, horizon) for s in states]
         if edges is None:
-            context_edges, _ = _bin_contexts(states[0].tape, pads[0])
+            context_edges, _ = _bin_contexts(states[0].tape, pads[0], k, threads=threads)
             actions = [s.tape.actions for s in states]
             action_edges = [binning.bin_edges(np.concatenate([a[:, j] for a in actions])) for j in range(k)]
         else:
             context_edges, action_edges = edges[:m], edges[m:]
-        blocks, positions, starts, before = [], [], [0], 0
+        blocks, positions, starts, before, lent = [], [], [0], 0, None
         for s, pad in zip(states, pads, strict=True):
-            _, contexts = _bin_contexts(s.tape, pad, context_edges, keep=edges is not None)
-            block = np.empty((m + k, len(pad.source)), np.uint8)
-            block[:m] = contexts
-            for j in range(k):
-                block[m + j] = binning.bin_column(s.tape.actions[:, j], action_edges[j])[pad.source]
+            _, block = _bin_contexts(s.tape, pad, k, context_edges, keep=edges is not None, threads=threads)
+            if horizon.memory:  # otherwise nothing reads the actions
+                lent = s.tape.memo.pop(_own(pad), None) if edges is None and len(states) == 1 else None
+                block = block.copy() if lent is None else block
+                for j in range(k):
+                    block[m + j] = binning.bin_column(s.tape.actions[:, j], action_edges[j])[pad.source]
             blocks.append(block)
             positions.append(pad.position[s.rows] + before)
             before += len(pad.source)
             floor = s.tape.floor[s.rows]
             starts += [starts[-1] + int(i) for i in (*(np.flatnonzero(np.diff(floor)) + 1), len(floor))]
         columns, lags = layout(horizon, m, k)
-        return cls(
+        found = cls(
             bins=blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1),
             edges=[*context_edges, *action_edges],
             columns=columns,
@@ -83,6 +86,9 @@ class BinnedColumns:
             positions=np.concatenate(positions).astype(np.int32),
             starts=np.array(starts, dtype=np.intp),
         )
+        if lent is not None:  # the tape gets its bins back when nobody needs those of the actions any more
+            weakref.finalize(found, states[0].tape.memo.__setitem__, _own(pads[0]), lent).atexit = False
+        return found
 
     def where(self, sequences: IntArray) -> BinnedColumns:
         """Keep the rows of some sequences, by number, in their order."""
@@ -136,27 +142,40 @@ class Padding:
         return padding
 
 
+def _own(pad: Padding) -> tuple[str, str, int]:
+    """Return where a tape keeps its contexts, binned by their own edges."""
+    return "bins", "own", len(pad.source)
+
+
 def _bin_contexts(
-    tape: Tape, pad: Padding, edges: list[Any] | None = None, *, keep: bool = False
+    tape: Tape, pad: Padding, k: int, edges: list[Any] | None = None, *, keep: bool = False, threads: int = 1
 ) -> tuple[list[Any], Any]:
-    """Bin the contexts of a tape once, by their own edges or by given ones; returns edges and bins (m, padded rows)."""
+    """Bin the contexts of a tape once, by their own edges or by given ones.
+
+    Returns edges, and bins (m + k, padded rows) with room for those of the actions.
+    """
     from simile.models.kernels import binning
 
-    own, common = (("bins", kind, len(pad.source)) for kind in ("own", "common"))
+    own, common = _own(pad), ("bins", "common", len(pad.source))
     for key in (own,) if edges is None else (own, common):
         found: tuple[list[Any], Any] | None = tape.memo.get(key)
         if found is not None and (edges is None or all(map(np.array_equal, found[0], edges))):
             return found
-    bins = np.empty((tape.n_contexts, len(pad.source)), np.uint8)
+    bins = np.empty((tape.n_contexts + k, len(pad.source)), np.uint8)
     chosen: list[Any] = []
     room = np.empty((min(AT_ONCE, tape.n_contexts), len(tape.floor)), np.float32)
-    for j, out in enumerate(bins):
-        if j % AT_ONCE == 0:
-            _read_columns(tape, j, room)
+
+    def bin_one(j: int) -> Any:
         column = room[j % AT_ONCE]
-        chosen.append(binning.bin_edges(column) if edges is None else edges[j])
+        found = binning.bin_edges(column) if edges is None else edges[j]
         # No index is out of bounds; NumPy writes through a buffer where it is to look.
-        np.take(binning.bin_column(column, chosen[j]), pad.source, out=out, mode="clip")
+        np.take(binning.bin_column(column, found), pad.source, out=bins[j], mode="clip")
+        return found
+
+    with ThreadPoolExecutor(threads) as pool:
+        for first in range(0, tape.n_contexts, AT_ONCE):
+            _read_columns(tape, first, room)
+            chosen += pool.map(bin_one, range(first, min(first + AT_ONCE, tape.n_contexts)))
     if edges is None or keep:  # given edges are kept apart: what a tape gives must not depend on its company
         tape.memo[own if edges is None else common] = chosen, bins
     return chosen, bins

@@ -93,6 +93,10 @@ class SmoothForest:
                 raise ArgumentError(f"{name} must be one of {choices}; got {getattr(self, name)!r}")
 
     @property
+    def _threads(self) -> int:
+        return self.n_jobs or os.cpu_count() or 1
+
+    @property
     def by_labels(self) -> bool:
         """Whether splits look at the labels alone: targets and anchors do not matter to such a forest."""
         return self.criterion in (None, Criterion.LABELS)
@@ -113,7 +117,9 @@ class SmoothForest:
         The bits of a tree depend on the rows in its bag, not on their order. Rows may have `weights` (n,), or (n, k) of
         which the mean counts.
         """
-        return self._grow(BinnedColumns.of(states), labels, targets, anchors, smoothness, rng, weights)
+        return self._grow(
+            BinnedColumns.of(states, threads=self._threads), labels, targets, anchors, smoothness, rng, weights
+        )
 
     def fit_apart(
         self,
@@ -129,7 +135,7 @@ class SmoothForest:
         Trees that serve all actions split where the noisiest of them gains. Each action has n_trees / sqrt(k): all of
         them together cost more than one forest, and less than k.
         """
-        columns = BinnedColumns.of([states])
+        columns = BinnedColumns.of([states], threads=self._threads)
         each = self.for_each_of(n_actions)
         parts = [labels[:, j::n_actions].copy() for j in range(n_actions)]
         counts = [None] * n_actions if weights is None else list(weights.T)
@@ -157,7 +163,7 @@ class SmoothForest:
         def grow(seed: int) -> Tree:
             return grow_tree(growth, columns, payload, seed)
 
-        with ThreadPoolExecutor(self.n_jobs or os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(self._threads) as pool:
             trees = list(pool.map(grow, seeds))
         return Forest.of(trees, columns.edges, growth, growth.bag(seeds, columns.starts))
 

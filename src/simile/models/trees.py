@@ -268,7 +268,7 @@ def take_bag(times: Any, positions: Any, payload: FloatArray, units: FloatArray)
     bag = np.flatnonzero(times > 0)
     counts, taken = times.take(bag), np.empty((len(bag), payload.shape[1]))
     for c, unit in enumerate(units):  # channel by channel: NumPy is slow along an axis of two
-        channel = payload[:, c].take(bag)
+        channel = payload[bag, c]
         channel /= unit
         np.rint(channel, out=channel)
         channel *= unit
