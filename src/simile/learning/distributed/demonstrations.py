@@ -25,6 +25,8 @@ from simile.learning.distributed.parts import DistributedParts, View
 from simile.learning.measures import Outcome, ScoreSums
 from simile.policies.policies import Policy
 
+LITTLE = 0.25  # share of the frames up to which sequences are copied rather than seen where they lie
+
 
 @dataclass(frozen=True, eq=False)
 class DistributedDemonstrations(DistributedParts, Recorded):
@@ -198,7 +200,17 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         some = self._keep([i for i, mine in enumerate(here) if len(mine)])
         here = [mine for mine in here if len(mine)]
         facts = tuple(known.where(mine) for known, mine in zip(some.facts, here, strict=True))
-        return replace(some, facts=facts, views=(*some.views, View(_some, (self.place(here),))))
+        found = replace(some, facts=facts, views=(*some.views, View(_some, (self.place(here),))))
+        return found if found.n_frames > LITTLE * self.n_frames else found._together()
+
+    def _together(self) -> Self:
+        """Copy a few sequences out of many parts into as few as workers need, so that the parts may stay on disk."""
+        handles, facts = self.map(_copy), []
+        shares = share_evenly([known.lengths.sum() for known in self.facts], self.backend.parts)
+        for i, (begin, end) in enumerate(shares):
+            handles[i : i + end - begin] = self.backend.map(_join, *([one] for one in handles[i : i + end - begin]))
+            facts.append(Facts.join(self.facts[begin:end]))
+        return type(self)(self.backend, tuple(handles), tuple(facts))
 
     def split(self, test: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
         """Split whole groups or sequences at random, as `Demonstrations.split` does: the same, for the same seed."""
@@ -261,6 +273,14 @@ def _standardize(demos: Demonstrations, units: Units) -> Demonstrations:
 
 def _all(demos: Demonstrations) -> Demonstrations:
     return demos
+
+
+def _copy(demos: Demonstrations) -> Demonstrations:
+    return Demonstrations(tuple(replace(d, contexts=d.contexts.copy(), actions=d.actions.copy()) for d in demos))
+
+
+def _join(*parts: Demonstrations) -> Demonstrations:
+    return Demonstrations(tuple(d for demos in parts for d in demos))
 
 
 def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
