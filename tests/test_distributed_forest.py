@@ -17,6 +17,7 @@ from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.forest import Part, _Laid, choose_context_edges, grow_apart, grow_distributed
 from simile.learning.distributed.growing import Histograms
 from simile.learning.distributed.levels import Group
+from simile.models import trees
 from simile.models.columns import layout
 from simile.models.kernels import binning
 from simile.models.trees import Growth
@@ -131,6 +132,7 @@ def cases(draw):
 def test_random_data_recipes_cuts_and_rooms_give_the_forest_of_one_place(case, room, together, workers):
     data, model, cuts = case
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trees, "STRETCH", 12)
         if not together:  # histograms alone, or rows that travel from some depth on
             patch.setattr(_Laid, "_bytes_together", lambda *_: np.inf)
         backend = LocalBackend(workers=workers)

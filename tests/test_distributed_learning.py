@@ -21,7 +21,7 @@ from simile.learning import frontier, second_opinion
 from simile.learning.checkpoints import Checkpointed
 from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.tuning import CrossFitting
-from simile.models import ridge
+from simile.models import ridge, trees
 
 PURSUIT = tasks.pursuit(n_sequences=5, length=120, n_players=2)
 FOREST = SmoothForest(n_trees=4, min_leaf=5)
@@ -85,6 +85,8 @@ def test_of_many_frames_some_do(tmp_path, monkeypatch):
     demos = tasks.pursuit(n_sequences=16, length=60, n_players=2)
     all_of_them = simile.learn(demos, **{**QUICK, "smoothness": MatchExpert()})
     monkeypatch.setattr(frontier, "MOST_SCOUTED", 500)
+    monkeypatch.setattr(frontier, "FEWEST_SCOUTED", 5)
+    monkeypatch.setattr(trees, "STRETCH", 25)
     monkeypatch.setattr(ridge, "MOST_FILTERED", 400)
     monkeypatch.setattr(ridge, "FEWEST_FILTERED", 3)
     monkeypatch.setattr(second_opinion, "TREES", replace(second_opinion.TREES, max_frames=300))

@@ -105,8 +105,8 @@ def draw_groups(kin: IntArray, share: float, seed: int) -> npt.NDArray[np.bool_]
     return np.isin(kin, order[: min(max(1, round(share * n)), n - 1)])
 
 
-def draw_sequences(sizes: IntArray, most: float, seed: int) -> IntArray:
-    """Draw sequences of these sizes by chance, as many as fit into `most` and at least one; returns their numbers.
+def draw_sequences(sizes: IntArray, most: float, seed: int, *, at_least: int = 1) -> IntArray:
+    """Draw sequences of these sizes by chance, as many as fit into `most` and `at_least` some; returns their numbers.
 
     >>> draw_sequences(np.array([5, 5, 5, 5]), 12, seed=0), draw_sequences(np.array([5, 5]), 12, seed=0)
     (array([0, 2]), array([0, 1]))
@@ -114,7 +114,7 @@ def draw_sequences(sizes: IntArray, most: float, seed: int) -> IntArray:
     if sizes.sum() <= most:
         return np.arange(len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))
-    return np.sort(order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))])
+    return np.sort(order[: max(at_least, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))])
 
 
 def deal_groups(kin: IntArray, frames: IntArray, hands: int) -> IntArray:

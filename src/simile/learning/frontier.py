@@ -40,7 +40,7 @@ from simile.policies.hold import Hold
 from simile.policies.policies import Policy
 
 LEAST_LAG = 0.5  # frames: hardly any smoothing
-MOST_SCOUTED = 300_000  # frames that tell about smoothness
+MOST_SCOUTED, FEWEST_SCOUTED = 300_000, 40  # frames that tell about smoothness, and sequences even so
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
 
 SLOWER = (1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone, to try with a hysteresis
@@ -255,7 +255,7 @@ def match_expert(demos: Recorded, choices: Choices, match: MatchExpert) -> tuple
     A path of light models, returned too, finds them; the policy itself is then learned at that lambda alone.
     """
     units = choices.units(demos)
-    some = draw_sequences(demos.lengths, MOST_SCOUTED, choices.seed)
+    some = draw_sequences(demos.lengths, MOST_SCOUTED, choices.seed, at_least=FEWEST_SCOUTED)
     standard = (demos if len(some) == len(demos) else demos.where(some)).standardize(units)
     light = replace(choices.standardize(units), models=tuple(_light(m) for m in choices.models))
     scouts = Scouts(standard, light, match, _fit_path(standard, light, _values(standard, light, N_SCOUTS)))

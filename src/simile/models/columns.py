@@ -7,7 +7,7 @@ offset. The bins of the contexts are kept on the tape, so that the rounds of a r
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -90,11 +90,11 @@ class BinnedColumns:
             weakref.finalize(found, states[0].tape.memo.__setitem__, _own(pads[0]), lent).atexit = False
         return found
 
-    def where(self, sequences: IntArray) -> BinnedColumns:
-        """Keep the rows of some sequences, by number, in their order."""
+    def where(self, spans: Iterable[tuple[int, int]]) -> BinnedColumns:
+        """Keep the rows of some spans, each in one sequence, from its first to the one after its last."""
         bins, positions, starts, before = [self.bins[:, :0]], [self.positions[:0]], [0], 0
-        for number in sequences:
-            rows = self.positions[self.starts[number] : self.starts[number + 1]]
+        for begin, end in spans:
+            rows = self.positions[begin:end]
             first = rows[0] - self.lags.max()  # what the lags of its first row reach
             bins.append(self.bins[:, first : rows[-1] + 1])
             positions.append(rows - first + before)

@@ -50,8 +50,8 @@ class SmoothForest:
         Most leaves of a tree, which is then grown best first: the next node to be split is the one whose split lowers
         the impurity most. None for no limit, and depth first.
     max_frames : int, optional
-        Most frames that a tree is grown on: of more, it sees whole sequences, drawn by chance for each tree. None for
-        no limit.
+        Most frames that a tree is grown on: of more, it sees sequences, and stretches of long ones, drawn by chance for
+        each tree. None for no limit.
 
     Examples
     --------

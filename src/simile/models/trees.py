@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from simile.models.kernels.histograms import Features
     from simile.models.kernels.splitting import Rules
 
+STRETCH = 10_000  # rows of a sequence that a tree sees together, where it does not see all
 OTHER_STREAM = 0x5DEECE66D  # turns the seed that drew a bag into the seed of the features that the tree tries
 
 
@@ -73,8 +74,8 @@ class Growth:
         return self.model.max_frames is None or int(starts[-1]) <= self.model.max_frames
 
     def seen(self, seed: int, starts: IntArray) -> IntArray:
-        """Return the numbers of the sequences that the tree of a seed sees."""
-        return draw_sequences(np.diff(starts), self.model.max_frames or math.inf, seed)
+        """Return the numbers of the stretches that the tree of a seed sees."""
+        return draw_sequences(np.diff(cut_stretches(starts)), self.model.max_frames or math.inf, seed)
 
     def bag(self, seeds: tuple[int, ...], starts: IntArray) -> Bag:
         """Return what a forest keeps of its bags: nothing is out of them where trees did not see all sequences."""
@@ -84,7 +85,7 @@ class Growth:
         """Draw the bag of a seed: how often each row is in it, (n,)."""
         if self.sees_all(starts):
             return Bag(self.model.bagging, (seed,), starts).counts(0)
-        lengths, seen = np.diff(starts), self.seen(seed, starts)
+        lengths, seen = np.diff(cut_stretches(starts)), self.seen(seed, starts)
         inside = np.repeat(np.isin(np.arange(len(lengths)), seen), lengths)
         times = np.zeros(int(starts[-1]), np.int32)
         times[inside] = Bag(self.model.bagging, (seed,), np.append(0, np.cumsum(lengths[seen]))).counts(0)
@@ -125,6 +126,21 @@ class Growth:
         if weights is not None:
             payload *= (weights if weights.ndim == 1 else weights.mean(axis=1))[:, np.newaxis]
         return payload
+
+
+def cut_stretches(starts: IntArray) -> IntArray:
+    """Cut sequences into stretches, of which a tree sees some: a few long recordings should all be seen by all trees.
+
+    >>> cut_stretches(np.array([0, 8_000, 33_000]))
+    array([    0,  8000, 16333, 24666, 33000])
+    """
+    lengths = np.diff(starts)
+    counts = -(-lengths // STRETCH)
+    if counts.max(initial=0) <= 1:
+        return starts
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    begins = np.repeat(starts[:-1], counts) + np.repeat(lengths, counts) * number // np.repeat(counts, counts)
+    return np.append(begins, starts[-1])
 
 
 def exact_units(largest: FloatArray, size: float) -> FloatArray:

@@ -26,7 +26,7 @@ from simile.learning.distributed.growing import Part, Size
 from simile.learning.distributed.levels import Group
 from simile.models.columns import layout
 from simile.models.forest import Forest, SmoothForest, draw_seeds
-from simile.models.trees import Bag, Bagging, Growth, Tree, keep_best
+from simile.models.trees import Bag, Bagging, Growth, Tree, cut_stretches, keep_best
 
 AT_ONCE = 4  # trees that a core has before it, with the rows that they see
 
@@ -171,13 +171,13 @@ class _Laid:
         bags = 2 * n * (4 + 8 * channels)  # each and a copy to sort it in
         if task.sees_all(self.starts):
             return 2 * came + 8 * channels * n + self.backend.threads * bags
-        longest = int(np.diff(self.starts).max())  # a tree sees one sequence at least
+        longest = int(np.diff(cut_stretches(self.starts)).max())  # a tree sees one stretch at least
         share = min(1.0, max(task.model.max_frames or longest, longest) / n)
         return self.backend.threads * share * (3 * came + 8 * channels * n + bags)
 
     def _grow_some(self, backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
-        """Let workers get the sequences that a tree sees from all parts, tree by tree, and grow it on them."""
-        begins = np.searchsorted(self.starts, np.cumsum([0, *(size.rows for size in self.sizes)]))
+        """Let workers get the stretches that a tree sees from all parts, tree by tree, and grow it on them."""
+        begins = np.searchsorted(cut_stretches(self.starts), np.cumsum([0, *(size.rows for size in self.sizes)]))
         spans, turns = backend.place(list(pairwise(begins))), backend.place([(seed,) for seed in seeds])
         seen = backend.place([task.seen(seed, self.starts) for seed in seeds])
         grown, alone = [], replace(task, model=replace(task.model, max_frames=None))

@@ -19,7 +19,7 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, States
 from simile.models.columns import BinnedColumns
-from simile.models.trees import Growth, Tree, grow_from, grow_tree, measure_bag, take_bag
+from simile.models.trees import Growth, Tree, cut_stretches, grow_from, grow_tree, measure_bag, take_bag
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,12 +193,12 @@ def pack_rows(part: Part, edges: list[Any], task: Growth) -> Packed:
 
 
 def take_seen(part: Packed, span: tuple[int, int], seen: IntArray) -> Packed:
-    """Take the sequences of a part that a tree sees; `span` are the first of all its sequences and the one after."""
+    """Take the stretches of a part that a tree sees; `span` are the first of all its stretches and the one after."""
     begin, end = span
-    numbers = seen[(seen >= begin) & (seen < end)] - begin
-    rows = np.isin(np.arange(end - begin), numbers).repeat(np.diff(part.columns.starts))
+    starts, numbers = cut_stretches(part.columns.starts), seen[(seen >= begin) & (seen < end)] - begin
+    rows = np.isin(np.arange(end - begin), numbers).repeat(np.diff(starts))
     arrays, weights = tuple(a[rows] for a in part.arrays), None if part.weights is None else part.weights[rows]
-    return Packed(part.columns.where(numbers), arrays, weights)
+    return Packed(part.columns.where(zip(starts[numbers], starts[numbers + 1], strict=True)), arrays, weights)
 
 
 def grow_together(*given: Any) -> list[Tree]:
