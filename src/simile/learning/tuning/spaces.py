@@ -18,7 +18,7 @@ from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.algorithms import PRINTED
-from simile.learning.crossfit import Choices
+from simile.learning.crossfit import MODELS, Choices
 from simile.learning.feedback import ExpertFeedback, Feedback, SmoothFeedback, by_distance, exponential, geometric
 from simile.learning.frontier import LEAST_LAG, match_expert, time_scale
 from simile.learning.smoothness import MatchExpert
@@ -174,9 +174,8 @@ class CrossFitting:
         if "forest" in parts:
             trees, leaf = ask("trees", self.trees, 64), ask("leaf", self.leaf, 30)
             features, leaves = ask("features", self.features, "sqrt"), ask("leaves", self.leaves)
-            models.append(
-                SmoothForest(n_trees=trees, max_depth=None, min_leaf=leaf, max_features=features, max_leaves=leaves)
-            )
+            chosen = {"n_trees": trees, "min_leaf": leaf, "max_features": features, "max_leaves": leaves}
+            models.append(replace(MODELS[0], **chosen))
         if "hinges" in parts:
             models.append(RolloutRidge(knots=ask("knots", self.knots, 5)))
         if "ridge" in parts:
