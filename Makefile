@@ -14,7 +14,7 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --
 CLI := .venv/.installed-cli
 ALL := .venv/.installed-all
 
-.PHONY: help install demo test test-all test-kernels coverage check format web dist bench soak attack accuracy results docs clean
+.PHONY: help install demo test test-all test-kernels coverage check format web dist bench millions soak attack accuracy results docs clean
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -70,6 +70,9 @@ bench: $(ALL) ## measure speed against peers
 	for part in cold_start forest learning scaling online files camera pages serving; do \
 		($(BIN)/simile --version; $(BIN)/python benchmarks/$$part.py) | tee docs/assets/bench/$$part.txt; \
 	done
+
+millions: $(ALL) ## learn from 20 million frames on a cluster of two small workers, one of which is killed (an hour)
+	($(BIN)/simile --version; $(BIN)/python benchmarks/millions.py) | tee docs/assets/bench/millions.txt
 
 soak: $(ALL) ## ten minutes of serving with faults; ends in a table of what held and what was lost
 	$(BIN)/python benchmarks/soak.py > docs/assets/bench/soak.txt; status=$$?; cat docs/assets/bench/soak.txt; exit $$status

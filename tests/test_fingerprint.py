@@ -33,6 +33,7 @@ SPEEDS = {
     "files",
     "forest",
     "learning",
+    "millions",
     "online",
     "pages",
     "scaling",
