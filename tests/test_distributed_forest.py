@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from conftest import demos_of
 from simile import Bagging, Criterion, Demonstrations, Horizon, SimileError, SmoothForest
+from simile.data.states import Tape
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.forest import Part, _Laid, choose_context_edges, grow_apart, grow_distributed
 from simile.learning.distributed.growing import Histograms
 from simile.learning.distributed.levels import Group
 from simile.models import trees
-from simile.models.columns import layout
+from simile.models.columns import BinnedColumns, layout
 from simile.models.kernels import binning
 from simile.models.trees import Growth
 from test_forest import ARRAYS, RNG, SMALL, assert_same_forest, pytestmark, with_holes
@@ -405,6 +406,20 @@ def test_bins_by_the_edges_of_others_leave_those_of_a_tape_alone():
     again = data.parts([1])
     grow_distributed(LocalBackend(), SMALL, again, data.starts, 0.5, RNG(0), exact=True)
     assert_equal_bits(SMALL.fit_smooth([again[0].states], *(again[0].labels,) * 3, 0.5, RNG(0)), fresh)
+
+
+def test_forests_that_grow_at_the_same_time_on_one_tape_do_not_disturb_each_other():
+    demos = demos_of(40, 30)
+    tape = Tape.of(demos.contexts, demos.actions)
+    first = BinnedColumns.of([tape.states(HORIZON)])
+    kept = first.bins.copy()
+    other = tape.along([-a for a in demos.actions])
+    second = BinnedColumns.of([other.states(HORIZON)])  # the first has the bins of the tape
+    np.testing.assert_array_equal(first.bins, kept)
+    assert not np.array_equal(second.bins, kept)
+    del first, second
+    third = BinnedColumns.of([tape.states(HORIZON)])  # who gets bins that were given back
+    np.testing.assert_array_equal(third.bins, kept)
 
 
 def test_bad_calls_are_refused():

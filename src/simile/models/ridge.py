@@ -65,7 +65,7 @@ class RolloutRidge:
         smoother the policy is meant to be, the less f may undo it.
     rows : int
         About how many rows of the normal equations to form, out of longer data evenly: filtered states change slowly,
-        so that all of them say little more.
+        so that all of them say little more. Of more than a million frames, those of every so many-th sequence.
     """
 
     knots: int = 0

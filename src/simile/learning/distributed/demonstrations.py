@@ -205,10 +205,9 @@ class DistributedDemonstrations(DistributedParts, Recorded):
 
     def _together(self) -> Self:
         """Copy a few sequences out of many parts into as few as workers need, so that the parts may stay on disk."""
-        handles, facts = self.map(_copy), []
-        shares = share_evenly([known.lengths.sum() for known in self.facts], self.backend.parts)
-        for i, (begin, end) in enumerate(shares):
-            handles[i : i + end - begin] = self.backend.map(_join, *([one] for one in handles[i : i + end - begin]))
+        copied, handles, facts = self.map(_copy), [], []
+        for begin, end in share_evenly([known.lengths.sum() for known in self.facts], self.backend.parts):
+            handles += self.backend.map(_join, *([one] for one in copied[begin:end]))
             facts.append(Facts.join(self.facts[begin:end]))
         return type(self)(self.backend, tuple(handles), tuple(facts))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
+from simile.data.groups import draw_sequences
 from simile.data.recorded import Units
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
@@ -272,8 +273,7 @@ def _fitting(demos: DistributedDemonstrations, horizon: Horizon) -> IntArray:
     """Draw as many sequences as fit one worker, states and all; the same for the same sequences."""
     width = horizon.n_features(demos.n_contexts, demos.n_actions) + demos.n_actions
     frames = demos.backend.room // (COPIES * 8 * width)
-    order = np.random.default_rng(0).permutation(len(demos))
-    return np.sort(order[: max(1, int(np.searchsorted(np.cumsum(demos.lengths[order]), frames, side="right")))])
+    return draw_sequences(demos.lengths, frames, seed=0)
 
 
 @regularize.register
