@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from simile import (
     ExpertFeedback,
     Frontier,
     Horizon,
+    MatchExpert,
     PreviousAction,
     RolloutRidge,
     SimileError,
@@ -29,7 +31,8 @@ from simile.data import tasks
 from simile.data.recorded import Units
 from simile.learning import measures
 from simile.learning.folds import Folds
-from simile.learning.frontier import Point, time_scale
+from simile.learning.frontier import Point, Scouts, time_scale
+from simile.learning.measures import Score
 from simile.policies.policies import SmoothPolicy, radius
 
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
@@ -306,6 +309,24 @@ def test_one_short_sequence_has_a_path_too():
 def test_mistakes_are_told(call, message: str):
     with pytest.raises(SimileError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ((0.30, 0.31, 0.40), (4.0, 8.0)),  # smoothness costs: the budget is used, between 4 and 8
+        ((0.30, 0.29, 0.40), (8.0, 8.0)),  # it does not: the more accurate one is smoother than asked for
+        ((0.30, 0.299, 0.40), (4.0, 8.0)),  # a difference that may be chance
+    ],
+)
+def test_the_budget_is_not_used_where_a_smoother_policy_is_more_accurate(errors, expected):
+    class Told(Scouts):
+        def _score(self, habits):
+            return [Score(e, r) for e, r in zip(errors, (1.5, 0.8, 0.4), strict=True)]
+
+    lanes = [SimpleNamespace(lane=SimpleNamespace(loop=SimpleNamespace(lag=lag))) for lag in (4.0, 8.0, 16.0)]
+    lag = Told(SimpleNamespace(lengths=np.array([16])), None, MatchExpert(1.0), lanes)._match(None, 1.0)
+    assert expected[0] < lag < expected[1] or lag == expected[0] == expected[1]
 
 
 def test_sequences_of_several_lengths_and_dimensions():

@@ -44,6 +44,7 @@ MOST_SCOUTED, FEWEST_SCOUTED = 300_000, 40  # frames that tell about smoothness,
 N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
 
 SLOWER = (1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone, to try with a hysteresis
+CLEAR = 0.01  # of the squared error, by which a smoother policy is better than one that uses all of the budget
 STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
 
 
@@ -315,7 +316,7 @@ class Scouts:
         if not (rough <= ratio).any():  # too much was asked for; or nothing, where the expert never moves
             return float(lags[np.argmin(error if np.isnan(rough).all() else rough)])
         best = int(np.argmin(np.where(rough <= ratio, error, np.inf)))
-        if best == 0 or rough[best - 1] <= ratio:
+        if best == 0 or rough[best - 1] <= ratio or error[best] < (1.0 - CLEAR) * error[best - 1]:
             return float(lags[best])
         # The budget binds: between the last policy that is too rough and the first that is not.
         for _ in range(N_HALVINGS):
