@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.camera.courts import Court
+from simile.errors import ArgumentError, DataError
+
+
+class Base(NamedTuple):
+    """How the head of a camera is mounted, in degrees; a level one that faces the court by default.
+
+    Parameters
+    ----------
+    heading : float
+        Where pan 0 looks, seen from above: 0 straight across the court, along y, and 90 along x.
+    tilt : float
+        By how much pan 0, tilt 0 looks above the horizon.
+    roll : float
+        By how much the base is turned clockwise about that direction, as the camera sees it; 180 hangs upside down.
+    """
+
+    heading: float = 0.0
+    tilt: float = 0.0
+    roll: float = 0.0
+
+
+class Lens(NamedTuple):
+    """What a camera shows at zoom 1.
+
+    Parameters
+    ----------
+    widest : float
+        Horizontal angle of view at zoom 1, in degrees; zoom 2 magnifies twice.
+    aspect : float
+        Width of the picture over its height.
+    """
+
+    widest: float = 60.0
+    aspect: float = 16.0 / 9.0
+
+    @classmethod
+    def of_focal_length(cls, shortest: float, sensor: tuple[float, float]) -> Lens:
+        """Return the lens whose zoom 1 has this focal length, on a sensor of this width and height, in the same unit.
+
+        >>> round(Lens.of_focal_length(4.3, (5.0, 2.8125)).widest, 1)
+        60.3
+        """
+        width, height = (checks.number(side, "sensor", above=0.0) for side in sensor)
+        shortest = checks.number(shortest, "shortest", above=0.0)
+        return cls(2.0 * math.degrees(math.atan(width / 2.0 / shortest)), width / height)
+
+
+LEVEL, USUAL = Base(), Lens()
 
 
 @dataclass(frozen=True)
 class Camera:
     """A camera on a pan-tilt-zoom head, beside a court.
 
-    Angles are in degrees. Pan 0 looks straight across the court, along y; positive pan turns to positive x. Tilt 0
-    is level; negative tilt looks down. Zoom 1 is the widest view, zoom 2 magnifies twice.
+    Angles are in degrees. Pan 0 looks straight across the court, along y, and positive pan turns to positive x, unless
+    the `base` says otherwise. Tilt 0 is level; negative tilt looks down. Zoom 1 is the widest view of the `lens`.
     Image coordinates have their origin in the middle of the picture, x to the right and y up; the left and right
     edges are at -1 and 1, the lower and upper ones at -1 / aspect and 1 / aspect.
 
@@ -24,42 +78,90 @@ class Camera:
     ----------
     position : (x, y, z)
         Of the optical centre, in metres.
-    widest : float
-        Horizontal angle of view at zoom 1.
-    aspect : float
-        Width of the picture over its height.
+    base : (heading, tilt, roll)
+        How the head is mounted, see `Base`.
+    lens : (widest, aspect)
+        See `Lens`.
+
+    Examples
+    --------
+    >>> camera = Camera((0.0, -20.0, 8.0), base=(10.0, 0.0, 0.0))
+    >>> [float(angle.round(6)) for angle in camera.aim([0.0, 0.0])]
+    [-10.0, -21.801409]
     """
 
     position: tuple[float, float, float]
-    widest: float = 60.0
-    aspect: float = 16.0 / 9.0
+    base: Base = LEVEL
+    lens: Lens = USUAL
+
+    def __post_init__(self) -> None:
+        for name, kind, n in (("position", tuple, 3), ("base", Base._make, 3), ("lens", Lens._make, 2)):
+            given = getattr(self, name)
+            if np.shape(given) != (n,):
+                raise ArgumentError(f"{name} must be {n} numbers; got {given!r}")
+            object.__setattr__(self, name, kind(checks.number(value, name) for value in given))
+        checks.number(self.lens.widest, "lens (its widest view)", above=0.0, at_most=179.0)
+        checks.number(self.lens.aspect, "lens (its aspect)", above=0.0)
 
     @classmethod
     def beside(cls, court: Court) -> Camera:
         """Put a camera where the main broadcast camera stands: in the middle, behind the near side line, and high."""
         return cls((0.0, -1.1 * court.width, 0.55 * court.width))
 
+    @classmethod
+    def parse(cls, text: str) -> Camera:
+        """Return the camera that `--camera` tells: x,y,z in metres, and perhaps its heading; or a JSON file.
+
+        >>> Camera.parse("3, -20, 8, 10").base
+        Base(heading=10.0, tilt=0.0, roll=0.0)
+        """
+        if text.lower().endswith(".json"):
+            try:
+                about = json.loads(Path(text).read_bytes())
+            except (OSError, ValueError) as error:
+                raise DataError(f"{text} cannot be read as a camera: {error}") from None
+            return cls.from_dict(about, text)
+        try:
+            x, y, z, *heading = (float(part) for part in text.split(","))
+            return cls((x, y, z), Base(*heading))
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"camera must be x,y,z in metres, or x,y,z,heading, or a .json file with position, base and lens; "
+                f"got {text!r}"
+            ) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return position, base and lens as plain values, for a file or a card."""
+        return {"position": list(self.position), "base": self.base._asdict(), "lens": self.lens._asdict()}
+
+    @classmethod
+    def from_dict(cls, about: Any, source: str = "camera") -> Camera:
+        """Return the camera that `to_dict` told; `source` is named where it is none."""
+        try:
+            lens = about["lens"] if "lens" in about else {k: about[k] for k in Lens._fields if k in about}
+            return cls(tuple(about["position"]), Base(**about.get("base", {})), Lens(**lens))
+        except (AttributeError, KeyError, TypeError, ArgumentError) as error:
+            raise DataError(
+                f'{source} is no camera: {error}: write {{"position": [x, y, z], "base": {{"heading": 0}}, '
+                '"lens": {"widest": 60}}, in metres and degrees'
+            ) from None
+
     def half_width(self, zoom: ArrayLike) -> FloatArray:
         """Return the tangent of half the horizontal angle of view."""
-        return np.asarray(np.tan(np.radians(self.widest) / 2.0) / np.asarray(zoom, dtype=np.float64))
+        return np.asarray(np.tan(np.radians(self.lens.widest) / 2.0) / np.asarray(zoom, dtype=np.float64))
 
-    def aim(self, ground: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the pan and tilt (...) that put points of the ground (..., 2) into the middle of the picture."""
-        points = np.asarray(ground, dtype=np.float64)
-        x, y, z = self.position
-        across = points[..., 1] - y
-        along = points[..., 0] - x
-        return np.degrees(np.arctan2(along, across)), np.degrees(np.arctan2(-z, np.hypot(along, across)))
+    def aim(self, points: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return the pan and tilt (...) that put points (..., 2) of the ground, or (..., 3), into the middle."""
+        along, across, up = self._turn(*self._ways(points), self._axes)
+        return np.degrees(np.arctan2(along, across)), np.degrees(np.arctan2(up, np.hypot(along, across)))
 
-    def project(self, ground: ArrayLike, pan: ArrayLike, tilt: ArrayLike, zoom: ArrayLike) -> FloatArray:
-        """Return where points of the ground (..., 2) are in the picture, (..., 2); NaN behind the camera.
+    def project(self, points: ArrayLike, pan: ArrayLike, tilt: ArrayLike, zoom: ArrayLike) -> FloatArray:
+        """Return where points (..., 2) of the ground, or (..., 3), are in the picture, (..., 2); NaN behind the camera.
 
         `pan`, `tilt` and `zoom` are numbers, or arrays that broadcast with the points' leading axes.
         """
-        points = np.asarray(ground, dtype=np.float64)
-        x, y, z = self.position
+        along, across, up = self._turn(*self._ways(points), self._axes)
         pan, tilt = np.radians(pan), np.radians(tilt)
-        along, across, up = points[..., 0] - x, points[..., 1] - y, -z
         right = along * np.cos(pan) - across * np.sin(pan)
         level = along * np.sin(pan) + across * np.cos(pan)
         depth = level * np.cos(tilt) + up * np.sin(tilt)
@@ -75,14 +177,38 @@ class Camera:
         half = self.half_width(zoom)
         right, height = points[..., 0] * half, points[..., 1] * half
         level = np.cos(tilt) - height * np.sin(tilt)
-        up = np.sin(tilt) + height * np.cos(tilt)
+        rise = np.sin(tilt) + height * np.cos(tilt)
+        ray = right * np.cos(pan) + level * np.sin(pan), level * np.cos(pan) - right * np.sin(pan), rise
+        along, across, up = self._turn(*ray, None if self._axes is None else self._axes.T)
         reach = np.where(up < 0.0, -z / np.where(up < 0.0, up, -1.0), np.nan)
-        along = (right * np.cos(pan) + level * np.sin(pan)) * reach
-        across = (level * np.cos(pan) - right * np.sin(pan)) * reach
-        return np.stack([x + along, y + across], axis=-1)
+        return np.stack([x + along * reach, y + across * reach], axis=-1)
 
     def footprint(self, pan: float, tilt: float, zoom: float) -> FloatArray:
         """Return the corners (4, 2) of what the picture shows of the ground, anticlockwise from the near left."""
-        high = 1.0 / self.aspect
+        high = 1.0 / self.lens.aspect
         corners = np.array([[-1.0, -high], [1.0, -high], [1.0, high], [-1.0, high]])
         return self.unproject(corners, pan, tilt, zoom)
+
+    def _ways(self, points: ArrayLike) -> tuple[FloatArray, FloatArray, Any]:
+        """Return how far points lie from the camera: along x, y and z."""
+        given = np.asarray(points, dtype=np.float64)
+        x, y, z = self.position
+        return given[..., 0] - x, given[..., 1] - y, -z if given.shape[-1] == 2 else given[..., 2] - z
+
+    @cached_property
+    def _axes(self) -> FloatArray | None:
+        """The rows are the directions of right, ahead and up of the base; None where these are x, y and z."""
+        if self.base == LEVEL:
+            return None
+        (ch, ct, cr), (sh, st, sr) = np.cos(angles := np.radians(self.base)), np.sin(angles)
+        ahead = np.array([ct * sh, ct * ch, st])
+        right, up = np.array([ch, -sh, 0.0]), np.array([-st * sh, -st * ch, ct])
+        # Turned clockwise, what was up goes to the right.
+        return np.array([cr * right - sr * up, ahead, sr * right + cr * up])
+
+    @staticmethod
+    def _turn(along: Any, across: Any, up: Any, axes: FloatArray | None) -> tuple[Any, Any, Any]:
+        """Return the parts of ways along the axes of the base, or back; as they are where these are the court's."""
+        if axes is None:
+            return along, across, up
+        return tuple(a * along + b * across + c * up for a, b, c in axes)

@@ -221,7 +221,7 @@ def _share_inside(game: Game, points: FloatArray, view: FloatArray) -> float:
     """Return the share of the known points (T, n, 2) that are in the picture; those behind the camera are not."""
     known = np.isfinite(points[..., 0]) & np.isfinite(points[..., 1])
     across, up = np.moveaxis(np.abs(_project(game, points, view)), -1, 0)
-    return _mean(((across <= 1.0) & (up <= 1.0 / game.camera.aspect))[known])
+    return _mean(((across <= 1.0) & (up <= 1.0 / game.camera.lens.aspect))[known])
 
 
 def _centre(ball: FloatArray, players: FloatArray) -> FloatArray:

@@ -58,7 +58,7 @@ class Panorama:
     @classmethod
     def of(cls, game: Game, fov: float) -> Panorama:
         """Return the panorama that stands in for the camera of a game, and looks where that one does at rest."""
-        return cls(fov, (0.0, game.still[0]), game.camera.widest, game.still)
+        return cls(fov, (0.0, game.still[0]), game.camera.lens.widest, game.still)
 
     def windows(self, actions: ArrayLike, picture: tuple[int, int], size: tuple[int, int]) -> FloatArray:
         """Return left, top, right and bottom (T, 4), in pixels and fractions of them, for actions (T, k).

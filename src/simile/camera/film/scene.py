@@ -136,7 +136,7 @@ def find_footprints(camera: Camera, view: FloatArray, far: float) -> FloatArray:
     As `Camera.footprint`, but a picture that shows the horizon is cut below it.
     """
     pan, tilt, zoom = view.T[:, :, np.newaxis]
-    high = 1.0 / camera.aspect
+    high = 1.0 / camera.lens.aspect
     # The horizon is a level line in the picture, and so is everything that lies `far` away in the direction of view.
     drop = np.arctan2(camera.position[2], far)
     farthest = np.tan(np.radians(-tilt) - drop) / camera.half_width(zoom)

@@ -32,7 +32,7 @@ def save_game(game: Game, path: AnyPath) -> None:
         "name": game.name,
         "rate": game.rate,
         "court": asdict(game.court),
-        "camera": asdict(game.camera),
+        "camera": game.camera.to_dict(),
         "still": game.still,
     }
     arrays = {name: array for name in ARRAYS if (array := getattr(game, name)) is not None}
@@ -81,7 +81,7 @@ def load_game(path: AnyPath) -> Game:
 def _game(about: Any, arrays: dict[str, Any]) -> Game:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise ValueError("it does not say so")
-    court, camera = about["court"], about["camera"]
+    court = about["court"]
     whole = {name: a if name == "possession" else a.astype(np.float64) for name, a in arrays.items()}
     if any(not np.issubdtype(a.dtype, np.number) for a in whole.values()):
         raise ValueError("its arrays must be numbers")
@@ -89,12 +89,7 @@ def _game(about: Any, arrays: dict[str, Any]) -> Game:
         name=str(about["name"]),
         rate=float(about["rate"]),
         court=Court(str(court["name"]), float(court["length"]), float(court["width"]), float(court["goal"])),
-        camera=Camera(_three(camera["position"]), float(camera["widest"]), float(camera["aspect"])),
+        camera=Camera.from_dict(about["camera"]),
         still=(float(about["still"][0]), float(about["still"][1])),
         **whole,
     )
-
-
-def _three(values: Any) -> tuple[float, float, float]:
-    x, y, z = values
-    return float(x), float(y), float(z)
