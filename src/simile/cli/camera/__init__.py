@@ -1,0 +1,24 @@
+"""`simile camera ...`: the case study of the paper, from tracking data to a moving picture; a file for each verb."""
+
+from __future__ import annotations
+
+import click
+
+from simile.cli.camera.driving import drive
+from simile.cli.camera.evaluation import evaluate
+from simile.cli.camera.features import features
+from simile.cli.camera.film import crop, watch
+from simile.cli.camera.simulation import simulate
+
+
+@click.group(short_help="Plan a camera: simulate, watch, cut a video, drive a head.")
+def camera() -> None:
+    """Automated camera planning, the case study of the paper: from tracking data to a smooth broadcast camera.
+
+    GAMES are files that `simile camera simulate` writes (.npz), SportVU logs (.json) or tables of detections (.csv,
+    .parquet).
+    """
+
+
+for command in (simulate, features, evaluate, watch, crop, drive):
+    camera.add_command(command)

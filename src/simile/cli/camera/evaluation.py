@@ -1,0 +1,49 @@
+"""`simile camera evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from simile.cli import options
+from simile.cli.camera.games import features_of, games_argument, open_all, roll_out, sport_option
+
+
+@click.command(short_help="Judge a policy as a broadcaster would.")
+@options.policy_argument
+@games_argument
+@sport_option
+@options.stage_option
+@options.policy_options
+@options.json_option
+def evaluate(
+    policy: Path,
+    games: tuple[str, ...],
+    sport: str,
+    stage: tuple[str, ...],
+    trust: tuple[str, ...],
+    max_memory: float | None,
+    as_json: bool,
+) -> None:
+    """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
+
+    Where there is an operator, the paper's metrics stand below: error, smoothness and lag.
+    """
+    from simile.camera.features import demonstrations
+    from simile.camera.film.framing import compare_framing
+    from simile.cli.output import to_json
+    from simile.evaluation.evaluation import evaluate as measure
+
+    loaded, found = options.load_policy(policy, trust, max_memory), open_all(games, sport)
+    stages = options.stages_of(stage)
+    rolled = [roll_out(loaded, game, stages) for game in found]
+    operated = [game.actions for game in found if game.actions is not None]
+    if len(operated) < len(found):
+        judged = compare_framing(found, {"policy": rolled})
+        click.echo(to_json(judged.to_dict()) if as_json else judged)
+        return
+    judged = compare_framing(found, {"operator": operated, "policy": rolled})
+    demos = demonstrations(found, features_of(loaded, found[0].court, found[0].camera))
+    measured = measure(loaded, demos, stages=stages, rate=demos.rate)
+    click.echo(to_json({**judged.to_dict(), "rows": measured.rows}) if as_json else f"{judged}\n\n{measured}")

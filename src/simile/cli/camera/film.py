@@ -1,0 +1,86 @@
+"""`simile camera watch` and `crop`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simile.cli import options
+from simile.cli.camera.games import features_of, open_all, roll_out, sport_option
+
+
+@click.command(short_help="Show a game and what the cameras see of it.")
+@click.argument("game")
+@sport_option
+@click.option("--policy", type=click.Path(path_type=Path), help="Show what this policy does, too.")
+@options.stage_option
+@options.policy_options
+@click.option("--out", type=click.Path(path_type=Path), default="watch.html", help=".html, .mp4, .gif")
+def watch(
+    game: str,
+    sport: str,
+    policy: Path | None,
+    stage: tuple[str, ...],
+    trust: tuple[str, ...],
+    max_memory: float | None,
+    out: Path,
+) -> None:
+    """Show GAME from above, with the fields of view of the operator and of a policy, and their pan curves."""
+    from simile.camera.film.watch import watch_page, watch_video
+    from simile.cli.progress import Frames
+
+    stages = options.stages_of(stage)
+    if stages and policy is None:
+        raise click.ClickException("--stage limits what a policy does: say with --policy which")
+    found = open_all((game,), sport)[0]
+    cameras = {} if found.actions is None else {"operator": found.actions}
+    if policy is not None:
+        cameras["simile"] = roll_out(options.load_policy(policy, trust, max_memory), found, stages)
+    if not cameras:
+        raise click.ClickException(f"{game} has no operator: say with --policy who films it")
+    if out.suffix.lower() in (".html", ".htm"):
+        watch_page(found, cameras, out)
+    else:
+        with Frames("drawing") as progress:
+            watch_video(found, cameras, out, watch=progress)
+    click.echo(f"Look at {out}")
+
+
+@click.command(short_help="Cut a broadcast view out of a panoramic video.")
+@click.argument("video", type=click.Path(path_type=Path))
+@options.policy_argument
+@click.argument("game")
+@sport_option
+@click.option("--fov", type=float, default=120.0, help="Degrees across the width of the panorama.")
+@click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
+@options.stage_option
+@options.policy_options
+@click.option("--out", type=click.Path(path_type=Path), default="broadcast.mp4", help="Video to write.")
+def crop(
+    video: Path,
+    policy: Path,
+    game: str,
+    sport: str,
+    trust: tuple[str, ...],
+    max_memory: float | None,
+    out: Path,
+    **given: Any,
+) -> None:
+    """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept."""
+    from simile.camera.film.crop import crop as film
+    from simile.camera.film.panorama import Panorama
+    from simile.cli.progress import Frames
+
+    loaded, found = options.load_policy(policy, trust, max_memory), open_all((game,), sport)[0]
+    with Frames("filming") as progress:
+        done = film(
+            *(video, out, loaded, found),
+            panorama=Panorama.of(found, given["fov"]),
+            features=features_of(loaded, found.court, found.camera),
+            size=given["size"],
+            stages=options.stages_of(given["stage"]),
+            watch=progress,
+        )
+    click.echo(f"{done.path}: {done.frames} frames at {done.fps:.0f} a second, {done.audio} sound tracks")
