@@ -303,10 +303,10 @@ def fit_lanes(
     h, smoothness = (None if by_labels else lanes[0].h), float(np.mean(lanes[0].smoothness))  # where they count
     course = Course(_prepare, horizon, (loops, mu, scale, h), smoothness, apart=k > 1 and by_labels)
 
-    def fit(some: Recorded) -> Model:
-        return teach(some, model, course, rng)
+    def fit(some: Recorded, *, here: bool = False) -> Any:
+        return teach(some, model, course, rng, here=here)
 
-    whole, said = fit(demos), folds.predict_unseen(fit, horizon)
+    whole, said = fit(demos, here=True), folds.predict_unseen(fit, horizon)
     if len(lanes) == 1:
         return [(whole, said)]
     parts = [slice(i * k, (i + 1) * k) for i in range(len(lanes))]

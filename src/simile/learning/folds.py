@@ -65,8 +65,11 @@ class Folds:
             own = np.flatnonzero(self.fold == number)
             yield np.flatnonzero(self.fold != number) if len(self) > 1 else own, own
 
-    def predict_unseen(self, fit: Callable[[Any], Model], horizon: Horizon) -> Any:
-        """Return what models that were fitted without a sequence's fold say in it, (frames, any) for each part."""
+    def predict_unseen(self, fit: Callable[[Any], Any], horizon: Horizon) -> Any:
+        """Return what models that were fitted without a sequence's fold say in it, (frames, any) for each part.
+
+        What fits them returns a model, or its handle where the sequences lie elsewhere.
+        """
         dealt, said = self.demos.deal(self.fold), []
         for number, (others, _) in enumerate(self.apart()):
             f = fit(self.demos.where(others))

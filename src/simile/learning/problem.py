@@ -192,8 +192,8 @@ class Course:
 
 
 @singledispatch
-def teach(demos: Any, model: Any, course: Course, rng: np.random.Generator) -> Model:
-    """Fit a model to what a course makes of demonstrations."""
+def teach(demos: Any, model: Any, course: Course, rng: np.random.Generator, *, here: bool = True) -> Any:  # noqa: ARG001
+    """Fit a model to what a course makes of demonstrations; one that is not wanted here may stay where they are."""
     lesson = course.prepare(demos, course.horizon, *course.shared)
     counts = weights_for(model, None if lesson.weights is None else [lesson.weights])
     if course.apart:

@@ -68,9 +68,10 @@ class RivalData:
         """The demonstrations in standard units."""
         return self.demos.standardize(self.units)
 
-    def grow(self, demos: Recorded, frames: Sequence[int]) -> Model:
-        """Fit a forest that looks ahead."""
-        return teach(demos, TREES, Course(_look_ahead, self.horizon, (frames,)), np.random.default_rng(self.seed))
+    def grow(self, demos: Recorded, frames: Sequence[int], *, here: bool = True) -> Any:
+        """Fit a forest that looks ahead; one that is not wanted here may stay where the demonstrations are."""
+        course = Course(_look_ahead, self.horizon, (frames,))
+        return teach(demos, TREES, course, np.random.default_rng(self.seed), here=here)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +217,7 @@ def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, Any, Mod
     still = ClosedLoop(np.ones((1, k)))  # no filter, so that the ridge is an ordinary one
     ((line, said),) = teach_rollouts(folds.demos, RolloutRidge(), source.horizon, [still], folds.fold)
     yield "a ridge", said, line
-    told = folds.predict_unseen(lambda some: source.grow(some, AHEAD), source.horizon)
+    told = folds.predict_unseen(lambda some: source.grow(some, AHEAD, here=False), source.horizon)
     for i, d in enumerate(AHEAD):
         says = folds.demos.map(_columns, told, shared=(slice(i * k, (i + 1) * k),))
         yield f"a forest that looks {d} frames ahead" if d else "a forest", says, d

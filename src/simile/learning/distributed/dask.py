@@ -17,6 +17,7 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
 from typing import Any
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -46,6 +47,7 @@ dask: Any = need("distributed", "a Dask cluster")
 sizes: Any = need("dask.sizeof", "a Dask cluster")
 
 Handle = Any  # a distributed.Future
+Frames = list[Any]  # a pickle, and the bytes of the large arrays in it
 PATIENCE = 5.0  # seconds for a scheduler to answer
 SMALL = 2**15  # bytes that rather travel with each task than wait for one of their own
 SHARE, UNLIMITED = 0.4, 2**33  # of the memory of a worker that a forest may take; bytes where a worker has no limit
@@ -200,11 +202,11 @@ class DaskBackend:
     def map(self, function: Callable[..., Any], *handles: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Handle]:
         """Call function(*one of each handles, *shared) for each part, on the worker that has it."""
         name = getattr(function, "__name__", type(function).__name__)
-        n, (data, held) = len(handles[0]), self._pack(shared)
-        if len(data) > SMALL:
-            data, held = b"", [self._submit(data, held)]
-        self._count(n * len(data))
-        call, lists = partial(_call, function, data, len(held)), [[h] * n for h in held]
+        n, (frames, held) = len(handles[0]), self._pack(shared)
+        if _count_frames(frames) > SMALL:
+            frames, held = [], [self._submit(frames, held)]
+        self._count(n * _count_frames(frames))
+        call, lists = partial(_call, function, frames, len(held)), [[h] * n for h in held]
         return list(self.client.map(call, *lists, *map(list, handles), pure=False, key=name))
 
     def total(self, add: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
@@ -217,7 +219,9 @@ class DaskBackend:
 
     def collect(self, handles: Sequence[Any]) -> list[Any]:
         """Bring results here, in order."""
-        return self._gather(self.client.map(_pack_value, list(handles), pure=False, key="collect"))
+        found = self._gather(self.client.map(_pack_value, list(handles), pure=False, key="collect"))
+        self._forests.update((f, handle) for f, handle in zip(found, handles, strict=True) if isinstance(f, Forest))
+        return found
 
     def traffic_between(self) -> int:
         """Return the bytes that the workers have got from each other, as those that are alive remember."""
@@ -233,28 +237,26 @@ class DaskBackend:
             ) from error
         except (dask.comm.CommClosedError, dask.client.FutureCancelledError) as error:
             raise SimileError(f"the connection to the Dask scheduler was lost: {error}") from error
-        self.traffic = replace(self.traffic, received=self.traffic.received + sum(map(len, found)))
-        return [pickle.loads(data) for data in found]
+        self.traffic = replace(self.traffic, received=self.traffic.received + sum(map(_count_frames, found)))
+        return [_open(frames) for frames in found]
 
     def _send(self, value: Any) -> Handle:
         """Send a value as a task that any worker can run again."""
         return self._submit(*self._pack(value))
 
-    def _submit(self, data: bytes, held: Sequence[Handle]) -> Handle:
-        self._count(len(data))
+    def _submit(self, frames: Frames, held: Sequence[Handle]) -> Handle:
+        self._count(_count_frames(frames))
         with warnings.catch_warnings():  # what is large is a model or a part, sent once
             warnings.filterwarnings("ignore", message="Sending large graph")
-            return self.client.submit(_open, data, *held, pure=False)
+            return self.client.submit(partial(_open, frames), *held, pure=False, key=f"open-{uuid4()}")
 
     def _count(self, sent: int) -> None:
         self.traffic = replace(self.traffic, sent=self.traffic.sent + sent)
 
-    def _pack(self, value: Any) -> tuple[bytes, list[Handle]]:
+    def _pack(self, value: Any) -> tuple[Frames, list[Handle]]:
         """Pickle a value; handles and forests in it, each of which is sent once and for all, come beside it."""
-        file = io.BytesIO()
-        packer = _Packer(file, self._forest, value)
-        packer.dump(value)
-        return file.getvalue(), packer.held
+        packer = _Packer(self._forest, value)
+        return packer.pack(value), packer.held
 
     def _forest(self, forest: Forest) -> Handle:
         if forest not in self._forests:
@@ -263,17 +265,33 @@ class DaskBackend:
 
 
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles a value, and keeps what is on the cluster already out of it: handles, and forests once sent."""
+    """Pickles a value, and keeps what is on the cluster already out of it: handles, and forests once sent.
 
-    def __init__(self, file: io.BytesIO, hold: Callable[[Forest], Handle], whole: Any) -> None:
-        super().__init__(file, protocol=5)
+    Large arrays are not copied: they come beside it as they are.
+    """
+
+    def __init__(self, hold: Callable[[Forest], Handle] | None = None, whole: Any = None) -> None:
+        self.file, self.arrays = io.BytesIO(), Frames()
+        super().__init__(self.file, protocol=5, buffer_callback=self._put_in)
         self.hold, self.whole, self.held = hold, whole, list[Handle]()
+
+    def pack(self, value: Any) -> Frames:
+        """Return the frames that `_open` makes a value of."""
+        self.dump(value)
+        return [self.file.getvalue(), *self.arrays]
+
+    def _put_in(self, buffer: pickle.PickleBuffer) -> bool:
+        """Tell whether the bytes of an array are pickled with the rest; otherwise they come beside it."""
+        small = (raw := buffer.raw()).nbytes <= SMALL
+        if not small:
+            self.arrays.append(np.frombuffer(raw, np.uint8))
+        return small
 
     def persistent_id(self, value: Any) -> int | None:
         """Return the place of what is held elsewhere; None for what is to be pickled."""
         if isinstance(value, dask.Future):
             self.held.append(value)
-        elif isinstance(value, Forest) and value is not self.whole:
+        elif self.hold is not None and isinstance(value, Forest) and value is not self.whole:
             self.held.append(self.hold(value))
         else:
             return None
@@ -281,8 +299,9 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Opener(pickle.Unpickler):
-    def __init__(self, data: bytes, held: Sequence[Any]) -> None:
-        super().__init__(io.BytesIO(data))
+    def __init__(self, frames: Frames, held: Sequence[Any]) -> None:
+        # Copied, for what came in a message lies anywhere in it, and may be read only.
+        super().__init__(io.BytesIO(frames[0]), buffers=map(bytearray, frames[1:]))
         self.held = held
 
     def persistent_load(self, place: int) -> Any:
@@ -292,24 +311,27 @@ class _Opener(pickle.Unpickler):
 # What runs on a worker stands at the top level, so that it can be sent there.
 
 
-def _open(data: bytes, *held: Any) -> Any:
-    return _Opener(data, held).load()
+def _open(frames: Frames, *held: Any) -> Any:
+    return _Opener(frames, held).load()
 
 
-def _pack_value(value: Any) -> bytes:
-    packed: bytes = cloudpickle.dumps(value, protocol=5)
-    return packed
+def _count_frames(frames: Frames) -> int:
+    return sum(map(len, frames))
 
 
-def _pack_sum(add: Callable[[Any, Any], Any], *few: Any) -> bytes:
+def _pack_value(value: Any) -> Frames:
+    return _Packer().pack(value)
+
+
+def _pack_sum(add: Callable[[Any, Any], Any], *few: Any) -> Frames:
     return _pack_value(reduce(add, few))
 
 
-def _call(function: Callable[..., Any], data: bytes, n_held: int, *given: Any) -> Any:
+def _call(function: Callable[..., Any], frames: Frames, n_held: int, *given: Any) -> Any:
     """Call a function of parts and of what is shared: pickled, or as it is where it came by itself."""
     aligned = [_align(value) for value in given]
     held, parts = aligned[:n_held], aligned[n_held:]
-    shared = _open(data, *held) if data else held[0]
+    shared = _open(frames, *held) if frames else held[0]
     return function(*parts, *shared)
 
 

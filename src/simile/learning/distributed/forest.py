@@ -28,9 +28,10 @@ from simile.models.columns import layout
 from simile.models.forest import Forest, SmoothForest, draw_seeds
 from simile.models.trees import Bag, Bagging, Growth, Tree, cut_stretches, keep_best
 
+_Grown = tuple[list[Any], Sequence[int]]  # handles of lists of trees, and the number of each tree in their order
 AT_ONCE = 4  # trees that a core has before it, with the rows that they see
 
-__all__ = ["Part", "choose_context_edges", "grow_apart", "grow_distributed"]
+__all__ = ["Part", "choose_context_edges", "grow_apart", "grow_distributed", "grow_there"]
 
 
 def grow_distributed(
@@ -80,7 +81,26 @@ def grow_distributed(
         The forest.
     """
     laid = _Laid.of(backend, parts, starts, context_edges, room)
-    return laid.grow(parts, model, laid.sizes[0].n_labels, smoothness, rng, exact=exact)
+    forest: Forest = bring(backend, laid.grow(parts, model, laid.sizes[0].n_labels, smoothness, rng, exact=exact))
+    return forest
+
+
+def grow_there(
+    backend: Backend,
+    model: SmoothForest,
+    parts: Sequence[Any],
+    starts: IntArray,
+    smoothness: float,
+    rng: np.random.Generator,
+) -> Any:
+    """Grow a forest as `grow_distributed` does; returns its handle, or itself where it was put together here."""
+    laid = _Laid.of(backend, parts, starts, None, None)
+    return laid.grow(parts, model, laid.sizes[0].n_labels, smoothness, rng, exact=None)
+
+
+def bring(backend: Backend, model: Any) -> Any:
+    """Bring a model here, unless it is."""
+    return model if isinstance(model, Forest) else backend.collect([model])[0]
 
 
 def grow_apart(
@@ -93,17 +113,21 @@ def grow_apart(
     *,
     exact: bool | None = None,
     room: int | None = None,
-) -> Forest:
+) -> Any:
     """Grow trees of its own for each action, as `SmoothForest.fit_apart` does, by the labels of parts.
 
-    The arguments are those of `grow_distributed`. Weights are (n, k).
+    The arguments are those of `grow_distributed`. Weights are (n, k). Returns the handle of the forest, or the forest
+    where it was put together here.
     """
     laid, each = _Laid.of(backend, parts, starts, None, room), model.for_each_of(n_actions)
     width, grown = laid.sizes[0].n_labels // n_actions, []
     for action in range(n_actions):
         some = backend.map(work.of_action, parts, shared=(action, n_actions))
         grown.append(laid.grow(some, each, width, 0.0, rng, exact=exact))
-    return Forest.beside(grown)
+    if all(isinstance(forest, Forest) for forest in grown):
+        return Forest.beside(grown)
+    (forest,) = backend.map(work.set_beside, *([one] for one in grown))
+    return forest
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,21 +169,25 @@ class _Laid:
         rng: np.random.Generator,
         *,
         exact: bool | None,
-    ) -> Forest:
-        """Grow a forest."""
+    ) -> Any:
+        """Grow a forest, where the parts are; returns its handle, or itself where its nodes were split from here."""
         size, backend, seeds = self.sizes[0], self.backend, draw_seeds(model, rng)
         columns, lags = layout(size.horizon, size.n_contexts, size.n_actions)
         task = Growth.of(model, n_labels, columns, lags, smoothness)
         exact = backend.exact if exact is None else exact
+        bag = task.bag(seeds, self.starts) if exact else Bag(Bagging.NONE, seeds, self.starts)
         if exact and self._bytes_together(task) <= self.room:
             packed = backend.map(work.pack_rows, parts, shared=(self.edges, task))
             grow = _grow_together if task.sees_all(self.starts) else self._grow_some
-            trees = grow(backend, packed, task, seeds)
+            grown, numbers = grow(backend, packed, task, seeds)
         else:
             rows = backend.map(work.lay_rows, parts, self.places, shared=(self.edges, task))
-            trees = (self._grow_levels if exact else self._grow_apart)(rows, task, seeds)
-        bag = task.bag(seeds, self.starts) if exact else Bag(Bagging.NONE, seeds, self.starts)
-        return Forest.of(trees, self.edges, task, bag)
+            if exact:
+                return Forest.of(self._grow_levels(rows, task, seeds), self.edges, task, bag)
+            grown, numbers = self._grow_apart(rows, task, seeds)
+        _wait(backend, grown)
+        (forest,) = backend.map(work.make_forest, *([some] for some in grown), shared=(numbers, self.edges, task, bag))
+        return forest
 
     def _bytes_together(self, task: Growth) -> float:
         """Count what it takes to have all rows that a tree sees in one place, and to grow trees on bags of them."""
@@ -175,19 +203,20 @@ class _Laid:
         share = min(1.0, max(task.model.max_frames or longest, longest) / n)
         return self.backend.threads * share * (3 * came + 8 * channels * n + bags)
 
-    def _grow_some(self, backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
+    def _grow_some(self, backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> _Grown:
         """Let workers get the stretches that a tree sees from all parts, tree by tree, and grow it on them."""
         begins = np.searchsorted(cut_stretches(self.starts), np.cumsum([0, *(size.rows for size in self.sizes)]))
         spans, turns = backend.place(list(pairwise(begins))), backend.place([(seed,) for seed in seeds])
         seen = backend.place([task.seen(seed, self.starts) for seed in seeds])
-        grown, alone = [], replace(task, model=replace(task.model, max_frames=None))
+        grown, alone = list[Any](), replace(task, model=replace(task.model, max_frames=None))
         together = AT_ONCE * backend.workers * backend.threads
         for first in range(0, len(seeds), together):
             some = slice(first, first + together)
             each = [backend.map(work.take_seen, packed, spans, shared=(one,)) for one in seen[some]]
             of_parts = zip(*each, strict=True)
-            grown += backend.collect(backend.map(work.grow_together, *of_parts, turns[some], shared=(alone, 1)))
-        return [tree for (tree,) in grown]
+            grown += backend.map(work.grow_together, *of_parts, turns[some], shared=(alone, 1))
+            _wait(backend, grown[some])
+        return grown, range(len(seeds))
 
     def _grow_levels(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
         """Grow as many trees at a time as a worker has room for, with the nodes of a level and of the next."""
@@ -199,20 +228,14 @@ class _Laid:
             trees += together.grow(seeds[first : first + group])
         return [keep_best(tree, task.model.max_leaves) for tree in trees]
 
-    def _grow_apart(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
+    def _grow_apart(self, rows: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> _Grown:
         """Grow each tree on one part: they stand at equal distances along the rows, from one drawn by its seed on."""
         backend, ends = self.backend, np.cumsum([size.rows for size in self.sizes])
         stands = (seeds[0] / 2**63 + np.arange(len(seeds))) * (ends[-1] / len(seeds))
         part_of = np.minimum(np.searchsorted(ends, stands, side="right"), len(rows) - 1)
         numbers = [np.flatnonzero(part_of == part) for part in range(len(rows))]
         turns = backend.place([tuple(seeds[i] for i in mine) for mine in numbers])
-        grown = backend.collect(backend.map(work.grow_here, rows, turns, shared=(task,)))
-        by_number: dict[int, Tree] = {
-            int(i): tree
-            for mine, trees in zip(numbers, grown, strict=True)
-            for i, tree in zip(mine, trees, strict=True)
-        }
-        return [by_number[i] for i in range(len(seeds))]
+        return backend.map(work.grow_here, rows, turns, shared=(task,)), np.concatenate(numbers).tolist()
 
 
 def choose_context_edges(backend: Backend, parts: Sequence[Any]) -> list[Any]:
@@ -238,15 +261,19 @@ def _edges(
     return list(edges)
 
 
-def _grow_together(backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> list[Tree]:
+def _grow_together(backend: Backend, packed: Sequence[Any], task: Growth, seeds: tuple[int, ...]) -> _Grown:
     """Let each worker get the rows of all parts, and grow its share of the trees on them."""
     workers = min(backend.workers, len(seeds))  # asked once: there may be fewer by and by
-    turns = [seeds[i::workers] for i in range(workers)]
+    turns = [range(len(seeds))[i::workers] for i in range(workers)]
+    given = backend.place([tuple(seeds[i] for i in mine) for mine in turns])
     everywhere = ([part] * len(turns) for part in packed)
-    grown = backend.collect(
-        backend.map(work.grow_together, *everywhere, backend.place(turns), shared=(task, backend.threads))
-    )
-    return [grown[i % len(turns)][i // len(turns)] for i in range(len(seeds))]
+    grown = backend.map(work.grow_together, *everywhere, given, shared=(task, backend.threads))
+    return grown, [i for mine in turns for i in mine]
+
+
+def _wait(backend: Backend, grown: Sequence[Any]) -> None:
+    """Wait until trees are grown, so that their rows are gone before there are others."""
+    backend.collect(backend.map(len, grown))
 
 
 def _channels(task: Growth) -> int:

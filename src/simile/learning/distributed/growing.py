@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from operator import add
+from operator import add, itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, States
 from simile.models.columns import BinnedColumns
+from simile.models.forest import Forest
 from simile.models.trees import Growth, Tree, cut_stretches, grow_from, grow_tree, measure_bag, take_bag
 
 
@@ -208,6 +209,18 @@ def grow_together(*given: Any) -> list[Tree]:
     payload = np.concatenate([task.payload(*(part.arrays * 3)[:3], part.weights) for part in parts])
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(lambda seed: grow_tree(task, columns, payload, seed), seeds))
+
+
+def make_forest(*given: Any) -> Forest:
+    """Make a forest of trees that were grown in several places; the lists of them come first, then their numbers."""
+    *grown, numbers, edges, task, bag = given
+    trees = sorted(zip(numbers, (tree for some in grown for tree in some), strict=True), key=itemgetter(0))
+    return Forest.of([tree for _, tree in trees], edges, task, bag)
+
+
+def set_beside(*forests: Forest) -> Forest:
+    """Put the forests of all actions side by side."""
+    return Forest.beside(forests)
 
 
 def lay_rows(part: Part, place: Place, edges: list[Any], task: Growth) -> Rows:

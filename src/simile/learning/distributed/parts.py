@@ -47,7 +47,7 @@ class DistributedParts:
             return self.backend.map(function, self.handles, *others, shared=shared)
         beside = (handles for view in self.views for handles in view.beside)
         steps = [(view.function, len(view.beside), view.shared) for view in self.views]
-        return self.backend.map(_see, self.handles, *beside, *others, shared=(steps, function, shared))
+        return self.backend.map(_Seen(function), self.handles, *beside, *others, shared=(steps, shared))
 
     def total(
         self,
@@ -78,9 +78,18 @@ class DistributedParts:
         return self.backend.place(values)
 
 
-def _see(part: Any, *given: Any) -> Any:
-    """Go through the views of a part, whose own come first, and call a function."""
-    *rest, steps, function, shared = given
-    for view, n, own in steps:
-        part, rest = view(part, *rest[:n], *own), rest[n:]
-    return function(part, *rest, *shared)
+@dataclass(frozen=True)
+class _Seen:
+    """Goes through the views of a part, whose own come first, and calls a function: by its name, as it is watched."""
+
+    function: Callable[..., Any]
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def __call__(self, part: Any, *given: Any) -> Any:
+        *rest, steps, shared = given
+        for view, n, own in steps:
+            part, rest = view(part, *rest[:n], *own), rest[n:]
+        return self.function(part, *rest, *shared)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import add
+from operator import add, itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,16 @@ from simile.data.groups import draw_sequences
 from simile.data.recorded import Units
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
-from simile.learning.checkpoints import keep_fit, recipe_of
+from simile.learning.checkpoints import Checkpointed, keep_fit, recipe_of
 from simile.learning.distributed.demonstrations import DistributedDemonstrations
-from simile.learning.distributed.forest import Part, choose_context_edges, grow_apart, grow_distributed
+from simile.learning.distributed.forest import (
+    Part,
+    bring,
+    choose_context_edges,
+    grow_apart,
+    grow_distributed,
+    grow_there,
+)
 from simile.learning.distributed.parts import DistributedParts, View
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback, constant
 from simile.learning.folds import states_of
@@ -290,24 +297,30 @@ def _(demos: DistributedDemonstrations, regularizer: RegularizerClass, lag: floa
 
 
 @teach.register
-def _(demos: DistributedDemonstrations, model: Any, course: Course, rng: np.random.Generator) -> Model:
+def _(
+    demos: DistributedDemonstrations, model: Any, course: Course, rng: np.random.Generator, *, here: bool = True
+) -> Any:
     backend, recipe, given = demos.backend, recipe_of(model), (course.horizon, *course.shared)
 
-    def grow() -> Model:
+    def grow() -> Any:
         parts = demos.map(_prepare_part, shared=(course.prepare, *given))
         starts = np.append(0, np.cumsum(demos.lengths))
         if course.apart:
             return grow_apart(backend, recipe, parts, starts, demos.n_actions, rng)
-        return grow_distributed(backend, recipe, parts, starts, course.smoothness, rng)
+        return grow_there(backend, recipe, parts, starts, course.smoothness, rng)
 
-    def fit() -> Model:
+    def fit() -> Any:
         some = demos.where(_fitting(demos, course.horizon))
         lessons = some.map(course.prepare, shared=given)
-        ((f, after),) = backend.collect(backend.map(_fit_together, *([one] for one in lessons), shared=(recipe, rng)))
-        rng.bit_generator.state = after
-        return f  # type: ignore[no-any-return]
+        found = backend.map(_fit_together, *([one] for one in lessons), shared=(recipe, rng))
+        (rng.bit_generator.state,) = backend.collect(backend.map(itemgetter(1), found))
+        (f,) = backend.map(itemgetter(0), found)
+        return f
 
-    return keep_fit(model, grow if isinstance(recipe, SmoothForest) else fit, demos, course.horizon, rng)
+    make = grow if isinstance(recipe, SmoothForest) else fit
+    if not here and not isinstance(model, Checkpointed):  # which come here to be kept
+        return make()
+    return keep_fit(model, lambda: bring(backend, make()), demos, course.horizon, rng)
 
 
 @teach_rollouts.register

@@ -1,0 +1,113 @@
+"""What comes to the client of a cluster, and what stays on the workers: its memory must not grow with the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+
+import simile
+from conftest import demos_of
+from simile import SmoothForest
+from simile.data.recorded import Units
+from simile.learning.distributed import DistributedDemonstrations
+from simile.learning.distributed.backend import LocalBackend
+from simile.learning.distributed.dask import SMALL, _open, _pack_value
+from simile.models import Forest
+from test_distributed_forest import assert_equal_bits
+
+FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
+
+
+@dataclass(frozen=True, eq=False)
+class Handle:
+    """Stands for a value that is elsewhere."""
+
+    value: Any
+
+
+def look_up(given: Any) -> Any:
+    """Return what handles stand for, in lists and tuples too."""
+    if isinstance(given, list | tuple) and not hasattr(given, "_fields"):
+        return type(given)(map(look_up, given))
+    return given.value if isinstance(given, Handle) else given
+
+
+@dataclass(frozen=True)
+class Watched(LocalBackend):
+    """A backend whose values stay behind handles, and that keeps what comes here, and what was called."""
+
+    came: list[Any] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
+
+    def place(self, parts: Sequence[Any]) -> list[Any]:
+        return [Handle(part) for part in parts]
+
+    def map(self, function: Callable[..., Any], *handles: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Any]:
+        self.called.append(getattr(function, "__name__", ""))
+        return [Handle(function(*look_up(some), *look_up(shared))) for some in zip(*handles, strict=True)]
+
+    def total(self, add: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
+        return super().total(add, look_up(handles))
+
+    def collect(self, handles: Sequence[Any]) -> list[Any]:
+        found = look_up(list(handles))
+        self.came.extend(found)
+        return found
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_of_all_forests_of_a_run_the_one_of_all_sequences_comes_here_alone(k: int):
+    backend = Watched(parts=2)
+    run = simile.learn(demos_of(60, 45, 80, 30, k=k), model=FOREST, smoothness=20.0, backend=backend)
+    (forest,) = (value for value in backend.came if isinstance(value, Forest))
+    assert run.rounds[0].trained.f is forest
+    assert not any(isinstance(some, list) and some and hasattr(some[0], "feature") for some in backend.came)  # trees
+
+
+def test_a_model_of_scikit_learn_without_a_fold_stays_where_it_was_fitted():
+    sklearn = pytest.importorskip("sklearn.linear_model")
+    backend = Watched(parts=2)
+    simile.learn(demos_of(60, 45, 80, 30), model=sklearn.Ridge(), smoothness=20.0, backend=backend)
+    assert sum(hasattr(value, "predict") for value in backend.came) == 1
+
+
+def test_large_arrays_travel_as_they_are_and_arrive_where_numbers_may_begin():
+    value = {"large": np.arange(SMALL, dtype=np.float64), "small": np.arange(3.0)}
+    head, large = _pack_value(value)
+    assert np.shares_memory(large, value["large"])
+    assert len(head) < 1000
+    message = np.append(np.uint8(0), large)  # as it may lie in one
+    message.setflags(write=False)
+    found = _open([head, message[1:]])
+    assert found["large"].tobytes() == value["large"].tobytes()
+    assert found["small"].tobytes() == value["small"].tobytes()
+    assert all(array.flags.aligned and array.flags.writeable for array in found.values())
+
+
+def test_a_forest_that_came_from_a_worker_is_not_sent_back():
+    distributed = pytest.importorskip("distributed")
+    from simile.learning.distributed.dask import DaskBackend
+
+    demos = demos_of(60, 45, 80, 30)
+    how = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
+        backend = DaskBackend(client)
+        run = simile.learn(demos, model=FOREST, smoothness=20.0, backend=backend)
+        forest = run.rounds[0].trained.f
+        sent = backend.traffic.sent
+        assert backend._forest(forest) is backend._forests[forest]
+        assert backend.traffic.sent == sent
+    assert_equal_bits(forest, simile.learn(demos, model=FOREST, smoothness=20.0).rounds[0].trained.f)
+
+
+def test_what_goes_through_views_is_called_by_its_own_name():
+    backend = Watched(parts=2)
+    spread = DistributedDemonstrations.of(demos_of(60, 45), backend).standardize(Units.identity())
+    spread.actions()
+    assert backend.called[-1] == "_actions"
