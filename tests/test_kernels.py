@@ -33,6 +33,7 @@ from naive import (
     naive_states,
 )
 from simile import Bagging, Criterion, Demonstrations, Horizon, ImitationRule, JointRule, SmoothForest
+from simile.models import trees
 from simile.models.kernels import histograms, splitting
 from simile.models.kernels.binning import bin_column, bin_edges
 from simile.models.kernels.drawing import branch, draw_counts
@@ -269,6 +270,17 @@ def test_a_bag_takes_each_row_as_often_as_it_was_drawn():
     rounded = np.round(base / units) * units
     np.testing.assert_array_equal(payload, [2 * rounded[0], rounded[2]])
     np.testing.assert_array_equal(measure_bag(times, base), np.abs(base[[0, 2]]).max(axis=0))
+
+
+def test_a_bag_is_taken_some_rows_at_a_time_with_the_same_bits(monkeypatch):
+    rng = RNG(0)
+    times, base = rng.integers(3, size=50).astype(np.int32), rng.normal(size=(50, 2))
+    units = exact_units(measure_bag(times, base), float(times.sum()))
+    whole = take_bag(times, np.arange(50), base, units)
+    monkeypatch.setattr(trees, "AT_ONCE", 7)
+    assert measure_bag(times, base).tolist() == np.abs(base[times > 0]).max(axis=0).tolist()
+    for some, all_ in zip(take_bag(times, np.arange(50), base, units), whole, strict=True):
+        np.testing.assert_array_equal(some, all_)
 
 
 @given(

@@ -6,6 +6,7 @@ import inspect
 import math
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +34,7 @@ from simile import (
 from simile.data import tasks
 from simile.learning import measures
 from simile.learning.reduction import algorithm_1
+from simile.policies import fused
 
 QUICK = {
     "model": DecisionTreeRegressor(min_samples_leaf=8, random_state=0),
@@ -209,6 +211,24 @@ def test_no_number_of_threads_changes_a_bit():
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
         digests.add(done.stdout)
     assert len(digests) == 1
+
+
+def test_a_run_takes_less_memory_than_its_data(monkeypatch):
+    monkeypatch.setattr(fused, "MOST_FRAMES", 1_000)  # as few beside all as 50,000 are in a long recording
+    rng, model = np.random.default_rng(0), simile.SmoothForest(2, 6, n_jobs=1)
+
+    def record(frames: int) -> Demonstrations:
+        actions = [rng.normal(size=frames).cumsum() for _ in range(10)]
+        return Demonstrations.from_arrays([rng.normal(size=(frames, 20)) for _ in actions], actions)
+
+    simile.authors(record(50), model=model, n_rounds=1)  # imports and compiles
+    demos = record(6_000)
+    tracemalloc.start()
+    run = simile.authors(demos, model=model, n_rounds=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(run.rounds) == 3
+    assert peak < sum(a.nbytes for d in demos for a in (d.contexts, d.actions))
 
 
 def test_an_h_of_ones_own_works_with_several_actions():

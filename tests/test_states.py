@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from naive import naive_state, naive_states
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.states import Horizon, States, Tape
+from simile.data.states import Horizon, Laid, States, Tape
 from simile.errors import ArgumentError, SimileError
 
 LONGEST = 6
@@ -311,6 +311,25 @@ def test_tape_with_other_actions_shares_its_contexts():
     assert other.contexts is tape.contexts
     assert other.floor is tape.floor
     np.testing.assert_array_equal(tape.actions, np.concatenate(actions))
+
+
+def test_trajectories_that_lie_in_one_array_are_joined_without_a_copy():
+    demos, along = make([3, 1, 4], 2, 1)
+    laid = Laid.of(along)
+    assert Laid.of(laid) is laid
+    assert [a.tolist() for a in laid] == [a.tolist() for a in along]
+    tape = Tape.of(demos.contexts, demos.actions).along(laid)
+    assert tape.actions is laid.joined
+    assert all(np.shares_memory(a, tape.actions) for a in laid)
+    with pytest.raises(ValueError, match="read-only"):
+        laid[0][:] = 0.0
+    np.testing.assert_array_equal(tape.actions, np.concatenate(along))
+
+
+def test_all_states_of_a_tape_share_their_rows():
+    demos, along = make([3, 4], 2, 1)
+    tape = Tape.of(demos.contexts, demos.actions)
+    assert tape.along(along).states(Horizon(1, 1)).rows is tape.states(Horizon(0, 0)).rows
 
 
 def test_tape_states_at_rows_are_those_rows():

@@ -87,6 +87,23 @@ class Horizon:
         return Tape.of(Demonstrations.of(demos).contexts, actions).states(self)
 
 
+class Laid(list[FloatArray]):
+    """Trajectories that lie in one array, one after the other, to be joined without a copy; nobody writes to them."""
+
+    joined: FloatArray  # (rows, k)
+
+    @classmethod
+    def of(cls, trajectories: Trajectories) -> Laid:
+        """Lay trajectories down, where they do not lie so yet."""
+        if isinstance(trajectories, Laid):
+            return trajectories
+        joined = np.concatenate(trajectories)
+        joined.setflags(write=False)
+        laid = cls(np.split(joined, np.cumsum([len(a) for a in trajectories])[:-1]))
+        laid.joined = joined
+        return laid
+
+
 @dataclass(frozen=True, eq=False)
 class Tape:
     """The base columns of all sequences, one after the other, and where each sequence begins."""
@@ -128,11 +145,13 @@ class Tape:
 
     def along(self, trajectories: Trajectories) -> Tape:
         """Return the tape with the actions of other trajectories, one (T, k) array per sequence."""
-        return self.with_actions(np.concatenate(trajectories))
+        return self.with_actions(Laid.of(trajectories).joined)
 
     def states(self, horizon: Horizon, rows: IntArray | None = None) -> States:
         """View the states at `rows` (all of them by default)."""
-        return States(self, np.arange(len(self.floor)) if rows is None else rows, horizon)
+        if rows is None:
+            rows = self.memo.setdefault("rows", np.arange(len(self.floor)))
+        return States(self, rows, horizon)
 
 
 @dataclass(frozen=True, eq=False)

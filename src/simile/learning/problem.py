@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, singledispatch
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from simile import models
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import ActionSpace, Units
-from simile.data.states import Horizon, States, Tape
+from simile.data.states import Horizon, Laid, States, Tape
 from simile.learning import measures
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback
 from simile.learning.folds import states_of
@@ -109,7 +109,8 @@ class ProblemAtHand(Setup):
 
     def roll_out(self, policy: Policy, seed: int = 0) -> Outcome:
         """Roll a policy out and measure it: line 4."""
-        return measures.outcome(policy, self.demos, seed=seed)
+        outcome = measures.outcome(policy, self.demos, seed=seed)
+        return replace(outcome, rolled=Laid.of(outcome.rolled))
 
     def states(self, rolled: Trajectories) -> States:
         """Form the states met along trajectories: line 5."""
@@ -119,7 +120,7 @@ class ProblemAtHand(Setup):
         """Take feedback on the roll-out of a policy: line 6."""
         seen = Seen(n, self.n_rounds, self.demos, rolled, states, policy, self.units)
         sigma = self.feedback.sigma(seen) if isinstance(self.feedback, SmoothFeedback) else math.nan
-        return list(self.feedback(seen)), sigma
+        return Laid.of(self.feedback(seen)), sigma
 
     def regularize(self, targets: Trajectories) -> Regularizer:
         """Choose h: line 7."""
@@ -128,7 +129,7 @@ class ProblemAtHand(Setup):
     def dataset(self, states: States, targets: Trajectories) -> Dataset:
         """Keep states and targets for training, D_n."""
         weights = self.demos.weights
-        return Dataset(states, np.concatenate(targets), None if weights is None else np.concatenate(weights))
+        return Dataset(states, Laid.of(targets).joined, None if weights is None else np.concatenate(weights))
 
     def train(self, data: Sequence[Dataset], h: Regularizer) -> SmoothPolicy:
         """Train on the data of some rounds: line 8."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from simile._common.threads import spread
 from simile._common.typing import IntArray
 from simile.data.states import Horizon, States, Tape
 
@@ -83,7 +83,7 @@ class BinnedColumns:
             edges=[*context_edges, *action_edges],
             columns=columns,
             lags=lags,
-            positions=np.concatenate(positions).astype(np.int32),
+            positions=np.concatenate(positions, dtype=np.int32),
             starts=np.array(starts, dtype=np.intp),
         )
         if lent is not None:  # the tape gets its bins back when nobody needs those of the actions any more
@@ -172,10 +172,9 @@ def _bin_contexts(
         np.take(binning.bin_column(column, found), pad.source, out=bins[j], mode="clip")
         return found
 
-    with ThreadPoolExecutor(threads) as pool:
-        for first in range(0, tape.n_contexts, AT_ONCE):
-            _read_columns(tape, first, room)
-            chosen += pool.map(bin_one, range(first, min(first + AT_ONCE, tape.n_contexts)))
+    for first in range(0, tape.n_contexts, AT_ONCE):
+        _read_columns(tape, first, room)
+        chosen += spread(bin_one, range(first, min(first + AT_ONCE, tape.n_contexts)), threads)
     if edges is None or keep:  # given edges are kept apart: what a tape gives must not depend on its company
         tape.memo[own if edges is None else common] = chosen, bins
     return chosen, bins

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from simile._common import checks
+from simile._common.threads import spread
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import States
 from simile.errors import ArgumentError
@@ -163,8 +163,7 @@ class SmoothForest:
         def grow(seed: int) -> Tree:
             return grow_tree(growth, columns, payload, seed)
 
-        with ThreadPoolExecutor(self._threads) as pool:
-            trees = list(pool.map(grow, seeds))
+        trees = spread(grow, seeds, self._threads)
         return Forest.of(trees, columns.edges, growth, growth.bag(seeds, columns.starts))
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simile.models.kernels.splitting import Rules
 
 STRETCH = 10_000  # rows of a sequence that a tree sees together, where it does not see all
+AT_ONCE = 65_536  # rows of a bag looked at together, so that what is made on the way takes little room
 OTHER_STREAM = 0x5DEECE66D  # turns the seed that drew a bag into the seed of the features that the tree tries
 
 
@@ -209,6 +210,7 @@ def grow_tree(growth: Growth, columns: BinnedColumns, payload: FloatArray, seed:
     times = growth.draw(seed, columns.starts)
     units = exact_units(measure_bag(times, payload), float(times.sum()))
     rows, taken = take_bag(times, columns.positions, payload, units)
+    del times  # a number for each row, of no use any more
     limit = growth.model.max_depth
     return grow_from(growth, columns.features, rows, taken, np.uint64(seed ^ OTHER_STREAM), limit)
 
@@ -275,18 +277,26 @@ def keep_best(tree: Tree, max_leaves: int | None) -> Tree:
 
 def measure_bag(times: Any, payload: FloatArray) -> FloatArray:
     """Return the largest absolute value of each channel of the payload among the rows in a bag, (channels,)."""
-    inside = times > 0
-    return np.array([(np.abs(channel) * inside).max(initial=0.0) for channel in payload.T])
+    largest: FloatArray = np.zeros(payload.shape[1])
+    for begin in range(0, len(times), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        inside = times[some] > 0
+        largest = np.maximum(largest, [(np.abs(channel) * inside).max(initial=0.0) for channel in payload[some].T])
+    return largest
 
 
 def take_bag(times: Any, positions: Any, payload: FloatArray, units: FloatArray) -> tuple[Any, FloatArray]:
     """Return the rows in a bag and their payload, rounded to units and times its `times` (n,)."""
-    bag = np.flatnonzero(times > 0)
-    counts, taken = times.take(bag), np.empty((len(bag), payload.shape[1]))
-    for c, unit in enumerate(units):  # channel by channel: NumPy is slow along an axis of two
-        channel = payload[bag, c]
-        channel /= unit
-        np.rint(channel, out=channel)
-        channel *= unit
-        np.multiply(channel, counts, out=taken[:, c])
-    return positions.take(bag), taken
+    size, end = np.count_nonzero(times > 0), 0
+    rows, taken = np.empty(size, positions.dtype), np.empty((size, payload.shape[1]))
+    for first in range(0, len(times), AT_ONCE):
+        bag = first + np.flatnonzero(times[first : first + AT_ONCE] > 0)  # of truths it is quick
+        counts, begin, end = times.take(bag), end, end + len(bag)
+        rows[begin:end] = positions.take(bag)
+        for c, unit in enumerate(units):  # channel by channel: NumPy is slow along an axis of two
+            channel = payload[bag, c]
+            channel /= unit
+            np.rint(channel, out=channel)
+            channel *= unit
+            np.multiply(channel, counts, out=taken[begin:end, c])
+    return rows, taken

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from simile._common.threads import spread
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
@@ -87,13 +88,22 @@ class FusedPolicy:
         shares = [np.arange(n)[i::n_shares] for i in range(n_shares)]
         control = self.control(np.broadcast_to(low, (k,)).copy(), np.broadcast_to(high, (k,)).copy(), limit)
 
-        def roll_share(share: IntArray) -> tuple[list[FloatArray], tuple[int, int] | None]:
-            x, before, known = ([part[i] for i in share] for part in (contexts, past, given))
-            actions, lost = self._roll(control, x, before, known)
-            return actions, None if lost is None else (int(share[lost[0]]), lost[1])
+        # Made here: what a thread makes is taken from a heap of its own, which keeps it when it is freed.
+        sizes = [int((lengths[share] + self.reach).sum()) for share in shares]
+        made, rooms = [np.zeros((size, k)) for size in sizes], SimpleQueue[Any]()
+        for _ in range(workers):
+            rooms.put(np.empty((max(sizes), self.width), np.float32))
 
-        with ThreadPoolExecutor(workers) as pool:
-            results = list(pool.map(roll_share, shares))
+        def roll_share(given_out: tuple[IntArray, FloatArray]) -> tuple[list[FloatArray], tuple[int, int] | None]:
+            (share, actions), room = given_out, rooms.get()
+            x, before, known = ([part[i] for i in share] for part in (contexts, past, given))
+            try:
+                rolled, lost = self._roll(control, x, before, known, actions, room[: len(actions)])
+            finally:
+                rooms.put(room)
+            return rolled, None if lost is None else (int(share[lost[0]]), lost[1])
+
+        results = spread(roll_share, zip(shares, made, strict=True), workers)
         trajectories: list[Any] = [None] * n
         for share, (actions, _) in zip(shares, results, strict=True):
             for i, a in zip(share, actions, strict=True):
@@ -101,15 +111,20 @@ class FusedPolicy:
         return trajectories, min((lost for _, lost in results if lost), key=lambda lost: lost[::-1], default=None)
 
     def _roll(
-        self, control: Control, contexts: Trajectories, past: Trajectories, given: Trajectories
+        self,
+        control: Control,
+        contexts: Trajectories,
+        past: Trajectories,
+        given: Trajectories,
+        actions: FloatArray,
+        Z: Any,
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
+        """Roll some out on `actions` (rows, k) and Z (rows, W), of which no row is read before it is written."""
         from simile.models.kernels.rolling import make_desk, roll
 
         k = self.coefficients.shape[1]
         lengths = np.array([len(x) for x in contexts])
         first = np.cumsum(lengths + self.reach) - lengths
-        actions = np.zeros((int(first[-1] + lengths[-1]), k))
-        Z = np.zeros((len(actions), self.width), np.float32)
         for x, before, known, row in zip(contexts, past, given, first, strict=True):
             with np.errstate(over="ignore"):
                 Z[row - self.reach : row, : self.width - k] = x[0]

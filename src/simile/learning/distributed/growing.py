@@ -7,7 +7,6 @@ which node. Of these, only sums leave it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.threads import spread
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, States
 from simile.models.columns import BinnedColumns
@@ -207,8 +207,7 @@ def grow_together(*given: Any) -> list[Tree]:
     *parts, seeds, task, threads = given
     columns = BinnedColumns.join([part.columns for part in parts])
     payload = np.concatenate([task.payload(*(part.arrays * 3)[:3], part.weights) for part in parts])
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda seed: grow_tree(task, columns, payload, seed), seeds))
+    return spread(lambda seed: grow_tree(task, columns, payload, seed), seeds, threads)
 
 
 def make_forest(*given: Any) -> Forest:
