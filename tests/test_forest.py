@@ -142,6 +142,35 @@ def test_reading_the_tape_gives_the_bits_of_reading_the_lag_matrix(lags):
     np.testing.assert_array_equal(out / len(forest.roots), forest.predict(S))
 
 
+def test_nodes_are_small_unless_their_numbers_are_large():
+    zero, threshold = np.zeros(40_000, np.int64), np.zeros(40_000, np.float32)
+    child, right = np.arange(40_000, dtype=np.int32), zero == 1
+    assert predicting.pack_nodes(threshold, zero + 32_767, child, right).dtype == predicting.NODE
+    child[0], right[0] = 32_767, True
+    nodes = predicting.pack_nodes(threshold, zero - 32_767, child, right)
+    assert (nodes.dtype, nodes["child"][0]) == (predicting.NODE, ~32_767)
+    assert predicting.pack_nodes(threshold, zero + 32_768, child, right).dtype == predicting.WIDE
+    child[0] = 32_768
+    nodes = predicting.pack_nodes(threshold, zero, child, right)
+    assert (nodes.dtype, nodes["child"][0]) == (predicting.WIDE, ~32_768)
+
+
+@pytest.mark.parametrize("wide", [{0}, {1}, {0, 1}])
+def test_large_nodes_predict_and_roll_out_with_the_bits_of_small_ones(wide):
+    demos = with_holes(demos_of(20, 15))
+    policy = policy_of(demos, Horizon(2, 1), n_parts=2)
+    S = Horizon(2, 1).states(demos, demos.actions).matrix()
+    small = [*rollout(policy, demos), *(part.f.predict(S) for part in policy.components)]
+    policy = policy_of(demos, Horizon(2, 1), n_parts=2)
+    for i in wide:  # as those of trees with more nodes than a test can grow
+        f = policy.components[i].f
+        f.__dict__.update({name: getattr(f, name).astype(predicting.WIDE) for name in ("on_tape", "on_matrix")})
+    assert FusedPolicy.of(simile.collapse(policy)).trees.nodes.dtype == predicting.WIDE
+    large = [*rollout(policy, demos), *(part.f.predict(S) for part in policy.components)]
+    for ours, theirs in zip(large, small, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 # Roll-outs
 
 

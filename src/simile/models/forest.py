@@ -279,13 +279,10 @@ class Forest(LaggedModel):
 
     def nodes(self, offsets: IntArray) -> Any:
         """Pack the nodes for the kernels, with the features at given offsets."""
-        from simile.models.kernels.predicting import NODE
+        from simile.models.kernels.predicting import pack_nodes
 
-        nodes = np.zeros(len(self.feature), NODE)
-        nodes["threshold"] = self.threshold
-        nodes["offset"] = np.where(self.feature >= 0, offsets[self.feature], 0)
-        nodes["child"] = np.where(self.missing_right, ~self.child, self.child)
-        return nodes
+        offset = np.where(self.feature >= 0, offsets[self.feature], 0)
+        return pack_nodes(self.threshold, offset, self.child, self.missing_right)
 
     def predict(self, S: FloatArray) -> FloatArray:
         """Map states (n, features) to actions (n, k)."""

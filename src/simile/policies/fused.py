@@ -159,15 +159,15 @@ def _fuse(model: Model, horizon: Horizon, k: int) -> tuple[Trees, Lines, int] | 
         return None
     from simile.models.kernels.predicting import NODE, Lines, Trees
 
-    nodes, roots, before = [np.empty(0, NODE)], [np.empty(0, np.int32)], 0
+    nodes, roots, before = [f.on_tape for f, _ in forests], [np.empty(0, np.int32)], 0
     for forest, _ in forests:
-        nodes.append(_move(forest.on_tape, before))
         roots.append(forest.roots + np.int32(before))
         before += len(forest.on_tape)
+    layout = max((part.dtype for part in nodes), key=lambda dtype: dtype.itemsize, default=NODE)
     depths = np.concatenate([np.empty(0, np.int32), *(f.depths for f, _ in forests)])
     deepest_first = np.argsort(-depths, kind="stable")
     trees = Trees(
-        nodes=nodes[1] if len(forests) == 1 else np.concatenate(nodes),
+        nodes=nodes[0] if len(nodes) == 1 else np.concatenate([np.empty(0, layout), *nodes], dtype=layout),
         roots=np.concatenate(roots)[deepest_first],
         depths=depths[deepest_first],
         values=np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
@@ -178,15 +178,6 @@ def _fuse(model: Model, horizon: Horizon, k: int) -> tuple[Trees, Lines, int] | 
             _kept.pop(next(iter(_kept), model), None)  # the oldest
         _kept[model] = horizon, found
     return found
-
-
-def _move(nodes: Any, by: int) -> Any:
-    """Return nodes whose children lie `by` places further on."""
-    if by == 0:
-        return nodes
-    moved = nodes.copy()
-    moved["child"] += np.where(moved["child"] >= 0, by, -by).astype(np.int32)  # ~child counts backwards
-    return moved
 
 
 def _merge(lines: list[tuple[PiecewiseLinear, PerAction]], k: int) -> tuple[Any, FloatArray]:

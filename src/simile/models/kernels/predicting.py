@@ -1,9 +1,10 @@
 """Send states down many trees and along many lines.
 
 A state is a place on a flat tape Z of float32 frames, W columns each: the feature of a node is read at an offset
-from that place, so no state is ever copied. A node is 12 bytes; the children of a node lie side by side, a leaf
-is its own child, and all trees take a step together, so that the loads of one overlap the work of another. Terms
-of a piecewise linear f are read at offsets too; theirs is one sum in one order, so its bits depend on nothing else.
+from that place, so no state is ever copied. A node is 8 bytes, because what is read decides how long a step takes; the
+children of a node lie side by side, a leaf is its own child, and all trees take a step together, so that the loads of
+one overlap the work of another. Terms of a piecewise linear f are read at offsets too; theirs is one sum in one order,
+so its bits depend on nothing else.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import numpy as np
 
 from simile.models.kernels.compiling import fetch, inner, kernel
 
-# `child` is the left child, or its complement (~child) where missing values go right.
-NODE = np.dtype([("threshold", np.float32), ("offset", np.int32), ("child", np.int32)])
+# `child` tells how far behind the node its left child lies; its complement (~child) where missing values go right.
+NODE = np.dtype([("threshold", np.float32), ("offset", np.int16), ("child", np.int16)])
+WIDE = np.dtype([("threshold", np.float32), ("offset", np.int32), ("child", np.int32)])  # of large trees, long horizons
 TERM = np.dtype([("knot", np.float64), ("fill", np.float64), ("offset", np.int64)])
 
-NEAR = 4  # levels of a tree that stay in the cache: what lies below is asked for a step ahead
-BLOCK = 64  # trees whose nodes stay in the cache while one sequence after the other goes down them
+BLOCK = 64  # trees that take a step together: while some do, the nodes of the others arrive
 
 
 class Trees(NamedTuple):
     """All trees of a forest, or of several; the deepest come first."""
 
-    nodes: Any  # (nodes,) NODE
+    nodes: Any  # (nodes,) NODE or WIDE
     roots: Any  # (trees,)
     depths: Any  # (trees,)
     values: Any  # (nodes, k)
@@ -48,16 +49,16 @@ def descend(trees, begin, end, Z, place, at):
         while n > 0 and trees.depths[begin + n - 1] <= level:
             n -= 1
         for i in range(n):
-            node = trees.nodes[np.uintp(at[i])]  # unsigned: an index that may be negative costs a test
+            here = at[i]
+            node = trees.nodes[np.uintp(here)]  # unsigned: an index that may be negative costs a test
             value = Z[np.uintp(place + node["offset"])]
             child = node["child"]
             if child >= 0:
-                child += value > node["threshold"]
+                here += child + (value > node["threshold"])
             else:
-                child = ~child + (not (value <= node["threshold"]))
-            at[i] = child
-            if level >= NEAR:
-                fetch(trees.nodes, child)
+                here += ~child + (not (value <= node["threshold"]))
+            at[i] = here
+            fetch(trees.nodes, here)
 
 
 @inner
@@ -87,12 +88,23 @@ def predict(trees, lines, Z, places, n, at, out):
         end = begin + BLOCK if begin + BLOCK < len(trees.roots) else len(trees.roots)
         for i in range(n):
             descend(trees, begin, end, Z, places[i], at)
-            for tree in range(end - begin):
-                for j in range(out.shape[1]):
-                    out[i, j] += trees.values[at[tree], j]
+            for j in range(out.shape[1]):
+                total = out[i, j]
+                for tree in range(end - begin):
+                    total += trees.values[np.uintp(at[tree]), j]
+                out[i, j] = total
     for i in range(n):
         for j in range(out.shape[1]):
             out[i, j] += add_terms(lines, j, Z, places[i])
+
+
+def pack_nodes(threshold: Any, offset: Any, child: Any, missing_right: Any) -> np.ndarray:
+    """Pack nodes, whose left children are given as places: as NODE, or as WIDE where numbers are too large for that."""
+    far = child - np.arange(len(child), dtype=child.dtype)
+    small = all(np.abs(part).max(initial=0) <= np.iinfo(np.int16).max for part in (offset, far))
+    nodes = np.empty(len(child), NODE if small else WIDE)
+    nodes["threshold"], nodes["offset"], nodes["child"] = threshold, offset, np.where(missing_right, ~far, far)
+    return nodes
 
 
 def predict_rows(Z: np.ndarray, k: int, trees: Trees | None = None, lines: Lines | None = None) -> np.ndarray:
