@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 import simile
 from simile.camera.courts import BASKETBALL, SOCCER, Court
+from simile.camera.film.framing import framing
+from simile.camera.geometry import Camera
 from simile.camera.simulation import Detector, Operator, Play, simulate
+from simile.camera.simulation.operators import still_view
 
 SPORTS = pytest.mark.parametrize("sport", [BASKETBALL, SOCCER], ids=lambda court: court.name)
 
@@ -313,3 +316,46 @@ def test_smooth_learning_is_accurate_and_as_smooth_as_the_operator(recorded):
     assert judged.mean("rmse") < 0.5 * np.concatenate(test.actions).std()
     assert judged.mean("rmse") < 0.5 * judged.mean("rmse", of="hold_last")
     assert judged.mean("difference_2") < 3.0 * judged.mean("difference_2", of="expert")
+
+
+ELSEWHERE = {
+    "behind the far side line": Camera((0.0, 16.5, 8.25), (180.0, 0.0, 0.0)),
+    "in a corner": Camera((-20.0, -12.0, 6.0), (60.0, 0.0, 0.0)),
+    "behind a goal, hanging upside down": Camera((22.0, 1.0, 7.0), (-90.0, -5.0, 180.0)),
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_operator_and_detector_work_for_a_camera_elsewhere(where: str):
+    camera = ELSEWHERE[where]
+    (game,) = simulate(1, minutes=0.3, seed=4, axes=3, camera=camera)
+    (usual,) = simulate(1, minutes=0.3, seed=4, axes=3)
+    assert game.camera == camera
+    assert np.array_equal(game.players, usual.players)  # the game knows nothing of who films it
+    assert framing(game).players > 0.7
+    assert np.abs(np.diff(game.actions[:, 0])).max() < 60.0 / 25.0  # no jump at the seam of a turn
+    (panned,) = simulate(1, minutes=0.3, seed=4, camera=camera)
+    aimed, _ = camera.aim(game.ball)
+    assert np.corrcoef(panned.actions[:, 0], aimed)[0, 1] > 0.7
+    assert panned.still == pytest.approx(still_view(BASKETBALL, camera))
+
+
+def test_seen_from_the_other_side_the_operator_pans_the_other_way():
+    near = Camera.beside(BASKETBALL)
+    far = Camera((0.0, -near.position[1], near.position[2]), (180.0, 0.0, 0.0))
+    (one,), (other,) = (simulate(1, minutes=0.3, seed=2, camera=camera) for camera in (near, far))
+    assert np.corrcoef(one.actions[:, 0], other.actions[:, 0])[0, 1] < -0.9
+
+
+@pytest.mark.parametrize(
+    ("camera", "word"),
+    [
+        (Camera((0.0, 0.0, 9.0)), "outside the basketball court"),
+        (Camera((0.0, -20.0, 0.0)), "above the ground"),
+        (Camera((0.0, 20.0, 8.0)), "heading of 180"),
+        (Camera((-30.0, 0.0, 8.0), (-80.0, 0.0, 0.0)), "heading of 90"),
+    ],
+)
+def test_a_camera_that_cannot_follow_the_play_is_refused(camera: Camera, word: str):
+    with pytest.raises(simile.ArgumentError, match=word):
+        simulate(1, minutes=0.1, camera=camera)

@@ -170,3 +170,12 @@ def test_reproduce_takes_data_of_ones_own(studio: Path):
     )
     assert "smooth-class" in done.stdout
     assert "FileSource" in (studio / "own" / "results.md").read_text()
+
+
+def test_the_camera_is_told_by_an_option(studio: Path):
+    far = ("--camera", "0,16.5,8.25,180")
+    told = simile_("camera", "simulate", "--n-games", "1", "--minutes", "0.1", "0.1", *far, "--out", "far", cwd=studio)
+    assert "1 games" in told.stdout
+    assert load_game(studio / "far" / "game-000.npz").camera.base.heading == 180.0
+    for text, word in (("1,2", "x,y,z"), ("nowhere.json", "nowhere.json"), ("0,20,8", "heading of 180")):
+        assert word in simile_("camera", "simulate", "--camera", text, "--out", "no", cwd=studio, code=2).stderr

@@ -146,6 +146,26 @@ class Camera:
                 '"lens": {"widest": 60}}, in metres and degrees'
             ) from None
 
+    def facing(self, court: Court, margin: float = 0.0) -> Camera:
+        """Return this camera if it stands above the ground, outside a court and faces that; else say what is wrong.
+
+        The pan of a camera that turns its back to the court, or stands upon it, would jump by a whole turn.
+        """
+        x, y, z = self.position
+        corners = court.corners + margin * np.sign(court.corners)
+        if not z > 0.0 or court.inside(np.array([x, y]), margin):
+            raise ArgumentError(
+                f"camera must stand above the ground and outside the {court.name} court, which reaches to x = "
+                f"{corners[2, 0]:g} and y = {corners[2, 1]:g} either way; got one at {x:g}, {y:g}, {z:g}"
+            )
+        pan, _ = self.aim(corners)
+        if np.ptp(pan) >= 180.0:
+            raise ArgumentError(
+                f"camera at {x:g}, {y:g}, {z:g} with heading {self.base.heading:g} has the court behind it: turn it, "
+                f"with a heading of {math.degrees(math.atan2(0.0 - x, -y)):.0f}, say"
+            )
+        return self
+
     def half_width(self, zoom: ArrayLike) -> FloatArray:
         """Return the tangent of half the horizontal angle of view."""
         return np.asarray(np.tan(np.radians(self.lens.widest) / 2.0) / np.asarray(zoom, dtype=np.float64))

@@ -25,6 +25,7 @@ def simulate(
     *,
     minutes: float | tuple[float, float] = (1.0, 2.0),
     sport: Court = BASKETBALL,
+    camera: Camera | None = None,
     axes: int = 1,
     rate: float = 25.0,
     seed: int = 0,
@@ -43,6 +44,8 @@ def simulate(
         Length of a game, or the range it is drawn from.
     sport : Court
         `BASKETBALL` or `SOCCER` (five a side, on the full pitch); a court of your own needs a `play`.
+    camera : Camera, optional
+        Of operator and detector: anywhere outside the court, its pan 0 towards it; `Camera.beside` it by default.
     axes : {1, 3}
         How many the operator moves: pan, or pan, tilt and zoom.
     rate : float
@@ -66,7 +69,7 @@ def simulate(
     seed = checks.whole_number(seed, "seed")
     if axes not in (1, 3):
         raise ArgumentError(f"axes must be 1 (pan) or 3 (pan, tilt and zoom); got {axes!r}")
-    camera = Camera.beside(sport)
+    camera = (Camera.beside(sport) if camera is None else camera).facing(sport)
     play = Play.of(sport) if play is None else play
     detector = Detector.of(sport) if detector is None else detector
     operator = Operator.of(sport) if operator is None else operator

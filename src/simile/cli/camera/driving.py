@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import features_of, sport_option
+from simile.cli.camera.games import court_options, features_of, place_of
 from simile.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Drive a pan-tilt-zoom head (VISCA over IP).")
 @options.policy_argument
 @click.option("--head", required=True, help="Host of the camera, or host:port (52381 by default).")
-@sport_option
+@court_options
 @click.option("--speed", type=float, show_default="30", help="Degrees per second at most.")
 @click.option("--acceleration", type=float, show_default="60", help="Degrees per second squared at most.")
 @options.stage_option
@@ -30,21 +30,19 @@ if TYPE_CHECKING:
 def drive(
     policy: Path,
     head: str,
-    sport: str,
     speed: float | None,
     acceleration: float | None,
     stage: tuple[str, ...],
     timeout: float,
     trust: tuple[str, ...],
     max_memory: float | None,
+    **given: Any,
 ) -> None:
     """Drive a head from detections on stdin: a JSON list of [x, y] in metres per line and frame.
 
     On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
     --acceleration come behind the stages; an AccelerationLimit or a JerkLimit at the end of these takes their place.
     """
-    from simile.camera.courts import COURTS
-    from simile.camera.geometry import Camera
     from simile.camera.heads import Driver, ViscaHead
     from simile.online import Predictor
 
@@ -53,7 +51,7 @@ def drive(
     host, _, port = head.partition(":")
     if port and not port.isdigit():
         raise click.ClickException(f"--head must be HOST or HOST:PORT; got {head}")
-    stream = features_of(loaded, COURTS[sport], Camera.beside(COURTS[sport])).stream()
+    stream = features_of(loaded, *place_of(given)).stream()
     predictor = Predictor(loaded)
     with (
         ViscaHead(host, *([int(port)] if port else [])) as moved,

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import features_of, games_argument, open_all, roll_out, sport_option
+from simile.cli.camera.games import features_of, game_options, games_argument, open_all, roll_out
 
 
 @click.command(short_help="Judge a policy as a broadcaster would.")
 @options.policy_argument
 @games_argument
-@sport_option
+@game_options
 @options.stage_option
 @options.policy_options
 @options.json_option
 def evaluate(
     policy: Path,
     games: tuple[str, ...],
-    sport: str,
     stage: tuple[str, ...],
     trust: tuple[str, ...],
     max_memory: float | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
 
@@ -35,7 +36,7 @@ def evaluate(
     from simile.cli.output import to_json
     from simile.evaluation.evaluation import evaluate as measure
 
-    loaded, found = options.load_policy(policy, trust, max_memory), open_all(games, sport)
+    loaded, found = options.load_policy(policy, trust, max_memory), open_all(games, given)
     stages = options.stages_of(stage)
     rolled = [roll_out(loaded, game, stages) for game in found]
     operated = [game.actions for game in found if game.actions is not None]

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from simile.cli.camera.games import games_argument, open_all, sport_option
+from simile.cli.camera.games import game_options, games_argument, open_all
 
 
 @click.command(short_help="Turn tracking data into a table for `simile train`.")
 @games_argument
-@sport_option
+@game_options
 @click.option("--grid", type=(int, int), default=(8, 4), help="Cells along and across the court.")
 @click.option("--out", type=click.Path(path_type=Path), default="games.parquet", help="Table to write.")
-def features(games: tuple[str, ...], sport: str, grid: tuple[int, int], out: Path) -> None:
+def features(games: tuple[str, ...], grid: tuple[int, int], out: Path, **given: Any) -> None:
     """Turn the detections of GAMES into a table of contexts and the operator's actions, for `simile train`."""
     from simile.camera.features import Features, demonstrations
     from simile.data.reading import write
 
-    found = open_all(games, sport)
+    found = open_all(games, given)
     demos = demonstrations(found, Features(found[0].court, grid=grid))
     write(demos, out)
     click.echo(

@@ -8,24 +8,24 @@ from typing import Any
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import features_of, open_all, roll_out, sport_option
+from simile.cli.camera.games import features_of, game_options, open_all, roll_out
 
 
 @click.command(short_help="Show a game and what the cameras see of it.")
 @click.argument("game")
-@sport_option
+@game_options
 @click.option("--policy", type=click.Path(path_type=Path), help="Show what this policy does, too.")
 @options.stage_option
 @options.policy_options
 @click.option("--out", type=click.Path(path_type=Path), default="watch.html", help=".html, .mp4, .gif")
 def watch(
     game: str,
-    sport: str,
     policy: Path | None,
     stage: tuple[str, ...],
     trust: tuple[str, ...],
     max_memory: float | None,
     out: Path,
+    **given: Any,
 ) -> None:
     """Show GAME from above, with the fields of view of the operator and of a policy, and their pan curves."""
     from simile.camera.film.watch import watch_page, watch_video
@@ -34,7 +34,7 @@ def watch(
     stages = options.stages_of(stage)
     if stages and policy is None:
         raise click.ClickException("--stage limits what a policy does: say with --policy which")
-    found = open_all((game,), sport)[0]
+    found = open_all((game,), given)[0]
     cameras = {} if found.actions is None else {"operator": found.actions}
     if policy is not None:
         cameras["simile"] = roll_out(options.load_policy(policy, trust, max_memory), found, stages)
@@ -52,7 +52,7 @@ def watch(
 @click.argument("video", type=click.Path(path_type=Path))
 @options.policy_argument
 @click.argument("game")
-@sport_option
+@game_options
 @click.option("--fov", type=float, default=120.0, help="Degrees across the width of the panorama.")
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
 @options.stage_option
@@ -62,7 +62,6 @@ def crop(
     video: Path,
     policy: Path,
     game: str,
-    sport: str,
     trust: tuple[str, ...],
     max_memory: float | None,
     out: Path,
@@ -73,7 +72,7 @@ def crop(
     from simile.camera.film.panorama import Panorama
     from simile.cli.progress import Frames
 
-    loaded, found = options.load_policy(policy, trust, max_memory), open_all((game,), sport)[0]
+    loaded, found = options.load_policy(policy, trust, max_memory), open_all((game,), given)[0]
     with Frames("filming") as progress:
         done = film(
             *(video, out, loaded, found),

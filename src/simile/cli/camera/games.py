@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from simile.cli import options
 
 if TYPE_CHECKING:
     from simile._common.typing import FloatArray
@@ -19,15 +21,42 @@ if TYPE_CHECKING:
 SPORTS = ("basketball", "soccer")
 
 games_argument = click.argument("games", nargs=-1, required=True)
-sport_option = click.option("--sport", type=click.Choice(SPORTS), default="basketball")
 
 
-def open_all(paths: Sequence[str], sport: str) -> tuple[Game, ...]:
-    """Read the games of all files."""
+def _parse_camera(_: click.Context, __: click.Parameter, text: str | None) -> Camera | None:
+    from simile.camera.geometry import Camera
+
+    return None if text is None else Camera.parse(text)
+
+
+# Where a game is played, and from where it is filmed; then how the files of games are read.
+court_options = options.stack(
+    click.option("--sport", type=click.Choice(SPORTS), default="basketball"),
+    click.option(
+        "--camera",
+        callback=_parse_camera,
+        help="Where the camera stands: x,y,z in metres from the court's middle, or x,y,z,heading, or a .json file. By "
+        "default what a file says, or else behind the middle of the near side line.",
+    ),
+)
+game_options = options.stack(court_options)
+
+
+def place_of(given: Mapping[str, Any]) -> tuple[Court, Camera]:
+    """Return the court and the camera that the options tell."""
     from simile.camera.courts import COURTS
+    from simile.camera.geometry import Camera
+
+    court = COURTS[given["sport"]]
+    return court, given["camera"] or Camera.beside(court)
+
+
+def open_all(paths: Sequence[str], given: Mapping[str, Any]) -> tuple[Game, ...]:
+    """Read the games of all files, as the `game_options` tell."""
     from simile.camera.tracking import open_games
 
-    return tuple(game for path in paths for game in open_games(path, COURTS[sport]))
+    court, _ = place_of(given)
+    return tuple(game for path in paths for game in open_games(path, court, camera=given["camera"]))
 
 
 def features_of(policy: Policy, court: Court, camera: Camera) -> Features:
