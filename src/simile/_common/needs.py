@@ -14,6 +14,7 @@ EXTRAS = {
     "av": "video",
     "click": "cli",
     "cloudpickle": "dask",
+    "cv2": "vision",
     "dask": "dask",
     "distributed": "dask",
     "fsspec": "remote",

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 
 from simile._common import checks
 from simile._common.typing import AnyPath, FloatArray
+from simile.camera.calibration.files import as_calibration
+from simile.camera.calibration.views import Calibration
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
@@ -24,7 +26,7 @@ _UNKNOWN = -1.0
 
 def read_mot(
     path: AnyPath,
-    homography: ArrayLike | None = None,
+    homography: ArrayLike | Calibration | None = None,
     *,
     court: Court,
     rate: float,
@@ -37,12 +39,12 @@ def read_mot(
     A line is `frame, id, left, top, width, height, conf, x, y, z`, with -1 for what is unknown; frames count from 1.
     Where the world coordinates x and y are known they are the position, in metres from the middle of the court.
     Otherwise it is the foot of the box, (left + width / 2, top + height), on the ground by the homography. Lines of
-    seven to nine values have no world coordinates.
+    seven to nine values have no world coordinates. The first frame of a file is frame 0 of a calibration that moves.
 
     Parameters
     ----------
-    homography : (3, 3) array_like, optional
-        From pixels (u, v, 1) to metres on the court.
+    homography : (3, 3) array_like or Calibration, optional
+        From pixels (u, v, 1) to metres on the court; or any calibration.
     rate : float
         Frames per second; `seqinfo.ini` beside the file says it.
     camera : Camera, optional
@@ -55,9 +57,9 @@ def read_mot(
     file = check_file(path)
     rate = checks.number(rate, "rate", above=0.0)
     longest = None if gap is None else checks.number(gap, "gap", above=0.0) * rate
-    matrix = None if homography is None else _homography(homography)
+    calibration = None if homography is None else as_calibration(homography)
     table = _table(file)
-    points = _points(table, matrix, file)
+    points = _points(table, calibration, file)
     if confidence is not None:
         conf = table[:, FIELDS.index("conf")]
         points[(conf != _UNKNOWN) & (conf < checks.number(confidence, "confidence"))] = np.nan
@@ -118,32 +120,16 @@ def _value(text: str, row: int, name: str, place: Place) -> float:
     return value
 
 
-def _points(table: FloatArray, matrix: FloatArray | None, file: Path) -> FloatArray:
+def _points(table: FloatArray, calibration: Calibration | None, file: Path) -> FloatArray:
     left, top, width, height, world = *table[:, 2:6].T, table[:, 7:9].copy()
     unknown = (world == _UNKNOWN).all(axis=1)
-    if unknown.any() and matrix is None:
+    if unknown.any() and calibration is None:
         raise ArgumentError(
             f"homography: {file} has detections without world coordinates (the first of {int(unknown.sum()):,} is in "
-            f"frame {table[unknown.argmax(), 0]:.0f}): give the matrix that takes pixels to metres on the court"
+            f"frame {table[unknown.argmax(), 0]:.0f}): give the matrix that takes pixels to metres on the court, or a "
+            "calibration (--homography, --calibration)"
         )
-    if matrix is not None:
-        world[unknown] = _on_the_ground(np.column_stack([left + width / 2.0, top + height])[unknown], matrix)
+    if calibration is not None and unknown.any():
+        feet = np.column_stack([left + width / 2.0, top + height])
+        world[unknown] = calibration.to_court(feet[unknown], table[unknown, 0] - 1.0)
     return world
-
-
-def _on_the_ground(pixels: FloatArray, matrix: FloatArray) -> FloatArray:
-    """Return metres (N, 2); NaN for pixels above the horizon, which are on the other side of it than the court."""
-    x, y, w = matrix @ np.column_stack([pixels, np.ones(len(pixels))]).T
-    with np.errstate(all="ignore"):
-        below = np.sign(w) == np.sign(np.linalg.inv(matrix)[2, 2])
-        return np.where(below, np.stack([x / w, y / w]), np.nan).T
-
-
-def _homography(given: ArrayLike) -> FloatArray:
-    try:
-        matrix = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        matrix = np.empty(0)
-    if matrix.shape != (3, 3) or not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix) < 3:
-        raise ArgumentError(f"homography must be an invertible (3, 3) matrix of finite numbers; got {quote(given)}")
-    return matrix
