@@ -282,3 +282,100 @@ class Server:
         self.over.set()
         self.thread.join(5.0)
         self.socket.close()
+
+
+class Raw:
+    """A camera without Sony's header: what comes is cut at FF, and replies have no numbers."""
+
+    def __init__(self, camera: Camera) -> None:
+        self.camera, self.number, self.rest = camera, 0, b""
+        self.heard: list[bytes] = []
+        camera.last_number = 0
+
+    def handle(self, data: bytes, now: float) -> list[tuple[float, bytes]]:
+        *packets, self.rest = (self.rest + data).split(b"\xff")
+        replies = []
+        for packet in packets:
+            self.heard.append(packet + b"\xff")
+            self.number += 1
+            kind = 0x0110 if packet[1] == 0x09 else 0x0100
+            replies += self.camera.handle(struct.pack(">HHI", kind, len(packet) + 1, self.number) + self.heard[-1], now)
+        return [(when, reply[8:]) for when, reply in replies]
+
+    def advance(self, now: float) -> list[tuple[float, bytes]]:
+        return [(when, reply[8:]) for when, reply in self.camera.advance(now)]
+
+
+class RawUdpServer(Server):
+    """A camera without Sony's header, on a UDP socket."""
+
+    def __init__(self, **settings) -> None:
+        super().__init__(**settings)
+        self.pan_tilt, self.camera = self.camera, Raw(self.camera)
+
+
+class RawTcpServer:
+    """A camera without Sony's header, which takes one TCP connection at a time; `cut` breaks it off.
+
+    `chop`: replies go out in pieces of so many bytes.
+    """
+
+    def __init__(self, *, chop: int = 64, **settings) -> None:
+        self.pan_tilt = Camera(now=time.monotonic(), **settings)
+        self.camera = Raw(self.pan_tilt)
+        self.chop, self.connections, self.over = chop, 0, threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(0.01)
+        self.port = self.listener.getsockname()[1]
+        self.peer: socket.socket | None = None
+        self.leave = b""  # said before the connection is cut
+        self.cutting = threading.Event()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def cut(self, leave: bytes = b"") -> None:
+        self.leave = leave
+        self.cutting.set()
+
+    def serve(self) -> None:
+        queue: list[tuple[float, bytes]] = []
+        while not self.over.is_set():
+            if self.peer is None:
+                try:
+                    self.peer, _ = self.listener.accept()
+                except TimeoutError:
+                    continue
+                self.peer.settimeout(0.004)
+                self.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self.connections, self.camera.rest, queue = self.connections + 1, b"", []
+            try:
+                if self.cutting.is_set():
+                    self.peer.sendall(self.leave)
+                    raise ConnectionError
+                try:
+                    if not (data := self.peer.recv(2048)):
+                        raise ConnectionError
+                    replies = self.camera.handle(data, time.monotonic())
+                except TimeoutError:
+                    replies = self.camera.advance(time.monotonic())
+                for reply in replies:
+                    heapq.heappush(queue, reply)
+                ready = b""
+                while queue and queue[0][0] <= time.monotonic():
+                    ready += heapq.heappop(queue)[1]
+                for i in range(0, len(ready), self.chop):
+                    self.peer.sendall(ready[i : i + self.chop])
+            except OSError:
+                self.peer.close()
+                self.peer = None
+                self.cutting.clear()
+
+    def __enter__(self) -> RawTcpServer:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.over.set()
+        self.thread.join(5.0)
+        for held in (self.peer, self.listener):
+            if held is not None:
+                held.close()

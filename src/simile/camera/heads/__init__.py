@@ -8,6 +8,19 @@ from simile.camera.heads.driver import Driver, Phase
 from simile.camera.heads.freed import FreeD, FreeDSender
 from simile.camera.heads.head import Head, HeadError, Pose
 from simile.camera.heads.units import ViscaUnits
+from simile.camera.heads.urls import HeadAddress, open_head
 from simile.camera.heads.visca_head import ViscaHead
 
-__all__ = ["Driver", "FreeD", "FreeDSender", "Head", "HeadError", "Phase", "Pose", "ViscaHead", "ViscaUnits"]
+__all__ = [
+    "Driver",
+    "FreeD",
+    "FreeDSender",
+    "Head",
+    "HeadAddress",
+    "HeadError",
+    "Phase",
+    "Pose",
+    "ViscaHead",
+    "ViscaUnits",
+    "open_head",
+]

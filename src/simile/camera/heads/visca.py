@@ -12,7 +12,8 @@ from enum import Enum
 
 from simile.errors import ArgumentError, DataError
 
-PORT = 52381
+PORT = 52381  # of VISCA with a header
+RAW_TCP_PORT, RAW_UDP_PORT = 5678, 1259  # without it, as PTZOptics and many others have it
 LARGEST_NUMBER = 0xFFFFFFFF
 
 COMMAND, INQUIRY, REPLY = b"\x01\x00", b"\x01\x10", b"\x01\x11"
@@ -23,6 +24,7 @@ OUT_OF_STEP = b"\x0f\x01"  # from the camera: abnormality in the sequence number
 
 PAN_TILT_INQUIRY = bytes.fromhex("81 09 06 12 FF")
 ZOOM_INQUIRY = bytes.fromhex("81 09 04 47 FF")
+VERSION_INQUIRY = bytes.fromhex("81 09 00 02 FF")
 PAN_TILT_STOP = bytes.fromhex("81 01 06 01 01 01 03 03 FF")
 ZOOM_STOP = bytes.fromhex("81 01 04 07 00 FF")
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from simile._common import checks
 from simile.camera.heads import visca
+from simile.camera.heads.framing import Envelope, Framing
 from simile.camera.heads.head import HeadError, Pose
 from simile.camera.heads.links import Closing, Link, UdpLink
 from simile.camera.heads.units import ViscaUnits, step_above
@@ -18,6 +19,7 @@ from simile.errors import ArgumentError, DataError
 REFRESH = 1.0  # seconds after which an unchanged command is sent again, for a camera that was switched off and on
 MOST_DATAGRAMS = 64  # read by one poll: a flood must not hold up the control loop
 HEADROOM = 1.5  # in absolute mode, how much faster than the trajectory the camera may go to catch up
+NEAR = 0.1  # degrees: in velocity mode, what is so near has arrived
 NOWHERE, AT_REST = Pose(math.nan, math.nan, math.nan), Pose(0.0, 0.0, 0.0)
 INQUIRIES = {"pan-tilt position": visca.PAN_TILT_INQUIRY, "zoom position": visca.ZOOM_INQUIRY}
 
@@ -82,8 +84,14 @@ class ViscaHead(Closing):
         Seconds between two inquiries of the position while moving by velocity.
     clock : callable
         Seconds; for tests.
+    local_port : int, optional
+        The port of this computer to which the camera answers: 52381 for cameras that answer there, whoever asks.
+    framing : Framing, optional
+        `Envelope()`, Sony's header, by default; `Raw(patience)` for cameras without it.
     link : Link, optional
-        In place of a UDP socket to `host` and `port`: a tunnel, or a test.
+        In place of a UDP socket to `host` and `port`: a `TcpLink`, a tunnel, or a test.
+    name : str, optional
+        What errors call the head; `host:port` by default.
     """
 
     def __init__(
@@ -99,7 +107,10 @@ class ViscaHead(Closing):
         tries: int = 5,
         inquire: float = 0.1,
         clock: Callable[[], float] = time.monotonic,
+        local_port: int | None = None,
+        framing: Framing | None = None,
         link: Link | None = None,
+        name: str | None = None,
     ) -> None:
         if mode not in ("velocity", "absolute"):
             raise ArgumentError(f"mode must be 'velocity' or 'absolute'; got {mode!r}")
@@ -111,15 +122,17 @@ class ViscaHead(Closing):
         self.retry = checks.number(retry, "retry", above=0.0)
         self.tries = checks.whole_number(tries, "tries", at_least=1)
         self.inquire = checks.number(inquire, "inquire", above=0.0)
-        self.name = f"{host}:{port}"
+        self.name = f"{host}:{port}" if name is None else name
         self._clock = clock
-        self._link = UdpLink(host, port) if link is None else link
+        self._framing = Envelope() if framing is None else framing
+        self._link = UdpLink(host, port, local_port=local_port) if link is None else link
         self._number = 0  # of the latest message
         self._pending: dict[str, _Pending] = {}
         self._latest: dict[str, tuple[bytes, float]] = {}  # what was asked for last, and when
         self._faults: list[HeadError] = []
         self._reckoning = _Reckoning(NOWHERE, AT_REST, clock())
-        self._put("reset", visca.CONTROL, visca.RESET)
+        if self._framing.counts:
+            self._put("reset", visca.CONTROL, visca.RESET)
 
     def absolute(
         self, pan: float, tilt: float, zoom: float, *, pan_speed: float | None = None, tilt_speed: float | None = None
@@ -135,14 +148,20 @@ class ViscaHead(Closing):
         self._offer("pan-tilt", visca.pan_tilt_absolute(*place[:2], *steps))
         self._offer("zoom", visca.zoom_direct(place[2]))
 
-    def velocity(self, pan_speed: float, tilt_speed: float, zoom_speed: float = 0.0) -> None:
-        """Move on at the speed steps nearest to these speeds: degrees, and zoom factors, per second."""
+    def velocity(
+        self, pan_speed: float, tilt_speed: float, zoom_speed: float = 0.0, *, end: Pose | None = None
+    ) -> None:
+        """Move on at the speed steps nearest to these speeds: degrees, and zoom factors, per second.
+
+        With an `end`, pan and tilt creep there at the slowest step, and stay.
+        """
         speeds = ((pan_speed, "pan_speed"), (tilt_speed, "tilt_speed"), (zoom_speed, "zoom_speed"))
         pan, tilt, zoom = (checks.number(value, name) for value, name in speeds)
         at = self.pose.zoom if math.isfinite(self.pose.zoom) else 1.0
         steps = self.units.pan_step(pan), self.units.tilt_step(tilt), self.units.zoom_step(zoom, at)
         self._reckon(Pose(*self.units.speeds(*steps, at)))
-        self._offer("pan-tilt", visca.pan_tilt_drive(*steps[:2]))
+        creep = None if end is None else visca.pan_tilt_absolute(*self.units.position(*end)[:2], 1, 1)
+        self._offer("pan-tilt", creep or visca.pan_tilt_drive(*steps[:2]))
         self._offer("zoom", visca.zoom_drive(steps[2]))
 
     def stop(self) -> None:
@@ -158,17 +177,26 @@ class ViscaHead(Closing):
             self.absolute(*pose, pan_speed=pan_speed, tilt_speed=tilt_speed)
             return
         self._inquire()
-        self.velocity(*(speed if braking else steer(pose, speed, self.pose, self.gain, self.correction)))
+        here = self.pose
+        wanted = speed if braking else steer(pose, speed, here, self.gain, self.correction)
+        still = not self.units.pan_step(wanted.pan) and not self.units.tilt_step(wanted.tilt)
+        off = max(abs(pose.pan - here.pan), abs(pose.tilt - here.tilt))
+        # What is slower than the slowest step would never arrive: the last bit is a position to go to.
+        self.velocity(*wanted, end=pose if still and off > NEAR and not braking else None)
 
     def poll(self) -> Sequence[HeadError]:
         """Read the replies that have come and repeat what got none; returns what has gone wrong since the last call."""
         for _ in range(MOST_DATAGRAMS):
-            if (datagram := self._link.receive()) is None:
-                break
             try:
-                self._handle(visca.Message.decode(datagram))
+                if (datagram := self._link.receive()) is None:
+                    break
+                for message in self._framing.unwrap(datagram):
+                    self._handle(message)
             except DataError as error:
                 self._faults.append(HeadError(f"{self.name} sent what cannot be read: {error}"))
+            except OSError as error:
+                self._faults.append(HeadError(f"the connection to {error}"))
+                break
         self._repeat()
         faults, self._faults = self._faults, []
         return faults
@@ -192,9 +220,10 @@ class ViscaHead(Closing):
         if not self._await(lambda: not any(map(math.isnan, self.pose)), timeout):
             for slot in INQUIRIES:
                 self._pending.pop(slot, None)
+            last = f" ({self._faults[-1]})" if self._faults else ""
             raise HeadError(
-                f"{self.name} did not say where it is within {timeout:g} s: check address, power and network, and "
-                "that VISCA over IP is switched on; or give the driver start=(pan, tilt, zoom)"
+                f"{self.name} did not say where it is within {timeout:g} s{last}: check address, power and network, "
+                "and that VISCA over IP is switched on; or say where it is with start=(pan, tilt, zoom), --start"
             )
         return self.pose
 
@@ -249,14 +278,19 @@ class ViscaHead(Closing):
 
     def _transmit(self, pending: _Pending, now: float) -> None:
         self._number = 0 if self._number == visca.LARGEST_NUMBER else self._number + 1
+        data = self._framing.wrap(visca.Message(pending.kind, self._number, pending.payload), now)
+        if data is None:  # it waits for the next `poll`
+            return
         pending.numbers.add(self._number)
         pending.sent, pending.tries = now, pending.tries + 1
-        self._link.send(visca.Message(pending.kind, self._number, pending.payload).encode())
+        self._link.send(data)
 
     def _repeat(self) -> None:
         """Send again what got no reply in time, give up what was sent too often, and report who does not answer."""
         now = self._clock()
-        for slot, pending in list(self._pending.items()):
+        # Stops first, and then what has waited longest: where one message at a time goes out, each gets its turn.
+        turns = sorted(self._pending.items(), key=lambda item: (not item[1].stubborn, item[1].first))
+        for slot, pending in turns:
             if pending.acked:
                 continue
             due, over = now - pending.sent >= self.retry, pending.tries >= self.tries and not pending.stubborn

@@ -12,15 +12,16 @@ import click
 
 from simile.cli import options
 from simile.cli.camera.games import court_options, features_of, place_of
-from simile.errors import DataError
+from simile.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
+    from simile.camera.heads import ViscaHead
     from simile.policies.stages import Stage
 
 
 @click.command(short_help="Drive a pan-tilt-zoom head (VISCA over IP).")
 @options.policy_argument
-@click.option("--head", required=True, help="Host of the camera, or host:port (52381 by default).")
+@click.option("--head", required=True, help="HOST[:PORT], visca://, visca+tcp://, visca+udp://HOST[:PORT].")
 @court_options
 @click.option("--speed", type=float, show_default="30", help="Degrees per second at most.")
 @click.option("--acceleration", type=float, show_default="60", help="Degrees per second squared at most.")
@@ -43,18 +44,15 @@ def drive(
     On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
     --acceleration come behind the stages; an AccelerationLimit or a JerkLimit at the end of these takes their place.
     """
-    from simile.camera.heads import Driver, ViscaHead
+    from simile.camera.heads import Driver
     from simile.online import Predictor
 
     limits = _limits(options.stages_of(stage), speed, acceleration)
     loaded = options.load_policy(policy, trust, max_memory)
-    host, _, port = head.partition(":")
-    if port and not port.isdigit():
-        raise click.ClickException(f"--head must be HOST or HOST:PORT; got {head}")
     stream = features_of(loaded, *place_of(given)).stream()
     predictor = Predictor(loaded)
     with (
-        ViscaHead(host, *([int(port)] if port else [])) as moved,
+        _open(head) as moved,
         Driver(
             moved,
             rate=loaded.card.rate or 25.0,
@@ -67,6 +65,16 @@ def drive(
         for detections in _lines(sys.stdin):
             x = None if detections is None else stream.step(detections)
             driver.send(predictor.step(x))
+
+
+def _open(url: str) -> ViscaHead:
+    """Return the head of --head."""
+    from simile.camera.heads import open_head
+
+    try:
+        return open_head(url)
+    except ArgumentError as error:
+        raise click.ClickException(f"--head: {error}") from None
 
 
 def _limits(stages: tuple[Stage, ...], speed: float | None, acceleration: float | None) -> tuple[Stage, ...]:

@@ -1,0 +1,287 @@
+"""Heads of all kinds by URL: Sony's header, raw VISCA over TCP and UDP, ONVIF; over the loopback."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+
+import pytest
+
+from simile.camera.heads import Driver, HeadAddress, HeadError, ViscaHead, ViscaUnits, open_head, visca
+from simile.camera.heads.framing import END, Raw
+from simile.camera.heads.links import TcpLink, UdpLink
+from simile.errors import ArgumentError, DataError
+from simile.online import AccelerationLimit
+from visca_emulator import Camera, RawTcpServer, RawUdpServer, Server, SimulatedLink, Time, deaf_port
+from visca_emulator import Raw as RawCamera
+
+
+def until(condition, seconds: float = 10.0) -> bool:
+    """Wait for something to become true; machines are slow at times."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.005)
+    return bool(condition())
+
+
+def drive_to(head, pan: float, there, **settings) -> Driver:
+    """Send an action until the camera is there, as the camera itself says."""
+    settings = {"rate": 50.0, "limits": AccelerationLimit(200.0, rate=60.0), "timeout": 5.0, **settings}
+    with Driver(head, **settings) as driver:
+
+        def send() -> bool:
+            driver.send([pan])
+            return there()
+
+        assert until(send), (driver.pose, list(driver.faults))
+    return driver
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("camera", HeadAddress("visca", "camera", 52381)),
+        ("10.0.0.7:99", HeadAddress("visca", "10.0.0.7", 99)),
+        ("visca://10.0.0.7", HeadAddress("visca", "10.0.0.7", 52381)),
+        ("visca+tcp://10.0.0.7", HeadAddress("visca+tcp", "10.0.0.7", 5678)),
+        ("visca+udp://10.0.0.7/", HeadAddress("visca+udp", "10.0.0.7", 1259)),
+        ("visca+tcp://[::1]:5", HeadAddress("visca+tcp", "::1", 5)),
+        ("onvif://me:a%40b@cam:8080", HeadAddress("onvif", "cam", 8080, "me", "a@b")),
+    ],
+)
+def test_addresses_are_read(url: str, found: HeadAddress):
+    assert HeadAddress.parse(url) == found
+
+
+@pytest.mark.parametrize("url", ["", "camera:x", "camera:70000", "http://a", "visca://", "visca://a@b", "cam/path"])
+def test_what_is_no_address_is_refused_with_those_that_are(url: str):
+    with pytest.raises(ArgumentError, match=r"visca\+tcp://HOST"):
+        HeadAddress.parse(url)
+
+
+def test_a_password_comes_from_the_environment_and_is_never_shown(monkeypatch):
+    monkeypatch.setenv("SIMILE_HEAD_PASSWORD", "hidden")
+    at = HeadAddress.parse("onvif://me@cam")
+    assert at.password == "hidden"
+    assert "hidden" not in repr(at)
+    assert HeadAddress.parse("onvif://cam").password == ""
+    with pytest.raises(ArgumentError, match=r"me:\*\*\*@cam") as told:
+        HeadAddress.parse("onvif://me:hidden@cam:port")
+    assert "hidden" not in str(told.value)
+
+
+# Raw VISCA in simulated time
+
+
+class RawLink(SimulatedLink):
+    """A `Link` to a camera without a header."""
+
+    def __init__(self, camera: Camera, clock: Time) -> None:
+        super().__init__(RawCamera(camera), clock)
+
+
+def connect_raw(camera: Camera, **settings) -> tuple[ViscaHead, Time]:
+    clock = Time()
+    return ViscaHead("camera", link=RawLink(camera, clock), clock=clock, framing=Raw(0.1), **settings), clock
+
+
+def pass_time(head: ViscaHead, clock: Time, seconds: float, step: float = 0.01) -> list[HeadError]:
+    faults: list[HeadError] = []
+    for _ in range(round(seconds / step)):
+        clock.sleep(step)
+        faults += head.poll()
+    return faults
+
+
+def test_raw_messages_are_those_of_the_command_list():
+    # The tables of the PTZOptics 12X-SDI manual, revision 1.2 of July 2015, and of the CleverMic 4035UHS.
+    camera = Camera()
+    head, clock = connect_raw(camera, units=ViscaUnits(pan=14.4, tilt=14.4, tilt_range=(-30.0, 90.0)))
+    head.where()
+    head.absolute(-170.0, 30.0, 1.0)
+    pass_time(head, clock, 0.2)
+    head.velocity(-2.0, 2.4, 0.0)
+    pass_time(head, clock, 0.2)
+    head.stop()
+    pass_time(head, clock, 0.2)
+    heard = [message.hex(" ") for message in head._link.camera.heard]
+    assert heard[:2] == ["81 09 06 12 ff", "81 09 04 47 ff"]
+    assert "81 01 06 02 18 14 0f 06 07 00 00 01 0b 00 ff" in heard  # -170 is F670h, 30 is 01B0h
+    assert "81 01 06 01 01 02 01 01 ff" in heard  # left and up
+    assert "81 01 06 01 01 01 03 03 ff" in heard
+    assert "81 01 04 07 00 ff" in heard
+
+
+def test_replies_without_numbers_find_what_they_belong_to():
+    raw = Raw(0.1)
+
+    def send(number: int, kind: bytes, payload: bytes, now: float = 0.0) -> bytes | None:
+        return raw.wrap(visca.Message(kind, number, payload), now)
+
+    def numbers(data: str) -> list[int]:
+        return [message.number for message in raw.unwrap(bytes.fromhex(data))]
+
+    assert send(1, visca.COMMAND, visca.PAN_TILT_STOP) == visca.PAN_TILT_STOP
+    assert send(2, visca.COMMAND, visca.ZOOM_STOP) is None  # one at a time
+    assert send(3, visca.INQUIRY, visca.PAN_TILT_INQUIRY) == visca.PAN_TILT_INQUIRY  # these look different
+    assert numbers("90 50 00 00 00 00 00 00 00 00 FF 90 41 FF") == [3, 1]  # two in one packet
+    assert send(4, visca.COMMAND, visca.ZOOM_STOP) == visca.ZOOM_STOP
+    assert numbers("90 51 FF") == [1]  # the completion of the first, by its socket
+    assert numbers("90 60 02 FF") == [4]
+    assert numbers("90 41 FF 90 52 FF 90 61 04 FF") == []  # of nothing that was sent
+    assert send(5, visca.INQUIRY, visca.ZOOM_INQUIRY) is not None
+    assert numbers("90 50 00 00 00 00 00 00 00 00 FF") == []  # late, of an inquiry that was given up
+    assert send(6, visca.INQUIRY, visca.PAN_TILT_INQUIRY, 0.05) is None
+    assert send(7, visca.INQUIRY, visca.PAN_TILT_INQUIRY, 0.11) is not None  # its answer was lost
+    with pytest.raises(DataError, match="ends in FF"):
+        numbers("90 41")
+
+
+def test_a_camera_that_only_completes_is_understood():
+    raw = Raw(0.1)
+    raw.wrap(visca.Message(visca.COMMAND, 1, visca.ZOOM_STOP), 0.0)
+    assert [message.number for message in raw.unwrap(bytes.fromhex("90 51 FF"))] == [1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_raw_messages_that_get_lost_or_come_late_are_made_up_for(seed: int):
+    camera = Camera(seed=seed, drop=0.3, delay=0.05)
+    head, clock = connect_raw(camera, tries=30)
+    head.absolute(20.0, 5.0, 3.0)
+    pass_time(head, clock, 6.0)
+    assert [axis.at for axis in camera.axes[:2]] == pytest.approx([20.0, 5.0], abs=0.02)
+    assert head.where(10.0) == pytest.approx((20.0, 5.0, 3.0), abs=0.05)
+    head.stop()
+    head.settle(10.0)
+
+
+def test_each_command_gets_its_turn_where_one_at_a_time_is_under_way():
+    camera = Camera(delay=0.03)
+    head, clock = connect_raw(camera)
+    head.where()
+    for i in range(100):
+        head.velocity(10.0 + i % 2 * 4.0, 0.0, 0.3)
+        pass_time(head, clock, 0.02, step=0.02)
+    kinds = {payload[1:4] for _, _, payload in camera.commands}
+    assert kinds == {b"\x01\x06\x01", b"\x01\x04\x07"}
+    assert sum(payload[1:4] == b"\x01\x06\x01" for _, _, payload in camera.commands) > 20
+    head.stop()
+    assert pass_time(head, clock, 1.0) == []
+    assert not camera.moving
+
+
+# Over the loopback
+
+
+def test_raw_udp_ends_where_it_was_sent():
+    with RawUdpServer(drop=0.05, delay=0.01) as server, open_head(f"visca+udp://127.0.0.1:{server.port}") as head:
+        drive_to(head, 8.0, lambda: abs(server.pan_tilt.pan - 8.0) < 0.2 and not server.pan_tilt.moving)
+        assert until(lambda: not server.pan_tilt.moving)
+        assert server.pan_tilt.pan == pytest.approx(8.0, abs=0.2)
+
+
+def test_raw_tcp_ends_where_it_was_sent_however_the_stream_is_cut():
+    with RawTcpServer(chop=1) as server, open_head(f"visca+tcp://127.0.0.1:{server.port}") as head:
+        drive_to(head, 8.0, lambda: abs(server.pan_tilt.pan - 8.0) < 0.2 and not server.pan_tilt.moving)
+        assert until(lambda: not server.pan_tilt.moving)
+        assert server.pan_tilt.pan == pytest.approx(8.0, abs=0.2)
+        assert server.connections == 1
+
+
+def test_a_lost_connection_is_told_and_made_again_while_the_driver_goes_on():
+    with RawTcpServer() as server, open_head(f"visca+tcp://127.0.0.1:{server.port}") as head:
+        cut = []
+
+        def there() -> bool:
+            if not cut and server.pan_tilt.pan > 2.0:
+                server.cut(leave=bytes.fromhex("90 50 00 01"))  # in the middle of a message
+                cut.append(True)
+            return abs(server.pan_tilt.pan - 20.0) < 0.2 and not server.pan_tilt.moving
+
+        driver = drive_to(head, 20.0, there)
+        assert server.connections >= 2
+        assert any("closed the connection; trying again in" in str(fault) for fault in driver.faults)
+        assert not any("cannot be read" in str(fault) for fault in driver.faults)
+
+
+def test_a_port_where_nobody_listens_is_told_and_tried_less_and_less_often():
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    now = Time()
+    link = TcpLink("127.0.0.1", port, end=END, clock=now)
+    told, times = [], []
+    while now() < 20.0:
+        now.sleep(0.05)
+        time.sleep(0.0005)
+        try:
+            assert link.receive() is None
+            assert not link.send(b"\xff")
+        except ConnectionError as error:
+            told.append(str(error))
+            times.append(now())
+    link.close()
+    assert "refused" in told[0]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert gaps[-1] > 4.0 > gaps[0]
+    assert len(told) < 15
+    with pytest.raises(HeadError, match=r"refused.*check address"), open_head(f"visca+tcp://127.0.0.1:{port}") as head:
+        head.where(0.3)
+
+
+def test_a_stream_without_an_end_is_given_up():
+    with RawTcpServer() as server:
+        link = TcpLink("127.0.0.1", server.port, end=END)
+        server.cut(leave=bytes(5000))
+
+        def given_up() -> bool:
+            try:
+                link.receive()
+            except ConnectionError as error:
+                return "without an end" in str(error)
+            return False
+
+        assert until(given_up)
+        link.close()
+
+
+def test_a_camera_that_answers_to_a_port_of_its_own_is_heard_there():
+    with Server() as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        server.socket = _Answering(server.socket, ("127.0.0.1", port))
+        with open_head(f"127.0.0.1:{server.port}", local_port=port) as head:
+            assert head.where(5.0).pan == 0.0
+        with open_head(f"127.0.0.1:{server.port}") as head, pytest.raises(HeadError, match="did not say where"):
+            head.where(0.2)
+
+
+class _Answering:
+    """A socket that answers to one port, whoever asked."""
+
+    def __init__(self, held: socket.socket, to: tuple[str, int]) -> None:
+        self.held, self.to = held, to
+
+    def recvfrom(self, size: int):
+        return self.held.recvfrom(size)
+
+    def sendto(self, data: bytes, _: object) -> None:
+        self.held.sendto(data, self.to)
+
+    def close(self) -> None:
+        self.held.close()
+
+
+def test_a_local_port_that_cannot_be_had_is_told():
+    with deaf_port() as port, pytest.raises(ArgumentError, match=f"local port {port} cannot be used"):
+        UdpLink("127.0.0.1", 52381, local_port=port)
+    with pytest.raises(ArgumentError, match="local_port"):
+        open_head("visca+tcp://127.0.0.1", local_port=52381)
+    with pytest.raises(ArgumentError, match="local_port must be"):
+        open_head("127.0.0.1", local_port=70000)
