@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -54,6 +55,29 @@ def test_the_filter_has_the_bits_of_scipys_in_one_piece_or_two(order: int, colum
         bent = np.diff(twin[part], n=2, axis=0)
         np.testing.assert_array_equal(bends[part][: len(bent)], bent)
     np.testing.assert_array_equal(out, twin)
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_regressors_are_formed_some_frames_at_a_time_with_the_same_bits(monkeypatch, at_once: int):
+    demos, model = demos_of(*LENGTHS), RolloutRidge(knots=2)
+    whole, said = fitted(model, demos, loop_of())
+    monkeypatch.setattr(ridge, "AT_ONCE", at_once)
+    again, said_again = fitted(model, demos, loop_of())
+    np.testing.assert_array_equal(again.coefficient, whole.coefficient)
+    np.testing.assert_array_equal(said_again, said)
+
+
+def test_regressors_take_little_more_room_than_they_are():
+    states, terms = states_of(demos_of(4_000), Horizon(20, 0)), np.arange(42) % 21
+    zero, one = np.zeros(42), np.ones(42)
+    terms = ridge.Terms(feature=terms, knot=zero - np.inf, fill=zero, mean=zero, scale=one, reach=one)
+    regressors = ridge.Regressors(terms, None)
+    regressors.at(states, np.arange(10))
+    tracemalloc.start()
+    found = regressors.at(states, np.arange(4_000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.3 * found.nbytes
 
 
 def naive_regressors(demos: Demonstrations, horizon: Horizon, hinges: list[tuple[int, int, float]]):

@@ -27,6 +27,7 @@ from simile.models.columns import layout
 from simile.models.linear import PiecewiseLinear
 
 BLOCK = 10_000  # frames of the state matrix that are held at a time
+AT_ONCE = 128  # of these, frames that are worked on at a time: they stay in the cache
 MOST_KEPT = 20_000_000  # numbers of it that are kept from one closed loop to the next, in all places together
 MOST_FILTERED = 1_000_000  # frames that are sent through a closed loop: of more, those of every so many-th sequence
 FEWEST_FILTERED = 200  # sequences that normal equations are formed of, where there are so many
@@ -305,14 +306,16 @@ class Regressors:
             return self.kept[place]
         terms = self.terms
         out = np.ones((len(rows), len(terms.feature) + 1))
-        S = out[:, :-1]
-        S[:] = _single(states.where(rows).matrix())[:, terms.feature]
-        missing = ~np.isfinite(S)
-        if missing.any():
-            S[missing] = np.broadcast_to(terms.fill, S.shape)[missing]
-        np.maximum(S, terms.knot, out=S)
-        S -= terms.mean
-        S /= terms.scale
+        for begin in range(0, len(rows), AT_ONCE):
+            some = slice(begin, begin + AT_ONCE)
+            S = out[some, :-1]
+            S[:] = _single(states.where(rows[some]).matrix()).take(terms.feature, axis=1)
+            missing = ~np.isfinite(S)
+            if missing.any():
+                S[missing] = np.broadcast_to(terms.fill, S.shape)[missing]
+            np.maximum(S, terms.knot, out=S)
+            S -= terms.mean
+            S /= terms.scale
         if self.kept is not None:
             self.kept[place] = out
         return out
