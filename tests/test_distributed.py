@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
-import re
 import runpy
 import signal
-import subprocess
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 pytest.importorskip("distributed")
 
 import distributed
 import joblib
-import pyarrow
 from pyarrow import parquet
 from sklearn.ensemble import RandomForestRegressor
 
+import clusters
 import simile
-from commands import command, simile_
+from clusters import FOREST, QUICK, cluster, frames_of
 from conftest import demos_of
 from same import check_same_rounds, differences
 from simile import Demonstrations, Horizon, SimileError, SmoothForest, rounds
@@ -35,23 +31,12 @@ from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.dask import PATIENCE, DaskBackend, Traffic, _align, connect
 from simile.learning.distributed.forest import Part, _Laid, grow_distributed
-from simile.learning.runs import RunFolder
 from simile.models.closed_loop import ClosedLoop
 from test_distributed_forest import assert_equal_bits
 
-FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
+client, files = clusters.client, clusters.files
+
 HORIZON = Horizon((0, 1, 2), ())
-CARS = Path(__file__).parents[2] / "shared" / "data" / "car_following"
-QUICK = {"model": FOREST, "horizon": Horizon(2, 2), "n_rounds": 1}
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 @pytest.fixture
@@ -99,10 +84,7 @@ def test_any_number_of_workers_one_of_them_killed_in_a_forest_cross_fits_the_pol
 ):
     demos = demos_of(60, 3, 45, 80, 30, 50, k=2, rate=30.0)
     simile.learn(demos).policy.save(tmp_path / "local")
-    with (
-        distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with cluster(n_workers) as client:
         for backend in (DaskBackend(client), Killing(client, "grow_together", first=3)):
             simile.learn(demos, backend=backend).policy.save(tmp_path / "spread")
             assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
@@ -154,12 +136,7 @@ def test_one_or_three_workers_grow_the_forest_of_one_machine(n_workers: int, lev
     if levels:
         request.getfixturevalue("too_much")
     demos, model = demos_of(300, 450, 280, 330), replace(FOREST, n_trees=4, max_depth=None)
-    with (
-        distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=2, processes=False, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with cluster(n_workers, threads_per_worker=2, processes=False) as client:
         for parts in (1, 4):
             assert_equal_bits(grow(demos, DaskBackend(client, parts=parts), model), grow_here(demos, model))
 
@@ -172,7 +149,7 @@ def test_what_comes_here_is_the_trees_however_many_frames_there_are(client, leve
     for n in (300, 2000):
         backend = DaskBackend(client, parts=4)
         before = backend.traffic_between()
-        grow(demos_of(n, n, n, n), backend, replace(FOREST, n_trees=8, max_depth=3))
+        grow(demos_of(n, n, n, n), backend, replace(FOREST, n_trees=4, max_depth=3))
         came.append(backend.traffic.received)
         assert backend.traffic_between() - before > 3 * n  # bins, or histograms, of what lies with another worker
     assert came[0] < 30_000
@@ -240,9 +217,19 @@ class Killing(DaskBackend):
             at_work = self.client.processing()
             worker = next((who for who, keys in at_work.items() if any(key.startswith(name) for key in keys)), None)
         time.sleep(0.2)  # it has been sent, and has begun
+        self.lose(worker)
+        return found
+
+    def lose(self, worker):
         (self.killed,) = self.client.run(os.getpid, workers=[worker]).values()
         os.kill(self.killed, signal.SIGKILL)
-        return found
+
+
+class Losing(Killing):
+    """The same for workers in this process: all that one holds, and is at work on, is gone."""
+
+    def lose(self, worker):
+        self.client.sync(self.client.cluster.scheduler.remove_worker, worker, stimulus_id="lost")
 
 
 def test_a_worker_killed_in_the_middle_of_a_forest_changes_no_bit(client):
@@ -252,7 +239,18 @@ def test_a_worker_killed_in_the_middle_of_a_forest_changes_no_bit(client):
     assert backend.names == []
 
 
-@pytest.mark.parametrize("name", ["find_splits", pytest.param("finish_nodes", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["find_splits", "finish_nodes"])
+def test_a_worker_lost_between_two_levels_of_a_forest_changes_no_bit(too_much, name: str):
+    demos, model = demos_of(300, 450, 280, 330), replace(FOREST, n_trees=2, max_depth=None)
+    with cluster(2, processes=False) as client:
+        backend = Losing(client, name, parts=4)
+        assert_equal_bits(grow(demos, backend, model), grow_here(demos, model))
+        assert backend.names == []
+        assert len(client.nthreads()) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["find_splits", "finish_nodes"])
 def test_a_worker_killed_between_two_levels_of_a_forest_changes_no_bit(client, too_much, name: str):
     demos, model = demos_of(300, 450, 280, 330), replace(FOREST, n_trees=4, max_depth=None)
     backend = Killing(client, name, parts=4)
@@ -283,15 +281,6 @@ def test_a_forest_is_sent_once_however_many_mixtures_hold_it(client):
 # Reading
 
 
-@pytest.fixture
-def files(tmp_path):
-    """Four files: two with two sequences each, two with one."""
-    demos = demos_of(30, 40, 25, 50, 35, 45, rate=10.0)
-    for i, part in enumerate((demos[:2], demos[2:3], demos[3:5], demos[5:])):
-        simile.write(part, tmp_path / f"part-{i}.parquet")
-    return tmp_path
-
-
 def test_workers_read_what_one_machine_reads(client, files, no_digest):
     local = simile.read(str(files / "*.parquet"), quiet=True)
     backend = DaskBackend(client, exact=True, parts=3)
@@ -316,20 +305,6 @@ def test_what_workers_have_guessed_is_said_here(client, tmp_path, capsys):
     assert "'t' is taken for milliseconds" in said
     assert DaskBackend(client).read(tmp_path, time_unit="s", quiet=True).rate == 0.025
     assert capsys.readouterr().err == ""
-
-
-def frames_of(n: int, *, label, clock=lambda i, t: t / 30.0, **more):
-    """Make a table of n sequences of 37 to 113 frames, with a label and a time for each row."""
-    rng = np.random.default_rng(5)
-    lengths = rng.integers(37, 113, size=n)
-    which, when = np.repeat(np.arange(n), lengths), np.concatenate([np.arange(length) for length in lengths])
-    columns = {
-        "game": [label(i) for i in which],
-        "t": [clock(i, t) for i, t in zip(which.tolist(), when.tolist(), strict=True)],
-        "x_0": rng.normal(size=len(which)),
-        "a_0": rng.normal(size=len(which)),
-    }
-    return pyarrow.table(columns | {name: value(which, when) for name, value in more.items()})
 
 
 KINDS_OF_FRAMES = {
@@ -404,16 +379,6 @@ def test_a_large_file_among_small_ones_is_cut_and_an_error_in_it_has_its_row(cli
     parquet.write_table(table.set_column(3, "a_0", [values]), tmp_path / "b.parquet", row_group_size=300)
     with pytest.raises(SimileError, match=r"b\.parquet: row 2001, column 'a_0': the action is missing"):
         backend.read(f"{tmp_path}/*.parquet")
-
-
-def test_a_mistake_in_the_data_is_one_sentence_with_a_cluster_too(tmp_path):
-    table = frames_of(10, label=int)
-    values = table["a_0"].to_pylist()
-    values[555] = None
-    parquet.write_table(table.set_column(3, "a_0", [values]), tmp_path / "games.parquet", row_group_size=300)
-    said = simile_("train", "games.parquet", "--dask", "local", cwd=tmp_path, code=2, process=True).stderr
-    (line,) = said.splitlines()
-    assert "games.parquet: row 556, column 'a_0': the action is missing" in line
 
 
 def test_files_whose_rates_differ_a_little_have_the_rate_of_all_together(client, tmp_path, capsys):
@@ -510,30 +475,14 @@ def test_workers_of_this_machine_leave_ctrl_c_to_the_process_that_started_them(m
         assert list(client.run(signal.getsignal, signal.SIGINT).values()) == [signal.SIG_IGN]
 
 
-@pytest.mark.long
-def test_a_command_that_is_interrupted_after_a_round_goes_on_from_there(tmp_path):
-    simile.write(simile.tasks.pursuit(n_sequences=6, length=600, n_players=4), tmp_path / "games.parquet")
-    words = command("train", "games.parquet", "--dask", "local", "--out", "run")
-    with subprocess.Popen(words, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        said = next(line for line in process.stderr if line.startswith("training: round 0"))
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, "Traceback" in err) == (130, False), said + out + err
-    assert "go on with: simile train --resume run" in out
-    simile_("train", "--resume", "run", "--dask", "local", cwd=tmp_path, process=True)
-    simile_("train", "games.parquet", "--out", "here", cwd=tmp_path)
-    kept, whole = ((tmp_path / name / "policy.safetensors").read_bytes() for name in ("run", "here"))
-    assert kept == whole
-
-
 def test_a_scheduler_without_workers_is_waited_for_and_it_is_said(capsys):
-    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
-        soon = threading.Timer(0.3, cluster.scale, (1,))
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as started:
+        soon = threading.Timer(0.3, started.scale, (1,))
         soon.start()
-        with connect(cluster.scheduler_address) as client:
+        with connect(started.scheduler_address) as client:
             assert len(client.nthreads()) == 1
         soon.join()
-    assert f"waiting for workers: start some with `dask worker {cluster.scheduler_address}`" in capsys.readouterr().err
+    assert f"waiting for workers: start some with `dask worker {started.scheduler_address}`" in capsys.readouterr().err
 
 
 # joblib, for models of other libraries
@@ -547,224 +496,3 @@ def test_a_scikit_learn_forest_is_fitted_by_the_workers_through_joblib(client):
         (*_, there) = rounds(demos, **choices)
     for a, b in zip(here.rolled, there.rolled, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-# The command
-
-
-def test_the_command_trains_on_a_cluster(client, files, tmp_path):
-    out = tmp_path / "run"
-    options = ["--dask", client.scheduler.address, "--n-rounds", "1", "--model", repr(FOREST), "--out", out]
-    options += ["--algorithm", "paper", "--horizon", "Horizon(2, 2)", "--test", "0.34"]
-    data = str(files / "*.parquet")
-    done = simile_("train", data, *options, cwd=tmp_path, process=True)
-    assert "DistributedDemonstrations(6 sequences, 225 frames, 4 parts)" in done.stdout
-    policy = simile.load(out / "policy.safetensors")
-    train, _ = simile.read(data, quiet=True).hold_out(0.34)
-    local = simile.paper(train, **QUICK, validation=0.2).policy
-    assert differences(simile.rollout(local, train), simile.rollout(policy, train)) == []
-    assert (out / "report.html").exists()
-
-
-def test_the_command_learns_on_a_cluster_what_it_learns_here_and_goes_on_where_it_stopped(client, files, tmp_path):
-    data, model = str(files / "*.parquet"), "(SmoothForest(n_trees=3, min_leaf=4), RolloutRidge())"
-    options = ["--model", model, "--smoothness", "20", "--test", "0.34", "--no-report"]
-    where = ["--dask", client.scheduler.address]
-    here = simile_("train", data, *options, "--out", "here", cwd=tmp_path)
-    there = simile_("train", data, *options, *where, "--out", "there", cwd=tmp_path)
-    policies = [(tmp_path / name / "policy.safetensors") for name in ("here", "there")]
-    assert policies[0].read_bytes() == policies[1].read_bytes()
-    told = [out.stdout[out.stdout.index("round ") : out.stdout.index("\nPolicy:")] for out in (here, there)]
-    told = [re.sub(r" +\S+$", "", text, flags=re.MULTILINE) for text in told]  # seconds
-    assert told[0] == told[1]
-    policies[1].unlink()
-    (tmp_path / "there" / "summary.json").unlink()
-    simile_("train", data, "--resume", "there", cwd=tmp_path)
-    assert policies[0].read_bytes() == policies[1].read_bytes()
-
-
-@pytest.mark.long
-def test_many_held_out_sequences_are_judged_where_they_lie_and_some_are_shown(client, files, tmp_path, monkeypatch):
-    data, model = str(files / "*.parquet"), "(SmoothForest(n_trees=3, min_leaf=4), RolloutRidge())"
-    options = ["--model", model, "--smoothness", "20", "--test", "0.5"]
-    here = simile_("train", data, *options, "--out", "here", cwd=tmp_path).stdout
-    monkeypatch.setattr(importlib.import_module("simile.cli.train"), "MOST_HELD_OUT", 1)
-    where = ["--dask", client.scheduler.address]
-    there = simile_("train", data, *options, *where, "--out", "there", cwd=tmp_path).stdout
-    assert "note: judged on 3 held-out sequences; shown, and told how they move, are 1 drawn by chance" in there
-    assert here[here.index("policy: ") : here.index("\nPolicy:")] in there
-    assert (tmp_path / "there" / "report.html").exists()
-    told = [json.loads((tmp_path / name / "summary.json").read_text("utf-8")) for name in ("here", "there")]
-    assert told[0]["verdict"] == told[1]["verdict"]
-    assert [row["error"] for row in told[0]["held_out"]] == [row["error"] for row in told[1]["held_out"]]
-    assert told[0]["motion"].keys() == told[1]["motion"].keys()
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not CARS.exists(), reason="needs the recordings of cars")
-def test_car_following_gets_the_same_verdict_on_a_cluster(client, tmp_path):
-    frames = pd.read_csv(CARS / "car_following.csv").merge(pd.read_csv(CARS / "sequences.csv")[["sequence", "run"]])
-    frames.to_csv(tmp_path / "cars.csv", index=False)
-    contexts = [part for name in frames if name.startswith("x_") for part in ("--contexts", name)]
-    options = ["--actions", "a_speed", *contexts, "--group", "run", "--no-report"]
-    here = simile_("train", "cars.csv", *options, "--out", "here", cwd=tmp_path).stdout
-    where = ["--dask", client.scheduler.address]
-    there = simile_("train", "cars.csv", *options, *where, "--out", "there", cwd=tmp_path).stdout
-    assert here[here.index("policy: ") : here.index("\nPolicy:")] in there
-    policies = [(tmp_path / name / "policy.safetensors").read_bytes() for name in ("here", "there")]
-    assert policies[0] == policies[1]
-
-
-@pytest.fixture(scope="module")
-def policy(tmp_path_factory):
-    """A policy of files in a folder."""
-    folder = tmp_path_factory.mktemp("policy")
-    demos = demos_of(60, 45, 80, 70, 65, 50, rate=10.0)
-    for i in range(3):
-        simile.write(demos[2 * i : 2 * i + 2], folder / "data" / f"{i}.parquet")
-    run = simile.learn(demos, model=(FOREST, simile.RolloutRidge()), smoothness=20.0)
-    run.policy.save(folder / "policy.safetensors")
-    return folder
-
-
-def compared(told: str):
-    """Return what a comparison found but for the times."""
-    found = json.loads(told)
-    for contender in found["held_out"]:
-        for name in ("seconds", "microseconds"):
-            contender.pop(name)
-    return found
-
-
-CONTEST = ["compare", "data", "--no-report", "--json", "--validation", "0.4", "--n-rounds", "0", "--reductions"]
-
-
-@pytest.mark.parametrize(
-    ("words", "find"),
-    [
-        (["evaluate", "policy.safetensors", "data", "--json"], json.loads),
-        (["diagnose", "policy.safetensors", "data", "--json"], json.loads),
-        ([*CONTEST, "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)"], compared),
-        pytest.param([*CONTEST, "learn", "--reductions", "clone"], compared, marks=pytest.mark.long),
-    ],
-)
-def test_commands_find_on_a_cluster_what_they_find_here(client, policy, words, find):
-    out = ["--out", "here"] if words[0] == "compare" else []
-    here = simile_(*words, *out, cwd=policy)
-    where = ["--dask", client.scheduler.address, *("there" if word == "here" else word for word in out)]
-    there = simile_(*words, *where, cwd=policy, process=True)
-    assert differences(find(here.stdout), find(there.stdout)) == []
-    assert "The first of 3 files, as all are read" in there.stderr
-
-
-def test_a_search_on_a_cluster_is_that_of_one_machine_and_trains_there(client, policy):
-    words = ["tune", "data", "--trials", "1", "--no-rounds", "--no-report"]
-    simile_(*words, "--out", "tuned", cwd=policy)
-    where = ["--dask", client.scheduler.address, "--out", "tuned-there"]
-    simile_(*words, *where, cwd=policy)
-    found = [json.loads((policy / name / "tuning.json").read_text("utf-8")) for name in ("tuned", "tuned-there")]
-    for trial in (trial for trials in found for trial in trials):
-        trial.pop("seconds")
-    assert differences(*found) == []
-    files = [(policy / name / "policy.safetensors").read_bytes() for name in ("tuned", "tuned-there")]
-    assert files[0] == files[1]
-
-
-def test_a_search_on_a_cluster_tries_nothing_that_cannot_be_trained_there():
-    spaces = importlib.import_module("simile.cli.tune")._spaces
-    given = {"extra": (), "space": None, "rounds": True}
-    here, there = (spaces({**given, "dask": dask}, None, ())[1].feedback for dask in (None, "local"))
-    assert len(here) == len(there) + 1
-    assert "by_distance" not in repr(there)
-
-
-def test_what_a_cluster_does_not_bring_here_is_told(client, policy, monkeypatch):
-    monkeypatch.setattr("simile.learning.distributed.MOST", 2_000)
-    words = ["diagnose", "policy.safetensors", "data", "--dask", client.scheduler.address]
-    said = simile_(*words, cwd=policy).stderr
-    assert "note      measured on 1 of 6 sequences, drawn by chance: as many as come here, 0 MiB" in said
-
-
-def test_what_is_brought_here_to_be_diagnosed_has_a_limit(monkeypatch, policy):
-    found, demos = simile.load(policy / "policy.safetensors"), simile.read(policy / "data", quiet=True)
-    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=3))
-    assert differences(simile.diagnose(found, spread), simile.diagnose(found, demos)) == []
-    monkeypatch.setattr("simile.learning.distributed.bring_here.__defaults__", (1_000,))
-    with pytest.raises(SimileError, match=r"diagnose wants them in one place, .* give some of them, demos\.draw"):
-        simile.diagnose(found, spread)
-
-
-def test_contenders_that_are_fitted_elsewhere_are_those_of_this_machine():
-    train, test = demos_of(60, 45, 80, 70), demos_of(50, 40, seed=1)
-    how = {"reductions": ("clone",), "n_rounds": 0, "rivals": simile.evaluation.rivals.ROSTER[:2]}
-    turns: list[str] = []
-    here = simile.compare(train, test, **how)
-    there = simile.compare(train, test, **how, backend=LocalBackend(parts=2), watch=turns.append)
-    assert turns == ["clone", *(rival.name for rival in how["rivals"])]
-    assert differences(*(compared(json.dumps(found.to_dict())) for found in (here, there))) == []
-
-
-def test_a_run_of_a_cluster_holds_out_here_what_it_held_out_there(client, tmp_path):
-    demos = demos_of(30, 40, 35, 50, 45, 30, rate=10.0)
-    for i, demo in enumerate(demos):
-        rows = pd.DataFrame({"x0": demo.contexts[:, 0], "a0": demo.actions[:, 0], "driver": f"p{i // 2}"})
-        rows.to_csv(tmp_path / f"run{i}.csv", index=False)
-    options = ["--actions", "a0", "--contexts", "x0", "--rate", "10", "--model", "(RolloutRidge(),)", "--no-report"]
-    where = ["--smoothness", "20", "--dask", client.scheduler.address, "--out", "run"]
-    simile_("train", str(tmp_path / "*.csv"), *options, *where, cwd=tmp_path)
-    assert simile.read(str(tmp_path / "*.csv"), actions="a0", contexts="x0", rate=10, quiet=True).groups is not None
-    told = json.loads((tmp_path / "run" / "summary.json").read_text("utf-8"))
-    assert RunFolder(tmp_path / "run").demonstrations()[1].digest() == told["digest"]
-
-
-def test_going_on_from_a_policy_is_judged_by_what_it_has_not_seen_on_a_cluster_too(client, policy, tmp_path):
-    simile.write(demos_of(60, 45, 80, 70, 65, 50, rate=10.0)[:3], tmp_path / "data" / "old.parquet")
-    new = [replace(demo, name=f"new {demo.name}") for demo in demos_of(60, 40, 55, seed=3, rate=10.0)]
-    simile.write(Demonstrations(tuple(new)), tmp_path / "data" / "new.parquet")
-    options = [
-        "--initial",
-        policy / "policy.safetensors",
-        "--model",
-        "(RolloutRidge(),)",
-        "--no-report",
-        "--test",
-        "0.4",
-    ]
-    for name, where in (("here", []), ("there", ["--dask", client.scheduler.address])):
-        said = simile_("train", "data", *options, *where, "--out", name, cwd=tmp_path).stderr
-        assert "initial was learned from 3 of the 6 sequences" in said
-    told = [json.loads((tmp_path / name / "summary.json").read_text("utf-8")) for name in ("here", "there")]
-    assert told[0]["digest"] == told[1]["digest"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["rollout", "no.safetensors", "data"], "--dask: what rollout writes is one file here: roll out over some"),
-        (["evaluate", "policy.safetensors", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
-        (["train", "data", "--model", "(TorchRegressor(),)"], "or train the network on one machine, best with a GPU"),
-        (["train", "data", "--algorithm", "paper", "--model", "TorchRegressor(through='targets')"], "best with a GPU"),
-        (["train", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
-        (["train", "data", "--algorithm", "paper", "--step-size", "Monotonic()"], "step_size: Monotonic() needs more"),
-        (["tune", "data", "--extra", "TorchRegressor()"], "or train the network on one machine, best with a GPU"),
-        (["tune", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
-    ],
-)
-def test_commands_refuse_what_a_cluster_cannot_do_before_they_look_for_one(policy, words, message):
-    said = simile_(*words, "--dask", "tcp://127.0.0.1:9", cwd=policy, code=2).stderr
-    assert message in said
-    assert len(said.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--algorithm", "paper", "--dask", "tcp://127.0.0.1:9"], "dask: no scheduler answers at 'tcp://127.0.0.1:9'"),
-        (["--exact"], "--exact: one machine is always exact"),
-        (["--no-exact"], "--no-exact: one machine is always exact"),
-        (["--dask", "local", "--resume", "."], "--resume: "),
-    ],
-)
-def test_the_command_says_what_is_wrong(files, tmp_path, options, message, monkeypatch):
-    monkeypatch.setattr("simile.learning.distributed.dask.PATIENCE", 1.0)
-    assert message in simile_("train", files, "--out", "run", *options, cwd=tmp_path, code=2).stderr
