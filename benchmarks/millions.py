@@ -1,8 +1,8 @@
 """`learn` on more frames than the workers of a cluster have memory for: what each stage takes, and how that grows.
 
 `python benchmarks/millions.py` has `write_frames.py` write a million frames of 20 contexts, then 20 million, and learns
-from each on a cluster of processes on this machine: a scheduler, two workers of 1.5 GiB, and this process as the
-client. In the larger run a worker is killed while the forest grows. It takes most of an hour and 15 GB of disk;
+from each on a cluster of processes on this machine: a scheduler, two workers of 1.5 GiB, and a client of its own. In
+the larger run a worker is killed while the forest grows. It takes most of an hour and 15 GB of disk;
 `--frames 100_000 200_000 --memory 1GiB` shows in a few minutes that it works.
 """
 
@@ -19,9 +19,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import distributed
 import psutil
@@ -138,6 +141,12 @@ def learn(frames: int, memory: str, workers: int, *, kill: bool) -> Cost:
         return whole
 
 
+def learn_alone(*given: Any, kill: bool) -> Cost:
+    """Learn in a process of its own, so that the memory of the client is that of this run."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(learn, *given, kill=kill).result()
+
+
 def main() -> None:
     """Learn from few and from many, and carry the costs on."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -146,8 +155,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     few, many = given.frames
-    small = learn(few, given.memory, given.workers, kill=False)
-    large = learn(many, given.memory, given.workers, kill=True)
+    small = learn_alone(few, given.memory, given.workers, kill=False)
+    large = learn_alone(many, given.memory, given.workers, kill=True)
     times = many / few
     print(f"\nFrom {few:,} to {many:,} frames, {times:g} times as many:")
     for what, a, b in (("seconds", small.seconds, large.seconds), ("CPU", small.cpu, large.cpu)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,11 @@ import simile
 from conftest import demos_of
 from simile import SmoothForest
 from simile.data.recorded import Units
+from simile.learning import folds
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.dask import SMALL, _open, _pack_value
+from simile.learning.folds import cut
 from simile.models import Forest
 from test_distributed_forest import assert_equal_bits
 
@@ -44,6 +47,7 @@ class Watched(LocalBackend):
 
     came: list[Any] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
 
     def place(self, parts: Sequence[Any]) -> list[Any]:
         return [Handle(part) for part in parts]
@@ -58,6 +62,7 @@ class Watched(LocalBackend):
     def collect(self, handles: Sequence[Any]) -> list[Any]:
         found = look_up(list(handles))
         self.came.extend(found)
+        self.sizes.append(sum(len(pickle.dumps(value)) for value in found))
         return found
 
 
@@ -111,3 +116,53 @@ def test_what_goes_through_views_is_called_by_its_own_name():
     spread = DistributedDemonstrations.of(demos_of(60, 45), backend).standardize(Units.identity())
     spread.actions()
     assert backend.called[-1] == "_actions"
+
+
+def learn_from(n: int) -> tuple[list[int], DistributedDemonstrations]:
+    """Learn from n short sequences; returns how many bytes came here, time after time, too."""
+    backend = Watched(parts=4)
+    spread = DistributedDemonstrations.of(demos_of(*[24] * n), backend)
+    simile.learn(spread, model=FOREST, smoothness=20.0)
+    return backend.sizes, spread
+
+
+def test_a_sequence_more_costs_the_client_a_few_bytes(monkeypatch):
+    monkeypatch.setattr(folds, "MOST_FRAMES", 200)  # of the sequences by which habits are known: there are enough
+    few, many = 60, 120
+    (ours, known), (theirs, others) = learn_from(few), learn_from(many)
+    held = [len(pickle.dumps(spread.facts)) for spread in (known, others)]
+    assert held[1] - held[0] <= 13 * (many - few)  # a length and the number of a group
+    assert max(b - a for a, b in zip(ours, theirs, strict=True)) <= 50 * (many - few)  # sums of a line search
+
+
+def test_what_stays_beside_the_frames_is_found_there_in_every_way_to_see_them():
+    demos = demos_of(30, 25, 40, 20, 35, 28, k=2, rate=30.0)
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=3))
+    units = Units.of(demos)
+    for numbers in (np.array([0, 1, 3, 5]), np.array([4])):  # seen where they lie, and copied together
+        here, there = demos.where(numbers), spread.standardize(units).where(numbers)
+        assert there.names == here.names
+        assert there.digests == here.digests
+        assert there.digest() == here.digest()
+        assert there.lengths.tolist() == here.lengths.tolist()
+        assert there.groups == here.groups
+        for name in ("moments", "places"):
+            assert getattr(there, name).tobytes() == getattr(here, name).tobytes()
+        for ours, theirs in zip(there.extremes(), here.extremes(), strict=True):
+            assert ours.tobytes() == theirs.tobytes()
+        assert there.logs == here.standardize(units).logs
+        assert Units.of(there).equals(Units.of(here))
+        again = np.array([0])
+        assert there.where(again).names == here.where(again).names
+    pieces = spread.convert(cut, shared=(2,))
+    assert pieces.names == cut(demos, 2).names
+    assert pieces.where(np.array([1, 2])).moments.tobytes() == cut(demos, 2).moments[[1, 2]].tobytes()
+
+
+def test_groups_are_kept_as_numbers():
+    demos = demos_of(30, 25, 40, 20).grouped(["a", "b", "a", "c"], by="person")
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=2))
+    assert spread.groups == demos.groups
+    assert spread.kin.tolist() == demos.kin.tolist()
+    assert spread.where(np.array([1, 3])).groups == ("b", "c")
+    assert spread.facts.group.dtype == np.int32

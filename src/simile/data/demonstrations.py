@@ -446,10 +446,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
 
     def digest(self) -> str:
         """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
-        found = hashlib.sha256(repr((self.context_names, self.action_names, self.rate)).encode())
-        for demo in self.items:  # one by one, so that sequences in several places have the same digest together
-            found.update(demo.digest)
-        return found.hexdigest()
+        return digest_all((d.digest for d in self.items), self.context_names, self.action_names, self.rate)
 
     def describe(self) -> Description:
         """Summarise the data, so that a wrong guess is seen at once."""
@@ -506,6 +503,16 @@ class Description:
 
 
 _BUILD = "build them with Demonstration(contexts=..., actions=...) or Demonstrations.from_frame(...)"
+
+
+def digest_all(
+    digests: Iterable[bytes], context_names: tuple[str, ...], action_names: tuple[str, ...], rate: float | None
+) -> str:
+    """Return the digest of sequences with these digests, wherever they lie."""
+    found = hashlib.sha256(repr((context_names, action_names, rate)).encode())
+    for digest in digests:
+        found.update(digest)
+    return found.hexdigest()
 
 
 def _moments(actions: FloatArray) -> FloatArray:

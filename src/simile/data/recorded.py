@@ -67,7 +67,7 @@ class Recorded(Parts, Protocol):
     @property
     def kin(self) -> IntArray:
         """Number of the group of each sequence; without groups, or in one alone, each is its own."""
-        return number_groups(self.groups or (None,) * len(self))
+        return np.arange(len(self)) if (groups := self.groups) is None else number_groups(groups)
 
     @property
     def new(self) -> str:
@@ -110,6 +110,10 @@ class Recorded(Parts, Protocol):
 
     def extremes(self) -> tuple[FloatArray, FloatArray]:
         """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""
+
+    def over(self, what: str, function: Callable[..., Any], *shared: Any) -> Any:
+        """Return function(what all sequences have by that name, *shared), such as "moments", wherever that is."""
+        return function(getattr(self, what), *shared)
 
     def check(self, space: ActionSpace) -> None:
         """Refuse actions outside the bounds."""
@@ -207,15 +211,8 @@ class Units:
 
         The same bits come out wherever the sequences lie, and in whichever order.
         """
-        frames = demos.lengths[:, np.newaxis]
-        total, squares, low, high = np.moveaxis(demos.moments, 1, 0)
-        center = ExactSum.of(total).value / frames.sum()
-        # The squares about the common mean are those about each sequence's own, and those of the own means about it.
-        scale = np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / frames.sum())
-        lowest = low.min(axis=0)
-        constant = lowest == high.max(axis=0)  # whose mean may miss it by a rounding error, which is no deviation
-        origin = origins.choose_origin(demos.places)
-        return cls(np.where(constant, lowest, center), np.where(constant, 1.0, scale), origin)
+        center, scale = demos.over("moments", _measure, demos.lengths)
+        return cls(center, scale, demos.over("places", origins.choose_origin))
 
     @classmethod
     def identity(cls, n_actions: int = 1) -> Units:
@@ -241,3 +238,15 @@ class Units:
     def equals(self, other: Units) -> bool:
         """Tell whether both mean the same, to the bit."""
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ("center", "scale", "origin"))
+
+
+def _measure(moments: FloatArray, lengths: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and deviation of all actions, (k,) each, from the moments of each sequence."""
+    frames = lengths[:, np.newaxis]
+    total, squares, low, high = np.moveaxis(moments, 1, 0)
+    center = ExactSum.of(total).value / frames.sum()
+    # The squares about the common mean are those about each sequence's own, and those of the own means about it.
+    scale = np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / frames.sum())
+    lowest = low.min(axis=0)
+    constant = lowest == high.max(axis=0)  # whose mean may miss it by a rounding error, which is no deviation
+    return np.where(constant, lowest, center), np.where(constant, 1.0, scale)

@@ -11,7 +11,7 @@ import numpy as np
 
 from simile._common import plots
 from simile._common.text import spell, table
-from simile._common.typing import PerAction
+from simile._common.typing import FloatArray, PerAction
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.logs import tell_noise
 from simile.data.losses import Loss, Squared
@@ -286,8 +286,12 @@ def refuse_rounds(settings: Mapping[str, Any]) -> None:
 
 def _note_log(run: Run, demos: Recorded) -> Run:
     """Say which contexts lie so far from 0 that they are measured from elsewhere, and which actions are noisy."""
-    places, noise = demos.places, tell_noise(demos.action_names, demos.logs)
-    return replace(run, notes=(*tell_origin(demos.context_names, places, choose_origin(places)), *noise, *run.notes))
+    noise = tell_noise(demos.action_names, demos.logs)
+    return replace(run, notes=(*demos.over("places", _tell_origin, demos.context_names), *noise, *run.notes))
+
+
+def _tell_origin(places: FloatArray, names: Sequence[str]) -> list[str]:
+    return tell_origin(names, places, choose_origin(places))
 
 
 def _note_last(run: Run) -> Run:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -158,13 +158,18 @@ def marks_of(training: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(mark for mark in seen if isinstance(mark, int)) if isinstance(seen, list | tuple) else ()
 
 
+def _find_new(digests: Sequence[bytes], marks: Collection[int]) -> IntArray:
+    """Return the numbers of the sequences that have none of the marks."""
+    return np.array([i for i, digest in enumerate(digests) if mark_of(digest) not in marks], dtype=np.intp)
+
+
 def leave_seen(training: Mapping[str, Any], demos: Data) -> tuple[Data, str]:
     """Leave out what a policy with this on its card was learned from: by that nobody can tell what is better than it.
 
     Returns the other sequences, and a sentence where some were left out.
     """
     marks = set(marks_of(training))
-    new = np.array([i for i, digest in enumerate(demos.digests) if mark_of(digest) not in marks], dtype=np.intp)
+    new = demos.over("digests", _find_new, marks)
     if not len(new) or training.get("data") == demos.digest():
         raise ArgumentError(
             "initial was learned from all of these demonstrations, which cannot tell what is better than it: give "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ class Round:
 
 def card_of(demos: Recorded, choices: Mapping[str, Any], seen: Collection[int] = ()) -> Card:
     """Write down what the policies of a run learn from, and how; `seen` are marks of what they go on from."""
-    marks = list(dict.fromkeys([*seen, *map(mark_of, demos.digests)]))
+    marks = list(dict.fromkeys([*seen, *demos.over("digests", _mark, MOST_MARKS)]))
     training = {
         "sequences": len(demos),
         "frames": demos.n_frames,
@@ -92,6 +93,11 @@ def mark_of(digest: bytes) -> int:
     return int.from_bytes(digest[:6], "big")
 
 
+def _mark(digests: Sequence[bytes], most: int) -> list[int]:
+    """Return the marks of sequences, each once; of more than `most`, one more than that."""
+    return list(islice(dict.fromkeys(map(mark_of, digests)), most + 1))
+
+
 def _ranges(demos: Recorded) -> dict[str, list[float | None]]:
     """Return the lowest and the highest value of each context; None where all are missing.
 
@@ -99,7 +105,7 @@ def _ranges(demos: Recorded) -> dict[str, list[float | None]]:
     """
     sides = {}
     low, high = demos.extremes()
-    origin = choose_origin(demos.places)
+    origin = demos.over("places", choose_origin)
     digits = [17 if offset else DIGITS for offset in (np.zeros(len(low)) if origin is None else origin)]
     for name, extreme, rounding in (("low", low, ROUND_FLOOR), ("high", high, ROUND_CEILING)):
         # Outwards, so that no value of the training falls outside.

@@ -187,13 +187,17 @@ def simple_rivals(
     for predictor, said, model in _predictors(source, folds):
         kinds = [(kind, f.fit(nothing, s), s) for kind, f in FILTERS.items() for s in STRENGTHS]
         loops = [ClosedLoop.of(h, strength) for _, h, strength in kinds]
-        parts = folds.demos.collect(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
-        tried = []
-        for (kind, h, strength), each in zip(kinds, zip(*parts, strict=True), strict=True):
-            score, squares = reduce(add, (sums for sums, _ in each)).score, np.concatenate([some for _, some in each])
-            tried.append((kind, score, not score.roughness > budget, squares, h, strength))
-        rivals = [SimpleRival(predictor, *one, source, model) for one in tried]
-        found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
+        scored = folds.demos.map(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
+        rivals, none = [], np.empty(0)
+        sums = zip(*folds.demos.collect(_sums_of, scored), strict=True)
+        for (kind, h, strength), each in zip(kinds, sums, strict=True):
+            score = reduce(add, each).score
+            smooth = not score.roughness > budget
+            rivals.append(SimpleRival(predictor, kind, score, smooth, none, h, strength, source, model))
+        best = [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
+        numbers = [next(i for i, r in enumerate(rivals) if r is one) for one in best]
+        parts = folds.demos.collect(_squares_of, scored, shared=(numbers,))
+        found += [replace(one, squares=np.concatenate(some)) for one, *some in zip(best, *parts, strict=True)]
     spent = time.process_time() - begun if isinstance(demos, Demonstrations) else math.nan  # by others
     return tuple(replace(r, seconds=spent) for r in found)
 
@@ -242,6 +246,17 @@ def _score_loops(
     ruler = Ruler(demos, begin=begin, order=order, logs=logs)
     rolled = (roll_out(loop, said, demos) for loop in loops)
     return [(ruler.sums(some), ruler.squares(some)) for some in rolled]
+
+
+def _sums_of(_: Demonstrations, scored: Sequence[tuple[ScoreSums, FloatArray]]) -> list[ScoreSums]:
+    return [sums for sums, _ in scored]
+
+
+def _squares_of(
+    _: Demonstrations, scored: Sequence[tuple[ScoreSums, FloatArray]], numbers: Sequence[int]
+) -> list[FloatArray]:
+    """Return the errors behind some of the filters: those behind the others stay."""
+    return [scored[i][1] for i in numbers]
 
 
 def _columns(_: Demonstrations, told: FloatArray, some: slice) -> FloatArray:

@@ -39,6 +39,7 @@ from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
 from simile.learning.distributed import DistributedDemonstrations, growing
 from simile.learning.distributed.demonstrations import share_evenly
+from simile.learning.distributed.facts import Facts
 from simile.learning.training import Lesson
 from simile.models import Forest, ridge
 
@@ -151,16 +152,19 @@ class DaskBackend:
         n_parts = self._parts or max(self.parts, _count_bytes(tables) // (self.room // PARTS_IN_ROOM))
         files, notes = self._cut(tables, how, n_parts)
         groups = [files[begin:end] for begin, end in share_evenly([file.rows for file in files], n_parts)]
+        handles = self.map(_read, groups, shared=(how, False))
         try:
-            found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
-            alike = len({known.rate for known in found.facts}) == 1
+            facts = self.collect(self.map(Facts.of, handles))
+            alike = len({known.rate for known in facts}) == 1
         except _RatesDifferError:
             alike = False
-        if not alike:  # each file has told its own: what do all say together?
+        if alike:
+            found = DistributedDemonstrations.take(handles, self, facts)
+        else:  # each file has told its own: what do all say together?
             (rate,) = self.collect(self.map(_find_rate, [[table.path.resolve() for table in tables]], shared=(how,)))
             how = {**how, "rate": rate}
             found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, False)), self)
-        if len(set(found.names)) < len(found):  # files that each count from 0
+        if not found.over("names", _differ):  # files that each count from 0
             found = DistributedDemonstrations.take(self.map(_read, groups, shared=(how, True)), self)
         if not quiet:
             (said,) = self.collect(self.map(_tell, files[:1], shared=(how,)))
@@ -432,6 +436,10 @@ def _read(files: Sequence[_File], how: dict[str, Any], in_full: bool) -> Demonst
     if len({demo.rate for demo in demos}) > 1:
         raise _RatesDifferError
     return Demonstrations(tuple(demos))
+
+
+def _differ(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)
 
 
 def _tell(file: _File, how: dict[str, Any]) -> str:

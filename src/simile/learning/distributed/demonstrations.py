@@ -13,18 +13,19 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
-from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations, digest_all
 from simile.data.groups import draw_groups, draw_sequences
 from simile.data.logs import Log, read_logs
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
-from simile.learning.distributed.facts import Facts
+from simile.learning.distributed.facts import Details, Facts, join_rows
 from simile.learning.distributed.parts import DistributedParts, View
 from simile.learning.measures import Outcome, ScoreSums
 from simile.policies.policies import Policy
 
+DETAILS = View(Details.of)
 LITTLE = 0.25  # share of the frames up to which sequences are copied rather than seen where they lie
 
 
@@ -38,8 +39,10 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         Where the parts are.
     handles : tuple
         Of `Demonstrations`, one for each part: the first sequences, the next, and so on.
-    facts : tuple of Facts
-        Of each part.
+    facts : Facts
+        What is known of them here.
+    details : DistributedParts
+        Of the `Details` of each part, which stay there; they are those of the user's units.
 
     Examples
     --------
@@ -50,7 +53,8 @@ class DistributedDemonstrations(DistributedParts, Recorded):
     DistributedDemonstrations(5 sequences, 500 frames, 2 parts)
     """
 
-    facts: tuple[Facts, ...]
+    facts: Facts
+    details: DistributedParts
 
     @classmethod
     def of(
@@ -61,110 +65,122 @@ class DistributedDemonstrations(DistributedParts, Recorded):
             return demos
         demos = Demonstrations.of(demos)
         parts = [demos[begin:end] for begin, end in share_evenly([len(d) for d in demos], backend.parts)]
-        return cls(backend, tuple(backend.place(parts)), tuple(map(Facts.of, parts)))
+        return cls.take(backend.place(parts), backend, [Facts.of(part) for part in parts])
 
     @classmethod
-    def take(cls, handles: Sequence[Any], backend: Backend) -> Self:
-        """Take demonstrations that a backend has already, one handle for each part."""
-        return cls(backend, tuple(handles), tuple(backend.collect(backend.map(Facts.of, handles))))
+    def take(cls, handles: Sequence[Any], backend: Backend, facts: Sequence[Facts] | None = None) -> Self:
+        """Take demonstrations that a backend has already, one handle for each part, and ask for their facts."""
+        known = Facts.join(backend.collect(backend.map(Facts.of, handles)) if facts is None else facts)
+        details = DistributedParts(backend, tuple(backend.map(Details.of, handles)))
+        return cls(backend, tuple(handles), known, details)
 
     def __len__(self) -> int:
-        return len(self.all.names)
+        return len(self.facts.lengths)
 
     def __repr__(self) -> str:
         return f"DistributedDemonstrations({len(self)} sequences, {self.n_frames} frames, {len(self.handles)} parts)"
 
-    @cached_property
-    def all(self) -> Facts:
-        """The facts of all sequences."""
-        return Facts.join(self.facts)
+    def over(self, what: str, function: Callable[..., Any], *shared: Any) -> Any:
+        """Return function(what all sequences have by that name, *shared), called where it is: only that comes here."""
+        return self._ask(self.details.map(getattr, shared=(what,)), function, *shared)
+
+    def _ask(self, parts: Sequence[Any], function: Callable[..., Any], *shared: Any) -> Any:
+        asked = self.backend.map(_over, *([part] for part in parts), shared=(function, shared))
+        (found,) = self.backend.collect(asked)
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the sequences."""
-        return self.all.names
+        """Names of the sequences, which come here; `over` lets them stay."""
+        found: tuple[str, ...] = self.over("names", tuple)
+        return found
 
     @property
     def lengths(self) -> IntArray:
         """Frames of each sequence."""
-        return self.all.lengths
+        return self.facts.lengths
 
     @property
     def moments(self) -> FloatArray:
-        """Of the actions of each sequence, as `Demonstrations.moments`."""
-        return self.all.moments
+        """Of the actions of each sequence, as `Demonstrations.moments`, which come here."""
+        return np.asarray(self.over("moments", np.asarray))
 
     @property
     def places(self) -> FloatArray:
-        """Where the contexts of each sequence lie, as `Demonstrations.places`."""
-        return self.all.places
+        """Where the contexts of each sequence lie, as `Demonstrations.places`, which come here."""
+        return np.asarray(self.over("places", np.asarray))
 
     @cached_property
     def logs(self) -> tuple[Log, ...]:
         """What the recording of each action is worth, as `Demonstrations.logs`."""
-        known = self.all.marks
-        return read_logs(known if known.size else np.concatenate(self.collect(_marks)))
+        found: tuple[Log, ...] = self._ask(self.map(_marks), read_logs)
+        return found
 
     @property
     def rate(self) -> float | None:
         """Frames per second, shared by all sequences; None when unknown."""
-        return self.all.rate
+        return self.facts.rate
 
     @property
     def context_names(self) -> tuple[str, ...]:
         """Names of the m context columns."""
-        return self.all.context_names
+        return self.facts.context_names
 
     @property
     def action_names(self) -> tuple[str, ...]:
         """Names of the k action columns."""
-        return self.all.action_names
+        return self.facts.action_names
 
     @property
     def groups(self) -> tuple[str | None, ...] | None:
         """The group of each sequence, as `Demonstrations.groups`."""
-        return None if self.all.groups.count(None) == len(self) else self.all.groups
+        return self.facts.groups
 
     @property
     def group_name(self) -> str:
         """What groups are, such as "person"."""
-        return self.all.group_name
+        return self.facts.group_name
 
     @property
     def digests(self) -> tuple[bytes, ...]:
-        """Of each sequence."""
-        return self.all.digests
+        """Of each sequence, which come here."""
+        found: tuple[bytes, ...] = self.over("digests", tuple)
+        return found
+
+    @cached_property
+    def _digest(self) -> str:
+        return str(self.over("digests", digest_all, self.context_names, self.action_names, self.rate))
 
     def digest(self) -> str:
         """Return the digest of all names, the rate and every value."""
-        return self.all.digest()
+        return self._digest
 
     def extremes(self) -> tuple[FloatArray, FloatArray]:
         """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""
-        return np.fmin.reduce(self.all.low), np.fmax.reduce(self.all.high)
+        return self.over("low", np.fmin.reduce), self.over("high", np.fmax.reduce)
 
     def check(self, space: ActionSpace) -> None:
         """Refuse actions outside the bounds."""
         self.backend.collect(self.map(_check, shared=(space,)))
 
     def standardize(self, units: Units) -> Self:
-        """Bring actions and contexts to standard units; facts other than the logs remain those of the user's."""
-        facts = tuple(known.without_marks() for known in self.facts)
-        return replace(self, facts=facts, views=(*self.views, View(_standardize, shared=(units,))))
+        """Bring actions and contexts to standard units; what is known of them remains that of the user's."""
+        return replace(self, views=(*self.views, View(_standardize, shared=(units,))))
 
     def convert(self, function: Callable[..., Demonstrations], *, shared: tuple[Any, ...] = ()) -> Self:
         """Return what function(demonstrations of a part, *shared) makes of each part; it stays there."""
         handles = tuple(self.map(function, shared=shared))
-        return type(self)(self.backend, handles, tuple(self.backend.collect(self.backend.map(_derived, handles))))
+        facts = Facts.join(self.backend.collect(self.backend.map(Facts.of, handles)))
+        return type(self)(self.backend, handles, facts, DistributedParts(self.backend, handles, views=(DETAILS,)))
 
     def deal(self, values: IntArray) -> list[Any]:
         """Put a value for each sequence beside the parts."""
-        return self.place(np.split(values, np.cumsum([len(f.names) for f in self.facts])[:-1]))
+        return self.place(np.split(values, self.facts.begins[1:-1]))
 
     def bring(self, n: int) -> Demonstrations:
         """Bring the actions of the first n sequences here, without contexts."""
         parts, counts = self._first(n)
-        return Demonstrations(tuple(d for part in self._keep(parts).collect(_bare, counts) for d in part))
+        return Demonstrations(tuple(d for part in self.keep(parts).collect(_bare, counts) for d in part))
 
     def show(self, trajectories: Sequence[Any], n: int | None = None) -> list[FloatArray]:
         """Bring the first n trajectories here; by default none, for they stay where they are."""
@@ -177,39 +193,37 @@ class DistributedDemonstrations(DistributedParts, Recorded):
     @cached_property
     def firsts(self) -> list[Any]:
         """Handles of the number of the first sequence of each part."""
-        return self.place(np.cumsum([0, *(len(f.names) for f in self.facts)])[:-1].tolist())
+        return self.place(self.facts.begins[:-1].tolist())
 
     def _first(self, n: int) -> tuple[range, list[Any]]:
         """Return the parts that the first n sequences lie in, and handles of how many of them lie there."""
-        before = np.cumsum([0, *(len(f.names) for f in self.facts)])[:-1]
+        before = self.facts.begins[:-1]
         parts = range(int(np.searchsorted(before, n)))
         return parts, self.place([n - int(before[i]) for i in parts])
-
-    def _keep(self, parts: Sequence[int]) -> Self:
-        """Keep some of the parts."""
-        handles, facts = (tuple(each[i] for i in parts) for each in (self.handles, self.facts))
-        views = (replace(v, beside=tuple([h[i] for i in parts] for h in v.beside)) for v in self.views)
-        return replace(self, handles=handles, facts=facts, views=tuple(views))
 
     def where(self, numbers: IntArray) -> Self:
         """Return some of the sequences, by number, in their order; they stay where they are."""
         if len(numbers) == len(self):
             return self
-        begins, numbers = np.cumsum([0, *(len(f.names) for f in self.facts)]), np.sort(numbers)
+        begins, numbers = self.facts.begins, np.sort(numbers)
         here = [numbers[(a <= numbers) & (numbers < b)] - a for a, b in pairwise(begins)]
-        some = self._keep([i for i, mine in enumerate(here) if len(mine)])
-        here = [mine for mine in here if len(mine)]
-        facts = tuple(known.where(mine) for known, mine in zip(some.facts, here, strict=True))
-        found = replace(some, facts=facts, views=(*some.views, View(_some, (self.place(here),))))
+        parts = [i for i, mine in enumerate(here) if len(mine)]
+        placed = (self.place([here[i] for i in parts]),)
+        some, known = self.keep(parts), self.details.keep(parts)
+        details = replace(known, views=(*known.views, View(Details.where, placed)))
+        views = (*some.views, View(_some, placed))
+        found = replace(some, facts=self.facts.where(numbers), details=details, views=views)
         return found if found.n_frames > LITTLE * self.n_frames else found._together()
 
     def _together(self) -> Self:
         """Copy a few sequences out of many parts into as few as workers need, so that the parts may stay on disk."""
-        copied, handles, facts = self.map(_copy), [], []
-        for begin, end in share_evenly([known.lengths.sum() for known in self.facts], self.backend.parts):
-            handles += self.backend.map(_join, *([one] for one in copied[begin:end]))
-            facts.append(Facts.join(self.facts[begin:end]))
-        return type(self)(self.backend, tuple(handles), tuple(facts))
+        spans = share_evenly(self.facts.frames.tolist(), self.backend.parts)
+        handles, details = (
+            [h for a, b in spans for h in self.backend.map(join, *([one] for one in parts[a:b]))]
+            for join, parts in ((_join, self.map(_copy)), (Details.join, self.details.map(_all)))
+        )
+        facts = replace(self.facts, counts=np.array([self.facts.counts[a:b].sum() for a, b in spans]))
+        return type(self)(self.backend, tuple(handles), facts, DistributedParts(self.backend, tuple(details)))
 
     def split(self, test: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
         """Split whole groups or sequences at random, as `Demonstrations.split` does: the same, for the same seed."""
@@ -270,8 +284,14 @@ def _standardize(demos: Demonstrations, units: Units) -> Demonstrations:
     return demos.standardize(units)
 
 
-def _all(demos: Demonstrations) -> Demonstrations:
-    return demos
+def _all(part: Any) -> Any:
+    return part
+
+
+def _over(*given: Any) -> Any:
+    """Call a function of what all parts, which come first, have."""
+    *parts, function, shared = given
+    return function(join_rows(parts), *shared)
 
 
 def _copy(demos: Demonstrations) -> Demonstrations:
@@ -284,10 +304,6 @@ def _join(*parts: Demonstrations) -> Demonstrations:
 
 def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
     return Demonstrations(tuple(demos[int(i)] for i in numbers))
-
-
-def _derived(demos: Demonstrations) -> Facts:
-    return Facts.of(demos, whole=False)
 
 
 def _marks(demos: Demonstrations) -> FloatArray:

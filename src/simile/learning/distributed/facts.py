@@ -1,10 +1,10 @@
-"""Small facts about each sequence, from which follow the units, the digest and the ranges of all."""
+"""What is known of sequences that lie elsewhere: a few bytes of each here, and more beside the frames."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,50 +13,28 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
 from simile.errors import DataError
 
-ARRAYS = ("lengths", "moments", "marks", "places", "low", "high")  # of `Facts`, with a row for each sequence
-
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is worth knowing of sequences whose frames are elsewhere: a few hundred bytes for each."""
+    """What is at hand of sequences whose frames are elsewhere: a dozen bytes for each."""
 
-    names: tuple[str, ...]
+    first: str  # the name of the first of them
     context_names: tuple[str, ...]
     action_names: tuple[str, ...]
     rate: float | None
-    lengths: IntArray  # (sequences,)
-    moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
-    marks: FloatArray  # (sequences, 62, k), see `simile.data.logs.find_marks`
-    places: FloatArray  # (sequences, 2, m), see `Demonstrations.places`
-    low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
-    high: FloatArray
-    digests: tuple[bytes, ...]
-    groups: tuple[str | None, ...]  # of each sequence; None for one that has none
     group_name: str
+    counts: IntArray  # (parts,) sequences of each part
+    lengths: IntArray  # (sequences,)
+    labels: tuple[str | None, ...]  # of groups; None for what has none
+    group: Any  # (sequences,) int32: which label each has
 
     @classmethod
-    def of(cls, demos: Demonstrations, *, whole: bool = True) -> Facts:
-        """Look at every frame once; or, for what was derived from known data, at names and lengths alone."""
-        if not whole:
-            nothing = np.empty((len(demos), 0))
-            no_digests = (b"",) * len(demos)
-            names, groups = (demos.names, demos.context_names, demos.action_names), tuple(d.group for d in demos)
-            return cls(*names, demos.rate, demos.lengths, *(nothing,) * 5, no_digests, groups, demos.group_name)
-        return cls(
-            demos.names,
-            demos.context_names,
-            demos.action_names,
-            demos.rate,
-            demos.lengths,
-            demos.moments,
-            np.array([d.marks for d in demos]),
-            demos.places,
-            np.array([np.fmin.reduce(x, axis=0) for x in demos.contexts]),
-            np.array([np.fmax.reduce(x, axis=0) for x in demos.contexts]),
-            tuple(d.digest for d in demos),
-            tuple(d.group for d in demos),
-            demos.group_name,
-        )
+    def of(cls, demos: Demonstrations) -> Facts:
+        """Look at names and lengths."""
+        numbers = {label: i for i, label in enumerate(dict.fromkeys(d.group for d in demos))}
+        group = np.array([numbers[d.group] for d in demos], np.int32)
+        columns = (demos.context_names, demos.action_names, demos.rate, demos.group_name)
+        return cls(demos[0].name, *columns, np.array([len(demos)]), demos.lengths, tuple(numbers), group)
 
     @classmethod
     def join(cls, parts: Sequence[Facts]) -> Facts:
@@ -66,35 +44,68 @@ class Facts:
             for what in ("context_names", "action_names", "rate"):
                 if getattr(part, what) != getattr(first, what):
                     raise DataError(
-                        f"all demonstrations must share their {what}; {first.names[0]!r} has "
-                        f"{getattr(first, what)!r} and {part.names[0]!r} has {getattr(part, what)!r}"
+                        f"all demonstrations must share their {what}; {first.first!r} has "
+                        f"{getattr(first, what)!r} and {part.first!r} has {getattr(part, what)!r}"
                     )
-        together: dict[str, Any] = {what: np.concatenate([getattr(p, what) for p in parts]) for what in ARRAYS}
-        return replace(
-            first,
-            names=tuple(name for part in parts for name in part.names),
-            digests=tuple(digest for part in parts for digest in part.digests),
-            groups=tuple(group for part in parts for group in part.groups),
-            **together,
-        )
+        numbers = {label: i for i, label in enumerate(dict.fromkeys(label for part in parts for label in part.labels))}
+        group = [np.array([numbers[label] for label in part.labels], np.int32)[part.group] for part in parts]
+        counts, lengths = (np.concatenate([getattr(part, what) for part in parts]) for what in ("counts", "lengths"))
+        return replace(first, counts=counts, lengths=lengths, labels=tuple(numbers), group=np.concatenate(group))
 
-    def without_marks(self) -> Facts:
-        """Return the facts of the same sequences in other units, in which they have other marks."""
-        return replace(self, marks=np.empty((len(self.names), 0)))
+    @property
+    def begins(self) -> IntArray:
+        """The number of the first sequence of each part, and how many there are."""
+        return np.append(0, np.cumsum(self.counts))
+
+    @property
+    def frames(self) -> IntArray:
+        """The frames of each part."""
+        return np.add.reduceat(self.lengths, self.begins[:-1])
+
+    @property
+    def groups(self) -> tuple[str | None, ...] | None:
+        """The label of each sequence; None if none has one."""
+        if not any(label is not None and (self.group == i).any() for i, label in enumerate(self.labels)):
+            return None
+        return tuple(self.labels[i] for i in self.group)
 
     def where(self, numbers: IntArray) -> Facts:
-        """Return the facts of some of the sequences, by number."""
-        return replace(
-            self,
-            names=tuple(self.names[i] for i in numbers),
-            digests=tuple(self.digests[i] for i in numbers),
-            groups=tuple(self.groups[i] for i in numbers),
-            **{what: getattr(self, what)[numbers] for what in ARRAYS},
-        )
+        """Return the facts of some of the sequences, by ascending number, and of the parts that have any of them."""
+        counts = np.histogram(numbers, self.begins)[0]
+        return replace(self, counts=counts[counts > 0], lengths=self.lengths[numbers], group=self.group[numbers])
 
-    def digest(self) -> str:
-        """Return the digest of the demonstrations, as `Demonstrations.digest`."""
-        found = hashlib.sha256(repr((self.context_names, self.action_names, self.rate)).encode())
-        for digest in self.digests:
-            found.update(digest)
-        return found.hexdigest()
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """What stays with the frames of a part: hundreds of bytes for each sequence, asked for together."""
+
+    names: tuple[str, ...]
+    digests: tuple[bytes, ...]
+    moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
+    places: FloatArray  # (sequences, 2, m), see `Demonstrations.places`
+    low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
+    high: FloatArray
+
+    @classmethod
+    def of(cls, demos: Demonstrations) -> Details:
+        """Look at every frame once."""
+        low, high = (np.array([side.reduce(x, axis=0) for x in demos.contexts]) for side in (np.fmin, np.fmax))
+        return cls(demos.names, demos.digests, demos.moments, demos.places, low, high)
+
+    @classmethod
+    def join(cls, *parts: Details) -> Details:
+        """Join those of several parts."""
+        return cls(*(join_rows([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    def where(self, numbers: IntArray) -> Details:
+        """Return those of some of the sequences, by number."""
+
+        def take(rows: Any) -> Any:
+            return rows[numbers] if isinstance(rows, np.ndarray) else tuple(rows[i] for i in numbers)
+
+        return Details(*(take(getattr(self, field.name)) for field in fields(self)))
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Join arrays, or tuples."""
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else tuple(chain.from_iterable(parts))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add
-from typing import Any
+from typing import Any, Self
 
 from simile.learning.distributed.backend import Backend
 
@@ -40,6 +40,11 @@ class DistributedParts:
     backend: Backend
     handles: tuple[Any, ...]
     views: tuple[View, ...] = field(default=(), kw_only=True)
+
+    def keep(self, parts: Sequence[int]) -> Self:
+        """Keep some of the parts, by number."""
+        views = (replace(v, beside=tuple([h[i] for i in parts] for h in v.beside)) for v in self.views)
+        return replace(self, handles=tuple(self.handles[i] for i in parts), views=tuple(views))
 
     def map(self, function: Callable[..., Any], *others: Any, shared: tuple[Any, ...] = ()) -> list[Any]:
         """Call function(part, one of each others, *shared) for each part, where it is."""
