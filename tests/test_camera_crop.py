@@ -155,9 +155,10 @@ def test_small_motions_move_the_window_by_fractions_of_a_pixel():
 
 
 def test_a_panorama_can_stand_in_for_the_camera_of_a_game():
-    stand_in = Panorama.of(game(PANS), 150.0)
-    assert (stand_in.fov, stand_in.widest, stand_in.still) == (150.0, 60.0, (-20.0, 2.0))
-    assert stand_in.centre == (0.0, -20.0)
+    filmed = game(PANS)
+    stand_in = Panorama.of(filmed, 150.0)
+    assert (stand_in.fov, stand_in.widest, stand_in.still) == (150.0, 60.0, filmed.camera.still_view(filmed.court))
+    assert stand_in.centre == (0.0, float(filmed.camera.aim([0.0, 0.0])[1]))
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,20 @@ def test_flow_bridges_frames_without_detections():
     np.testing.assert_array_equal(flow, [NAN, NAN, NAN, 1.0, NAN, NAN, NAN, NAN])
 
 
+def test_over_rays_of_a_camera_elsewhere_the_turned_court_looks_the_same():
+    x, y, z = 3.0, -20.0, 5.0
+    points = np.random.default_rng(0).uniform(-1.0, 1.0, (40, 9, 2)) * [14.0, 7.5]
+    near = Features(BASKETBALL, rays=Camera((x, y, z))).batch(points)
+    far = Features(BASKETBALL, rays=Camera((-x, -y, z), (180.0, 0.0, 0.0))).batch(-points)
+    np.testing.assert_allclose(near[:, :-2], far[:, :-2], atol=2.0 / 1024)  # left and right are those of the court
+    for camera in (Camera((-30.0, 2.0, 6.0), (90.0, 0.0, 0.0)), Camera((17.0, 12.0, 4.0), (-130.0, 5.0, 10.0))):
+        features = Features(BASKETBALL, grid=(6, 3), rays=camera)
+        seen = features.batch(points)
+        np.testing.assert_allclose(seen[:, :18].sum(axis=1), 9.0, atol=0.6)  # all of them are on the map
+        np.testing.assert_allclose(seen[:, 18], camera.aim(points)[0].mean(axis=1), atol=2.0 / 1024)
+        assert ((seen[:, :18] > 0.0).mean(axis=0) > 0.05).sum() > 9  # and spread over it
+
+
 def test_over_rays_positions_are_angles_of_the_camera():
     features = Features(BASKETBALL, grid=(4, 2), rays=SEEN_BY)
     row = features.batch([[[3.0, 2.0]]])[0]
@@ -203,8 +217,10 @@ def test_a_million_detections_take_seconds():
         ({"softness": 0.0}, "softness must be >= 0.001"),
         ({"flow_frames": 0}, "flow_frames must be >= 1"),
         ({"margin": -1.0}, "margin must be >= 0"),
-        ({"rays": Camera((0.0, 0.0, 10.0))}, "rays must be of a camera before the near side line"),
+        ({"rays": Camera((0.0, 0.0, 10.0))}, "rays: camera must stand .* outside the basketball court"),
         ({"rays": Camera((0.0, -20.0, 0.0))}, "above the ground"),
+        ({"rays": Camera((0.0, -9.0, 8.0))}, "y = 9.5"),  # within the margin
+        ({"rays": Camera((0.0, 20.0, 8.0))}, "heading of 180"),
     ],
 )
 def test_wrong_settings_are_named(wrong, said):

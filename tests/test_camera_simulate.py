@@ -18,7 +18,6 @@ from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.film.framing import framing
 from simile.camera.geometry import Camera
 from simile.camera.simulation import Detector, Operator, Play, simulate
-from simile.camera.simulation.operators import still_view
 
 SPORTS = pytest.mark.parametrize("sport", [BASKETBALL, SOCCER], ids=lambda court: court.name)
 
@@ -337,7 +336,7 @@ def test_operator_and_detector_work_for_a_camera_elsewhere(where: str):
     (panned,) = simulate(1, minutes=0.3, seed=4, camera=camera)
     aimed, _ = camera.aim(game.ball)
     assert np.corrcoef(panned.actions[:, 0], aimed)[0, 1] > 0.7
-    assert panned.still == pytest.approx(still_view(BASKETBALL, camera))
+    assert panned.still == pytest.approx(camera.still_view(BASKETBALL))
 
 
 def test_seen_from_the_other_side_the_operator_pans_the_other_way():

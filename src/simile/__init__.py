@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 # Every public name, by the module it lives in.
 HOMES = {
     "learning.algorithms": "AUTHORS PRINTED Run authors clone coach dagger learn paper searn smile",
+    "camera.retarget": "Retarget",
     "policies.cards": "Card",
     "learning.checkpoints": "Checkpointed",
     "evaluation.comparison": "Comparison compare",

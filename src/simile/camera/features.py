@@ -61,7 +61,7 @@ class Features:
         Gaussian spread of a detection over the cells, in metres, or in degrees over rays; half a cell by default.
     rays : Camera, optional
         Where all is seen from: positions are pan and tilt angles (degrees) from this camera instead of metres, and the
-        cells cover the court as seen by it. The camera must stand before the near side line, above the ground.
+        cells cover the court as seen by it. The camera must stand outside the court, `margin` included, and face it.
     flow_frames : int
         Over how many frames motion is measured; only the past counts.
     margin : float
@@ -92,13 +92,11 @@ class Features:
             checks.number(self.softness, "softness", at_least=1e-3)
         checks.whole_number(self.flow_frames, "flow_frames", at_least=1)
         checks.number(self.margin, "margin", at_least=0.0)
-        if self.rays is not None and not (
-            self.rays.position[1] < -self.court.width / 2.0 - self.margin and self.rays.position[2] > 0.0
-        ):
-            raise ArgumentError(
-                f"rays must be of a camera before the near side line (y < {-self.court.width / 2.0 - self.margin:g}, "
-                f"margin included) and above the ground; got one at {self.rays.position}"
-            )
+        if self.rays is not None:
+            try:
+                self.rays.facing(self.court, self.margin)
+            except ArgumentError as error:
+                raise ArgumentError(f"rays: {error}") from None
 
     @classmethod
     def from_names(cls, names: Sequence[str], court: Court, camera: Camera) -> Features:
@@ -164,7 +162,7 @@ class Features:
         x, y = self.court.length / 2.0, self.court.width / 2.0
         if self.rays is None:
             return (-x, x), (-y, y)
-        nearest = [min(max(self.rays.position[0], -x), x), -y]
+        nearest = np.clip(self.rays.position[:2], [-x, -y], [x, y])
         pan, tilt = self.rays.aim(np.vstack([self.court.corners, nearest]))
         return (float(pan.min()), float(pan.max())), (float(tilt.min()), float(tilt.max()))
 

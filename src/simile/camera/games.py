@@ -13,6 +13,7 @@ from simile.camera.geometry import Camera
 from simile.errors import ArgumentError
 
 AXES = ("pan", "tilt", "zoom")
+OWN = (float("nan"), float("nan"))  # as the camera stands
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,8 @@ class Game:
     possession : (T,) array of int, optional
         Which team (0 or 1) has the ball; -1 for none.
     still : (tilt, zoom)
-        Of a camera that only pans.
+        Of a camera that only pans. By default the median of an operator who moves them, or else a look at the court's
+        middle, see `Camera.still_view`.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Game:
     players: FloatArray | None = None
     ball: FloatArray | None = None
     possession: IntArray | None = None
-    still: tuple[float, float] = (-20.0, 2.0)
+    still: tuple[float, float] = OWN
 
     def __post_init__(self) -> None:
         checks.number(self.rate, "rate", above=0.0)
@@ -60,6 +62,8 @@ class Game:
                 raise ArgumentError(f"{name} of {self.name!r} must have {length} frames; got shape {array.shape}")
         if self.actions is not None and self.actions.shape[1] not in (1, 3):
             raise ArgumentError(f"actions must be pan, or pan, tilt and zoom; got {self.actions.shape[1]} columns")
+        if np.isnan(self.still).any():
+            object.__setattr__(self, "still", self._rest())
 
     def __len__(self) -> int:
         return len(self.detections)
@@ -68,6 +72,13 @@ class Game:
     def action_names(self) -> tuple[str, ...]:
         """Names of the operator's axes."""
         return AXES[: 1 if self.actions is None else self.actions.shape[1]]
+
+    def _rest(self) -> tuple[float, float]:
+        """Return the tilt and zoom that the operator has half the time, or that suit the camera's place."""
+        if self.actions is None or self.actions.shape[1] == 1 or not (known := np.isfinite(self.actions).all(1)).any():
+            return self.camera.still_view(self.court)
+        _, tilt, zoom = np.median(self.actions[known], axis=0).tolist()
+        return tilt, zoom
 
     def view(self, actions: FloatArray) -> FloatArray:
         """Complete actions (T, k) to pan, tilt and zoom, (T, 3)."""

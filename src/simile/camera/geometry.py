@@ -63,6 +63,7 @@ class Lens(NamedTuple):
 
 
 LEVEL, USUAL = Base(), Lens()
+SHOWN = 0.42  # share of the court's length that a camera shows which only pans
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,12 @@ class Camera:
     def parse(cls, text: str) -> Camera:
         """Return the camera that `--camera` tells: x,y,z in metres, and perhaps its heading; or a JSON file.
 
+        Behind the heading there may be all else: tilt and roll of the base, widest view and aspect of the lens.
+
         >>> Camera.parse("3, -20, 8, 10").base
         Base(heading=10.0, tilt=0.0, roll=0.0)
+        >>> str(Camera.parse("3, -20, 8, 10"))
+        '3,-20,8,10'
         """
         if text.lower().endswith(".json"):
             try:
@@ -122,13 +127,20 @@ class Camera:
                 raise DataError(f"{text} cannot be read as a camera: {error}") from None
             return cls.from_dict(about, text)
         try:
-            x, y, z, *heading = (float(part) for part in text.split(","))
-            return cls((x, y, z), Base(*heading))
+            x, y, z, *more = (float(part) for part in text.split(","))
+            return cls((x, y, z), Base(*more[:3]), Lens(*more[3:]))
         except (TypeError, ValueError):
             raise ArgumentError(
                 f"camera must be x,y,z in metres, or x,y,z,heading, or a .json file with position, base and lens; "
                 f"got {text!r}"
             ) from None
+
+    def __str__(self) -> str:
+        values = [*self.position, *self.base, *self.lens]
+        usual = [None, None, None, *LEVEL, *USUAL]
+        while values[-1] == usual[len(values) - 1]:
+            values.pop()
+        return ",".join(f"{value:.17g}" if value != round(value, 6) else f"{value:.10g}" for value in values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return position, base and lens as plain values, for a file or a card."""
@@ -156,15 +168,32 @@ class Camera:
         if not z > 0.0 or court.inside(np.array([x, y]), margin):
             raise ArgumentError(
                 f"camera must stand above the ground and outside the {court.name} court, which reaches to x = "
-                f"{corners[2, 0]:g} and y = {corners[2, 1]:g} either way; got one at {x:g}, {y:g}, {z:g}"
+                f"{corners[2, 0]:g} and y = {corners[2, 1]:g} either way; got {self}"
             )
-        pan, _ = self.aim(corners)
-        if np.ptp(pan) >= 180.0:
-            raise ArgumentError(
-                f"camera at {x:g}, {y:g}, {z:g} with heading {self.base.heading:g} has the court behind it: turn it, "
-                f"with a heading of {math.degrees(math.atan2(0.0 - x, -y)):.0f}, say"
-            )
+        if np.ptp(self.aim(corners)[0]) >= 180.0:
+            raise self.backwards()
         return self
+
+    def backwards(self) -> ArgumentError:
+        """Return what to say of a camera that turns its back to the court."""
+        x, y, _ = self.position
+        return ArgumentError(
+            f"camera {self} with heading {self.base.heading:g} has the court behind it: turn it, with a heading of "
+            f"{math.degrees(math.atan2(0.0 - x, -y)):.0f}, say"
+        )
+
+    def still_view(self, court: Court) -> tuple[float, float]:
+        """Return the (tilt, zoom) of a camera that only pans: it looks at a court's middle, shows `SHOWN` of it."""
+        _, tilt = self.aim([0.0, 0.0])
+        x, y, z = self.position
+        shown = 2.0 * float(np.sqrt(x**2 + y**2 + z**2)) * float(self.half_width(1.0))
+        return float(tilt), max(1.0, shown / (SHOWN * court.length))
+
+    def gaze(self, pan: ArrayLike, tilt: ArrayLike) -> FloatArray:
+        """Return the directions (..., 3), of length 1 along x, y and z, in which the camera looks."""
+        pan, tilt = np.radians(pan), np.radians(tilt)
+        ways = np.cos(tilt) * np.sin(pan), np.cos(tilt) * np.cos(pan), np.sin(tilt) + 0.0 * pan
+        return np.stack(self._turn(*ways, None if self._axes is None else self._axes.T), axis=-1)
 
     def half_width(self, zoom: ArrayLike) -> FloatArray:
         """Return the tangent of half the horizontal angle of view."""

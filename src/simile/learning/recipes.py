@@ -48,6 +48,7 @@ NAMES = frozenset(
         "Play",
         "PreviousAction",
         "RateLimit",
+        "Retarget",
         "RolloutRidge",
         "SmoothFeedback",
         "SmoothForest",

@@ -77,7 +77,7 @@ class Streams:
         if past is None:
             return
         units = self.policy.units
-        self.history.begin(streams, [units.standardize(p) for p in past])
+        self.history.begin(streams, [units.standardize(self.chain.undo(p)) for p in past])
         self._stand(streams)
         self.history.settle(streams, seen=False)
         for back in range(self.chain.depth, 0, -1):  # the actuators are where the known actions left them, and as fast
@@ -117,7 +117,7 @@ class Streams:
 
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
         """Take a frame in which operators act, by A (n, k) in the user's units; X (n, m) is None where unknown."""
-        standard = self.policy.units.standardize(A)
+        standard = self.policy.units.standardize(self.chain.undo(A))
         new = ~self.history.begun[streams]
         self.history.hold(streams[new], standard[new])
         if X is not None and self.history.n_unseen:
@@ -139,7 +139,7 @@ class Streams:
 
     def amend(self, streams: IntArray, A: FloatArray) -> FloatArray:
         """Put an operator's actions A (n, k) in the place of those of the last frame."""
-        self.history.amend(streams, self.policy.units.standardize(A))
+        self.history.amend(streams, self.policy.units.standardize(self.chain.undo(A)))
         self.chain.amend(streams, A)
         return A.copy()
 

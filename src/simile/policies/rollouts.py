@@ -146,7 +146,10 @@ def rollout(
     contexts = [policy.units.shift(x) for x in contexts]
     if (limits := find_limits(policy, contexts[0].shape[1])) is not None:
         any(warn_unresolved(policy, x, limits) for x in contexts)
-    past, given = ([policy.units.standardize(a) for a in part] for part in (opening.past, opening.given))
+    # What an actuator did is turned into what the policy would have wanted; its own guess is that already.
+    undo = chain.undo if chain is not None else lambda actions: actions
+    past = [policy.units.standardize(a if isinstance(start, ColdStart) else undo(a)) for a in opening.past]
+    given = [policy.units.standardize(undo(a)) for a in opening.given]
     low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
     fused = FusedPolicy.of(policy)
     if fused is not None:

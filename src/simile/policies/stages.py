@@ -51,6 +51,14 @@ class LongStage(Stage, Protocol):
         """
 
 
+@runtime_checkable
+class Conversion(Stage, Protocol):
+    """A stage behind which actions mean something else: `undo` turns those that were sent back into what was wanted."""
+
+    def undo(self, actions: FloatArray) -> FloatArray:
+        """Return what actions (..., k) behind the stage are before it."""
+
+
 @dataclass(frozen=True, eq=False)
 class RateLimit:
     """Move at most this fast.
@@ -286,6 +294,7 @@ class Chain:
                 "give rate=..., in steps per second"
             )
         self._advance = [stage.advance if isinstance(stage, LongStage) else None for stage in self.stages]
+        self._undo = [stage.undo if isinstance(stage, Conversion) else None for stage in self.stages]
         self.seconds = 1.0 / rate if rate is not None else 0.0
         self.depth = max([2, *(stage.memory for stage in self.stages if isinstance(stage, LongStage))])
         self.sent = np.zeros((n_streams, len(self.stages), self.depth, n_actions))  # the last first
@@ -354,13 +363,28 @@ class Chain:
         """Note that `actions` (n, k) were sent past the stages: all of them go on from there."""
         if self.stages:
             moving, earlier = self.moving[streams, np.newaxis, np.newaxis], self.sent[streams, -1, :-1]
-            self.sent[streams, :, 1:] = np.where(moving, earlier, actions[:, np.newaxis])[:, np.newaxis]
+            self.sent[streams, :, 1:] = self._behind(np.where(moving, earlier, actions[:, np.newaxis]))
             self.amend(streams, actions)
 
     def amend(self, streams: IntArray, actions: FloatArray) -> None:
         """Note that `actions` (n, k) took the place of those sent last."""
-        self.sent[streams, :, 0] = actions[:, np.newaxis]
+        self.sent[streams, :, 0] = self._behind(actions)
         self._mark(streams, moving=True)
+
+    def undo(self, actions: FloatArray) -> FloatArray:
+        """Return what actions (..., k) of the actuator, such as an operator's, are to the policy."""
+        for undo in reversed(self._undo):
+            actions = actions if undo is None else undo(actions)
+        return actions
+
+    def _behind(self, actions: FloatArray) -> FloatArray:
+        """Return what actions (n, ..., k) of the actuator are behind each of the stages, (n, 1 or stages, ..., k)."""
+        if not any(self._undo):
+            return actions[:, np.newaxis]
+        levels = [actions]
+        for undo in reversed(self._undo[1:]):
+            levels.append(levels[-1] if undo is None else undo(levels[-1]))
+        return np.stack(levels[::-1], axis=1)
 
     def warn_of_restarts(self, what: str, *, stacklevel: int = 4) -> None:
         """Say which streams began anew since the last call, as a warning of Python."""
@@ -377,7 +401,7 @@ class Chain:
     def rest(self, streams: IntArray) -> None:
         """Let every stage come to rest where the actuator is."""
         if self.stages:
-            self.sent[streams] = self.sent[streams, -1:, :1]
+            self.sent[streams] = self._behind(self.sent[streams, -1, :1])
 
     def reset(self, streams: IntArray) -> None:
         """Forget what was sent."""

@@ -11,8 +11,6 @@ from simile.camera.courts import Court
 from simile.camera.geometry import Camera
 from simile.camera.simulation.fields import check_numbers
 
-SHOWN = 0.42  # share of the court's length that a camera shows which only pans
-
 
 @dataclass(frozen=True)
 class Operator:
@@ -86,14 +84,6 @@ class Operator:
             calm=cls.calm * scale**0.5,
             tightest=cls.tightest * scale**-0.25,
         )
-
-
-def still_view(court: Court, camera: Camera) -> tuple[float, float]:
-    """Return the (tilt, zoom) of a camera that only pans: it looks at the court's middle and shows `SHOWN` of it."""
-    _, tilt = camera.aim([0.0, 0.0])
-    x, y, z = camera.position
-    shown = 2.0 * float(np.sqrt(x**2 + y**2 + z**2)) * float(camera.half_width(1.0))
-    return float(tilt), max(1.0, shown / (SHOWN * court.length))
 
 
 def operate(

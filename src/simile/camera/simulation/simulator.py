@@ -12,7 +12,7 @@ from simile.camera.courts import BASKETBALL, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
 from simile.camera.simulation.detectors import Detector, detect
-from simile.camera.simulation.operators import Operator, operate, still_view
+from simile.camera.simulation.operators import Operator, operate
 from simile.camera.simulation.plays import Play
 from simile.errors import ArgumentError
 
@@ -73,7 +73,6 @@ def simulate(
     play = Play.of(sport) if play is None else play
     detector = Detector.of(sport) if detector is None else detector
     operator = Operator.of(sport) if operator is None else operator
-    still = still_view(sport, camera)
     games = []
     for number, own in enumerate(np.random.default_rng(seed).spawn(n_games)):
         for_length, for_play, for_operator, for_detector = own.spawn(4)
@@ -98,7 +97,7 @@ def simulate(
                 players=players,
                 ball=ball,
                 possession=possession[kept],
-                still=still,
+                still=camera.still_view(sport),
             )
         )
     return tuple(games)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
+import sys
 
 from simile._common.typing import AnyPath
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
+from simile.camera.retarget import refilm
 from simile.camera.tracking.frames import check_file
 from simile.camera.tracking.recordings import load_game
 from simile.camera.tracking.sportvu import read_sportvu
 from simile.camera.tracking.table import read_detections
-from simile.errors import ArgumentError
 
 
 def open_games(path: AnyPath, court: Court, *, camera: Camera | None = None) -> tuple[Game, ...]:
@@ -24,23 +23,17 @@ def open_games(path: AnyPath, court: Court, *, camera: Camera | None = None) -> 
     court : Court
         Where files play that do not say it.
     camera : Camera, optional
-        Where the camera stands, whatever the file says; by default as the file says, or `Camera.beside` the court.
+        Where the camera stands; by default as the file says, or `Camera.beside` the court. Where a file says another
+        place, its operator's actions are re-aimed from there, and stderr says so.
     """
     file = check_file(path)
     if file.suffix.lower() == ".npz":
-        return (_film_from(load_game(file), camera, file),)
+        game = load_game(file)
+        if camera is None or camera == game.camera:
+            return (game,)
+        done = "" if game.actions is None else "; its operator's actions are re-aimed at the same places from there"
+        print(f"{file}: filmed from {game.camera}, taken from {camera}{done}", file=sys.stderr)  # noqa: T201 - as `read`
+        return (refilm(game, camera),)
     if file.suffix.lower() == ".json":
         return read_sportvu(file, court, camera=camera)
     return read_detections(file, court=court, camera=camera)
-
-
-def _film_from(game: Game, camera: Camera | None, file: Path) -> Game:
-    """Return a game with another camera; its operator's angles are those of the camera that he had."""
-    if camera is None or camera == game.camera:
-        return game
-    if game.actions is not None:
-        raise ArgumentError(
-            f"camera: {file} was filmed by an operator at {game.camera.position}, whose angles say nothing at "
-            f"{camera.position}: leave the camera out"
-        )
-    return replace(game, camera=camera)
