@@ -208,9 +208,7 @@ class Terms:
         levels, lags = [np.full(m, -np.inf)], [_spread(n_lags, MOST_LINES // m)]
         if knots and (some := MOST_HINGES // (m * knots)):
             firsts = lessons.place([sum(s.frames for s in sizes[:i]) for i in range(len(sizes))])
-            drawn = np.concatenate(lessons.collect(_sample, firsts, shared=(n,))).astype(np.float64)
-            shares = (np.arange(knots) + 0.75) / (knots + 0.5)
-            levels += list(np.quantile(np.where(np.isfinite(drawn), drawn, fill), shares, axis=0))
+            levels += lessons.total(_sample, firsts, shared=(n,), then=partial(_place_knots, fill=fill, knots=knots))
             lags += [_spread(n_lags, min(some, MOST_HINGE_LAGS))] * knots
         mean = lessons.total(_sum_bent, shared=(fill, levels)).value / n
         spread = np.sqrt(lessons.total(_sum_bent, shared=(fill, levels, mean)).value / n)
@@ -433,16 +431,22 @@ def _aims(lesson: Lesson, loop: ClosedLoop) -> list[FloatArray]:
     return [a - loop.free(a) for a in lesson.expert]
 
 
-def _sample(lesson: Lesson, first: int, n_frames: int) -> Any:
-    """Return the contexts of those of the frames that choose the knots that lie in this part."""
+def _sample(lesson: Lesson, first: int, n_frames: int) -> list[Any]:
+    """Return the contexts of those of the frames that choose the knots that lie in this part; lists add up in order."""
     from simile.models.kernels import binning
 
     drawn = binning.sampled_rows(n_frames)
     mine = drawn[(drawn >= first) & (drawn < first + len(lesson.states))] - first
     tape = lesson.states.tape
-    return np.stack(
-        [binning.single(np.concatenate([x[:, j] for x in tape.parts])[mine]) for j in range(tape.n_contexts)], axis=1
-    )
+    columns = (np.concatenate([x[:, j] for x in tape.parts])[mine] for j in range(tape.n_contexts))
+    return [np.stack([binning.single(column) for column in columns], axis=1)]
+
+
+def _place_knots(samples: Sequence[Any], *, fill: FloatArray, knots: int) -> list[FloatArray]:
+    """Return so many levels of each context, (knots, m), by its quantiles."""
+    drawn = np.concatenate(samples).astype(np.float64)
+    shares = (np.arange(knots) + 0.75) / (knots + 0.5)
+    return list(np.quantile(np.where(np.isfinite(drawn), drawn, fill), shares, axis=0))
 
 
 def _sum_bent(
