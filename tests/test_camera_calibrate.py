@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from commands import simile_
 from simile import ArgumentError, DataError
-from simile.camera.calibration import Homography, Keyframes, View, calibrate, landmarks, read_pairs
+from simile.camera.calibration import Homography, Keyframes, View, calibrate, landmarks, load_calibration, read_pairs
+from simile.camera.calibration.overlay import LINE, draw_overlay, read_picture, trace
 from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.film.scene import markings
 from simile.camera.geometry import Base, Camera, Lens
@@ -281,3 +285,59 @@ def test_without_the_extra_the_way_to_install_it_is_said(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "cv2", None)
     with pytest.raises(ArgumentError, match=r"calibrate needs cv2: pip install 'smooth-imitation\[vision\]'"):
         calibrate(rows_of(CORNERS))
+
+
+# ----------------------------------------------------------------------------------------------- the command, and lines
+
+
+def rendered(view: View, court: Court) -> np.ndarray:
+    """A picture of a court: white lines on green, drawn by the truth."""
+    picture = np.full((view.size[1], view.size[0], 3), (60, 120, 50), np.uint8)
+    for line in trace(view, court, view.size):
+        cv2.polylines(picture, [np.round(line * 8).astype(np.int32)], False, (255, 255, 255), 3, cv2.LINE_AA, 3)
+    return picture
+
+
+def test_the_lines_that_are_drawn_cover_those_of_the_picture():
+    picture = rendered(VIEW, SOCCER)
+    fit = calibrate(seen(VIEW, noise=0.3), model="camera", size=SIZE)
+    drawn = draw_overlay(picture, fit.calibration, SOCCER, fit.pairs)
+    assert (picture == 255).all(axis=2).sum() > 5000
+    assert (drawn == LINE).all(axis=2).sum() > 5000
+    assert ((drawn == 255).all(axis=2).sum()) < 0.35 * (picture == 255).all(axis=2).sum()  # the edges of the lines
+
+
+def test_the_command_finds_a_calibration_and_shows_the_lines(tmp_path: Path):
+    cv2.imwrite(str(tmp_path / "frame.png"), rendered(VIEW, SOCCER))
+    table(tmp_path / "pairs.csv", seen(VIEW, noise=0.3))
+    told = simile_(
+        *("camera", "calibrate", "pairs.csv", "--sport", "soccer", "--model", "camera", "--picture", "frame.png"),
+        *("--overlay", "overlay.png"),
+        cwd=tmp_path,
+        process=True,
+    ).stdout
+    assert "camera at 3.0" in told
+    assert "calibration.json: written\nLook at overlay.png" in told
+    found = load_calibration(tmp_path / "calibration.json")
+    assert found.size == SIZE
+    assert Camera.parse(str(tmp_path / "calibration.json")).position == found.camera.position
+    assert read_picture(tmp_path / "overlay.png").shape == (1080, 1920, 3)
+    asked = simile_("camera", "calibrate", "pairs.csv", "--json", "--out", "plan.json", cwd=tmp_path).stdout
+    assert json.loads(asked)["median_pixels"] < 20.0
+    assert isinstance(load_calibration(tmp_path / "plan.json"), Homography)
+
+
+def test_mistakes_at_the_command_are_told_in_one_sentence(tmp_path: Path):
+    cv2.imwrite(str(tmp_path / "frame.png"), np.zeros((90, 160, 3), np.uint8))
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    table(tmp_path / "pairs.csv", rows_of(CORNERS), "u,v,x,y")
+    for arguments, words in (
+        (("nowhere.csv",), "nowhere.csv: there is no such file"),
+        (("pairs.csv", "--overlay", "a.png"), "name it with --picture"),
+        (("pairs.csv", "--picture", "nowhere.png"), "nowhere.png: there is no such file"),
+        (("pairs.csv", "--picture", "broken.png"), "broken.png cannot be read as a picture"),
+        (("pairs.csv", "--picture", "frame.png", "--size", "90", "160"), "--size 90 160 is not that of frame.png"),
+        (("pairs.csv", "--picture", "frame.png", "--overlay", "a.txt"), "a picture must end in"),
+        (("pairs.csv", "--model", "camera"), "--size 1920 1080"),
+    ):
+        assert words in simile_("camera", "calibrate", *arguments, cwd=tmp_path, code=2).stderr

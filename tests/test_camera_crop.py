@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simile import ArgumentError, DataError, Horizon, SmoothPolicy
+from simile.camera.calibration import Homography, View, calibrate, landmarks
 from simile.camera.courts import BASKETBALL
 from simile.camera.features import Features
 from simile.camera.film.crop import Cropped, crop, cut
 from simile.camera.film.footage import Footage
-from simile.camera.film.panorama import Panorama
+from simile.camera.film.panorama import Calibrated, Panorama
 from simile.camera.games import Game
-from simile.camera.geometry import Camera
+from simile.camera.geometry import Base, Camera, Lens
 from simile.models.regularizers import Autoregressor
 from simile.online import RateLimit
 from simile.policies.cards import Card
@@ -181,6 +182,77 @@ def test_zoom_must_be_positive_and_actions_pan_or_three():
         PANORAMA.windows([[0.0, 0.0, -1.0]], (100, 100), (16, 16))
     with pytest.raises(ArgumentError, match="2 columns"):
         PANORAMA.windows([[0.0, 0.0]], (100, 100), (16, 16))
+
+
+# ---------------------------------------------------------------------------------------------- windows by calibration
+
+
+FILMED = Camera.beside(BASKETBALL)  # whom the actions are for
+WIDE_VIEW = View(Camera((4.0, -13.0, 6.5), Base(3.0, 0.0, 0.5), Lens(105.0)), (WIDE, HIGH), (0.0, -24.0, 1.0))
+LOOKS = np.column_stack([np.linspace(-25.0, 25.0, 30), np.linspace(-26.0, -20.0, 30), np.linspace(2.0, 4.0, 30)])
+
+
+def centres(boxes: np.ndarray) -> np.ndarray:
+    return (boxes[:, :2] + boxes[:, 2:]) / 2.0
+
+
+def test_windows_by_calibration_show_the_ground_that_the_camera_would():
+    aim = FILMED.unproject([0.0, 0.0], *LOOKS.T)
+    truth = WIDE_VIEW.to_pixels(aim)
+    places = np.array([p for p in landmarks(BASKETBALL).values() if p[2] == 0.0])
+    clicks = WIDE_VIEW.to_pixels(places) + np.random.default_rng(2).normal(size=(len(places), 2))
+    found = calibrate(np.column_stack([clicks, places]), size=(WIDE, HIGH)).calibration
+    boxes = Calibrated(found, FILMED).windows(LOOKS, (WIDE, HIGH), (1280, 720))
+    assert np.median(np.linalg.norm(centres(boxes) - truth, axis=1)) < 3.0
+    degrees = Panorama(105.0, (0.0, -24.0)).windows(LOOKS, (WIDE, HIGH), (1280, 720))
+    assert np.median(np.linalg.norm(centres(degrees) - truth, axis=1)) > 100.0
+    # As wide as the view of the camera at what it aims at: a small thing there fills the same share of both pictures.
+    pan = np.radians(LOOKS[:, 0])
+    beside = aim + 0.1 * np.column_stack([np.cos(pan), -np.sin(pan)])
+    share = np.linalg.norm(FILMED.project(beside, *LOOKS.T) - FILMED.project(aim, *LOOKS.T), axis=1) / 2.0
+    width = boxes[:, 2] - boxes[:, 0]
+    np.testing.assert_allclose(np.linalg.norm(WIDE_VIEW.to_pixels(beside) - truth, axis=1) / width, share, rtol=0.03)
+    np.testing.assert_allclose(width / (boxes[:, 3] - boxes[:, 1]), 16 / 9)
+
+
+def test_the_window_of_the_camera_itself_is_its_own_picture():
+    view = View(FILMED, (1920, 1080), (5.0, -25.0, 1.0))
+    boxes = Calibrated(view, FILMED).windows([[5.0, -25.0, 2.0]], (1920, 1080), (1280, 720))
+    np.testing.assert_allclose(boxes, [[480.0, 270.0, 1440.0, 810.0]], atol=0.2)
+    half = Calibrated(view, FILMED, (-25.0, 2.0)).windows([5.0], (960, 540), (1280, 720))  # the video is smaller
+    np.testing.assert_allclose(half, boxes / 2.0, atol=0.2)
+
+
+@given(st.floats(-30, 30), st.floats(-40, -12), st.floats(0.5, 20.0), PIXELS, PIXELS)
+def test_windows_by_calibration_lie_in_the_picture_too(pan, tilt, zoom, width, height):
+    box = Calibrated(WIDE_VIEW, FILMED).windows([[pan, tilt, zoom]], (WIDE, HIGH), (width, height))[0]
+    assert (box[:2] >= -1e-6).all()
+    assert (box[2:] <= np.array([WIDE, HIGH]) + 1e-6).all()
+    assert (box[2] - box[0]) / (box[3] - box[1]) == pytest.approx(width / height)
+
+
+def test_looking_above_the_ground_is_refused_with_the_frame():
+    by = Calibrated(WIDE_VIEW, FILMED)
+    with pytest.raises(DataError, match=r"tilt 5\.0 looks above the horizon in frame 1 \(1 such"):
+        by.windows([[0.0, -20.0, 2.0], [0.0, 5.0, 2.0]], (WIDE, HIGH), (16, 16))
+    away = Calibrated(WIDE_VIEW, Camera((0.0, 40.0, 5.0), Base(180.0)))
+    with pytest.raises(DataError, match="where the calibration knows no ground in frame 0"):
+        away.windows([[0.0, -3.0, 2.0]], (WIDE, HIGH), (16, 16))
+    with pytest.raises(DataError, match="another shape"):
+        by.windows([[0.0, -20.0, 2.0]], (1000, 1000), (16, 16))
+
+
+def test_a_film_is_cut_by_a_calibration(panorama, tmp_path):
+    """The bright square is where the picture's own rule says; a homography of the same says it in metres."""
+    plan = Homography([[0.01, 0.0, -0.01 * WIDE / 2], [0.0, -0.01, 0.01 * HIGH / 2], [0.0, 0.0, 1.0]], (WIDE, HIGH))
+    camera = Camera((0.0, -20.0, 10.0))
+    pan, tilt = camera.aim(np.column_stack([PANS * 0.32, 0.0 * PANS]))
+    actions = np.column_stack([pan, tilt, np.full(FRAMES, 4.0)])
+    crop(panorama, tmp_path / "a.mp4", actions, panorama=Calibrated(plan, camera), size=(320, 180))
+    for picture in decoded(tmp_path / "a.mp4"):
+        x, y = middle(picture)
+        assert abs(x - 159.5) < 2.0
+        assert abs(y - 89.5) < 2.0
 
 
 # ------------------------------------------------------------------------------------------------------------- cropping

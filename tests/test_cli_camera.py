@@ -105,6 +105,13 @@ def test_crop_cuts_a_film_out_of_a_panorama(studio: Path):
     assert f"{len(game)} frames" in told.stdout
     with av.open(str(studio / "cut.mp4")) as film:
         assert (film.streams.video[0].width, film.streams.video[0].height) == (160, 90)
+    # By a calibration of the same picture, too: 32 m over its width.
+    matrix = [[0.05, 0.0, -16.0], [0.0, -0.05, 4.5], [0.0, 0.0, 1.0]]
+    (studio / "plan.json").write_text(json.dumps(matrix))
+    cut = ("camera", "crop", "wide.mp4", "run/policy.safetensors", "games/game-003.npz", "--calibration", "plan.json")
+    told = simile_(*cut, "--size", "160", "90", "--out", "planned.mp4", cwd=studio)
+    assert f"{len(game)} frames" in told.stdout
+    assert "leave one out" in simile_(*cut, "--fov", "90", cwd=studio, code=2).stderr
 
 
 def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):

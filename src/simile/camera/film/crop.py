@@ -23,7 +23,7 @@ from simile._common.typing import AnyPath, FloatArray
 from simile.camera.features import Features
 from simile.camera.film.encoding import Progress, even_size, h264
 from simile.camera.film.footage import Footage, open_video, read_through
-from simile.camera.film.panorama import Panorama
+from simile.camera.film.panorama import Calibrated, Panorama
 from simile.camera.games import Game
 from simile.errors import ArgumentError
 from simile.online import Predictor
@@ -68,7 +68,7 @@ def crop(
     policy: Policy | ArrayLike,
     game_or_detections: Game | ArrayLike | None = None,
     *,
-    panorama: Panorama,
+    panorama: Panorama | Calibrated,
     features: Features | None = None,
     size: tuple[int, int] = (1280, 720),
     codec: str | None = None,
@@ -89,8 +89,8 @@ def crop(
     game_or_detections : Game or (T, n, 2) array_like
         What was detected in every frame, in metres; not needed with ready actions. Only frames up to the one being
         cut are looked at, as in a live broadcast (but see the notes).
-    panorama : Panorama
-        Where in the picture which angle is.
+    panorama : Panorama or Calibrated
+        Where in the picture which angle is: by degrees, or by a calibration of the picture.
     features : Features, optional
         What the policy was trained on; those of the game's court by default. Detections without a game need them.
     size : (width, height)

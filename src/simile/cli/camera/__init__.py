@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from simile.cli.camera.calibration import calibrate
 from simile.cli.camera.driving import drive
 from simile.cli.camera.evaluation import evaluate
 from simile.cli.camera.features import features
@@ -20,5 +21,5 @@ def camera() -> None:
     """
 
 
-for command in (simulate, features, evaluate, watch, crop, drive):
+for command in (simulate, calibrate, features, evaluate, watch, crop, drive):
     camera.add_command(command)

@@ -53,7 +53,10 @@ def watch(
 @options.policy_argument
 @click.argument("game")
 @game_options
-@click.option("--fov", type=float, default=120.0, help="Degrees across the width of the panorama.")
+@click.option("--fov", type=float, show_default="120", help="Degrees across the width of the panorama.")
+@click.option(
+    "--calibration", type=click.Path(path_type=Path), help="Of the video, from `simile camera calibrate`, for --fov."
+)
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
 @options.stage_option
 @options.policy_options
@@ -67,16 +70,27 @@ def crop(
     out: Path,
     **given: Any,
 ) -> None:
-    """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept."""
+    """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept.
+
+    With --calibration the window shows the same ground as the camera of GAME would; without it, every degree is taken
+    to be as many pixels wide as any other.
+    """
+    from simile.camera.calibration import load_calibration
     from simile.camera.film.crop import crop as film
-    from simile.camera.film.panorama import Panorama
+    from simile.camera.film.panorama import Calibrated, Panorama
     from simile.cli.progress import Frames
 
+    if None not in (given["fov"], given["calibration"]):
+        raise click.ClickException("--fov and --calibration both tell where in the video what is: leave one out")
+
     loaded, found = options.load_policy(policy, trust, max_memory), open_all((game,), given)[0]
+    panorama: Panorama | Calibrated = Panorama.of(found, given["fov"] or 120.0)
+    if given["calibration"] is not None:
+        panorama = Calibrated.of(found, load_calibration(given["calibration"]))
     with Frames("filming") as progress:
         done = film(
             *(video, out, loaded, found),
-            panorama=Panorama.of(found, given["fov"]),
+            panorama=panorama,
             features=features_of(loaded, found.court, found.camera),
             size=given["size"],
             stages=options.stages_of(given["stage"]),

@@ -29,9 +29,10 @@ def _parse_camera(_: click.Context, __: click.Parameter, text: str | None) -> Ca
     return None if text is None else Camera.parse(text)
 
 
+sport_option = click.option("--sport", type=click.Choice(SPORTS), default="basketball")
 # Where a game is played, and from where it is filmed; then how the files of games are read.
 court_options = options.stack(
-    click.option("--sport", type=click.Choice(SPORTS), default="basketball"),
+    sport_option,
     click.option(
         "--camera",
         callback=_parse_camera,
@@ -48,7 +49,7 @@ def place_of(given: Mapping[str, Any]) -> tuple[Court, Camera]:
     from simile.camera.geometry import Camera
 
     court = COURTS[given["sport"]]
-    return court, given["camera"] or Camera.beside(court)
+    return court, given.get("camera") or Camera.beside(court)
 
 
 def open_all(paths: Sequence[str], given: Mapping[str, Any]) -> tuple[Game, ...]:
