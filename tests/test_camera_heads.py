@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
-from simile.camera.heads import Driver, HeadAddress, HeadError, ViscaHead, ViscaUnits, open_head, visca
+from simile.camera.heads import Driver, HeadAddress, HeadError, OnvifUnits, ViscaHead, ViscaUnits, open_head, visca
+from simile.camera.heads.emulators import Body, OnvifEmulator, ViscaEmulator
+from simile.camera.heads.emulators.body import RANGES
 from simile.camera.heads.framing import END, Raw
 from simile.camera.heads.links import TcpLink, UdpLink
 from simile.errors import ArgumentError, DataError
@@ -27,13 +31,13 @@ def until(condition, seconds: float = 10.0) -> bool:
     return bool(condition())
 
 
-def drive_to(head, pan: float, there, **settings) -> Driver:
+def drive_to(head, pan: float | list[float], there, **settings) -> Driver:
     """Send an action until the camera is there, as the camera itself says."""
     settings = {"rate": 50.0, "limits": AccelerationLimit(200.0, rate=60.0), "timeout": 5.0, **settings}
     with Driver(head, **settings) as driver:
 
         def send() -> bool:
-            driver.send([pan])
+            driver.send([pan] if isinstance(pan, float) else pan)
             return there()
 
         assert until(send), (driver.pose, list(driver.faults))
@@ -285,3 +289,111 @@ def test_a_local_port_that_cannot_be_had_is_told():
         open_head("visca+tcp://127.0.0.1", local_port=52381)
     with pytest.raises(ArgumentError, match="local_port must be"):
         open_head("127.0.0.1", local_port=70000)
+
+
+# The emulators that come with simile, beside the tests' own
+
+
+@pytest.mark.parametrize("protocol", ["visca", "visca+udp", "visca+tcp"])
+@pytest.mark.parametrize("mode", ["velocity", "absolute"])
+def test_emulated_visca_cameras_end_where_the_driver_says(protocol: str, mode: str):
+    body = Body(start=(-3.0, 2.0, 1.0))
+    with (
+        ViscaEmulator(body, protocol=protocol, latency=0.01, loss=0.02) as camera,
+        open_head(f"{protocol}://127.0.0.1:{camera.port}", mode=mode) as head,
+    ):
+        assert head.where() == pytest.approx((-3.0, 2.0, 1.0), abs=0.02)
+        drive_to(head, 5.0, lambda: abs(body.pose.pan - 5.0) < 0.2 and not body.moving)
+        assert body.pose == pytest.approx((5.0, 2.0, 1.0), abs=0.2)
+
+
+@pytest.mark.parametrize("degrees", [True, False])
+def test_an_onvif_camera_ends_where_the_driver_says(degrees: bool):
+    body = Body(start=(-3.0, 2.0, 2.0))
+    units = OnvifUnits(zoom_range=(1.0, 20.0), **({} if degrees else {"pan_range": RANGES[0], "tilt_range": RANGES[1]}))
+    with (
+        OnvifEmulator(body, user="me", password="a:b@c", degrees=degrees) as camera,
+        open_head(f"onvif://me:a%3Ab%40c@127.0.0.1:{camera.port}", units=units) as head,
+    ):
+        assert head.where() == pytest.approx((-3.0, 2.0, 2.0), abs=0.02)
+        drive_to(
+            head,
+            [5.0, 0.0, 4.0],
+            lambda: max(abs(a - b) for a, b in zip(body.pose, (5.0, 0.0, 4.0), strict=True)) < 0.2 and not body.moving,
+            n_actions=3,
+        )
+        assert body.pose == pytest.approx((5.0, 0.0, 4.0), abs=0.2)
+        assert head.poll() == []
+
+
+def test_an_onvif_camera_goes_to_positions_and_stops_by_itself():
+    body = Body()
+    with (
+        OnvifEmulator(body) as camera,
+        open_head(f"onvif://127.0.0.1:{camera.port}", mode="absolute") as head,
+    ):
+        head.where()
+        head.absolute(4.0, 3.0, 2.0)
+        head.settle()
+        assert until(lambda: body.pose == pytest.approx((4.0, 3.0, 2.0), abs=0.01))
+        head.velocity(20.0, 0.0)
+        assert until(lambda: body.pose.pan > 5.0)
+        assert until(lambda: not body.moving)  # nobody sends any more
+        head.velocity(0.0, 10.0)
+        head.stop()
+        head.settle()
+        assert until(lambda: not body.moving)
+
+
+def test_a_wrong_password_is_told_at_once():
+    with (
+        OnvifEmulator(Body(), user="me", password="right") as camera,
+        open_head(f"onvif://me:wrong@127.0.0.1:{camera.port}") as head,
+        pytest.raises(HeadError, match=r"refused user 'me' or the password: .*ONVIF user") as told,
+    ):
+        head.where()
+    assert "wrong" not in str(told.value)
+
+
+def test_a_camera_without_degrees_must_be_told_them():
+    with (
+        OnvifEmulator(Body(), degrees=False) as camera,
+        open_head(f"onvif://127.0.0.1:{camera.port}") as head,
+        pytest.raises(HeadError, match=r"-1 to 1 and not in degrees.*--pan-range"),
+    ):
+        head.where()
+
+
+def test_where_no_onvif_camera_listens_the_loop_does_not_wait():
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    with open_head(f"onvif://127.0.0.1:{port}") as head:
+        with pytest.raises(HeadError, match="connect"):
+            head.where()
+        with Driver(head, rate=50.0, limits=AccelerationLimit(80.0, rate=40.0), start=(0, 0, 1)) as driver:
+            driver.send([10.0])
+            assert until(lambda: len(driver.faults) > 0)
+
+
+def test_an_onvif_camera_that_goes_away_is_told_and_found_again():
+    body = Body()
+    camera = OnvifEmulator(body)
+    port = camera.port
+    with open_head(f"onvif://127.0.0.1:{port}") as head:
+        head.where()
+        camera.close()
+        head.velocity(5.0, 0.0)
+        assert until(lambda: any("failed" in str(fault) for fault in head.poll()))
+        head.stop()
+        with OnvifEmulator(body, port=port):
+            head.settle(10.0)
+            assert head.where().pan == pytest.approx(body.pose.pan, abs=0.1)
+
+
+def test_onvif_leaves_the_logging_of_the_program_alone():
+    code = (
+        "import logging; from simile.camera.heads import open_head\n"
+        "with open_head('onvif://127.0.0.1:9'): pass\n"
+        "assert logging.getLogger().level == logging.WARNING and not logging.getLogger().handlers"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

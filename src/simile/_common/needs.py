@@ -25,6 +25,7 @@ EXTRAS = {
     "msgspec": "serve",
     "onnx": "export",
     "onnxscript": "export",
+    "onvif": "onvif",
     "optuna": "tune",
     "pandas": "frames",
     "picows": "serve",

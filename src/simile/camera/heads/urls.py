@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from simile.camera.heads import visca
 from simile.camera.heads.framing import END, Raw
 from simile.camera.heads.links import TcpLink, UdpLink
+from simile.camera.heads.onvif_head import OnvifHead
+from simile.camera.heads.onvif_spaces import OnvifUnits
 from simile.camera.heads.units import ViscaUnits
 from simile.camera.heads.visca_head import ViscaHead
 from simile.errors import ArgumentError
@@ -18,7 +20,7 @@ from simile.errors import ArgumentError
 # The schemes and the ports that they have where none is given.
 PORTS = {"visca": visca.PORT, "visca+tcp": visca.RAW_TCP_PORT, "visca+udp": visca.RAW_UDP_PORT, "onvif": 80}
 PASSWORD = "SIMILE_HEAD_PASSWORD"  # the environment variable that may hold one
-RETRY = 0.1  # seconds without a reply after which a command is sent again
+RETRY, RAW_RETRY = 0.1, 0.2  # seconds without a reply after which a command is sent again; raw cameras are slower
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,20 @@ class HeadAddress:
 def open_head(
     url: str,
     *,
-    units: ViscaUnits | None = None,
+    units: ViscaUnits | OnvifUnits | None = None,
     mode: Literal["velocity", "absolute"] = "velocity",
     local_port: int | None = None,
-) -> ViscaHead:
+) -> ViscaHead | OnvifHead:
     """Return the head at a URL; close it in the end, or use it in a `with` block.
 
     Parameters
     ----------
     url : str
         `HOST`, `HOST:PORT` or `visca://HOST:PORT`: VISCA over IP with Sony's header, over UDP. `visca+tcp://HOST:PORT`
-        and `visca+udp://HOST:PORT`: VISCA without a header (PTZOptics and many others).
-    units : ViscaUnits, optional
-        How the camera counts; Sony's by default.
+        and `visca+udp://HOST:PORT`: VISCA without a header (PTZOptics and many others). `onvif://USER:PASSWORD@HOST`:
+        ONVIF; without a password in it, that of the environment variable SIMILE_HEAD_PASSWORD.
+    units : ViscaUnits or OnvifUnits, optional
+        How the camera counts; Sony's by default, or what an ONVIF camera says.
     mode : {"velocity", "absolute"}
         How a trajectory is followed.
     local_port : int, optional
@@ -90,6 +93,12 @@ def open_head(
     at = HeadAddress.parse(url)
     if local_port is not None and at.scheme not in ("visca", "visca+udp"):
         raise ArgumentError(f"local_port (--local-port) is of UDP; {at.scheme}:// has connections: leave it out")
+    wanted = OnvifUnits if at.scheme == "onvif" else ViscaUnits
+    if units is not None and not isinstance(units, wanted):
+        raise ArgumentError(f"units of {at.scheme}:// must be {wanted.__name__}(...); got {units!r}")
+    if at.scheme == "onvif":
+        told = OnvifUnits() if units is None else cast(OnvifUnits, units)
+        return OnvifHead(at.host, at.port, user=at.user, password=at.password, units=told, mode=mode)
     name = f"{at.scheme}://{at.host}:{at.port}"
     link = (
         TcpLink(at.host, at.port, end=END)
@@ -97,9 +106,10 @@ def open_head(
         else UdpLink(at.host, at.port, local_port=local_port)
     )
     try:
-        framing = None if at.scheme == "visca" else Raw(RETRY)
-        units = ViscaUnits() if units is None else units
-        return ViscaHead(at.host, at.port, units=units, mode=mode, retry=RETRY, framing=framing, link=link, name=name)
+        framing = None if at.scheme == "visca" else Raw(RAW_RETRY)
+        counts = ViscaUnits() if units is None else cast(ViscaUnits, units)
+        retry = RETRY if framing is None else RAW_RETRY
+        return ViscaHead(at.host, at.port, units=counts, mode=mode, retry=retry, framing=framing, link=link, name=name)
     except Exception:
         link.close()
         raise

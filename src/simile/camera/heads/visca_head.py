@@ -13,14 +13,12 @@ from simile.camera.heads import visca
 from simile.camera.heads.framing import Envelope, Framing
 from simile.camera.heads.head import HeadError, Pose
 from simile.camera.heads.links import Closing, Link, UdpLink
+from simile.camera.heads.steering import AT_REST, HEADROOM, NEAR, NOWHERE, Reckoning, steer
 from simile.camera.heads.units import ViscaUnits, step_above
 from simile.errors import ArgumentError, DataError
 
 REFRESH = 1.0  # seconds after which an unchanged command is sent again, for a camera that was switched off and on
 MOST_DATAGRAMS = 64  # read by one poll: a flood must not hold up the control loop
-HEADROOM = 1.5  # in absolute mode, how much faster than the trajectory the camera may go to catch up
-NEAR = 0.1  # degrees: in velocity mode, what is so near has arrived
-NOWHERE, AT_REST = Pose(math.nan, math.nan, math.nan), Pose(0.0, 0.0, 0.0)
 INQUIRIES = {"pan-tilt position": visca.PAN_TILT_INQUIRY, "zoom position": visca.ZOOM_INQUIRY}
 
 
@@ -37,18 +35,6 @@ class _Pending:
     tries: int = 0
     acked: bool = False
     numbers: set[int] = field(default_factory=set)  # a reply to any of its transmissions counts
-
-
-@dataclass(frozen=True)
-class _Reckoning:
-    """Where the head was, and what speed it was told since; replaced as a whole, so that other threads may read it."""
-
-    pose: Pose
-    speed: Pose
-    when: float
-
-    def at(self, now: float) -> Pose:
-        return Pose(*(at + speed * (now - self.when) for at, speed in zip(self.pose, self.speed, strict=True)))
 
 
 class ViscaHead(Closing):
@@ -130,7 +116,7 @@ class ViscaHead(Closing):
         self._pending: dict[str, _Pending] = {}
         self._latest: dict[str, tuple[bytes, float]] = {}  # what was asked for last, and when
         self._faults: list[HeadError] = []
-        self._reckoning = _Reckoning(NOWHERE, AT_REST, clock())
+        self._reckoning = Reckoning(NOWHERE, AT_REST, clock())
         if self._framing.counts:
             self._put("reset", visca.CONTROL, visca.RESET)
 
@@ -214,7 +200,7 @@ class ViscaHead(Closing):
         HeadError
             When there is none in time.
         """
-        self._reckoning = _Reckoning(NOWHERE, self._reckoning.speed, self._clock())
+        self._reckoning = Reckoning(NOWHERE, self._reckoning.speed, self._clock())
         for slot, inquiry in INQUIRIES.items():
             self._put(slot, visca.INQUIRY, inquiry, stubborn=True)
         if not self._await(lambda: not any(map(math.isnan, self.pose)), timeout):
@@ -359,21 +345,9 @@ class ViscaHead(Closing):
             pose = pose._replace(pan=pan, tilt=tilt)
         else:
             pose = pose._replace(zoom=self.units.factor(visca.zoom_position(data)))
-        self._reckoning = _Reckoning(pose, self._reckoning.speed, when)
+        self._reckoning = Reckoning(pose, self._reckoning.speed, when)
 
     def _reckon(self, speed: Pose) -> None:
         """Note that the camera has another speed from now on."""
         now = self._clock()
-        self._reckoning = _Reckoning(self._reckoning.at(now), speed, now)
-
-
-def steer(pose: Pose, speed: Pose, here: Sequence[float], gain: float, most: Pose) -> Pose:
-    """Return the speed to command: that of the trajectory, and a bounded share of the error where it is known.
-
-    Examples
-    --------
-    >>> steer(Pose(10.0, 0.0, 1.0), Pose(4.0, 0.0, 0.0), [9.0, 0.0, 1.0], gain=2.0, most=Pose(5.0, 5.0, 0.5))
-    Pose(pan=6.0, tilt=0.0, zoom=0.0)
-    """
-    errors = (0.0 if math.isnan(at) else wanted - at for wanted, at in zip(pose, here, strict=True))
-    return Pose(*(s + min(max(gain * e, -m), m) for s, e, m in zip(speed, errors, most, strict=True)))
+        self._reckoning = Reckoning(self._reckoning.at(now), speed, now)

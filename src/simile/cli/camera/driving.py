@@ -15,7 +15,7 @@ from simile.cli.camera.games import court_options, features_of, place_of
 from simile.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from simile.camera.heads import ViscaHead
+    from simile.camera.heads import OnvifHead, ViscaHead
     from simile.policies.stages import Stage
 
 
@@ -67,7 +67,7 @@ def drive(
             driver.send(predictor.step(x))
 
 
-def _open(url: str) -> ViscaHead:
+def _open(url: str) -> ViscaHead | OnvifHead:
     """Return the head of --head."""
     from simile.camera.heads import open_head
 

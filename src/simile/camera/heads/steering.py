@@ -1,0 +1,38 @@
+"""What heads of all kinds share: where a head should be by now, and at what speed it follows a trajectory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simile.camera.heads.head import Pose
+
+HEADROOM = 1.5  # in absolute mode, how much faster than the trajectory the camera may go to catch up
+NEAR = 0.1  # degrees: in velocity mode, what is so near has arrived
+NOWHERE, AT_REST = Pose(math.nan, math.nan, math.nan), Pose(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Reckoning:
+    """Where the head was, and what speed it was told since; replaced as a whole, so that other threads may read it."""
+
+    pose: Pose
+    speed: Pose
+    when: float
+
+    def at(self, now: float) -> Pose:
+        """Return where the head should be."""
+        return Pose(*(at + speed * (now - self.when) for at, speed in zip(self.pose, self.speed, strict=True)))
+
+
+def steer(pose: Pose, speed: Pose, here: Sequence[float], gain: float, most: Pose) -> Pose:
+    """Return the speed to command: that of the trajectory, and a bounded share of the error where it is known.
+
+    Examples
+    --------
+    >>> steer(Pose(10.0, 0.0, 1.0), Pose(4.0, 0.0, 0.0), [9.0, 0.0, 1.0], gain=2.0, most=Pose(5.0, 5.0, 0.5))
+    Pose(pan=6.0, tilt=0.0, zoom=0.0)
+    """
+    errors = (0.0 if math.isnan(at) else wanted - at for wanted, at in zip(pose, here, strict=True))
+    return Pose(*(s + min(max(gain * e, -m), m) for s, e, m in zip(speed, errors, most, strict=True)))
