@@ -5,7 +5,9 @@ the beginning of each of its sequences, and by `make test-all` with all of them.
 """
 
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,11 +28,19 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 DATA = Path(os.environ.get("SIMILE_DATA", "../shared/data")).absolute() / "car_following"
 
 
-def run_commands(example: Example) -> None:
-    """Run each line after a `$` in a shell, with this environment's `simile`; it must succeed."""
+def run_commands(example: Example, *, here: bool = False) -> None:
+    """Run each line after a `$` in a shell, or, `here`, a `simile` that needs none in this process; it must succeed."""
+    from simile.cli import main
+
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for line in str(example.parsed).splitlines():
-        if line.startswith("$ "):
+        words = shlex.split(line)
+        if here and words[:2] == ["$", "simile"] and "|" not in words:
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+            assert main(words[2:]) == 0, line
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        elif line.startswith("$ "):
             subprocess.run(line[2:], shell=True, check=True, capture_output=True, env={**os.environ, "PATH": path})
 
 
@@ -58,7 +68,7 @@ PAGES = [Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"], excludes=["
 IN_FULL = []
 if (DATA / "car_following.csv").exists():
     for pages, setup in ((PAGES, partial(enter, frames=250)), (IN_FULL, enter)):
-        parsers = [PythonCodeBlockParser(), CodeBlockParser("console", run_commands)]
+        parsers = [PythonCodeBlockParser(), CodeBlockParser("console", partial(run_commands, here=pages is PAGES))]
         pages.append(Sybil(parsers=parsers, patterns=["docs/tutorial.md"], setup=setup, teardown=leave))
 
 

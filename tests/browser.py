@@ -24,6 +24,9 @@ PATIENCE = 90.0  # seconds: what a page waits for takes many times as long on a 
 QUIET = tuple(f"--disable-{what}" for what in ("gpu", "background-networking", "component-update", "sync"))
 
 
+WINDOW = {"width": 1280, "height": 900}
+
+
 @dataclass
 class Opened:
     """A page, and what it did that nobody sees: complaints in the console, and requests."""
@@ -39,9 +42,19 @@ class Opened:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("requestfailed", lambda request: self.failed.append(request.url))
 
+    def look(self, viewport: Any = WINDOW, color_scheme: str = "light", offline: bool = False) -> None:
+        """Look at the page as a new one would look that was opened so."""
+        self.page.set_viewport_size(viewport)
+        self.page.emulate_media(media="null", color_scheme=color_scheme)
+        self.page.context.set_offline(offline)
+
     def empty(self) -> None:
         """Leave the page, and forget what it did and what it keeps."""
-        self.page.evaluate("localStorage.clear()")
+        for other in self.page.context.pages:
+            if other != self.page:
+                other.close()
+        self.page.evaluate("try { localStorage.clear() } catch {}")  # where no page came, there is none
+        self.page.context.clear_cookies()
         self.page.mouse.move(0, 0)
         self.page.goto("about:blank")
         for heard in (self.complaints, self.requests, self.failed):
@@ -54,8 +67,9 @@ class Opened:
 
 
 Opener = Callable[..., Opened]
-# Of each browser, a page for all files that are opened as usual: a new one would start a process.
+# Of each browser, a page for all that is opened in ways that a page can change: a new one would start a process.
 KEPT: dict[Any, Opened] = {}
+CHANGED = {"viewport", "color_scheme", "offline"}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +87,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Opener]:
-    """Return a function that opens a page in a context of its own.
+    """Return a function that opens a page in a context of its own, or in one that has been emptied.
 
     Its arguments: an address (or None, to go there later), `calm` (whether the test fails when the page complains in
     the console; True), and any of Playwright's `new_context`, such as `viewport`, `color_scheme` and `offline`.
@@ -83,17 +97,18 @@ def open_page(browser: Any) -> Iterator[Opener]:
     used: list[Opened] = []
 
     def new(**options: Any) -> Opened:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context = browser.new_context(**{"viewport": WINDOW, **options})
         context.set_default_timeout(1000 * PATIENCE)
         contexts.append(context)
         return Opened(context.new_page())
 
     def opener(url: str | Path | None, *, calm: bool = True, **options: Any) -> Opened:
-        if isinstance(url, Path) and not options:
+        if url is not None and options.keys() <= CHANGED and not used:
             if browser not in KEPT:
                 KEPT[browser] = new()
                 contexts.pop()
             opened = KEPT[browser]
+            opened.look(**options)
             used.append(opened)
         else:
             opened = new(**options)

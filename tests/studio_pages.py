@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,11 @@ def trained(studio: Studio, table: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def long(studio: Studio, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A run that was held to a sequence of 10,000 frames."""
+    """A run that was held to a sequence of 10,000 frames, and learned from shorter ones."""
     path = tmp_path_factory.mktemp("data") / "long.parquet"
-    simile.write(simile.tasks.pursuit(n_sequences=3, length=10_000), path)
+    *most, last = simile.tasks.pursuit(n_sequences=3, length=10_000)
+    short = (replace(demo, contexts=demo.contexts[:1_500], actions=demo.actions[:1_500]) for demo in most)
+    simile.write(simile.Demonstrations((*short, last)), path)
     data = studio.ask("PUT", "/api/data/long.parquet", path.read_bytes())["id"]
     return studio.run(data=data, smoothness="30")
 

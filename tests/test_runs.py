@@ -55,10 +55,10 @@ def test_the_defaults_that_a_line_leaves_out_are_those_of_the_commands():
 @pytest.mark.parametrize(
     "options",
     [
-        {"algorithm": "learn", "smoothness": "20", "model": "SmoothForest(n_trees=3)"},
-        {"algorithm": "paper", "smoothness": "20", **SMALL},
+        {"algorithm": "learn", "model": "SmoothForest(n_trees=3)"},
+        pytest.param({"algorithm": "paper", "smoothness": "20", **SMALL}, marks=pytest.mark.long),
         {"algorithm": "authors", "smoothness": "SmoothTime(0.2)", **SMALL},
-        {"algorithm": "learn", "model": "sklearn.linear_model.Ridge", "seed": 3, "trust": [RIDGE]},
+        {"algorithm": "learn", "smoothness": "20", "model": "sklearn.linear_model.Ridge", "seed": 3, "trust": [RIDGE]},
     ],
     ids=["cross-fitted", "paper", "authors", "ridge"],
 )

@@ -1,4 +1,4 @@
-"""The studio's page in a real browser: runs are slid, compared, watched, taken away, stopped and resumed."""
+"""The studio's page in a real browser: runs are looked at, slid, compared, watched, taken away, stopped and resumed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,70 @@ import json
 import re
 import threading
 import urllib.parse
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import browser as real
 import simile
 import studio_pages as shared
-from browser import Opener, pixels_near, screenshot, until
+from browser import Opener, pixels_near, screenshot, scrolls_sideways, until
 from simile.learning import ALGORITHMS
 from simile.studio.security import write_redirect
 from studio_pages import MODEL, PLOT, POLICY, PREVIEW, SLIDES, Studio, complaint, picture, show
 
 browser, open_page = real.browser, real.open_page
 studio, table, trained, long = shared.studio, shared.table, shared.trained, shared.long
+
+
+# How it looks and is reached: in a small window, in the dark, by the keyboard
+
+
+def test_the_page_fits_a_small_window_in_the_dark(studio: Studio, trained: dict[str, Any], open_page: Opener) -> None:
+    page = open_page(studio.address, viewport={"width": 360, "height": 700}, color_scheme="dark").page
+    show(page, trained)
+    page.get_by_text("Advanced").click()
+    page.get_by_text("Simulate camera games", exact=True).click()
+    assert not scrolls_sideways(page)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", background))) < 120
+    assert pixels_near(page, PLOT, "#56b4e9") > 100
+    screenshot(page, "studio-small-dark")
+    page.get_by_role("button", name="Colours").click()
+    page.wait_for_timeout(200)
+    assert pixels_near(page, PLOT, POLICY) > 100
+
+
+UNNAMED = """() => [...document.querySelectorAll("button, input, select, a, iframe, progress")]
+  .filter((e) => e.checkVisibility())
+  .filter((e) => !(e.getAttribute("aria-label") || e.textContent || e.title || (e.labels && e.labels.length)))
+  .map((e) => e.outerHTML)"""
+LEVELS = "() => [...document.querySelectorAll('h1,h2,h3')].filter((e) => e.checkVisibility()).map((e) => +e.tagName[1])"
+
+
+def test_everything_has_a_name_and_can_be_reached_by_the_keyboard(
+    studio: Studio, trained: dict[str, Any], open_page: Opener
+) -> None:
+    page = open_page(studio.address).page
+    show(page, trained)
+    page.get_by_text("Advanced").click()
+    assert page.evaluate(UNNAMED) == []
+    levels = page.evaluate(LEVELS)
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    assert all(page.locator(landmark).count() == 1 for landmark in ("main", "header", "footer"))
+    page.locator("body").evaluate("(body) => { body.tabIndex = -1; body.focus(); }")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # skip the lists
+    assert page.evaluate("document.activeElement.id") == "main"
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.innerText"))
+    assert {"Train", "Compare", "sequence", "action", "curves", "smoothness", "Policy"} <= reached
+
+
+# Runs
 
 
 def test_the_slider_bends_the_curve_at_once_and_a_rest_retrains(
@@ -176,7 +227,9 @@ def test_simulated_games_are_filmed_and_the_court_plays_them(studio: Studio, ope
     page.locator("#court iframe").wait_for()
     page.wait_for_selector(".run.selected[data-status=done]")
     assert "pan glides within" in page.locator("#verdict").inner_text()
-    assert page.locator(".numbers tbody td").filter(has_text="within").count() == 1
+    within = page.locator(".numbers tbody td").filter(has_text="within")
+    within.first.wait_for()
+    assert within.count() == 1
     page.locator("#court").evaluate("(card) => card.scrollIntoView({ behavior: 'instant' })")
     court = page.frame_locator("#court iframe")
     snapshot = "(canvas) => canvas.toDataURL()"

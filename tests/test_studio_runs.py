@@ -109,7 +109,7 @@ def test_a_retraining_of_the_slider_replaces_the_one_before_it(server: Server):
 
 def test_a_run_that_holds_tells_so_and_its_slider_keeps_the_ratio_of_its_lambdas(server: Server, tmp_path: Path):
     with server.http as http:
-        data = http.post("/api/games", json={"n_games": 4, "minutes": 0.5, "axes": 3, "seed": 3}).json()
+        data = http.post("/api/games", json={"n_games": 2, "minutes": 0.5, "axes": 3, "seed": 3}).json()
         asked = {**QUICK, "data": data["id"], "smoothness": "(10, 20, 60)", "hold": "Hold((0.1, 0, 0.2))"}
         parent = http.post("/api/runs", json=asked).json()["id"]
         run = server.wait(parent, "done", "failed")
