@@ -94,6 +94,21 @@ def test_a_missing_ball_or_player_is_nan(tmp_path):
     assert np.isnan(game.detections[1:]).all()
 
 
+def test_the_teams_of_a_sportvu_log_are_kept_and_detections_have_none(tmp_path):
+    def position(team, x):
+        return [team, 200 + int(x), x, 25.0, 0.0]
+
+    home, guests = 1610612760, 1610612761
+    crowd = [position(home, 47.0), position(guests, 57.0), position(home, 67.0)]
+    frames = [[*moment(0)[:5], crowd], [*moment(1)[:5], crowd[1:]]]
+    (game,) = read_sportvu(log(tmp_path, event(1, *frames)))
+    assert game.detections.shape == (2, 3, 2)
+    x = game.players[..., 0] / FOOT
+    np.testing.assert_allclose(x, [[0.0, 20.0, 10.0, NAN], [20.0, NAN, 10.0, NAN]], atol=1e-9)
+    (mixed,) = read_sportvu(log(tmp_path, event(1, [*moment(0)[:5], [*crowd, position(7, 1.0)]], frames[1])))
+    assert mixed.players is None  # a third team: nobody knows whose those are
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -373,12 +388,63 @@ def test_metrica_files_are_read_through_kloppy(tmp_path):
     assert first.possession is None
 
 
+def test_the_teams_of_soccer_are_the_halves_of_its_players(tmp_path):
+    game = read_kloppy(metrica(tmp_path), "metrica_csv")[0]
+    np.testing.assert_allclose(game.players[0, :, 0], [-26.25, NAN, 26.25, 52.5], atol=1e-9)
+
+
 def test_a_pitch_of_unknown_size_is_that_of_the_court(tmp_path):
     home, away = metrica(tmp_path)
     small = Court("soccer", 100.0, 60.0, goal=50.0)
     game = read_kloppy({"away_data": away, "home_data": home}, "metrica_csv", court=small)[0]
     assert game.court == small
     np.testing.assert_allclose(np.nanmax(np.abs(game.detections[0]), axis=0), [50.0, 30.0])
+
+
+def signality(tmp_path):
+    """Write the files of a game as Signality has them: about the game, a list of frames per half, and the venue."""
+    spot = {"jersey_number": 7, "position": [10.0, -5.0, 0.0], "speed": 1.0, "track_id": 1, "role": 0, "name": "A"}
+    about = {
+        "id": "cup",
+        "time_start": "2024-05-31T12:00:00Z",
+        "team_home_name": "h",
+        "team_away_name": "a",
+        **{f"team_{side}_players": [{"jersey_number": 7, "name": "A"}] for side in ("home", "away")},
+    }
+    venue = {"pitch_size": [105.0, 68.0], "name": "park"}
+    paths = {"meta_data": written(tmp_path, "meta.json", json.dumps(about)), "raw_data_feeds": []}
+    for half in (1, 2):
+        frames = [
+            {
+                "idx": i,
+                "match_time": 40 * (i + 1),
+                "utc_time": T0 + 40 * i + 3_600_000 * half,
+                "phase": half,
+                "state": "end" if i == 4 else "running",
+                "ball": {"position": [0.0, 0.0, 0.0], "team": "home_team"},
+                "home_team": [spot],
+                "away_team": [spot],
+                "referees": [],
+            }
+            for i in range(5)
+        ]
+        paths["raw_data_feeds"].append(written(tmp_path, f"half{half}.json", json.dumps(frames)))
+    return paths | {"venue_information": written(tmp_path, "venue.json", json.dumps(venue))}
+
+
+def test_a_provider_with_a_list_of_files_gets_them_open(tmp_path):
+    files = signality(tmp_path)
+    games = read_kloppy(files, "signality")
+    assert [(game.rate, len(game), game.detections.shape[1]) for game in games] == [(25.0, 5, 2)] * 2
+    in_order = read_kloppy(list(files.values()), "signality")
+    np.testing.assert_array_equal(in_order[1].detections, games[1].detections)
+
+
+def test_files_that_do_not_belong_together_are_asked_about(tmp_path):
+    files = signality(tmp_path)
+    files["meta_data"].write_text("{}")
+    with pytest.raises(DataError, match=r"is not there: are they whole, of one game, and in the order meta_data, raw_"):
+        read_kloppy(files, "signality")
 
 
 def dataset(system, points, *, times=(0.0, 0.1, 0.2), owner=None):

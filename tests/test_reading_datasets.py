@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
@@ -176,6 +177,20 @@ def test_a_lerobot_folder_is_recognised(tmp_path, capsys, layout, version):
     assert f"LeRobot {version}" in said
     chosen = read(tmp_path / "d", contexts="*wind", actions="action.pan*", quiet=True)
     assert (chosen.context_names, chosen.action_names) == (("observation.wind",), ("action.pan.pos",))
+
+
+def test_names_of_a_lerobot_folder_may_lie_in_another_list(tmp_path):
+    nested = {"dtype": "float32", "shape": [2], "names": [["pan", "tilt"]]}
+    assert read(lerobot(tmp_path / "d", V2, action=nested), quiet=True).action_names == ("action.pan", "action.tilt")
+    deeper = {"dtype": "float32", "shape": [2], "names": [["pan"], ["tilt"]]}  # no names of elements
+    assert read(lerobot(tmp_path / "e", V2, action=deeper), quiet=True).action_names == ("action.0", "action.1")
+
+
+def test_a_real_lerobot_folder_has_the_names_of_its_joints():
+    if not (folder := Path(__file__).parents[2] / "shared" / "data" / "teleoperation").is_dir():
+        pytest.skip("needs ../shared/data/teleoperation")
+    demos = read(folder, quiet=True)
+    assert (len(demos.action_names), demos.action_names[0]) == (26, "action.kLeftShoulderPitch")
 
 
 def test_a_lerobot_folder_without_data_is_refused(tmp_path):

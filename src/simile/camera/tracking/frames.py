@@ -87,3 +87,16 @@ def spread(frames: IntArray, points: FloatArray, piece: Piece, path: Any) -> Flo
     out = np.full((len(piece), most, 2), np.nan)
     out[frames, place] = points
     return out
+
+
+def line_up(frames: IntArray, points: FloatArray, teams: IntArray, piece: Piece, path: Any) -> FloatArray | None:
+    """Return the players (T, p, 2) of a piece: the first half is team 0, the second team 1; None where it is not said.
+
+    `teams` (N,) are those of the points (N, 2).
+    """
+    if not len(teams) or not np.isin(teams, (0, 1)).all():
+        return None
+    halves = [spread(frames[teams == team], points[teams == team], piece, path) for team in (0, 1)]
+    places = max(half.shape[1] for half in halves)
+    room = [((0, 0), (0, places - half.shape[1]), (0, 0)) for half in halves]
+    return np.concatenate([np.pad(h, r, constant_values=np.nan) for h, r in zip(halves, room, strict=True)], axis=1)

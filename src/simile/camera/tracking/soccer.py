@@ -17,7 +17,7 @@ from simile._common.typing import FloatArray
 from simile.camera.courts import SOCCER, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.tracking.frames import check_file, pieces, spread
+from simile.camera.tracking.frames import check_file, line_up, pieces, spread
 from simile.data.reading import clock
 from simile.data.reading.tables import decoding, quote
 from simile.errors import ArgumentError, DataError
@@ -51,8 +51,8 @@ def read_kloppy(
     """Read soccer tracking data with kloppy (`pip install 'smooth-imitation[tracking]'`).
 
     Positions become metres from the middle of the pitch, x along it and y from the lower to the upper side of kloppy's
-    pitch, which is taken for the side away from the camera. Players are the detections; the ball and, where the data
-    say it, the team that has it come along.
+    pitch, which is taken for the side away from the camera. Players are the detections; their teams, the ball and,
+    where the data say it, who has it come along.
 
     Parameters
     ----------
@@ -105,18 +105,30 @@ def _load(given: Any, provider: str, options: Mapping[str, Any]) -> tuple[Any, l
     signature = inspect.signature(load)
     arguments, keywords = ((), paths) if isinstance(paths, Mapping) else (paths, {})
     try:
-        signature.bind(*arguments, **keywords, **options)
+        named = signature.bind(*arguments, **keywords, **options).arguments
     except TypeError as error:
         raise ArgumentError(
             f"{provider}: {error}: kloppy's {module}.{function} takes {', '.join(signature.parameters)}"
         ) from None
-    found = list(_flatten(paths))
-    # Kloppy gets open files: it would take a text for a URL to fetch or for the data themselves, and it leaves open
-    # what it opens itself. Which of the files it stumbles over it does not say.
-    with decoding(_join_names(found), f"{provider} tracking data"), ExitStack() as opened:
-        streams = _map_files(lambda path: opened.enter_context(path.open("rb")), paths)
-        arguments, keywords = ((), streams) if isinstance(streams, Mapping) else (streams, {})
-        return load(*arguments, **keywords, **options), found
+    found, source = list(_flatten(paths)), need("kloppy.io", "reading soccer tracking data").Source
+    where = _join_names(found)
+    with decoding(where, f"{provider} tracking data"), ExitStack() as opened:
+        # Kloppy gets open files: it would take a text for a URL to fetch or for the data themselves, and it leaves open
+        # what it opens itself. It gets them as sources, for some of its loaders take a file for the list of its lines.
+        # One asks for the name of a file. Which of the files it stumbles over it does not say.
+        def give(path: Any) -> Any:
+            return source(opened.enter_context(path.open("rb"))) if isinstance(path, Path) else path
+
+        by_name = "meta_data" if provider == "hawkeye" else None
+        given = {name: v if name == by_name else _map_files(give, v) for name, v in named.items()}
+        try:
+            return load(**given), found
+        except KeyError as error:
+            order = ", ".join(name for name in signature.parameters if name in named and name not in options)
+            raise DataError(
+                f"{where}: cannot be read as {provider} tracking data: {error} is not there: are they whole, of one "
+                f"game, and in the order {order}?"
+            ) from None
 
 
 def _map_files(change: Callable[[Any], Any], files: Any) -> Any:
@@ -181,6 +193,7 @@ class _Period:
     times: list[float] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     points: list[tuple[Any, Any]] = field(default_factory=list)
+    teams: list[int] = field(default_factory=list)
     balls: list[tuple[Any, Any]] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
 
@@ -192,12 +205,19 @@ class _Period:
                 f"{self.where}: frame {frame.frame_id} of {self.name}: its time {seconds:g} s is not later than "
                 f"{self.times[-1]:g} s of the frame before: sort the frames, and keep each once"
             )
-        spots = [data.coordinates for data in frame.players_data.values() if data.coordinates is not None]
+        seen = {who: data.coordinates for who, data in frame.players_data.items() if data.coordinates is not None}
+        spots = seen.values()
         self.times.append(seconds)
+        self.teams.extend(_number(teams, who.team) for who in seen)
         self.counts.append(len(spots))
         self.points.extend((spot.x, spot.y) for spot in spots)
         self.balls.append((None, None) if (ball := frame.ball_coordinates) is None else (ball.x, ball.y))
-        self.owners.append(next((i for i, team in enumerate(teams[:2]) if team == frame.ball_owning_team), -1))
+        self.owners.append(_number(teams, frame.ball_owning_team))
+
+
+def _number(teams: Sequence[Any], team: Any) -> int:
+    """Return 0 or 1 for the teams of a game; -1 for none of these."""
+    return next((i for i, known in enumerate(teams[:2]) if known == team), -1)
 
 
 def _periods(dataset: Any, name: str, where: Path) -> list[_Period]:
@@ -227,6 +247,7 @@ def _games(
                 pitch.court,
                 camera or Camera.beside(pitch.court),
                 spread(frames, points, piece, period.where),
+                players=line_up(frames, points, np.array(period.teams, dtype=np.intp), piece, period.where),
                 ball=piece.place(present, balls),
                 possession=piece.place(present, owners, -1) if (owners >= 0).any() else None,
             )

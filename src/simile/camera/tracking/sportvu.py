@@ -13,7 +13,7 @@ from simile._common.typing import AnyPath, FloatArray, IntArray
 from simile.camera.courts import BASKETBALL, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.tracking.frames import MOST, check_file, pieces, spread
+from simile.camera.tracking.frames import MOST, check_file, line_up, pieces, spread
 from simile.data.reading.tables import decoding, quote
 from simile.errors import DataError
 
@@ -32,7 +32,8 @@ def read_sportvu(path: AnyPath, court: Court = BASKETBALL, *, camera: Camera | N
 
     The log lists events, whose moments overlap: each moment counts once. Where more than half a second is missing,
     another piece begins; moments that are lost in between become frames without detections. Positions become metres
-    from the middle of the court; y keeps its direction, for the log does not say on which side the camera stood.
+    from the middle of the court; y keeps its direction, for the log does not say on which side the camera stood. The
+    `players` are the same positions by team; the detections do not tell who is who.
 
     Parameters
     ----------
@@ -88,12 +89,15 @@ def _games(moments: dict[float, Moment], name: str, court: Court, camera: Camera
     stamps = np.array(sorted(moments))
     kept, present = _one_per_frame(stamps)
     seen = [_positions(*moments[stamp]) for stamp in stamps[kept].tolist()]
-    players, balls = [p for p, _ in seen], np.array([b for _, b in seen])
-    frame, points = np.repeat(present, [len(p) for p in players]), np.concatenate(players)
+    frame, balls = np.repeat(present, [len(rows) for rows, _ in seen]), np.array([ball for _, ball in seen])
+    ids, points = np.split(np.concatenate([rows for rows, _ in seen]), [1], axis=1)
+    known = list(dict.fromkeys(ids[:, 0].tolist()))
+    teams = np.array([known.index(team) for team in ids[:, 0].tolist()], dtype=np.intp)
     games = []
     for piece in pieces(present, name, _JUMP * RATE, numbered=True):
         detections, ball = spread(frame, points, piece, file), piece.place(present, balls)
-        games.append(Game(piece.name, RATE, court, camera, detections, ball=ball))
+        players = line_up(frame, points, teams, piece, file)
+        games.append(Game(piece.name, RATE, court, camera, detections, players=players, ball=ball))
     return tuple(games)
 
 
@@ -113,7 +117,7 @@ def _one_per_frame(stamps: FloatArray) -> tuple[list[int], IntArray]:
 
 
 def _positions(place: str, moment: list[Any]) -> tuple[FloatArray, FloatArray]:
-    """Return where the players (n, 2) and the ball (2,) are, in metres; null is missing."""
+    """Return the teams and the places of the players, (n, 3), and the ball (2,), in metres; null is missing."""
     for i, row in enumerate(moment[5]):
         if type(row) is not list or len(row) < 4 or not _NUMBERS.issuperset(map(type, row[:4])):
             raise _no_position(place, i, row)
@@ -126,7 +130,7 @@ def _positions(place: str, moment: list[Any]) -> tuple[FloatArray, FloatArray]:
     metres = (rows[:, 2:] - _MIDDLE) * _FOOT
     is_ball = rows[:, 0] == _BALL
     ball = metres[is_ball][0] if is_ball.any() else np.full(2, np.nan)
-    return metres[~is_ball], ball
+    return np.column_stack([rows[:, 0], metres])[~is_ball], ball
 
 
 def _no_position(place: str, index: int, row: object) -> DataError:

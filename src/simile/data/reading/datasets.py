@@ -248,6 +248,8 @@ def _flat_names(feature: Any) -> list[str]:
     names = feature.get("names") if isinstance(feature, dict) else None
     if isinstance(names, dict) and len(names) == 1:  # {"motors": [...]} in version 2
         names = next(iter(names.values()))
+    if isinstance(names, list) and len(names) == 1 and isinstance(names[0], list):  # [["kLeftElbow", ...]]
+        (names,) = names
     flat = isinstance(names, list) and all(isinstance(n, str) for n in names) and len(set(names)) == len(names)
     return list(names) if flat and isinstance(names, list) else []
 
