@@ -34,7 +34,7 @@ from naive import (
 )
 from simile import Bagging, Criterion, Demonstrations, Horizon, ImitationRule, JointRule, SmoothForest
 from simile.models import trees
-from simile.models.kernels import histograms, splitting
+from simile.models.kernels import compiling, histograms, splitting
 from simile.models.kernels.binning import bin_column, bin_edges
 from simile.models.kernels.drawing import branch, draw_counts
 from simile.models.kernels.growing import draw_features
@@ -524,3 +524,15 @@ def test_a_first_forest_compiles_no_function_twice_nor_one_that_it_does_not_call
     assert "grow" in names
     assert "grow_best" not in names
     assert len(names) == len(set(names))  # a plain 0 is a type of its own beside that of whole numbers
+
+
+@pytest.mark.skipif(bool(nb.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_kernel_that_counts_no_arrays_may_return_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(nb.config, "CACHE_DIR", str(tmp_path))
+
+    def first_half(values):
+        return len(values), values[: len(values) // 2]
+
+    with pytest.raises(TypeError, match="first_half returns an array"):
+        compiling.kernel(first_half)(np.arange(4.0))
+    np.testing.assert_array_equal(compiling.kernel(first_half, makes_arrays=True)(np.arange(4.0))[1], [0.0, 1.0])

@@ -386,8 +386,6 @@ class Sums:
 
     def take(self, Z: FloatArray, bends: FloatArray, aims: FloatArray, bounds: Bounds) -> None:
         """Take in rows of filtered regressors, of their second differences, and of their aims."""
-        from simile.models.kernels.filtering import add_rounded
-
         add_rounded(self.gram, Z.T @ Z, bounds.many * bounds.filtered, bounds.filtered)
         add_rounded(self.bend, bends.T @ bends, bounds.many * bounds.bent, bounds.bent)
         add_rounded(self.moment, Z.T @ aims, bounds.many * bounds.filtered, bounds.aims)
@@ -541,3 +539,15 @@ def _alike(taps: FloatArray) -> list[IntArray]:
     """Group the action dimensions that have the same filter: they share their normal equations."""
     _, group = np.unique(taps.T, axis=0, return_inverse=True)
     return [np.flatnonzero(group == g) for g in range(int(group.max()) + 1)]
+
+
+def add_rounded(total: FloatArray, values: FloatArray, rows: FloatArray, columns: FloatArray) -> None:
+    """Add values (n, m), which are used up, to a total, rounded to a grid of 2^-51 of rows_i columns_j, powers of two.
+
+    In the binade above twice that, numbers are as far apart as the grid: adding and taking off three times rounds.
+    """
+    far = np.multiply.outer(3.0 * rows, columns)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stays so
+        values += far
+        values -= far
+        total += values

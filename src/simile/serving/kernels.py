@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from simile.models.kernels.compiling import inner, kernel
@@ -42,7 +44,7 @@ def judge_action(a, floor, ceiling, swing, keep, bound, turns, peak, way):
         turns[j] = keep * turns[j] + (1.0 - keep) * turned
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def judge(slots, X, A, ranges, bounds, keeps, limits, rate, contexts, actions, same, seen, on, changes):
     """Judge a frame of each of the streams in `slots`; returns how many troubles began or ended.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from functools import partial
 
 import numpy as np
 
@@ -337,7 +338,7 @@ def run(where, speed, targets, pace, legs, wander, noise, rules, step):
             where[i, axis] += speed[i, axis] * step
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def play(rules, sets, way, where, legs, noise, luck, step, players, ball, possession, flow):
     """Play a game from a tip-off in the middle, with the players at `where` (10, 2), which is moved.
 

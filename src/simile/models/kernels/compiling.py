@@ -36,10 +36,13 @@ class _Compiler(Compiler):
         collects = gc.isenabled()
         gc.disable()
         try:
-            return super().compile_extra(function)
+            result = super().compile_extra(function)
         finally:
             if collects:
                 gc.enable()
+        if not self.state.flags.nrt and "array(" in str(result.signature.return_type):
+            raise TypeError(f"{function.__name__} returns an array, which nobody counts: give it to be written to")
+        return result
 
 
 class _Part(JITCodeLibrary):
@@ -66,12 +69,16 @@ class _PartCompiler(_Compiler):
         super().__init__(typing, target, library or _Part(target.codegen(), "part"), *rest)
 
 
+# Division is NumPy's, which needs no test for zero.
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
-def kernel(function):
-    """Compile a function on arrays when it is first called; division is NumPy's, which needs no test for zero."""
-    compiled = nb.njit(function, pipeline_class=_Compiler, **OPTIONS)
+def kernel(function, *, makes_arrays=False):
+    """Compile a function on arrays when it is first called.
+
+    Where it makes none, nobody counts who holds which: there is less to compile.
+    """
+    compiled = nb.njit(function, pipeline_class=_Compiler, _nrt=makes_arrays, **OPTIONS)
     if isinstance(compiled, nb.core.dispatcher.Dispatcher):  # a plain function where numba is switched off
         with suppress(RuntimeError):  # nowhere to write: compiled in every process
             compiled._cache = _Cache(function)
@@ -79,8 +86,8 @@ def kernel(function):
 
 
 def inner(function):
-    """Compile a function that kernels alone call: it becomes part of them."""
-    return nb.njit(function, pipeline_class=_PartCompiler, no_cpython_wrapper=True, **OPTIONS)
+    """Compile a function that kernels alone call, and that makes no arrays: it becomes part of them."""
+    return nb.njit(function, pipeline_class=_PartCompiler, no_cpython_wrapper=True, _nrt=False, **OPTIONS)
 
 
 def _add_pair(sums, at, values, which):

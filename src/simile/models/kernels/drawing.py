@@ -23,12 +23,14 @@ def _advance(state):
     return state, z ^ (z >> np.uint64(31))
 
 
-@kernel
-def branch(stream):
+def _branch(stream):
     """Return the streams of the left and the right child of a node, far from its own and from each other."""
     _, left = _advance(stream ^ np.uint64(0xD1B54A32D192ED03))
     _, right = _advance(stream ^ np.uint64(0x8CB92BA72F3D8DD7))
     return left, right
+
+
+branch, inner_branch = kernel(_branch), inner(_branch)
 
 
 @inner

@@ -1,4 +1,4 @@
-"""Send many columns through the filter of a closed loop, see how much they bend, and sum products exactly."""
+"""Send many columns through the filter of a closed loop, and see how much they bend."""
 
 from __future__ import annotations
 
@@ -22,15 +22,3 @@ def filter_frames(gain, taps, Z, past, out, bends):
         if t >= 2:
             for j in range(columns):
                 bends[t - 2, j] = (out[t, j] - out[t - 1, j]) - (out[t - 1, j] - out[t - 2, j])
-
-
-@kernel
-def add_rounded(total, values, rows, columns):
-    """Add values (n, m) to a total, rounded to a grid of 2^-51 of rows_i columns_j, powers of two.
-
-    In the binade above twice that, numbers are as far apart as the grid: adding and taking off three times rounds.
-    """
-    for i in range(len(values)):
-        for j in range(values.shape[1]):
-            far = 3.0 * rows[i] * columns[j]
-            total[i, j] += (values[i, j] + far) - far

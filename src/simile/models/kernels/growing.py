@@ -8,13 +8,14 @@ and a tree of `grow_best`, which splits the best node first, is the upper part o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simile.models.kernels.binning import MISSING
 from simile.models.kernels.compiling import ONE, TWO, ZERO, inner, kernel
-from simile.models.kernels.drawing import branch, draw_feature
+from simile.models.kernels.drawing import draw_feature, inner_branch
 from simile.models.kernels.histograms import fill_histograms
 from simile.models.kernels.splitting import Room, find_split, inner_gain, make_room
 
@@ -151,7 +152,7 @@ def split(features, rows, payload, at, top, n_nodes, nodes, work):
     stack[top, 1], stack[top + 1, 1] = middle, begin
     stack[top, 2], stack[top + 1, 2] = end, middle
     stack[top, 3] = stack[top + 1, 3] = depth + 1
-    streams[top + 1], streams[top] = branch(stream)
+    streams[top + 1], streams[top] = inner_branch(stream)
 
 
 @kernel
@@ -214,7 +215,7 @@ def grow_best(features, rules, max_depth, max_leaves, rows, payload, nodes, work
     return n_nodes, deepest
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def draw_features(streams, n_features, begin, end):
     """Return the features that each node draws, from its `begin`-th to its `end`-th, (nodes, end - begin)."""
     features = np.empty((len(streams), end - begin), np.int32)
@@ -231,7 +232,7 @@ def draw_features(streams, n_features, begin, end):
     return features
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def divide(features, rows, payload, begins, feature, highest, missing_right, keep):
     """Send the rows of nodes to their children, left before right, and keep those of some, keep (nodes, 2).
 
@@ -268,7 +269,7 @@ def divide(features, rows, payload, begins, feature, highest, missing_right, kee
     return rows_kept, payload_kept, begins_kept
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def number_nodes(root, child, depth):
     """Put the nodes of a tree in the order of `grow`; `child` (nodes,) is the left one, -1 for a leaf.
 

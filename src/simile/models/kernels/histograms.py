@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ def fill_histograms(bins, shifts, n_features, rows, payload, begin, end, hist):
                 first += BINS * channels
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def sum_by_bin(features, rows, payload, begins, nodes, drawn):
     """Sum the payload by bin, for features `drawn` (nodes, n) by some nodes, whose rows lie from begins[node] on.
 
@@ -66,7 +67,7 @@ def sum_by_bin(features, rows, payload, begins, nodes, drawn):
     return where, met[:at], sums[:at]  # what lies behind was never touched: it takes no memory
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def merge(where_a, met_a, sums_a, where_b, met_b, sums_b):
     """Add the histograms of two parts of the data, as `sum_by_bin` returns them."""
     most, channels = len(met_a) + len(met_b), sums_a.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,7 +114,7 @@ def make_room(past, streams):
             row[s] = reach
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def advance(
     nodes,
     roots,

@@ -9,6 +9,7 @@ the labels, and squares where children are not weighed by their size.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,7 +136,7 @@ def measure_gain(best: float, total: Any, rules: Rules) -> tuple[float, bool]:
 inner_gain = inner(measure_gain)
 
 
-@kernel
+@partial(kernel, makes_arrays=True)
 def try_features(where, met, sums, nodes, features, total, rules, room, tried, best, lefts):
     """Look for better splits of some nodes in the histograms of features (nodes, drawn) that they drew.
 
