@@ -24,6 +24,7 @@ EXTRAS = {
     "matplotlib": "cli",
     "msgspec": "serve",
     "onnx": "export",
+    "onnxruntime": "live",
     "onnxscript": "export",
     "onvif": "onvif",
     "optuna": "tune",

@@ -225,7 +225,7 @@ def _cut(
         """Cut one frame; sounds are left alone, and so are frames of which the file's index did not know."""
         number, item = numbered
         skipped = isinstance(item, av.Packet) or number >= len(boxes)
-        return item if skipped else _cut_window(av, image, item, boxes[number], size)
+        return item if skipped else cut_window(av, image, item, boxes[number], size)
 
     with (
         open_video(av, footage.video) as source,
@@ -337,7 +337,7 @@ def _add_tracks(sink: Any, source: Any, target: Path) -> dict[int, Any]:
     return tracks
 
 
-def _cut_window(av: Any, image: Any, frame: Any, box: FloatArray, size: tuple[int, int]) -> Any:
+def cut_window(av: Any, image: Any, frame: Any, box: FloatArray, size: tuple[int, int]) -> Any:
     """Return what a window shows of a frame, at `size`."""
     planar = frame if frame.format.name in PLANAR else frame.reformat(format="yuv420p")
     width, height = size

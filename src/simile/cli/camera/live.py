@@ -1,0 +1,287 @@
+"""`simile camera live`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from simile.cli import INTERRUPTED, options
+from simile.cli.camera.driving import _limits, _open
+from simile.cli.camera.games import court_options, features_of, place_of
+
+if TYPE_CHECKING:
+    from simile.camera.calibration import Calibration
+    from simile.camera.live.detectors import Detector
+    from simile.camera.live.lines import Lines
+    from simile.camera.live.outputs import Cut, Log
+    from simile.camera.live.pipeline import Moment, Output, Pipeline
+    from simile.camera.live.sources import Source
+    from simile.policies.policies import Policy
+    from simile.policies.stages import Stage
+
+SAME_SHAPE = 0.01  # by which pictures of one camera may differ in their shape
+LAYOUTS = ("yolov5", "yolov8", "end2end", "end2end7", "torchvision")
+
+
+@click.command(short_help="Film live: video in, a head or a picture out.")
+@click.argument("source")
+@click.option("--policy", type=click.Path(path_type=Path), required=True, help="Who films.")
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    help="Where on the court a pixel is: what `simile camera calibrate` wrote. Boxes need it, and so does --out.",
+)
+@court_options
+@click.option(
+    "--detector",
+    default="motion",
+    help="'motion' (what moves before a still background), an ONNX file, or python:MODULE:FUNCTION, whose code is run.",
+)
+@click.option("--background", type=click.Path(path_type=Path), help="For 'motion': a picture of the empty court.")
+@click.option(
+    "--detections",
+    metavar="FILE|-|cmd:COMMAND",
+    help="Lines of JSON from elsewhere, instead of a detector: a file, stdin, or what a command writes.",
+)
+@click.option("--score", type=float, default=0.3, help="How sure an ONNX model must be.")
+@click.option("--class", "classes", multiple=True, help="What it must see: a number or a name. May be repeated.")
+@click.option("--layout", type=click.Choice(LAYOUTS), help="Of its boxes, where that is not recognised.")
+@click.option("--head", help="Drive this head: HOST[:PORT], visca://, visca+tcp://, visca+udp://HOST[:PORT].")
+@click.option("--speed", type=float, show_default="30", help="Of the head: degrees per second at most.")
+@click.option("--acceleration", type=float, show_default="60", help="Of the head: degrees per second squared at most.")
+@click.option("--timeout", type=float, default=0.5, help="Seconds without a frame before the head stops.")
+@click.option(
+    "--out",
+    multiple=True,
+    help="Write what the policy shows of the picture: .mp4, .mov, .mkv, .ts, or to a player: udp://, srt://, rtmp://, "
+    "rtsp://. May be repeated.",
+)
+@click.option("--fov", type=float, help="Degrees across the width of a panorama, to cut by instead of --calibration.")
+@click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of what is written.")
+@options.stage_option
+@click.option("--log", type=click.Path(path_type=Path), help="A line for every frame: .csv or .jsonl.")
+@click.option(
+    "--take-over",
+    metavar="keys|/dev/input/js0",
+    help="Let a person act, too: arrows or hjkl turn, +- zoom, space hands back, q quits; or a joystick.",
+)
+@click.option("--fast", is_flag=True, help="Read a file as fast as it goes, and drop nothing.")
+@click.option("--seconds", type=float, help="Stop after so many seconds of video.")
+@click.option("--retry", type=float, default=60.0, help="Seconds to try a lost stream again.")
+@click.option("--every", type=float, default=10.0, help="Seconds between two lines about how it goes; 0 for none.")
+@options.policy_options
+@click.pass_context
+def live(
+    ctx: click.Context, /, source: str, policy: Path, trust: tuple[str, ...], max_memory: float | None, **given: Any
+) -> None:
+    """Film SOURCE while it is played: a file, a URL (rtsp://, udp://, srt://, rtmp://) or webcam:0.
+
+    People are detected, brought to the court, and shown to the policy, which turns a head (--head), or cuts its view
+    out of the picture (--out), or both. Of frames that come faster than they are dealt with, the newest counts. Ctrl-C
+    stops the head smoothly and finishes the files.
+    """
+    from simile.camera.live.sources import Source
+
+    if not (given["head"] or given["out"] or given["log"]):
+        raise click.ClickException("nothing would come of it: say where it goes with --head, --out or --log")
+    loaded, interrupted = options.load_policy(policy, trust, max_memory), False
+    with ExitStack() as stack:
+        video = Source(source, fast=given["fast"], retry=given["retry"], tell=_say)
+        stack.callback(video.close)
+        pipeline = _assemble(stack, video, loaded, given)
+        log = _open_log(given["log"], loaded)
+        stack.enter_context(video)
+        report = Report(video, given["every"])
+        try:
+            for moment in pipeline.film(video, seconds=given["seconds"] or float("inf")):
+                if log is not None:
+                    log.note(moment)
+                report.note(moment)
+        except KeyboardInterrupt:  # the usual end of a broadcast: all is finished, and summed up
+            interrupted = True
+    report.sum_up(pipeline.outputs)
+    if interrupted:
+        ctx.exit(INTERRUPTED)
+
+
+def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, Any]) -> Pipeline:
+    """Open all that stands behind a source; the stack closes it."""
+    from simile.camera.live.acting import Actor
+    from simile.camera.live.hands import HELP, Operator, open_device
+    from simile.camera.live.pipeline import Pipeline
+
+    court, camera = place_of(given)
+    calibration = _read_calibration(given["calibration"], video)
+    detector = _open_detector(stack, video, calibration, given)
+    stages = options.stages_of(given["stage"])
+    # What a head cannot follow is the business of its driver, and then the picture shows what the head does.
+    actor = Actor(policy, features_of(policy, court, camera), rate=video.rate, stages=() if given["head"] else stages)
+    outputs: list[Output] = [] if given["head"] is None else [_open_driver(stack, policy, stages, given)]
+    outputs += [stack.enter_context(_open_cut(out, video, calibration, given)) for out in given["out"]]
+    operator = None
+    if given["take_over"] is not None:
+        device = open_device(given["take_over"])
+        stack.callback(device.close)
+        operator = Operator(device)
+        _say(HELP if given["take_over"] == "keys" else "the left stick turns, the right one zooms, button 1 hands back")
+    return Pipeline(detector, actor, court, calibration, outputs, operator)
+
+
+def _read_calibration(path: Path | None, video: Source) -> Calibration | None:
+    from simile.camera.calibration import load_calibration
+
+    return None if path is None else load_calibration(path).resized(video.size)
+
+
+def _open_detector(
+    stack: ExitStack, video: Source, calibration: Calibration | None, given: dict[str, Any]
+) -> Detector | Lines:
+    from simile.camera.live.detectors import Function, Motion
+    from simile.camera.live.lines import Lines
+    from simile.camera.live.networks import Network
+
+    name = given["detector"]
+    if given["detections"] is not None:
+        if click.get_current_context().get_parameter_source("detector") is ParameterSource.COMMANDLINE:
+            raise click.ClickException("--detections take the place of a --detector: leave out one of them")
+        if given["detections"] == "-" and given["take_over"] == "keys":
+            raise click.ClickException("--detections - and --take-over keys would both read stdin: use cmd: or a file")
+        return stack.enter_context(Lines(given["detections"], sys.stdin, numbered=video.fast))
+    if calibration is None:
+        raise click.ClickException(
+            "--calibration is missing: it tells where on the court the boxes of a detector are; `simile camera "
+            "calibrate` makes one. Lines of --detections with positions in metres need none"
+        )
+    if name == "motion":
+        return Motion(calibration, background=_read_picture(given["background"], video))
+    if name.startswith("python:"):
+        return Function(name.removeprefix("python:"))
+    if not name.lower().endswith(".onnx"):
+        raise click.ClickException(f"--detector must be motion, a file.onnx or python:MODULE:FUNCTION; got {name!r}")
+    return Network(name, score=given["score"], classes=given["classes"], layout=given["layout"])
+
+
+def _read_picture(path: Path | None, video: Source) -> Any:
+    """Return a picture of the size of a video."""
+    from simile._common.needs import need
+
+    if path is None:
+        return None
+    cv2 = need("cv2", "--background", extra="live")
+    read = cv2.imread(str(path)) if path.is_file() else None
+    if read is None:
+        raise click.ClickException(f"--background: {path} cannot be read as a picture: give a .png or .jpg")
+    if abs(read.shape[1] * video.size[1] / (read.shape[0] * video.size[0]) - 1.0) > SAME_SHAPE:
+        told = f"{read.shape[1]} x {read.shape[0]} pixels, and the video {video.size[0]} x {video.size[1]}"
+        raise click.ClickException(f"--background: {path} has {told}: take it with the same camera")
+    return cv2.cvtColor(cv2.resize(read, video.size), cv2.COLOR_BGR2RGB)
+
+
+def _open_driver(stack: ExitStack, policy: Policy, stages: tuple[Stage, ...], given: dict[str, Any]) -> Output:
+    from simile.camera.heads import Driver
+    from simile.camera.live.outputs import Turned
+
+    limits = _limits(stages, given["speed"], given["acceleration"])
+    head = _open(given["head"])
+    stack.callback(head.close)
+    driver = Driver(
+        head,
+        rate=policy.card.rate or 25.0,
+        limits=limits,
+        n_actions=policy.n_actions,
+        timeout=given["timeout"],
+        on_fault=lambda error: _say(str(error)),
+    )
+    return Turned(stack.enter_context(driver))
+
+
+def _open_cut(out: str, video: Source, calibration: Calibration | None, given: dict[str, Any]) -> Cut:
+    from simile.camera.film.panorama import Calibrated, Panorama
+    from simile.camera.live.outputs import Cut
+
+    court, camera = place_of(given)
+    still = camera.still_view(court)
+    if calibration is None and given["fov"] is None:
+        raise click.ClickException("--out needs a --calibration of the picture, or --fov, to know where to cut")
+    windows = (
+        Panorama(given["fov"], (0.0, still[0]), camera.lens.widest, still)
+        if calibration is None or given["fov"] is not None
+        else Calibrated(calibration, camera, still)
+    )
+    return Cut(out, windows, size=given["size"], rate=video.rate)
+
+
+def _open_log(path: Path | None, policy: Policy) -> Log | None:
+    from simile.camera.live.outputs import Log
+
+    return None if path is None else Log(path, policy.card.context_names, policy.n_actions)
+
+
+# --------------------------------------------------------------------------------------------------------- what is said
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"simile: {sentence}", err=True)
+
+
+class Report:
+    """Says how it goes, now and then, and how it went.
+
+    Parameters
+    ----------
+    video : Source
+        What is filmed.
+    every : float
+        Seconds between two lines; 0 for none.
+    """
+
+    def __init__(self, video: Source, every: float) -> None:
+        from simile.camera.live.latencies import Latencies
+
+        self.video, self.every, self.latencies = video, every, Latencies()
+        self.frames = self.by_operator = self.people = 0
+        self._began = self._said = time.perf_counter()
+        self._before = 0  # frames when the last line was said
+
+    def note(self, moment: Moment) -> None:
+        """Count a moment, and say what is to be said."""
+        self.latencies.note(moment.spent)
+        self.frames += 1
+        self.people += len(moment.positions)
+        self.by_operator += moment.who == "operator"
+        for doubt in moment.doubts:
+            _say(doubt)
+        now = time.perf_counter()
+        if self.every and now - self._said >= self.every:
+            fresh, passed = self.frames - self._before, now - self._said
+            where = ", ".join(f"{angle:.1f}" for angle in moment.sent)
+            click.echo(
+                f"{moment.shot.time:8.1f} s  {fresh / passed:5.1f} frames/s, {self.video.dropped} dropped, "
+                f"{len(moment.positions)} people, {moment.who} at {where}; {self.latencies.line(fresh)}",
+                err=True,
+            )
+            self._said, self._before = now, self.frames
+
+    def sum_up(self, outputs: Sequence[Output]) -> None:
+        """Say what was done."""
+        from simile.camera.live.outputs import Cut
+
+        seconds = max(time.perf_counter() - self._began, 1e-9)
+        damaged = f", {self.video.damaged} could not be read" if self.video.damaged else ""
+        click.echo(
+            f"{self.video.name}: {self.frames} frames in {seconds:.1f} s, {self.frames / seconds:.1f} a second, "
+            f"{self.video.dropped} dropped{damaged}, {self.people / max(self.frames, 1):.1f} people in a frame"
+        )
+        if self.by_operator:
+            click.echo(f"the operator acted in {self.by_operator} frames")
+        for cut in (output for output in outputs if isinstance(output, Cut)):
+            click.echo(f"{cut.name}: {cut.frames} frames" + (f", {cut.dropped} dropped" if cut.dropped else ""))
+        if self.frames:
+            click.echo(self.latencies.table())

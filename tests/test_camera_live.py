@@ -1,0 +1,512 @@
+"""Live: sources that drop frames rather than be late, a policy at its own pace, hands that take over, and the whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import struct
+import subprocess
+import threading
+import time
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simile
+from commands import command, simile_
+from simile import ArgumentError, DataError, StorageError
+from simile.camera.calibration import View, save_calibration
+from simile.camera.courts import BASKETBALL
+from simile.camera.features import Features, demonstrations
+from simile.camera.film.rendering import Rendering
+from simile.camera.geometry import Camera, Lens
+from simile.camera.live.acting import Actor
+from simile.camera.live.detectors import Motion
+from simile.camera.live.doubts import LOOK_BACK, Doubts
+from simile.camera.live.hands import EVENT, Joystick, Keys, Operator, Wish, open_device, parse_keys
+from simile.camera.live.outputs import Cut, Log
+from simile.camera.live.pipeline import Pipeline
+from simile.camera.live.sources import Source
+from simile.camera.simulation import simulate
+from simile.online import Predictor, RateLimit
+from visca_emulator import Server
+
+av = pytest.importorskip("av", reason="needs the extra live")
+pytest.importorskip("cv2", reason="needs the extra live")
+
+SIZE, RATE, FRAMES = (480, 270), 25, 100
+CAMERA = Camera((0.0, -28.0, 12.0), lens=Lens(62.0))
+VIEW = View(CAMERA, SIZE, (0.0, float(CAMERA.aim([0.0, -1.0])[1]), 1.0))
+
+
+def write_film(place: str, pictures, *, stamps=None, form: str | None = None, pace: float = 0.0) -> None:
+    """Encode pictures to a file, or to a stream with so many seconds between two."""
+    with av.open(place, "w", format=form) as sink:
+        stream = sink.add_stream(
+            "libx264", rate=RATE, options={"preset": "ultrafast", "tune": "zerolatency", "g": "12"}
+        )
+        stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 1000)
+        began = time.perf_counter()
+        for i, picture in enumerate(pictures):
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = int(1000 * i / RATE if stamps is None else stamps[i]), Fraction(1, 1000)
+            sink.mux(stream.encode(frame))
+            time.sleep(max(began + (i + 1) * pace - time.perf_counter(), 0.0))
+        sink.mux(stream.encode())
+
+
+@pytest.fixture(scope="module")
+def games():
+    return simulate(3, minutes=0.2, seed=5)
+
+
+@pytest.fixture(scope="module")
+def policy(games):
+    return simile.clone(
+        demonstrations(games[:2]), model=simile.SmoothForest(n_trees=5), horizon=simile.Horizon((0, 2, 4), 0)
+    ).policy
+
+
+@pytest.fixture(scope="module")
+def pictures(games):
+    drawn = Rendering(BASKETBALL, VIEW)
+    return [drawn.picture(players, i) for i, players in enumerate(games[2].players[:FRAMES])]
+
+
+@pytest.fixture(scope="module")
+def film(pictures, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("film") / "game.mp4"
+    write_film(str(path), pictures)
+    return path
+
+
+# -------------------------------------------------------------------------------------------------------- sources
+
+
+def test_a_fast_file_gives_every_frame_with_its_time(film, pictures):
+    with Source(film, fast=True) as source:
+        assert (source.size, source.rate, source.live) == (SIZE, 25.0, False)
+        shots = list(source)
+    assert [shot.number for shot in shots] == list(range(FRAMES))
+    assert [shot.time for shot in shots] == pytest.approx(np.arange(FRAMES) / RATE)
+    assert source.dropped == 0
+    assert source.ended
+    assert shots[80].image.shape == (270, 480, 3)
+    assert np.abs(shots[80].image.astype(int) - pictures[80]).mean() < 8.0
+    assert all(shot.decoding > 0.0 for shot in shots)
+
+
+def test_a_file_comes_at_its_own_pace_and_what_is_not_taken_is_dropped(film):
+    with Source(film) as source:
+        first = source.take(10.0)
+        time.sleep(0.5)
+        second = source.take(10.0)
+        dropped = source.dropped
+    assert second.number > first.number + 4
+    assert dropped >= second.number - first.number - 1
+    assert second.time == pytest.approx(second.number / RATE)
+
+
+def test_times_of_a_file_are_its_stamps(tmp_path, pictures):
+    stamps = [0, 10, 300, 310]
+    write_film(str(tmp_path / "uneven.mkv"), pictures[:4], stamps=stamps)
+    with Source(tmp_path / "uneven.mkv", fast=True) as source:
+        assert [shot.time for shot in source] == pytest.approx(np.array(stamps) / 1000.0)
+
+
+def test_a_stream_over_loopback_is_seen_and_told_when_it_is_lost(pictures, unused_port, monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr("simile.camera.live.sources.READING", 0.5)
+    url = f"udp://127.0.0.1:{unused_port}?pkt_size=1316"
+    thread = threading.Thread(
+        target=write_film, args=(url, pictures[:60]), kwargs={"form": "mpegts", "pace": 1.0 / RATE}
+    )
+    thread.start()
+    with Source(f"udp://127.0.0.1:{unused_port}", retry=0.3, tell=told.append) as source:
+        shots = list(source)
+    thread.join()
+    assert len(shots) > 20
+    assert all(a.time <= b.time for a, b in pairwise(shots))
+    assert any("was lost" in sentence and "tried again in 0.5 s" in sentence for sentence in told)
+    assert "--retry is 0.3 s" in told[-1]
+
+
+@pytest.fixture
+def unused_port() -> int:
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_what_is_no_video_is_refused_with_the_way_out(tmp_path, film):
+    with pytest.raises(DataError, match=r"nowhere\.mp4 is not there: give a file, a URL such as rtsp"):
+        Source(tmp_path / "nowhere.mp4")
+    (tmp_path / "text.mp4").write_text("no film")
+    with pytest.raises(DataError, match="cannot be read as a video"):
+        Source(tmp_path / "text.mp4")
+    with pytest.raises(DataError, match=r"rtsp://\*\*\*@127.0.0.1:1/live cannot be read") as told:
+        Source("rtsp://me:secret@127.0.0.1:1/live")
+    assert "secret" not in str(told.value)
+    with pytest.raises(DataError, match="webcam:77 cannot be read"):
+        Source("webcam:77")
+    with pytest.raises(ArgumentError, match="leave out --fast"):
+        Source("udp://127.0.0.1:1", fast=True)
+    half = tmp_path / "half.mkv"
+    half.write_bytes(film.read_bytes()[: film.stat().st_size // 2])
+    with pytest.raises(DataError, match="cannot be read"), Source(half, fast=True) as source:
+        list(source)
+
+
+# --------------------------------------------------------------------------------------------------------- acting
+
+
+def test_at_the_same_rate_the_actor_is_the_predictor(policy, games):
+    features = Features(BASKETBALL)
+    actor, predictor, stream = Actor(policy, features, rate=25.0), Predictor(policy), features.stream()
+    for i, seen in enumerate(games[2].detections[:60]):
+        assert np.array_equal(actor.act(seen, i / 25.0), predictor.step(stream.step(seen)))
+    assert actor.context.shape == (len(features.names),)
+
+
+@pytest.mark.parametrize("rate", [10.0, 60.0, 23.976])
+def test_at_another_rate_it_acts_at_its_own_and_moves_as_smoothly(policy, games, rate):
+    game, features = games[2], Features(BASKETBALL)
+    usual = Actor(policy, features, rate=25.0)
+    acted = np.array([usual.act(seen, i / 25.0) for i, seen in enumerate(game.detections)])[:, 0]
+    other = Actor(policy, features, rate=rate)
+    times = np.arange(0.0, (len(game) - 2) / 25.0, 1.0 / rate)
+    filmed = np.array([other.act(game.detections[int(t * 25.0 + 1e-6)], t)[0] for t in times])
+    there = np.interp(times, np.arange(len(game)) / 25.0, acted)
+    assert np.sqrt(np.mean((filmed - there) ** 2)) < 2.0
+    if rate == 60.0:  # no step is repeated and then made up for
+        assert np.abs(np.diff(filmed, 2)).max() < 2.0 * np.abs(np.diff(acted, 2)).max()
+
+
+def test_dropped_frames_are_made_up_for(policy, games):
+    game, features = games[2], Features(BASKETBALL)
+    actor, stepped = Actor(policy, features, rate=25.0), []
+    actor.predictor.step = lambda x, take=actor.predictor.step: stepped.append(1) or take(x)
+    for i in (0, 1, 4, 5):
+        actor.act(game.detections[i], i / 25.0)
+    assert len(stepped) == 6
+    actor.act(game.detections[100], 100 / 25.0)  # a pause, after which nothing is made up for
+    assert len(stepped) == 7
+
+
+# ---------------------------------------------------------------------------------------------------------- hands
+
+
+class Script:
+    """A device that does what is written."""
+
+    def __init__(self, *wishes: Wish) -> None:
+        self.wishes = list(wishes)
+
+    def read(self) -> Wish:
+        return self.wishes.pop(0) if self.wishes else Wish()
+
+    def close(self) -> None:
+        pass
+
+
+def turn(*by: float) -> Wish:
+    return Wish(np.array([*by, *[0.0] * (3 - len(by))]))
+
+
+def test_keys_turn_zoom_hand_back_and_quit():
+    assert parse_keys("h\x1b[C\x1bOClk").by.tolist() == [2.0, 1.0, 0.0]
+    assert parse_keys("CDAB xyz").by is None
+    assert parse_keys("--").by.tolist() == [0.0, 0.0, -0.1]
+    assert parse_keys("q").leave
+    assert parse_keys("") == Wish()
+
+
+def test_keys_are_read_from_a_terminal_that_is_left_as_it_was(monkeypatch):
+    import pty
+    import termios
+
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        before = termios.tcgetattr(theirs)
+        with Keys() as keys:
+            assert keys.read() == Wish()
+            os.write(ours, b"\x1b[A\x1b[A")
+            deadline = time.monotonic() + 5.0
+            while (wish := keys.read()).by is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert wish.by[1] > 0.0
+        assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+
+
+def test_without_a_terminal_keys_are_refused(monkeypatch, tmp_path):
+    with (tmp_path / "none").open("w+") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(ArgumentError, match="keys come from a terminal"):
+            open_device("keys")
+    with pytest.raises(ArgumentError, match="js9 cannot be opened as a joystick"):
+        open_device("/dev/input/js9")
+
+
+def test_a_joystick_turns_as_long_as_it_is_pushed_and_its_button_hands_back(tmp_path):
+    path = tmp_path / "js0"
+    os.mkfifo(path)
+    with Joystick(str(path)) as stick:
+        events = os.open(path, os.O_WRONLY)
+        assert stick.read() == Wish()
+        os.write(events, EVENT.pack(0, 0, 0x82, 0) + EVENT.pack(5, 32767, 2, 0) + EVENT.pack(5, 16384, 2, 1)[:3])
+        time.sleep(0.02)
+        pan, tilt, zoom = stick.read().by
+        assert 0.0 < pan <= 30.0 * 0.2
+        assert tilt == zoom == 0.0
+        os.write(events, EVENT.pack(5, 16384, 2, 1)[3:])
+        assert stick.read().by[1] < 0.0  # pulled back: down
+        os.write(events, EVENT.pack(9, 0, 2, 0) + EVENT.pack(9, 1000, 2, 1) + EVENT.pack(9, 1, 1, 0))
+        assert stick.read() == Wish(None, back=True)
+        os.close(events)
+    assert struct.calcsize("<IhBB") == 8
+
+
+def test_taking_over_and_handing_back_are_without_a_jump(policy, games):
+    """The operator turns right for a while; neither end of it moves the camera more than it moves anyway."""
+    game, features = games[2], Features(BASKETBALL)
+    actor, last, acted, who = Actor(policy, features, rate=25.0), None, [], []
+    operator = Operator(Script(*[Wish()] * 39, *[turn(1.0)] * 20, *[Wish()] * 40, Wish(back=True)))
+    for i, seen in enumerate(game.detections[:200]):
+        by_hand = None if last is None else operator.act(last, i / 25.0)
+        last = actor.act(seen, i / 25.0, by_hand)
+        acted.append(last[0])
+        who.append(by_hand is not None)
+    assert who == [False] * 40 + [True] * 60 + [False] * 100
+    steps = np.abs(np.diff(acted))
+    assert acted[99] - acted[39] == pytest.approx(20.0, abs=0.5)
+    assert steps[99] < 1.0  # it goes on from where the operator was
+    assert steps[39] < 1.0
+
+
+def test_an_operator_of_three_axes_does_not_zoom_out_beyond_the_lens():
+    operator = Operator(Script(turn(0.0, -1.0, -5.0)))
+    action = np.array([3.0, -10.0, 1.5])
+    for i in range(50):
+        action = operator.act(action, i / 25.0)
+    assert action == pytest.approx([3.0, -11.0, 1.0], abs=1e-2)
+
+
+# --------------------------------------------------------------------------------------------------------- doubts
+
+
+def test_each_doubt_is_said_once_with_numbers_and_the_way_out():
+    doubts = Doubts(BASKETBALL)
+    here, nobody, off = np.zeros((4, 2)), np.empty((0, 2)), np.full((4, 2), 40.0)
+    said: list[tuple[str, ...]] = []
+
+    def watch(positions, n, dropped=0, first=0):
+        said.extend(doubts.note((first + i) / 25.0, positions, dropped=dropped * i, detecting=0.08) for i in range(n))
+        return [sentence for sentences in said for sentence in sentences]
+
+    assert watch(here, 100) == []
+    assert len(watch(nobody, 126, first=100)) == 1
+    (sentence,) = watch(nobody, 300, first=226)
+    assert "nobody was detected for 5 s" in sentence
+    said.clear()
+    assert len(watch(off, 2 * LOOK_BACK, first=526)) == 1
+    found = watch(here, 2 * LOOK_BACK, dropped=1, first=1100)
+    assert "most of the people stand off the court of 28 x 15 m" in found[0]
+    assert "frames were dropped: detecting takes 80 ms" in found[1]
+    assert len(found) == 2
+
+
+# -------------------------------------------------------------------------------------------------------- outputs
+
+
+class Middle:
+    """Windows of half the picture, beginning at the pan."""
+
+    def windows(self, actions, picture, size):
+        left = np.clip(actions[:, 0], 0.0, picture[0] / 2.0)
+        return np.column_stack([left, left * 0.0, left + picture[0] / 2.0, left * 0.0 + picture[1] / 2.0])
+
+
+def test_a_cut_is_written_frame_by_frame_with_its_times(film, tmp_path):
+    out = tmp_path / "new" / "cut.mp4"
+    with Source(film, fast=True) as source, Cut(out, Middle(), size=(240, 136), rate=25.0) as cut:
+        for i, shot in enumerate(source):
+            assert cut.send(shot, np.array([float(i)])).tolist() == [i]
+            while cut.frames + cut.dropped < i:
+                time.sleep(0.001)
+        half = out.stat().st_size
+    assert (cut.frames, cut.dropped, cut.error) == (FRAMES, 0, None)
+    assert half > 1000  # what was filmed is there before it is finished
+    with av.open(str(out)) as made:
+        stream = made.streams.video[0]
+        times = [frame.time for frame in made.decode(stream)]
+        assert (stream.width, stream.height) == (240, 136)
+    assert times == pytest.approx(np.arange(FRAMES) / 25.0, abs=1e-4)
+
+
+def test_a_cut_that_cannot_be_written_says_so(tmp_path):
+    with pytest.raises(ArgumentError, match=r"out must be a file that ends in \.mp4.*udp://"):
+        Cut(tmp_path / "cut.avi", Middle(), size=(240, 136), rate=25.0)
+    with pytest.raises(ArgumentError, match="got 'gopher://here'"):
+        Cut("gopher://here", Middle(), size=(240, 136), rate=25.0)
+    with pytest.raises(StorageError, match=r"rtmp://127\.0\.0\.1:1/live cannot be written"):
+        Cut("rtmp://127.0.0.1:1/live", Middle(), size=(240, 136), rate=25.0)
+
+
+# ---------------------------------------------------------------------------------------------------------- whole
+
+
+def test_the_pipeline_films_what_is_played(film, policy, games, tmp_path):
+    """Detected, filmed and logged; compared with the truth, and with what the policy does about the truth."""
+    game, features = games[2], Features(BASKETBALL)
+    actor = Actor(policy, features, rate=25.0, stages=[RateLimit(20.0)])
+    empty = Rendering(BASKETBALL, VIEW).picture(np.empty((0, 2)))
+    pipeline = Pipeline(Motion(VIEW, background=empty), actor, BASKETBALL, VIEW)
+    table, lines = tmp_path / "log.csv", tmp_path / "log.jsonl"
+    logs = [Log(path, policy.card.context_names, 1) for path in (table, lines)]
+    with Source(film, fast=True) as source:
+        moments = []
+        for moment in pipeline.film(source, seconds=3.6):
+            moments.append(moment)
+            for log in logs:
+                log.note(moment)
+    assert len(moments) == 90
+    errors, found = [], []
+    for moment in moments[1:]:
+        apart = np.linalg.norm(moment.positions[:, np.newaxis] - game.players[moment.shot.number], axis=-1).min(axis=0)
+        found.append((apart < 1.0).mean())
+        errors.extend(apart[apart < 1.0])
+    assert np.mean(found) > 0.8
+    assert np.median(errors) < 0.4
+    true = Actor(policy, features, rate=25.0, stages=[RateLimit(20.0)])
+    wanted = np.array([true.act(seen, i / 25.0) for i, seen in enumerate(game.players[:90])])
+    assert np.sqrt(np.mean((np.array([m.sent for m in moments]) - wanted) ** 2)) < 4.0
+    assert {m.who for m in moments} == {"policy"}
+    assert set(moments[0].spent) == {"decode", "wait", "detect", "locate", "act", "send", "total"}
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 90
+    assert float(rows[80]["pan"]) == moments[80].action[0]
+    assert float(rows[80]["centroid_x"]) == moments[80].context[features.names.index("centroid_x")]
+    demos = simile.read(table, actions=["pan"], contexts=list(features.names), time="time")
+    assert demos.n_frames == 90
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert told[80]["frame"] == 80
+    assert len(told[80]["boxes"]) == len(told[80]["positions"]) == len(moments[80].positions)
+
+
+# -------------------------------------------------------------------------------------------------------- command
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, film, policy, games) -> Path:
+    """A folder with a film, a calibration, a policy and a picture of the empty court."""
+    import cv2
+
+    folder = tmp_path_factory.mktemp("live")
+    (folder / "game.mp4").write_bytes(film.read_bytes())
+    save_calibration(VIEW, folder / "view.json")
+    policy.save(folder / "policy.safetensors")
+    cv2.imwrite(str(folder / "empty.png"), Rendering(BASKETBALL, VIEW).picture(np.empty((0, 2))))
+    found = [{"frame": i, "positions": seen.tolist()} for i, seen in enumerate(games[2].players[:FRAMES])]
+    (folder / "found.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
+    return folder
+
+
+WHO = ("--policy", "policy.safetensors")
+
+
+def test_the_command_films_a_file_to_a_file(place):
+    told = simile_(
+        *("camera", "live", "game.mp4", *WHO, "--calibration", "view.json", "--background", "empty.png", "--fast"),
+        *("--out", "cut.mp4", "--size", "240", "136", "--log", "log.jsonl", "--stage", "RateLimit(20)"),
+        cwd=place,
+    )
+    assert f"game.mp4: {FRAMES} frames in" in told.stdout
+    assert "0 dropped" in told.stdout
+    for stage in ("decode", "detect", "locate", "act", "send", "total"):
+        assert f"\n{stage}" in told.stdout
+    with av.open(str(place / "cut.mp4")) as made:
+        frames = sum(1 for _ in made.decode(video=0))
+    assert f"cut.mp4: {frames} frames" in told.stdout
+    again = simile_(
+        *("camera", "live", "game.mp4", *WHO, "--detections", "log.jsonl", "--calibration", "view.json", "--fast"),
+        *("--log", "again.jsonl", "--stage", "RateLimit(20)"),
+        cwd=place,
+    )
+    assert f"{FRAMES} frames" in again.stdout
+    first, second = ((place / name).read_text().splitlines() for name in ("log.jsonl", "again.jsonl"))
+    one, two = ([json.loads(line)["action"][0] for line in lines] for lines in (first, second))
+    assert one == pytest.approx(two, abs=0.3)  # boxes are logged to hundredths of a pixel
+
+
+def test_the_command_turns_a_head_and_stops_it_on_ctrl_c(place):
+    with Server() as server:
+        process = subprocess.Popen(
+            command(
+                *("camera", "live", "game.mp4", *WHO, "--detections", "found.jsonl", "--head"),
+                *(f"127.0.0.1:{server.port}", "--out", "stopped.mp4", "--calibration", "view.json"),
+                *("--size", "240", "136", "--log", "stopped.csv", "--every", "0.5"),
+            ),
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        log, deadline = place / "stopped.csv", time.monotonic() + 60.0
+        while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 50):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert "frames in" in out
+        assert "total" in out
+        assert "frames/s" in err
+        assert "Traceback" not in err
+        assert not server.camera.moving
+        assert server.camera.pan != 0.0
+    with av.open(str(place / "stopped.mp4")) as made:
+        assert sum(1 for _ in made.decode(video=0)) >= 30
+    with log.open() as file:
+        rows = list(csv.DictReader(file))
+    assert abs(float(rows[-1]["sent_pan"]) - server.camera.pan) < 3.0
+
+
+def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
+    start = ("camera", "live", "game.mp4", *WHO)
+    ready = (*start, "--log", "x.csv")
+    (place / "wide.png").write_bytes((place / "empty.png").read_bytes()[:50])
+    for arguments, word in (
+        (start, "--head, --out or --log"),
+        (ready, "--calibration is missing"),
+        ((*ready, "--calibration", "nowhere.json"), "nowhere.json"),
+        ((*ready, "--calibration", "view.json", "--detector", "people"), "--detector must be motion, a file.onnx"),
+        ((*ready, "--calibration", "view.json", "--detector", "python:nowhere:f"), "python:nowhere:f"),
+        ((*ready, "--calibration", "view.json", "--detector", "nowhere.onnx"), "nowhere.onnx is not there"),
+        ((*ready, "--calibration", "view.json", "--background", "nowhere.png"), "--background: nowhere.png"),
+        ((*ready, "--calibration", "view.json", "--background", "wide.png"), "cannot be read as a picture"),
+        ((*ready, "--detector", "motion", "--detections", "found.jsonl"), "--detections take the place of"),
+        ((*ready, "--detections", "nowhere.jsonl"), "--detections: nowhere.jsonl"),
+        ((*ready, "--detections", "-", "--take-over", "keys"), "would both read stdin"),
+        ((*ready, "--detections", "found.jsonl", "--take-over", "keys"), "keys come from a terminal"),
+        ((*ready, "--detections", "found.jsonl", "--take-over", "/dev/input/js77"), "--take-over keys"),
+        ((*start, "--detections", "found.jsonl", "--out", "cut.mp4"), "--out needs a --calibration"),
+        ((*start, "--detections", "found.jsonl", "--out", "cut.avi", "--fov", "60"), "out must be a file that ends"),
+        ((*start, "--detections", "found.jsonl", "--log", "log.txt"), "log must end in .csv or .jsonl"),
+        ((*start, "--detections", "found.jsonl", "--head", "127.0.0.1:x"), "--head"),
+        ((*ready, "--detections", "game.mp4"), "--detections: game.mp4 is no text after line 0"),
+        (("camera", "live", "nowhere.mp4", *WHO, "--log", "x.csv"), "nowhere.mp4 is not there"),
+        (("camera", "live", "udp://127.0.0.1:1", *WHO, "--log", "x.csv", "--fast"), "leave out --fast"),
+    ):
+        told = simile_(*arguments, cwd=place, code=2)
+        assert word in told.stderr, (arguments, told.stderr)
+        assert len(told.stderr.strip().splitlines()) == 1, told.stderr
