@@ -220,23 +220,32 @@ class Camera:
 
     def unproject(self, image: ArrayLike, pan: ArrayLike, tilt: ArrayLike, zoom: ArrayLike) -> FloatArray:
         """Return the points of the ground (..., 2) that are seen at image points (..., 2); NaN above the horizon."""
-        points = np.asarray(image, dtype=np.float64)
         x, y, z = self.position
-        pan, tilt = np.radians(pan), np.radians(tilt)
-        half = self.half_width(zoom)
-        right, height = points[..., 0] * half, points[..., 1] * half
-        level = np.cos(tilt) - height * np.sin(tilt)
-        rise = np.sin(tilt) + height * np.cos(tilt)
-        ray = right * np.cos(pan) + level * np.sin(pan), level * np.cos(pan) - right * np.sin(pan), rise
+        ray = self._ray(image, pan, tilt, zoom)
         along, across, up = self._turn(*ray, None if self._axes is None else self._axes.T)
         reach = np.where(up < 0.0, -z / np.where(up < 0.0, up, -1.0), np.nan)
         return np.stack([x + along * reach, y + across * reach], axis=-1)
+
+    def look(self, image: ArrayLike, pan: ArrayLike, tilt: ArrayLike, zoom: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return the pan and tilt (...) that would put what is seen at image points (..., 2) into the middle."""
+        along, across, up = self._ray(image, pan, tilt, zoom)
+        return np.degrees(np.arctan2(along, across)), np.degrees(np.arctan2(up, np.hypot(along, across)))
 
     def footprint(self, pan: float, tilt: float, zoom: float) -> FloatArray:
         """Return the corners (4, 2) of what the picture shows of the ground, anticlockwise from the near left."""
         high = 1.0 / self.lens.aspect
         corners = np.array([[-1.0, -high], [1.0, -high], [1.0, high], [-1.0, high]])
         return self.unproject(corners, pan, tilt, zoom)
+
+    def _ray(self, image: ArrayLike, pan: ArrayLike, tilt: ArrayLike, zoom: ArrayLike) -> tuple[Any, Any, Any]:
+        """Return the way from the camera to what is seen at image points, along the axes of its base."""
+        points = np.asarray(image, dtype=np.float64)
+        pan, tilt = np.radians(pan), np.radians(tilt)
+        half = self.half_width(zoom)
+        right, height = points[..., 0] * half, points[..., 1] * half
+        level = np.cos(tilt) - height * np.sin(tilt)
+        rise = np.sin(tilt) + height * np.cos(tilt)
+        return right * np.cos(pan) + level * np.sin(pan), level * np.cos(pan) - right * np.sin(pan), rise
 
     def _ways(self, points: ArrayLike) -> tuple[FloatArray, FloatArray, Any]:
         """Return how far points lie from the camera: along x, y and z."""

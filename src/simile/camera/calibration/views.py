@@ -165,13 +165,13 @@ class View:
         pose: Sequence[ArrayLike] | None = None,
     ) -> FloatArray:
         """Return the points of the ground (..., 2) that pixels (..., 2) show, at another pose perhaps."""
-        pan, tilt, zoom = self.pose if pose is None else pose
-        half = self.size[0] / 2.0
-        image = (np.asarray(pixels, dtype=np.float64) - [half, self.size[1] / 2.0]) / [half, -half]
-        if any(self.distortion):
-            tangent = np.asarray(self.camera.half_width(zoom))[..., np.newaxis]
-            image = self._straighten(image * tangent) / tangent
-        return self.camera.unproject(image, pan, tilt, zoom)
+        looking = self.pose if pose is None else pose
+        return self.camera.unproject(self._image(pixels, looking[2]), *looking)
+
+    def to_angles(self, pixels: ArrayLike, *, pose: Sequence[ArrayLike] | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return the pan and tilt (...) that would put what pixels (..., 2) show into the middle, ground or not."""
+        looking = self.pose if pose is None else pose
+        return self.camera.look(self._image(pixels, looking[2]), *looking)
 
     def to_pixels(
         self,
@@ -188,6 +188,15 @@ class View:
             image = self._bend(image * tangent) / tangent
         half = self.size[0] / 2.0
         return np.asarray(image * [half, -half] + [half, self.size[1] / 2.0])
+
+    def _image(self, pixels: ArrayLike, zoom: ArrayLike) -> FloatArray:
+        """Return where pixels are in the picture of `Camera`, without distortion."""
+        half = self.size[0] / 2.0
+        image = np.asarray((np.asarray(pixels, dtype=np.float64) - [half, self.size[1] / 2.0]) / [half, -half])
+        if not any(self.distortion):
+            return image
+        tangent = np.asarray(self.camera.half_width(zoom))[..., np.newaxis]
+        return np.asarray(self._straighten(image * tangent) / tangent)
 
     def resized(self, size: Size) -> View:
         """Return the view in the same picture at another size."""

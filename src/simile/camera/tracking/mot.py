@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from simile.camera.calibration.views import Calibration
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.tracking.frames import MOST, check_file, pieces, spread
+from simile.camera.sight import Sight
+from simile.camera.tracking.frames import MOST, Piece, check_file, pieces, spread
 from simile.data.reading.tables import Place, decoding, quote
 from simile.data.reading.values import not_a_number, to_number
 from simile.errors import ArgumentError, DataError
@@ -39,12 +41,13 @@ def read_mot(
     A line is `frame, id, left, top, width, height, conf, x, y, z`, with -1 for what is unknown; frames count from 1.
     Where the world coordinates x and y are known they are the position, in metres from the middle of the court.
     Otherwise it is the foot of the box, (left + width / 2, top + height), on the ground by the homography. Lines of
-    seven to nine values have no world coordinates. The first frame of a file is frame 0 of a calibration that moves.
+    seven to nine values have no world coordinates. Frame 1 of a file is frame 0 of a calibration that moves.
 
     Parameters
     ----------
     homography : (3, 3) array_like or Calibration, optional
-        From pixels (u, v, 1) to metres on the court; or any calibration.
+        From pixels (u, v, 1) to metres on the court; or any calibration; of a camera that
+        moves, a `Sight` puts every box where it was when the head looked there.
     rate : float
         Frames per second; `seqinfo.ini` beside the file says it.
     camera : Camera, optional
@@ -57,8 +60,11 @@ def read_mot(
     file = check_file(path)
     rate = checks.number(rate, "rate", above=0.0)
     longest = None if gap is None else checks.number(gap, "gap", above=0.0) * rate
-    calibration = None if homography is None else as_calibration(homography)
-    table = _table(file)
+    calibration, table = None if homography is None else as_calibration(homography), _table(file)
+    if isinstance(calibration, Sight):
+        feet, when = _feet(table), table[:, 0].astype(np.intp) - 1
+        sight = replace(calibration, rate=rate)
+        calibration = sight.settle(spread(when, feet, Piece(file.stem, 0, int(when.max()) + 1), file))
     points = _points(table, calibration, file)
     if confidence is not None:
         conf = table[:, FIELDS.index("conf")]
@@ -121,7 +127,7 @@ def _value(text: str, row: int, name: str, place: Place) -> float:
 
 
 def _points(table: FloatArray, calibration: Calibration | None, file: Path) -> FloatArray:
-    left, top, width, height, world = *table[:, 2:6].T, table[:, 7:9].copy()
+    world = table[:, 7:9].copy()
     unknown = (world == _UNKNOWN).all(axis=1)
     if unknown.any() and calibration is None:
         raise ArgumentError(
@@ -130,6 +136,11 @@ def _points(table: FloatArray, calibration: Calibration | None, file: Path) -> F
             "calibration (--homography, --calibration)"
         )
     if calibration is not None and unknown.any():
-        feet = np.column_stack([left + width / 2.0, top + height])
-        world[unknown] = calibration.to_court(feet[unknown], table[unknown, 0] - 1.0)
+        world[unknown] = calibration.to_court(_feet(table)[unknown], table[unknown, 0] - 1.0)
     return world
+
+
+def _feet(table: FloatArray) -> FloatArray:
+    """Return where the boxes stand in the picture."""
+    left, top, width, height = table[:, 2:6].T
+    return np.column_stack([left + width / 2.0, top + height])
