@@ -186,3 +186,68 @@ def test_the_camera_is_told_by_an_option(studio: Path):
     assert load_game(studio / "far" / "game-000.npz").camera.base.heading == 180.0
     for text, word in (("1,2", "x,y,z"), ("nowhere.json", "nowhere.json"), ("0,20,8", "heading of 180")):
         assert word in simile_("camera", "simulate", "--camera", text, "--out", "no", cwd=studio, code=2).stderr
+
+
+@pytest.fixture(scope="module")
+def far(studio: Path) -> str:
+    """A game filmed from behind the far side line: the policy of the studio was trained on the near side."""
+    where = ("--camera", "3,17,7,185", "--seed", "7")
+    simile_("camera", "simulate", "--n-games", "1", "--minutes", "0.4", "0.4", *where, "--out", "opposite", cwd=studio)
+    return "opposite/game-000.npz"
+
+
+def test_a_policy_is_re_aimed_for_the_camera_of_the_game(studio: Path, far: str):
+    policy, home = "run/policy.safetensors", "0,-16.5,8.25"
+    assert "position     0.0, -16.5, 8.25" in simile_("inspect", policy, cwd=studio).stdout
+    told = simile_("camera", "evaluate", policy, far, "--json", cwd=studio)
+    assert "trained for a camera at 0,-16.5,8.25, and the game is filmed from 3,17,7,185: it is re-aimed" in told.stderr
+    unmoved = ("--stage", f"Retarget('{home}', '{home}')")  # leaves the policy as it is
+    wrong = simile_("camera", "evaluate", policy, far, *unmoved, "--json", cwd=studio)
+    assert "re-aimed" not in wrong.stderr
+    found, before = (
+        {row["metric"]: row["policy"] for row in json.loads(said.stdout)["rows"]}["rmse"] for said in (told, wrong)
+    )
+    assert found < 0.5 * before, (found, before)
+    players = [json.loads(said.stdout)["policy"]["players"] for said in (told, wrong)]
+    assert players[0] > players[1] + 0.1, players
+    simile_("camera", "watch", far, "--policy", policy, "--out", "far.html", cwd=studio)
+    again = simile_("camera", "evaluate", policy, far, "--camera", home, "--json", cwd=studio)
+    assert f"{far}: filmed from 3,17,7,185, taken from {home}; its operator's actions are re-aimed" in again.stderr
+    assert {row["metric"]: row["policy"] for row in json.loads(again.stdout)["rows"]}["rmse"] < 1.5 * found
+
+
+def test_retarget_tells_the_stage_and_writes_the_camera_on_the_card(studio: Path):
+    policy, corner = "run/policy.safetensors", "-18,-12,5,55"
+    told = simile_("camera", "retarget", policy, "--camera", corner, cwd=studio).stdout
+    assert f"--stage \"Retarget('0,-16.5,8.25', '{corner}')\"" in told
+    assert "middle" in told
+    simile_("camera", "retarget", policy, "--from", corner, "--out", "said.safetensors", cwd=studio)
+    shown = json.loads(simile_("inspect", "said.safetensors", "--json", cwd=studio).stdout)
+    assert shown["card"]["training"]["about"]["camera"]["position"] == [-18.0, -12.0, 5.0]
+    for camera, word in (("-25,0,8,90", "long axis"), ("0,30,8", "heading of 180"), ("0,3,8", "outside")):
+        assert word in simile_("camera", "retarget", policy, "--camera", camera, cwd=studio, code=2).stderr
+
+
+def test_games_of_two_cameras_are_no_set_and_text_cannot_keep_a_camera(studio: Path, far: str):
+    both = ("camera", "features", "games/game-000.npz", far)
+    told = simile_(*both, "--out", "both.parquet", cwd=studio, code=2).stderr
+    assert "--camera 0,-16.5,8.25" in told
+    simile_(*both, "--camera", "0,-16.5,8.25", "--out", "both.parquet", cwd=studio)
+    assert "simile camera retarget" in simile_(*both[:3], "--out", "one.csv", cwd=studio).stderr
+    simile_("camera", "features", far, "--grid", "6", "3", "--out", "far.parquet", cwd=studio)
+    assert (
+        "make them alike" in simile_("train", "train.parquet", "far.parquet", "--out", "no", cwd=studio, code=2).stderr
+    )
+
+
+def test_drive_re_aims_for_its_camera_and_tells_the_still_view(studio: Path):
+    process = subprocess.Popen(
+        command("camera", "drive", "run/policy.safetensors", "--head", "127.0.0.1:9", "--camera", "3,17,7,185"),
+        cwd=studio,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, told = process.communicate(timeout=60)
+    assert "re-aimed" in told
+    assert "tilt -22.1 and zoom" in told

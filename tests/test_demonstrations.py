@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.reading import read, write
 from simile.data.recorded import ActionSpace, Units
+from simile.errors import ArgumentError, DataError
+from simile.learning.distributed import DistributedDemonstrations
+from simile.learning.distributed.backend import LocalBackend
+from simile.learning.rounds import card_of
 
 NAN, INF = float("nan"), float("inf")
 CAR_FOLLOWING = Path(__file__).parents[2] / "shared" / "data" / "car_following"
@@ -538,3 +543,61 @@ def test_the_digest_tells_apart_what_differs_in_any_value_name_or_rate():
     ]
     assert demos.digest() == Demonstrations(demos.items).digest()
     assert len({d.digest() for d in (demos, *others)}) == 6
+
+
+ABOUT = {"camera": {"position": (0.0, -20.0, 8.0)}}
+
+
+def about(*said) -> Demonstrations:
+    """Sequences with these facts, one each."""
+    return Demonstrations(
+        tuple(Demonstration([[0.0], [1.0]], [0.0, 1.0], 10.0, f"s{i}", about=facts) for i, facts in enumerate(said))
+    )
+
+
+def test_what_sequences_are_about_is_kept_by_all_that_is_made_of_them():
+    demos = about(ABOUT, None, ABOUT)
+    kept = {"camera": {"position": [0.0, -20.0, 8.0]}}  # as JSON
+    made = [
+        *demos.split(0.4),
+        *demos[:1].hold_out(0.5),
+        demos[0:2],
+        demos.head(1),
+        demos.standardize(Units.of(demos)),
+        demos.with_actions(demos.actions),
+        demos.only_action(0),
+        demos.grouped(["a", "b", "a"]),
+    ]
+    assert [found.about for found in made if found.names != ("s1",)] == [kept] * len(made)
+    assert about(None, None).about is None
+    assert demos.digest() == about(None, None, None).digest()  # the values are the same
+
+
+def test_sequences_about_different_things_are_no_set():
+    with pytest.raises(DataError, match=r"'s0' is about .*-20.0.* and 's2' about .*30.*: make them alike"):
+        about(ABOUT, None, {"camera": {"position": [0.0, 30.0, 8.0]}})
+    for wrong in ({"a": {1, 2}}, {"a": float("nan")}, 7):
+        with pytest.raises(ArgumentError, match="about of 's0' must be plain JSON"):
+            about(wrong)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "npz", "csv"])
+def test_files_that_know_their_columns_keep_what_they_are_about(tmp_path: Path, suffix: str):
+    for name, facts in (("one", ABOUT), ("other", {"camera": "another"}), ("none", None)):
+        write(about(facts), tmp_path / f"{name}.{suffix}")
+    actions = {"actions": "a0"} if suffix == "csv" else {}
+    one, other, none = (tmp_path / f"{name}.{suffix}" for name in ("one", "other", "none"))
+    assert read(none, quiet=True, **actions).about is None
+    if suffix == "csv":
+        assert read(one, quiet=True, **actions).about is None
+        return
+    assert read(one, quiet=True).about == read([one, none], quiet=True).about == about(ABOUT).about
+    with pytest.raises(DataError, match=r"one\..*other\..*make them alike"):
+        read([one, other], quiet=True)
+
+
+def test_what_parts_elsewhere_are_about_is_on_the_card():
+    demos = about(ABOUT, ABOUT)
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=2))
+    assert spread.about == card_of(spread, {}).training["about"] == demos.about
+    assert "about" not in card_of(about(None), {}).training

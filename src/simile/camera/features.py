@@ -219,7 +219,7 @@ def demonstrations(games: Game | Iterable[Game], features: Features | None = Non
     Parameters
     ----------
     games : Game or iterable of Game
-        All on one court, and with actions.
+        All on one court, by one camera, and with actions; the card of a policy will say which camera.
     features : Features, optional
         Those of the court by default.
     """
@@ -227,6 +227,13 @@ def demonstrations(games: Game | Iterable[Game], features: Features | None = Non
     if not games:
         raise DataError("games must hold at least one game; got none")
     features = Features(games[0].court) if features is None else features
+    for game in games:
+        if game.camera != games[0].camera:
+            raise DataError(
+                f"game {games[0].name!r} is filmed from {games[0].camera} and game {game.name!r} from {game.camera}, "
+                f"whose angles mean other places: film all from one, by --camera {games[0].camera} or refilm(game, "
+                "camera), or learn from each alone"
+            )
     return Demonstrations(tuple(_demonstration(game, features) for game in games))
 
 
@@ -239,7 +246,13 @@ def _demonstration(game: Game, features: Features) -> Demonstration:
     if game.court != features.court:
         raise ArgumentError(f"features are of {features.court}, but game {game.name!r} is on {game.court}")
     return Demonstration(
-        features.batch(game.detections), game.actions, game.rate, game.name, features.names, game.action_names
+        features.batch(game.detections),
+        game.actions,
+        game.rate,
+        game.name,
+        features.names,
+        game.action_names,
+        about={"camera": game.camera.to_dict()},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from simile._common.typing import FloatArray
 from simile.camera.games import OWN, Game
 from simile.camera.geometry import Camera
 from simile.errors import ArgumentError
+from simile.policies.cards import Card
 
 FARTHEST = 1000.0  # metres: who looks higher, or along the court, is taken to look that far
 BESIDE = 1.0  # metres from the court's long axis: nearer, a pan tells no place on it
@@ -69,6 +71,19 @@ class Retarget:
     def undo(self, actions: FloatArray) -> FloatArray:
         """Return actions (..., k) of the source that aim where those of the target do."""
         return _turn(self.target, self.source, actions)
+
+
+def camera_of(card: Card) -> Camera | None:
+    """Return the camera that the policy with this card was trained for; None where the card does not say.
+
+    Raises
+    ------
+    DataError
+        When it says something else: a card may come from anybody.
+    """
+    about = card.training.get("about")
+    said = about.get("camera") if isinstance(about, Mapping) else None
+    return None if said is None else Camera.from_dict(said, "what the policy's card says of its camera")
 
 
 def refilm(game: Game, camera: Camera) -> Game:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from simile.data.dataframes import read_frame
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
 from simile.data.logs import Log, find_marks, read_logs
 from simile.data.motion import tell_motion
-from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.recorded import ActionSpace, Recorded, Units, share_about
 from simile.errors import ArgumentError, DataError
 
 LEAST_TOLD = 100  # frames, of which motion is told
@@ -49,6 +50,9 @@ class Demonstration:
         What groups are, such as "person".
     weights : (T, k) array, optional
         How much each action of each frame counts, as a robust `loss` has found; all alike by default.
+    about : mapping, optional
+        Facts that all sequences of a set share, as plain JSON values, such as where the camera stands; a policy's card
+        keeps them.
 
     Examples
     --------
@@ -66,6 +70,7 @@ class Demonstration:
     group: str | None = None
     group_name: str = GROUP
     weights: FloatArray | None = field(default=None, repr=False)
+    about: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True)
@@ -84,6 +89,11 @@ class Demonstration:
             object.__setattr__(self, "rate", checks.rate(self.rate))
         if self.group is not None:
             object.__setattr__(self, "group", str(self.group))
+        if self.about is not None:
+            try:
+                object.__setattr__(self, "about", json.loads(json.dumps(dict(self.about), allow_nan=False)))
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(f"about of {self.name!r} must be plain JSON values by name: {error}") from None
         object.__setattr__(self, "contexts", contexts)
         object.__setattr__(self, "actions", actions)
         for attribute, width, letter in (
@@ -112,7 +122,7 @@ class Demonstration:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of name, length and every value, and of the group where there is one."""
+        """The SHA-256 of name, length and every value, and of the group where there is one, not of what it is about."""
         grouped = () if self.group is None else (self.group,)
         found = hashlib.sha256(repr((self.name, len(self), *grouped)).encode())
         found.update(np.ascontiguousarray(self.contexts).data)
@@ -180,6 +190,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
                         f"all demonstrations must share their {what}; {items[0].name!r} has "
                         f"{getattr(items[0], what)!r} and {item.name!r} has {getattr(item, what)!r}"
                     )
+        share_about((item.name, item.about) for item in items)
         if self.groups is not None:
             labels = label_sequences(self.groups, [item.name for item in items])
             items = tuple(replace(item, group=label) for item, label in zip(items, labels, strict=True))
@@ -308,6 +319,11 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
     def action_names(self) -> tuple[str, ...]:
         """Names of the k action columns."""
         return self.items[0].action_names
+
+    @property
+    def about(self) -> Mapping[str, Any] | None:
+        """Facts that all sequences share, where some say them."""
+        return share_about((d.name, d.about) for d in self.items)
 
     @property
     def group_name(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -63,6 +64,10 @@ class Recorded(Parts, Protocol):
     @property
     def group_name(self) -> str:
         """What groups are, such as "person"."""
+
+    @property
+    def about(self) -> Mapping[str, Any] | None:
+        """Facts that all sequences share, where some say them, see `Demonstration.about`."""
 
     @property
     def kin(self) -> IntArray:
@@ -142,6 +147,25 @@ class Recorded(Parts, Protocol):
 
     def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off whole groups, or whole sequences, for validation."""
+
+
+def share_about(said: Iterable[tuple[Any, Mapping[str, Any] | None]]) -> Mapping[str, Any] | None:
+    """Return what several are about, each with its name: what those that say it agree on; None if none does.
+
+    Raises
+    ------
+    DataError
+        When two of them say different things: what is learned from both would be about neither.
+    """
+    known = [(name, about) for name, about in said if about is not None]
+    for name, about in known:
+        if about != known[0][1]:
+            one, other = (json.dumps(facts, separators=(",", ":"))[:200] for facts in (known[0][1], about))
+            raise DataError(
+                f"all demonstrations must be about the same; {str(known[0][0])!r} is about {one} and {str(name)!r} "
+                f"about {other}: make them alike first, such as with --camera, or learn from each alone"
+            )
+    return known[0][1] if known else None
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -15,7 +15,7 @@ from simile._common.text import spell
 from simile._common.typing import FloatArray
 from simile.data.groups import are_grouped
 from simile.data.origins import choose_origin
-from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.recorded import ActionSpace, Recorded, Units, share_about
 from simile.errors import ArgumentError
 from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer
@@ -83,6 +83,7 @@ def card_of(demos: Recorded, choices: Mapping[str, Any], seen: Collection[int] =
         **({"seen": marks} if len(marks) <= MOST_MARKS else {}),
         "ranges": _ranges(demos),
         **({"groups": {demos.group_name: int(demos.kin.max()) + 1}} if are_grouped(demos.kin) else {}),
+        **({"about": demos.about} if demos.about else {}),
         "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},
     }
     return Card(demos.context_names, demos.action_names, demos.rate, training)
@@ -135,11 +136,11 @@ def finish(found: Round, units: Units, space: ActionSpace, card: Card, held_out:
 
 
 def check_alike(demos: Recorded, held_out: Recorded | None) -> None:
-    """Refuse a validation part with other columns."""
-    if held_out is not None and (held_out.context_names, held_out.action_names) != (
-        demos.context_names,
-        demos.action_names,
-    ):
+    """Refuse a validation part with other columns, or about something else."""
+    if held_out is None:
+        return
+    share_about([("demonstrations", demos.about), ("validation", held_out.about)])
+    if (held_out.context_names, held_out.action_names) != (demos.context_names, demos.action_names):
         raise ArgumentError(
             f"validation must have the columns of the demonstrations; got {held_out.context_names} -> "
             f"{held_out.action_names} instead of {demos.context_names} -> {demos.action_names}"

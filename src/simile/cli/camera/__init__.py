@@ -10,6 +10,7 @@ from simile.cli.camera.evaluation import evaluate
 from simile.cli.camera.features import features
 from simile.cli.camera.film import crop, watch
 from simile.cli.camera.live import live
+from simile.cli.camera.retargeting import retarget
 from simile.cli.camera.simulation import simulate
 
 
@@ -22,5 +23,5 @@ def camera() -> None:
     """
 
 
-for command in (simulate, calibrate, features, evaluate, watch, crop, drive, live):
+for command in (simulate, calibrate, features, evaluate, retarget, watch, crop, drive, live):
     camera.add_command(command)

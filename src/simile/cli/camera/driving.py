@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import court_options, features_of, place_of
+from simile.cli.camera.games import aim_stages, court_options, features_of, place_of
 from simile.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -49,8 +49,14 @@ def drive(
 
     limits = _limits(options.stages_of(stage), speed, acceleration)
     loaded = options.load_policy(policy, trust, max_memory)
-    stream = features_of(loaded, *place_of(given)).stream()
-    predictor = Predictor(loaded)
+    court, camera = place_of(given)
+    stream = features_of(loaded, court).stream()
+    aim = aim_stages(loaded, court, camera, limits)[: -len(limits)]
+    predictor = Predictor(loaded, stages=aim, rate=loaded.card.rate or 25.0)
+    if loaded.n_actions == 1:
+        tilt, zoom = camera.still_view(court)
+        told = f"tilt {tilt:.1f} and zoom {zoom:.2f} look at the middle of the court from {camera}"
+        click.echo(f"simile: the policy pans; tilt and zoom stay as they are: {told}", err=True)
     with (
         _open(head) as moved,
         Driver(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import features_of, game_options, games_argument, open_all, roll_out
+from simile.cli.camera.games import aim_stages, features_of, game_options, games_argument, open_all, roll_out
 
 
 @click.command(short_help="Judge a policy as a broadcaster would.")
@@ -37,14 +37,15 @@ def evaluate(
     from simile.evaluation.evaluation import evaluate as measure
 
     loaded, found = options.load_policy(policy, trust, max_memory), open_all(games, given)
-    stages = options.stages_of(stage)
-    rolled = [roll_out(loaded, game, stages) for game in found]
+    given_stages = options.stages_of(stage)
+    stages = {game.camera: aim_stages(loaded, game.court, game.camera, given_stages) for game in found}
+    rolled = [roll_out(loaded, game, stages[game.camera]) for game in found]
     operated = [game.actions for game in found if game.actions is not None]
     if len(operated) < len(found):
         judged = compare_framing(found, {"policy": rolled})
         click.echo(to_json(judged.to_dict()) if as_json else judged)
         return
     judged = compare_framing(found, {"operator": operated, "policy": rolled})
-    demos = demonstrations(found, features_of(loaded, found[0].court, found[0].camera))
-    measured = measure(loaded, demos, stages=stages, rate=demos.rate)
+    demos = demonstrations(found, features_of(loaded, found[0].court))
+    measured = measure(loaded, demos, stages=stages[found[0].camera], rate=demos.rate)
     click.echo(to_json({**judged.to_dict(), "rows": measured.rows}) if as_json else f"{judged}\n\n{measured}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import features_of, game_options, open_all, roll_out
+from simile.cli.camera.games import aim_stages, features_of, game_options, open_all, roll_out
 
 
 @click.command(short_help="Show a game and what the cameras see of it.")
@@ -37,7 +37,8 @@ def watch(
     found = open_all((game,), given)[0]
     cameras = {} if found.actions is None else {"operator": found.actions}
     if policy is not None:
-        cameras["simile"] = roll_out(options.load_policy(policy, trust, max_memory), found, stages)
+        loaded = options.load_policy(policy, trust, max_memory)
+        cameras["simile"] = roll_out(loaded, found, aim_stages(loaded, found.court, found.camera, stages))
     if not cameras:
         raise click.ClickException(f"{game} has no operator: say with --policy who films it")
     if out.suffix.lower() in (".html", ".htm"):
@@ -87,13 +88,14 @@ def crop(
     panorama: Panorama | Calibrated = Panorama.of(found, given["fov"] or 120.0)
     if given["calibration"] is not None:
         panorama = Calibrated.of(found, load_calibration(given["calibration"]))
+    stages = aim_stages(loaded, found.court, found.camera, options.stages_of(given["stage"]))
     with Frames("filming") as progress:
         done = film(
             *(video, out, loaded, found),
             panorama=panorama,
-            features=features_of(loaded, found.court, found.camera),
+            features=features_of(loaded, found.court),
             size=given["size"],
-            stages=options.stages_of(given["stage"]),
+            stages=stages,
             watch=progress,
         )
     click.echo(f"{done.path}: {done.frames} frames at {done.fps:.0f} a second, {done.audio} sound tracks")

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from simile.cli import INTERRUPTED, options
 from simile.cli.camera.driving import _limits, _open
-from simile.cli.camera.games import court_options, features_of, place_of
+from simile.cli.camera.games import aim_stages, court_options, features_of, place_of
 
 if TYPE_CHECKING:
     from simile.camera.calibration import Calibration
@@ -122,7 +122,9 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
     detector = _open_detector(stack, video, calibration, given)
     stages = options.stages_of(given["stage"])
     # What a head cannot follow is the business of its driver, and then the picture shows what the head does.
-    actor = Actor(policy, features_of(policy, court, camera), rate=video.rate, stages=() if given["head"] else stages)
+    aimed = aim_stages(policy, court, camera, stages)
+    before = aimed[: len(aimed) - len(stages)] if given["head"] else aimed
+    actor = Actor(policy, features_of(policy, court), rate=video.rate, stages=before)
     outputs: list[Output] = [] if given["head"] is None else [_open_driver(stack, policy, stages, given)]
     outputs += [stack.enter_context(_open_cut(out, video, calibration, given)) for out in given["out"]]
     operator = None

@@ -26,6 +26,7 @@ from simile.data.reading.tables import (
     quote,
 )
 from simile.data.reading.values import WRITE_TIMES, look_like_values, no_header
+from simile.data.recorded import share_about
 from simile.errors import ArgumentError, DataError
 
 SEQUENCE_NAMES = ("sequence", "episode", "episode_index", "run", "game", "trial")
@@ -158,7 +159,7 @@ def shared_roles(tables: Sequence[Table]) -> Roles:
     first = tables[0].roles
     for roles in (first, replace(first, rate=None)):
         if all(t.roles == roles or replace(t.roles, rate=None) == roles for t in tables):
-            return roles
+            return replace(roles, about=share_about((t.path, t.roles.about) for t in tables))
     return Roles()
 
 

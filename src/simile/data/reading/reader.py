@@ -235,7 +235,7 @@ def _read(
     else:
         grouping = Grouping([None] * len(pieces))
     demos = Demonstrations(
-        tuple(d for i, p in enumerate(pieces) for d in _demonstrations(p, i, timing, choice, grouping))
+        tuple(d for i, p in enumerate(pieces) for d in _demonstrations(p, i, timing, choice, grouping, roles))
     )
     if not quiet:
         several = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
@@ -379,7 +379,7 @@ def _are_frames(choice: Choice, times: Sequence[Times]) -> bool:
 
 
 def _demonstrations(
-    pieces: Pieces, index: int, timing: _Timing, choice: Choice, grouping: Grouping
+    pieces: Pieces, index: int, timing: _Timing, choice: Choice, grouping: Grouping, roles: Roles
 ) -> list[Demonstration]:
     """Return the demonstrations that a sequence is cut into."""
     contexts, actions = join_pieces(pieces.contexts), join_pieces(pieces.actions)
@@ -391,5 +391,6 @@ def _demonstrations(
         x, a = (contexts, actions) if len(parts) == 1 else (contexts[part], actions[part])
         if timing.times and timing.rate is not None:
             x, a = clock.resample(timing.times[index][part], (x, a), timing.rate, name)
-        demos.append(Demonstration(x, a, timing.rate, name, *names, grouping.labels[index], grouping.name))
+        group = grouping.labels[index], grouping.name
+        demos.append(Demonstration(x, a, timing.rate, name, *names, *group, about=roles.about))
     return demos

@@ -51,6 +51,7 @@ class Roles:
     actions: tuple[str, ...] | None = None
     rate: float | None = None
     group: str | None = None
+    about: Mapping[str, Any] | None = field(default=None, compare=False)  # see `Demonstration.about`
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Roles:
@@ -62,7 +63,10 @@ class Roles:
             tuple(stored["actions"]),
             None if stored["rate"] is None else checks.number(stored["rate"], "rate", above=0.0),
             stored.get("group"),
+            stored.get("about"),
         )
+        if not isinstance(roles.about, dict | None):
+            raise TypeError("what it is about must be facts by name")
         if not all(isinstance(name, str) for name in roles.columns):
             raise TypeError("names must be strings")
         return roles

@@ -23,15 +23,17 @@ from simile.data.reading.tables import Roles
 from simile.errors import ArgumentError
 
 _ROWS = 1 << 16
+_IF_SAID = ("group", "about")
+FORGETFUL = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")  # keep no roles, and not what the sequences are about
 
 
 def write(demos: Demonstrations, path: str | Path) -> None:
     """Write demonstrations to a file that `read` takes back unchanged; an old file is replaced at the end.
 
     The columns are `sequence`, that of the groups where there are some, `t` (seconds, if the rate is known), the
-    contexts and the actions. Parquet, Arrow and .npz files also keep which is which and the rate; of text files `read`
-    has to be told what it cannot guess. There the time is `t_s` if it is so slow that it would be taken for
-    milliseconds.
+    contexts and the actions. Parquet, Arrow and .npz files also keep which is which, the rate and what the sequences
+    are about; of text files `read` has to be told what it cannot guess. There the time is `t_s` if it is so slow that
+    it would be taken for milliseconds.
 
     Parameters
     ----------
@@ -85,8 +87,8 @@ def _header(demos: Demonstrations, time: str = "t") -> list[str]:
 def _roles(demos: Demonstrations) -> dict[str, Any]:
     time = None if demos.rate is None else "t"
     group = None if demos.groups is None else demos.group_name
-    said = asdict(Roles("sequence", time, demos.context_names, demos.action_names, demos.rate, group))
-    return {"version": 1, **{n: value for n, value in said.items() if n != "group" or value is not None}}
+    said = asdict(Roles("sequence", time, demos.context_names, demos.action_names, demos.rate, group, demos.about))
+    return {"version": 1, **{n: value for n, value in said.items() if n not in _IF_SAID or value is not None}}
 
 
 def _tables(demos: Demonstrations, time: str = "t") -> Iterator[Any]:

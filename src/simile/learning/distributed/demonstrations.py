@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -135,6 +135,11 @@ class DistributedDemonstrations(DistributedParts, Recorded):
     def groups(self) -> tuple[str | None, ...] | None:
         """The group of each sequence, as `Demonstrations.groups`."""
         return self.facts.groups
+
+    @property
+    def about(self) -> Mapping[str, Any] | None:
+        """Facts that all sequences share, as `Demonstrations.about`."""
+        return self.facts.about
 
     @property
     def group_name(self) -> str:

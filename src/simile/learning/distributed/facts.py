@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import share_about
 from simile.errors import DataError
 
 
@@ -27,6 +28,7 @@ class Facts:
     lengths: IntArray  # (sequences,)
     labels: tuple[str | None, ...]  # of groups; None for what has none
     group: Any  # (sequences,) int32: which label each has
+    about: Mapping[str, Any] | None
 
     @classmethod
     def of(cls, demos: Demonstrations) -> Facts:
@@ -34,7 +36,7 @@ class Facts:
         numbers = {label: i for i, label in enumerate(dict.fromkeys(d.group for d in demos))}
         group = np.array([numbers[d.group] for d in demos], np.int32)
         columns = (demos.context_names, demos.action_names, demos.rate, demos.group_name)
-        return cls(demos[0].name, *columns, np.array([len(demos)]), demos.lengths, tuple(numbers), group)
+        return cls(demos[0].name, *columns, np.array([len(demos)]), demos.lengths, tuple(numbers), group, demos.about)
 
     @classmethod
     def join(cls, parts: Sequence[Facts]) -> Facts:
@@ -50,7 +52,9 @@ class Facts:
         numbers = {label: i for i, label in enumerate(dict.fromkeys(label for part in parts for label in part.labels))}
         group = [np.array([numbers[label] for label in part.labels], np.int32)[part.group] for part in parts]
         counts, lengths = (np.concatenate([getattr(part, what) for part in parts]) for what in ("counts", "lengths"))
-        return replace(first, counts=counts, lengths=lengths, labels=tuple(numbers), group=np.concatenate(group))
+        about = share_about((part.first, part.about) for part in parts)
+        joined = replace(first, counts=counts, lengths=lengths, labels=tuple(numbers), group=np.concatenate(group))
+        return replace(joined, about=about)
 
     @property
     def begins(self) -> IntArray:
