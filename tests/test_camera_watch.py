@@ -19,7 +19,7 @@ from browser import CHROMIUM
 from conftest import NO_BROWSER
 from simile import ArgumentError, DataError
 from simile._common.pages import MISSING, pack
-from simile.camera.courts import BASKETBALL, SOCCER, Court
+from simile.camera.courts import BASKETBALL, COURTS, SOCCER, Court
 from simile.camera.film.painter import Painter
 from simile.camera.film.scene import Scene, find_footprints, markings
 from simile.camera.film.watch import watch_page, watch_video
@@ -74,7 +74,7 @@ def test_the_ground_seen_is_the_footprint_or_what_of_it_is_below_the_horizon(pan
         np.testing.assert_allclose(seen, whole)
 
 
-@pytest.mark.parametrize("court", [BASKETBALL, SOCCER])
+@pytest.mark.parametrize("court", COURTS.values(), ids=lambda court: court.name)
 def test_markings_are_the_same_on_both_sides_and_near_the_court(court):
     points = np.concatenate(markings(court))
     assert court.inside(points, margin=2.5).all()
@@ -90,7 +90,16 @@ def test_the_three_point_line_is_675_from_the_basket_and_90_from_the_side():
 
 
 def test_an_unknown_court_has_its_outline_and_middle():
-    assert len(markings(Court("handball", 40.0, 20.0, 20.0))) == 2
+    assert len(markings(Court("quidditch", 40.0, 20.0, 20.0))) == 2
+
+
+def test_the_area_of_handball_is_six_metres_from_the_posts_and_a_rink_has_round_corners():
+    area = markings(COURTS["handball"])[3]
+    away = np.hypot(area[:, 0] - 20.0, np.maximum(np.abs(area[:, 1]) - 1.5, 0.0))
+    np.testing.assert_allclose(away, 6.0)
+    boards = markings(COURTS["hockey"])[0]
+    assert len(boards) > 20
+    assert not (np.abs(boards) == [30.0, 15.0]).all(axis=1).any()
 
 
 @given(st.lists(st.one_of(st.floats(-400, 400), st.just(np.nan)), min_size=1, max_size=30), st.integers(1, 3))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from simile._common import checks
 from simile._common.typing import FloatArray
+from simile.errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,36 @@ class Court:
     width: float
     goal: float
 
+    def __post_init__(self) -> None:
+        for side in ("length", "width", "goal"):
+            checks.number(getattr(self, side), side, above=0.0)
+
+    @classmethod
+    def parse(cls, text: str) -> Court:
+        """Return the court that `--court` tells: a name, length,width in metres, or name,length,width.
+
+        >>> Court.parse("handball")
+        Court(name='handball', length=40.0, width=20.0, goal=20.0)
+        >>> str(Court.parse("soccer, 100, 64"))
+        'soccer,100,64'
+        """
+        first, *rest = (part.strip() for part in text.split(","))
+        usual = COURTS.get(first.lower())
+        if usual is not None and not rest:
+            return usual
+        sizes = [first, *rest] if usual is None else rest
+        try:
+            length, width = (float(size) for size in sizes)
+            behind = 0.0 if usual is None else usual.length / 2.0 - usual.goal
+            return cls("court" if usual is None else usual.name, length, width, goal=length / 2.0 - behind)
+        except (ValueError, ArgumentError):
+            raise ArgumentError(
+                f"court must be {', '.join(COURTS)}, or length,width in metres, or a name with both; got {text!r}"
+            ) from None
+
+    def __str__(self) -> str:
+        return f"{self.name},{self.length:.10g},{self.width:.10g}"
+
     @property
     def corners(self) -> FloatArray:
         """The four corners (4, 2), anticlockwise from the near left."""
@@ -41,7 +73,23 @@ class Court:
         return np.asarray((far[..., 0] <= self.length / 2.0 + margin) & (far[..., 1] <= self.width / 2.0 + margin))
 
 
-# The rules of FIBA (baskets 1.575 m inside the line) and the usual size of a FIFA pitch.
+# By the rules of FIBA and the NBA (baskets 1.575 m and 5.25 feet inside the line), the usual size of a FIFA pitch, the
+# rinks of the IIHF and the NHL (goals 4 m and 11 feet before the boards), FIH, IHF, FIVB, and FIFA for futsal.
+_FOOT = 0.3048
 BASKETBALL = Court("basketball", 28.0, 15.0, goal=14.0 - 1.575)
 SOCCER = Court("soccer", 105.0, 68.0, goal=52.5)
-COURTS = {court.name: court for court in (BASKETBALL, SOCCER)}
+COURTS = {
+    court.name: court
+    for court in (
+        BASKETBALL,
+        Court("nba", 94.0 * _FOOT, 50.0 * _FOOT, goal=41.75 * _FOOT),
+        SOCCER,
+        Court("hockey", 60.0, 30.0, goal=26.0),
+        Court("nhl", 200.0 * _FOOT, 85.0 * _FOOT, goal=89.0 * _FOOT),
+        Court("field-hockey", 91.4, 55.0, goal=45.7),
+        Court("handball", 40.0, 20.0, goal=20.0),
+        Court("volleyball", 18.0, 9.0, goal=9.0),
+        Court("futsal", 40.0, 20.0, goal=20.0),
+    )
+}
+CIRCLES = {"basketball": 1.8, "nba": 1.83, "soccer": 9.15, "hockey": 4.5, "nhl": 4.57, "futsal": 3.0}  # in the middle

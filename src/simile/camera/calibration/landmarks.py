@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from simile.camera.courts import Court
+from simile.camera.courts import CIRCLES, Court
 from simile.errors import DataError
 
 Point = tuple[float, float, float]
@@ -46,7 +46,6 @@ ENDS: dict[str, dict[str, Point]] = {
     },
     "volleyball": {"attack line": (6.0, 4.5, 0.0)},
 }
-CIRCLES = {"basketball": 1.8, "soccer": 9.15, "futsal": 3.0}  # radius, in the middle
 
 
 def landmarks(court: Court) -> dict[str, Point]:

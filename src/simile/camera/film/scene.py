@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from simile._common import checks
 from simile._common.pages import pack
 from simile._common.typing import FloatArray
-from simile.camera.courts import Court
+from simile.camera.courts import CIRCLES, Court
 from simile.camera.games import AXES, Game
 from simile.camera.geometry import Camera
 from simile.errors import ArgumentError
@@ -163,25 +163,31 @@ def _sort(detections: FloatArray) -> FloatArray:
 
 
 def markings(court: Court) -> list[FloatArray]:
-    """Return the lines of a court as polylines (n, 2) in metres: all of them for the sports that we know."""
+    """Return the lines of a court as polylines (n, 2) in metres: the main ones for the sports that we know."""
     x, y = court.length / 2.0, court.width / 2.0
-    lines = [_box(-x, -y, x, y), np.array([[0.0, -y], [0.0, y]])]
-    if court.name == "basketball":
-        lines += [_arc(0.0, 0.0, 1.8), *_both_ends(_basket_end(court))]
-    if court.name == "soccer":
-        lines += [_arc(0.0, 0.0, 9.15), *_both_ends(_goal_end(court))]
+    corner = 8.5 if court.name in ("hockey", "nhl") else 0.0
+    lines = [_box(-x, -y, x, y, min(corner, x, y)), np.array([[0.0, -y], [0.0, y]])]
+    if radius := CIRCLES.get(court.name):
+        lines.append(_arc(0.0, 0.0, radius))
+    if court.name in ENDS:
+        lines += _both_ends(ENDS[court.name](court))
     return lines
 
 
 def _basket_end(court: Court) -> list[FloatArray]:
-    """Return the lines on the right, by the rules of FIBA: the three-point line, the key, and the basket."""
-    x, goal, side = court.length / 2.0, court.goal, court.width / 2.0 - 0.9
-    reach = math.degrees(math.asin(min(side / 6.75, 1.0)))
-    arc = _arc(goal, 0.0, 6.75, 180.0 - reach, 180.0 + reach)
-    three = np.concatenate([[[x, arc[0, 1]]], arc, [[x, arc[-1, 1]]]])
+    """Return the lines on the right, by the rules of FIBA or the NBA: three-point line, key and basket."""
+    x, goal, ours = court.length / 2.0, court.goal, court.name != "nba"
+    three, depth, half, circle, charge = (6.75, 5.8, 2.45, 1.8, 1.25) if ours else (7.24, 5.79, 2.44, 1.83, 1.22)
+    reach = math.degrees(math.asin(min((court.width / 2.0 - 0.9) / three, 1.0)))
+    arc = _arc(goal, 0.0, three, 180.0 - reach, 180.0 + reach)
     board = np.array([[goal + 0.375, -0.9], [goal + 0.375, 0.9]])
-    key = _box(x - 5.8, -2.45, x, 2.45)
-    return [three, key, _arc(x - 5.8, 0.0, 1.8, 90.0, 270.0), _arc(goal, 0.0, 1.25, 90.0, 270.0), board]
+    return [
+        np.concatenate([[[x, arc[0, 1]]], arc, [[x, arc[-1, 1]]]]),
+        _box(x - depth, -half, x, half),
+        _arc(x - depth, 0.0, circle, 90.0, 270.0),
+        _arc(goal, 0.0, charge, 90.0, 270.0),
+        board,
+    ]
 
 
 def _goal_end(court: Court) -> list[FloatArray]:
@@ -197,12 +203,58 @@ def _goal_end(court: Court) -> list[FloatArray]:
     ]
 
 
+def _rink_end(court: Court) -> list[FloatArray]:
+    """Return the lines on the right of a rink: the blue line, the goal line, the crease and the face-off circles."""
+    blue, goal = court.length / 2.0 - 22.86, court.goal
+    lines = [np.array([[blue, -court.width / 2.0], [blue, court.width / 2.0]]), _arc(goal, 0.0, 1.8, 90.0, 270.0)]
+    across = court.width / 2.0 - 0.9  # the boards are round there
+    lines.append(np.array([[goal, -across], [goal, across]]))
+    return lines + [_arc(goal - 6.0, side * 6.85, 4.5) for side in (-1.0, 1.0)]
+
+
+def _round_end(court: Court) -> list[FloatArray]:
+    """Return the areas on the right that are round about the posts of a goal: of handball, futsal and field hockey."""
+    x, post = court.length / 2.0, {"futsal": 1.58, "field-hockey": 1.83}.get(court.name, 1.5)
+    lines = [_box(x, -post, x + 1.0, post)]
+    for radius in {"handball": (6.0, 9.0), "futsal": (6.0,)}.get(court.name, (14.63,)):
+        far = _arc(x, post, radius, 90.0, 180.0)
+        area = np.concatenate([far, far[::-1] * [1.0, -1.0]])
+        lines.append(area[np.abs(area[:, 1]) <= court.width / 2.0])
+    marks = {"handball": (7.0,), "futsal": (6.0, 10.0)}.get(court.name, (6.4,))
+    lines += [np.array([[x - mark, -0.5], [x - mark, 0.5]]) for mark in marks]
+    if court.name == "field-hockey":
+        lines.append(np.array([[x - 22.9, -court.width / 2.0], [x - 22.9, court.width / 2.0]]))
+    return lines
+
+
+def _attack_end(court: Court) -> list[FloatArray]:
+    """Return the attack line of volleyball, on the right."""
+    return [np.array([[3.0, -court.width / 2.0], [3.0, court.width / 2.0]])]
+
+
+ENDS: dict[str, Callable[[Court], list[FloatArray]]] = {
+    **dict.fromkeys(("basketball", "nba"), _basket_end),
+    "soccer": _goal_end,
+    **dict.fromkeys(("hockey", "nhl"), _rink_end),
+    **dict.fromkeys(("handball", "futsal", "field-hockey"), _round_end),
+    "volleyball": _attack_end,
+}
+
+
 def _both_ends(lines: list[FloatArray]) -> list[FloatArray]:
     return [line * [side, 1.0] for side in (1.0, -1.0) for line in lines]
 
 
-def _box(left: float, low: float, right: float, high: float) -> FloatArray:
-    return np.array([[left, low], [right, low], [right, high], [left, high], [left, low]])
+def _box(left: float, low: float, right: float, high: float, corner: float = 0.0) -> FloatArray:
+    """Return a rectangle, with round corners where these have a radius."""
+    if not corner:
+        return np.array([[left, low], [right, low], [right, high], [left, high], [left, low]])
+    middles = ((right, low, 270.0), (right, high, 0.0), (left, high, 90.0), (left, low, 180.0))
+    parts = [
+        _arc(x - math.copysign(corner, x), y - math.copysign(corner, y), corner, turn, turn + 90.0)
+        for x, y, turn in middles
+    ]
+    return np.concatenate([*parts, parts[0][:1]])
 
 
 def _arc(x: float, y: float, radius: float, begin: float = 0.0, end: float = 360.0) -> FloatArray:
