@@ -206,7 +206,7 @@ def test_a_comparison_prints_as_a_table_with_a_column_for_each_camera(game: Game
     found = compare_framing(game, {"operator": game.actions, "policy": game.actions[:, :1]})
     lines = str(found).splitlines()
     assert lines[0].split() == ["framing", "operator", "policy"]
-    assert len(lines) == 8
+    assert len(lines) == 13
     assert str(framing(game)).splitlines()[1].startswith("players in the picture (share)")
     assert set(found.to_dict()) == {"operator", "policy"}
 
@@ -237,3 +237,84 @@ def test_noise_of_the_operators_log_is_no_motion():
     assert found.acceleration == pytest.approx(true.acceleration, rel=0.4)
     assert found.still == pytest.approx(true.still, abs=0.1)
     assert framing(heard, hysteresis=0.05).reversals > 10.0 * framing(game).reversals
+
+
+def test_players_are_as_large_as_the_geometry_says_and_heads_have_room():
+    spot = np.zeros((10, 1, 2))
+    looked = looking_at(spot[:, 0], zoom=3.0)
+    found = framing(rally(np.full((10, 2), np.nan), spot), looked)
+    # Seen from above under an angle, 18.4 metres away: a little less than upright.
+    foot, head = (CAMERA.project([[0.0, 0.0, z]], *looked[0])[0] for z in (0.0, 1.8))
+    high = 2.0 / CAMERA.lens.aspect
+    assert found.size == pytest.approx((head[1] - foot[1]) / high)
+    assert found.size == pytest.approx(
+        1.8 * np.cos(np.radians(26.6)) / 18.4 / (2 * np.tan(np.radians(30)) / 3 / 16 * 9), rel=0.1
+    )
+    assert found.head_room == pytest.approx(0.5 - head[1] / high)
+    twice = framing(rally(np.full((10, 2), np.nan), spot), looked * [1.0, 1.0, 2.0])
+    assert twice.size == pytest.approx(2.0 * found.size)
+    higher = framing(rally(np.full((10, 2), np.nan), spot), looked + np.array([0.0, 3.0, 0.0]))
+    assert higher.players == 1.0
+    assert higher.head_room > found.head_room + 0.1
+
+
+def test_a_cut_off_head_has_room_below_nothing():
+    spot = np.zeros((10, 1, 2))
+    found = framing(rally(np.full((10, 2), np.nan), spot), looking_at(spot[:, 0], zoom=20.0))
+    assert found.players == 1.0
+    assert found.head_room < 0.0
+    away = framing(rally(np.full((10, 2), np.nan), spot), looking_at(spot[:, 0] + [0.0, 6.0], zoom=20.0))
+    assert np.isnan([away.size, away.head_room]).all()
+
+
+def test_tilt_and_zoom_are_measured_where_they_are_axes():
+    t = np.arange(1500) / RATE
+    ball = np.zeros((len(t), 2))
+    moves = np.column_stack(
+        [0.0 * t, -20.0 + 2.0 * np.sin(2.0 * np.pi * t / 10.0), 2.0 * np.exp(0.1 * np.sin(2.0 * np.pi * t / 6.0))]
+    )
+    found = framing(rally(ball), moves)
+    assert found.tilt_speed == pytest.approx(4.0 * 2.0 / 10.0, rel=1e-2)  # the way there and back, four amplitudes
+    assert found.zoom_speed == pytest.approx(4.0 * 0.1 / 6.0, rel=1e-2)
+    assert found.zoom_reversals == pytest.approx(20.0, abs=1.1)
+    assert found.speed == 0.0
+    trembling = framing(
+        rally(ball),
+        moves * [1.0, 1.0, 0.0] + [0.0, 0.0, 1.0] * (2.0 + 0.004 * (-1.0) ** np.arange(1500))[:, np.newaxis],
+    )
+    assert trembling.zoom_reversals == 0.0
+    panned = framing(rally(ball), moves[:, :1])
+    assert np.isnan([panned.tilt_speed, panned.zoom_speed, panned.zoom_reversals]).all()
+    assert "tilt speed" in str(found)
+    assert "tilt" not in str(panned)
+    assert "zoom" not in str(panned)
+    both = compare_framing(rally(ball), {"pans": moves[:, :1], "all": moves})
+    assert "zoom reversals" in str(both)
+    with pytest.raises(simile.ArgumentError, match="zoom must be above 0"):
+        framing(rally(ball), moves * [1.0, 1.0, 0.0])
+
+
+def test_the_game_is_framed_with_its_own_camera():
+    far = Camera((2.0, 19.0, 7.0), (183.0, 0.0, 0.0))
+    (played,) = simulate(1, minutes=0.5, seed=5, axes=3, camera=far)
+    right = framing(played)
+    wrong = framing(replace(played, camera=CAMERA))
+    assert right.players > 0.85
+    assert wrong.players < right.players - 0.3
+    assert right.size > 0.05
+    # A lead is a lead from either side.
+    ball = run_across()
+    for camera in (CAMERA, far):
+        game = replace(rally(ball), camera=camera)
+        pan, tilt = camera.aim(ball + np.array([2.0, 0.0]))
+        assert framing(game, np.column_stack([pan, tilt, np.full(len(ball), 2.0)])).lead_room > 0.1
+
+
+def test_a_camera_that_only_pans_looks_where_it_stands_or_as_its_operator_does():
+    ball = np.zeros((20, 2))
+    assert rally(ball).still == CAMERA.still_view(BASKETBALL)
+    far = Camera((0.0, 40.0, 20.0), (180.0, 0.0, 0.0))
+    assert replace(rally(ball), camera=far, still=(np.nan, np.nan)).still == far.still_view(BASKETBALL)
+    moves = np.column_stack([np.zeros(20), np.linspace(-30.0, -10.0, 20), np.full(20, 3.5)])
+    operated = Game("operated", RATE, BASKETBALL, CAMERA, np.zeros((20, 1, 2)), actions=moves)
+    assert operated.still == (-20.0, 3.5)

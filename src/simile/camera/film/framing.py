@@ -1,4 +1,4 @@
-"""How well a camera frames a game: who is in the picture, how much room play has ahead, and how the camera moves."""
+"""How well a camera frames a game: who is in the picture, how large, with how much room, and how the camera moves."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from simile.errors import ArgumentError
 HYSTERESIS = 0.05  # degrees, at least: some three pixels of a picture 1920 wide, at zoom 2
 STILL = 0.5  # degrees per second
 MOVING = 1.0  # metres per second
+TALL = 1.8  # metres, of a player
+ZOOMED = 0.01  # at least: a zoom that comes back by one per cent has reversed
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,23 @@ class Framing:
     ball : float
         Share of the frames with a known ball that have it in the picture.
     lead_room : float
-        Room ahead of the play beyond the half that is there with play in the middle, in half-widths of the picture:
-        from 1, play at the trailing edge or behind it, to -1, at the leading edge or beyond.
+        Room ahead of the play in the picture beyond the half that is there with play in the middle, in half-widths of
+        the picture: from 1, play at the trailing edge or behind it, to -1, at the leading edge or beyond.
     reversals : float
         How often per minute the pan turns back by more than the hysteresis.
     speed, acceleration : float
         Mean absolute pan speed and acceleration, in degrees per second (squared).
     still : float
         Share of the time that the camera does not pan.
+    size : float
+        Height of a player of 1.8 metres over that of the picture, the mean of those who stand in it.
+    head_room : float
+        Room above the highest head of those who stand in the picture, over its height; below 0 where that is cut off.
+    tilt_speed, zoom_speed : float
+        Mean absolute speeds, in degrees and in shares of the zoom (0.1: by a tenth) per second; NaN without such an
+        axis.
+    zoom_reversals : float
+        How often per minute the zoom turns back by more than one per cent; NaN without such an axis.
     """
 
     players: float
@@ -52,6 +63,11 @@ class Framing:
     speed: float
     acceleration: float
     still: float
+    size: float
+    head_room: float
+    tilt_speed: float
+    zoom_speed: float
+    zoom_reversals: float
 
     def to_dict(self) -> dict[str, float]:
         """Return the measures by name."""
@@ -110,19 +126,20 @@ def framing(
     >>> 0.5 < framing(game).players <= 1.0
     True
     """
-    return _measure(game, actions, _know_pan([game]), hysteresis, still, moving)
+    return _measure(game, actions, _know_axes([game]), hysteresis, still, moving)
 
 
 def _measure(
-    game: Game, actions: ArrayLike | None, log: Log, hysteresis: float | None, still: float, moving: float
+    game: Game, actions: ArrayLike | None, logs: Sequence[Log], hysteresis: float | None, still: float, moving: float
 ) -> Framing:
-    """Measure a camera, by what the operators' logs of the pan take for motion and for noise."""
+    """Measure a camera, by what the operators' logs of its axes take for motion and for noise."""
+    log = logs[0]
     if hysteresis is None:
         hysteresis = max(log.threshold, HYSTERESIS)
     hysteresis = checks.number(hysteresis, "hysteresis", at_least=0.0)
     still = checks.number(still, "still", at_least=0.0)
     moving = checks.number(moving, "moving", at_least=0.0)
-    view = _view(game, actions)
+    view, axes = _view(game, actions)
     there = np.isfinite(view).all(axis=1)
     players = game.detections if game.players is None else game.players
     ball = np.full((len(game), 2), np.nan) if game.ball is None else game.ball
@@ -132,11 +149,19 @@ def _measure(
     steps = 1 if still == 0.0 else max(1, math.ceil(3.0 * log.noise * game.rate / still))  # noise is no speed
     slow = np.abs(difference(view[:, 0], 1, steps)) * game.rate
     minutes = (len(pan) - 1) / game.rate / 60.0
+    moved = [_mean(np.abs(difference(a, 1, known.strides[0])) * game.rate) for a, known in _others(view, axes, logs)]
+    zooms = [_reversals(a[there], max(known.threshold, ZOOMED)) for a, known in _others(view, axes, logs)[1:]]
+    tall, room = _heads(game, players[there], view[there])
     return Framing(
         players=_share_inside(game, players[there], view[there]),
         ball=_share_inside(game, ball[there, np.newaxis], view[there]),
         lead_room=_lead_room(game, _centre(ball, players), view, moving),
         reversals=_reversals(pan, hysteresis) / minutes if minutes > 0.0 else np.nan,
+        size=tall,
+        head_room=room,
+        tilt_speed=moved[0] if moved else np.nan,
+        zoom_speed=moved[1] if moved else np.nan,
+        zoom_reversals=zooms[0] / minutes if zooms and minutes > 0.0 else np.nan,
         speed=_mean(speed),
         acceleration=_mean(acceleration),
         still=_mean((slow < still)[~np.isnan(slow)]),
@@ -157,20 +182,25 @@ def compare_framing(
     """
     if not actions:
         raise ArgumentError("actions must name at least one camera, as in {'operator': game.actions}; got none")
-    log, found = _know_pan([games] if isinstance(games, Game) else games), {}  # the same for all cameras
+    logs, found = _know_axes([games] if isinstance(games, Game) else games), {}  # the same for all cameras
     for name, moves in actions.items():
         pairs = _pairs(games, moves, name)
-        each = [_measure(game, m, log, hysteresis, still, moving) for game, m in pairs]
+        each = [_measure(game, m, logs, hysteresis, still, moving) for game, m in pairs]
         found[name] = _pool(each, [len(game) for game, _ in pairs])
     return FramingComparison(found)
 
 
-def _know_pan(games: Sequence[Game]) -> Log:
-    """Return the operators' log of the pan, in degrees."""
-    pans = [game.view(game.actions)[:, :1] for game in games if game.actions is not None]
-    known = [pan[np.isfinite(pan[:, 0])] for pan in pans]
-    known = [pan for pan in known if len(pan)]
-    return know_log(known)[0] if known else Log(0.0, 0.0, (0.0, 0.0), 0.0)
+def _know_axes(games: Sequence[Game]) -> tuple[Log, ...]:
+    """Return the operators' logs: of pan and tilt in degrees, and of the logarithm of the zoom."""
+    views = [game.view(game.actions) for game in games if game.actions is not None]
+    known = [view[np.isfinite(view).all(axis=1)] for view in views]
+    logs = [np.column_stack([view[:, :2], np.log(view[:, 2])]) for view in known if len(view)]
+    return know_log(logs) if logs else (Log(0.0, 0.0, (0.0, 0.0), 0.0),) * 3
+
+
+def _others(view: FloatArray, axes: int, logs: Sequence[Log]) -> list[tuple[FloatArray, Log]]:
+    """Return tilt (T,) and the logarithm of the zoom, with their logs, where these are axes of the camera."""
+    return [] if axes == 1 else [(view[:, 1], logs[1]), (np.log(view[:, 2]), logs[2])]
 
 
 def _pairs(
@@ -194,8 +224,8 @@ def _pool(framings: Sequence[Framing], frames: Sequence[int]) -> Framing:
     return Framing(*(float(m) for m in means))
 
 
-def _view(game: Game, actions: ArrayLike | None) -> FloatArray:
-    """Return pan, tilt and zoom (T, 3)."""
+def _view(game: Game, actions: ArrayLike | None) -> tuple[FloatArray, int]:
+    """Return pan, tilt and zoom (T, 3), and how many of them are axes of the camera."""
     if actions is None:
         if game.actions is None:
             raise ArgumentError(f"actions must be given: {game.name!r} has no operator")
@@ -208,7 +238,9 @@ def _view(game: Game, actions: ArrayLike | None) -> FloatArray:
             f"actions must be pan, or pan, tilt and zoom, for the {len(game)} frames of {game.name!r}; "
             f"got shape {given.shape}"
         )
-    return game.view(given)
+    if given.shape[1] == 3 and not np.nanmin(given[:, 2], initial=1.0) > 0.0:
+        raise ArgumentError(f"actions: zoom must be above 0; got {np.nanmin(given[:, 2]):g}: 1 is the widest view")
+    return game.view(given), given.shape[1]
 
 
 def _project(game: Game, points: FloatArray, view: FloatArray) -> FloatArray:
@@ -220,8 +252,23 @@ def _project(game: Game, points: FloatArray, view: FloatArray) -> FloatArray:
 def _share_inside(game: Game, points: FloatArray, view: FloatArray) -> float:
     """Return the share of the known points (T, n, 2) that are in the picture; those behind the camera are not."""
     known = np.isfinite(points[..., 0]) & np.isfinite(points[..., 1])
-    across, up = np.moveaxis(np.abs(_project(game, points, view)), -1, 0)
-    return _mean(((across <= 1.0) & (up <= 1.0 / game.camera.lens.aspect))[known])
+    return _mean(_inside(game, _project(game, points, view))[known])
+
+
+def _inside(game: Game, image: FloatArray) -> npt.NDArray[np.bool_]:
+    """Tell which image points (..., 2) are in the picture."""
+    across, up = np.moveaxis(np.abs(image), -1, 0)
+    return np.asarray((across <= 1.0) & (up <= 1.0 / game.camera.lens.aspect))
+
+
+def _heads(game: Game, players: FloatArray, view: FloatArray) -> tuple[float, float]:
+    """Return the mean height of players who stand in the picture, and the room above them, over its height."""
+    feet = _project(game, players, view)
+    heads = _project(game, np.concatenate([players, np.full((*players.shape[:2], 1), TALL)], axis=2), view)
+    seen, high = _inside(game, feet), 2.0 / game.camera.lens.aspect
+    top = np.where(seen, heads[..., 1], -np.inf).max(axis=1, initial=-np.inf)
+    tall = np.hypot(*np.moveaxis(heads - feet, -1, 0))[seen] / high
+    return _mean(tall), _mean((0.5 - top / high)[np.isfinite(top)])
 
 
 def _centre(ball: FloatArray, players: FloatArray) -> FloatArray:
@@ -233,14 +280,16 @@ def _centre(ball: FloatArray, players: FloatArray) -> FloatArray:
 
 
 def _lead_room(game: Game, centre: FloatArray, view: FloatArray, moving: float) -> float:
-    """Return the mean image position of the centre of play (T, 2) against its direction, while it moves."""
+    """Return the mean image position of the centre of play (T, 2) against its direction there, while it moves."""
     reach = max(1, round(game.rate / 2.0))
     frames = np.arange(len(centre))
     before, after = np.maximum(frames - reach, 0), np.minimum(frames + reach, len(centre) - 1)
     seconds = np.maximum(after - before, 1) / game.rate
     speed = (centre[after, 0] - centre[before, 0]) / seconds
-    where = np.clip(_project(game, centre[:, np.newaxis], view)[:, 0, 0], -1.0, 1.0)
-    return _mean((-np.sign(speed) * where)[np.abs(speed) > moving])
+    steps = np.stack([centre, centre + np.array([1.0, 0.0])], axis=1)
+    where, beyond = _project(game, steps, view)[..., 0].T  # from the other side, what goes right goes left
+    way = np.sign(speed) * np.where(beyond < where, -1.0, 1.0)
+    return _mean((-way * np.clip(where, -1.0, 1.0))[np.abs(speed) > moving])
 
 
 def _reversals(pan: FloatArray, hysteresis: float) -> int:
@@ -271,14 +320,21 @@ _ROWS = {
     "speed": "pan speed (degrees/s)",
     "acceleration": "pan acceleration (degrees/s2)",
     "still": "still (share of time)",
+    "size": "size of players (of the height)",
+    "head_room": "head room (of the height)",
+    "tilt_speed": "tilt speed (degrees/s)",
+    "zoom_speed": "zoom speed (share/s)",
+    "zoom_reversals": "zoom reversals (per minute)",
 }
+_AXES = ("tilt_speed", "zoom_speed", "zoom_reversals")  # left out where no camera has them
 
 
 def _table(framings: Mapping[str, Framing]) -> str:
     width = max(10, *(len(name) for name in framings))
-    head = [" ".join([f"{'framing':30}", *(f"{name:>{width}}" for name in framings)]).rstrip()]
+    head = [" ".join([f"{'framing':31}", *(f"{name:>{width}}" for name in framings)]).rstrip()]
     rows = [
-        " ".join([f"{title:30}", *(cell(getattr(found, name), width, ".3g") for found in framings.values())])
+        " ".join([f"{title:31}", *(cell(getattr(found, name), width, ".3g") for found in framings.values())])
         for name, title in _ROWS.items()
+        if name not in _AXES or not all(math.isnan(getattr(found, name)) for found in framings.values())
     ]
     return "\n".join(head + rows)
