@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 import simile
 from commands import command, simile_
+from simile.camera.heads import FreeD
 from simile.camera.tracking.recordings import load_game
 from visca_emulator import Server
 
@@ -142,12 +146,82 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
         assert abs(server.camera.pan) < 2.0
 
 
+def test_an_emulated_head_is_driven_by_another_process_within_its_bounds(studio: Path):
+    game = load_game(studio / "games" / "game-003.npz")
+    frames = [[[float(x), float(y)] for x, y in frame if np.isfinite(x)] for frame in game.detections[:40]]
+    emulate = subprocess.Popen(
+        command("camera", "emulate", "--protocol", "visca+tcp", "--port", "0", "--start", "8,0,1"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert emulate.stdout is not None
+        address = re.search(r"visca\+tcp://127.0.0.1:\d+", emulate.stdout.readline())
+        assert address is not None
+        driven = subprocess.Popen(
+            command(
+                *("camera", "drive", "run/policy.safetensors", "--head", address[0], "--timeout", "5"),
+                *("--bounds", "pan=5:5.5", "--speed", "60", "--acceleration", "200"),
+            ),
+            cwd=studio,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert driven.stdin is not None
+        assert driven.stderr is not None
+        while "14.4 units per degree" not in driven.stderr.readline():
+            assert driven.poll() is None
+        for frame in frames * 2:
+            driven.stdin.write(json.dumps(frame) + "\n")
+            driven.stdin.flush()
+            time.sleep(0.02)
+        _, told = driven.communicate(timeout=120)
+        assert driven.returncode == 0, told
+        told = simile_("camera", "drive", "--head", address[0], "--check", cwd=studio).stdout
+        assert "fits ptzoptics" in told
+        at = float(re.search(r"pan (-?[\d.]+)", told)[1])
+        assert 4.8 < at < 5.7
+    finally:
+        emulate.send_signal(signal.SIGINT)
+        rest = emulate.communicate(timeout=60)[0]
+    assert emulate.returncode == 0
+    assert "pan" in rest
+
+
+def test_a_swaying_head_tells_where_it_looks(studio: Path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as heard:
+        heard.bind(("127.0.0.1", 0))
+        port = str(heard.getsockname()[1])
+        told = simile_(
+            "camera", "emulate", "--protocol", "freed", "--port", port, "--seconds", "0.3", cwd=studio
+        ).stdout
+        assert f"127.0.0.1:{port}" in told
+        heard.settimeout(5.0)
+        packets = [FreeD.decode(heard.recv(100)) for _ in range(3)]
+    assert packets[0].pan <= packets[1].pan <= packets[2].pan
+    assert packets[2].camera == 1
+
+
 def test_mistakes_are_told_in_one_sentence(studio: Path):
     policy = "run/policy.safetensors"
     for arguments, word in (
         (("camera", "evaluate", policy, "nowhere.npz"), "nowhere.npz"),
         (("camera", "watch", "train.parquet"), "train.parquet"),
         (("camera", "drive", policy, "--head", "127.0.0.1:x"), "--head"),
+        (("camera", "drive", policy), "--head"),
+        (("camera", "drive", "--head", "127.0.0.1"), "POLICY is missing"),
+        (("camera", "drive", policy, "--head", "http://127.0.0.1"), "visca+tcp://HOST"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--model", "eos"), "sony-x400"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--head-units", "14.4"), "--head-units must be pan="),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--pan-range", "170"), "--pan-range must be LOW:HIGH"),
+        (("camera", "drive", policy, "--head", "onvif://a", "--model", "sony"), "--model is of VISCA"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--bounds", "tilt=-1:1"), "the policy moves pan"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--bounds", "pan=5:1"), "--bounds: the low end"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--start", "1,2"), "--start must be PAN,TILT,ZOOM"),
+        (("camera", "drive", policy, "--head", "visca+tcp://a", "--local-port", "9"), "--local-port"),
+        (("camera", "emulate", "--freed", "somewhere"), "--freed must be HOST:PORT"),
+        (("camera", "emulate", "--start", "200,0,1"), "start: pan 200"),
         (("camera", "drive", policy, "--head", "127.0.0.1", "--stage", "Fast()"), "Fast is not known"),
         (("camera", "drive", policy, "--head", "x", "--speed", "5", "--stage", "AccelerationLimit(9)"), "leave these"),
         (("camera", "drive", policy, "--head", "x", "--acceleration", "0"), "acceleration must be above 0"),

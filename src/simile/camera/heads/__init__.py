@@ -7,6 +7,7 @@
 from simile.camera.heads.driver import Driver, Phase
 from simile.camera.heads.freed import FreeD, FreeDSender
 from simile.camera.heads.head import Head, HeadError, Pose
+from simile.camera.heads.models import MODELS, visca_units
 from simile.camera.heads.onvif_head import OnvifHead
 from simile.camera.heads.onvif_spaces import OnvifUnits
 from simile.camera.heads.units import ViscaUnits
@@ -14,6 +15,7 @@ from simile.camera.heads.urls import HeadAddress, open_head
 from simile.camera.heads.visca_head import ViscaHead
 
 __all__ = [
+    "MODELS",
     "Driver",
     "FreeD",
     "FreeDSender",
@@ -27,4 +29,5 @@ __all__ = [
     "ViscaHead",
     "ViscaUnits",
     "open_head",
+    "visca_units",
 ]

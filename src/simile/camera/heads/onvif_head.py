@@ -17,7 +17,7 @@ from simile._common.needs import need
 from simile.camera.heads.head import HeadError, Pose
 from simile.camera.heads.links import LONGEST_PAUSE, SHORTEST_PAUSE, Closing
 from simile.camera.heads.onvif_spaces import OnvifSpaces, OnvifUnits
-from simile.camera.heads.steering import AT_REST, HEADROOM, NEAR, NOWHERE, Reckoning, steer
+from simile.camera.heads.steering import AT_REST, HEADROOM, NOWHERE, Reckoning, arrived, steer
 from simile.errors import ArgumentError
 
 PORT = 80
@@ -130,14 +130,12 @@ class OnvifHead(Closing):
         here = self.pose
         wanted = speed if braking else steer(pose, speed, here, self.gain, self.correction)
         still = max(abs(wanted.pan), abs(wanted.tilt)) < SLOWEST and not speed.zoom
-        off = max(abs(pose.pan - here.pan), abs(pose.tilt - here.tilt))
-        if still and not braking:
-            if off > NEAR:
-                self._offer("AbsoluteMove", {"pose": pose, "speed": SLOWEST}, AT_REST)
-            else:
-                self._offer("Stop", {}, AT_REST)
-        else:
+        if not still or braking:
             self.velocity(*wanted)
+        elif arrived(pose, here):
+            self._offer("Stop", {}, AT_REST)
+        else:
+            self._offer("AbsoluteMove", {"pose": pose, "speed": SLOWEST}, AT_REST)
 
     def poll(self) -> Sequence[HeadError]:
         """Return what has gone wrong since the last call."""

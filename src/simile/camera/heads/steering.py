@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from simile.camera.heads.head import Pose
 
 HEADROOM = 1.5  # in absolute mode, how much faster than the trajectory the camera may go to catch up
-NEAR = 0.1  # degrees: in velocity mode, what is so near has arrived
+NEAR, NEAR_ZOOM = 0.1, 0.02  # degrees, and share of a zoom factor: in velocity mode, what is so near has arrived
 NOWHERE, AT_REST = Pose(math.nan, math.nan, math.nan), Pose(0.0, 0.0, 0.0)
 
 
@@ -36,3 +36,9 @@ def steer(pose: Pose, speed: Pose, here: Sequence[float], gain: float, most: Pos
     """
     errors = (0.0 if math.isnan(at) else wanted - at for wanted, at in zip(pose, here, strict=True))
     return Pose(*(s + min(max(gain * e, -m), m) for s, e, m in zip(speed, errors, most, strict=True)))
+
+
+def arrived(pose: Pose, here: Pose) -> bool:
+    """Tell whether a head is as near to where it should be as it needs to be, or does not know where it is."""
+    turned = max(abs(pose.pan - here.pan), abs(pose.tilt - here.tilt))
+    return not (turned > NEAR or abs(pose.zoom - here.zoom) > NEAR_ZOOM * pose.zoom)

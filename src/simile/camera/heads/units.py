@@ -89,6 +89,11 @@ class ViscaUnits:
             object.__setattr__(self, name, tuple(float(speed) for speed in getattr(self, name)))
             _increasing(getattr(self, name), name, least=1, most=most)
 
+    @property
+    def zoom_range(self) -> tuple[float, float]:
+        """The factors at the ends of the table."""
+        return self.zoom[0][0], self.zoom[-1][0]
+
     def position(self, pan: float, tilt: float, zoom: float) -> tuple[int, int, int]:
         """Return the nearest position in units of the camera."""
         return (

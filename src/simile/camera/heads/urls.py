@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from simile.camera.heads import visca
 from simile.camera.heads.framing import END, Raw
 from simile.camera.heads.links import TcpLink, UdpLink
+from simile.camera.heads.models import MODELS
 from simile.camera.heads.onvif_head import OnvifHead
 from simile.camera.heads.onvif_spaces import OnvifUnits
 from simile.camera.heads.units import ViscaUnits
@@ -78,7 +79,8 @@ def open_head(
         and `visca+udp://HOST:PORT`: VISCA without a header (PTZOptics and many others). `onvif://USER:PASSWORD@HOST`:
         ONVIF; without a password in it, that of the environment variable SIMILE_HEAD_PASSWORD.
     units : ViscaUnits or OnvifUnits, optional
-        How the camera counts; Sony's by default, or what an ONVIF camera says.
+        How the camera counts. By default that is Sony's way with a header, PTZOptics' without (`visca_units` has
+        more), and what an ONVIF camera says.
     mode : {"velocity", "absolute"}
         How a trajectory is followed.
     local_port : int, optional
@@ -107,7 +109,8 @@ def open_head(
     )
     try:
         framing = None if at.scheme == "visca" else Raw(RAW_RETRY)
-        counts = ViscaUnits() if units is None else cast(ViscaUnits, units)
+        usual = MODELS["sony" if framing is None else "ptzoptics"].units
+        counts = usual if units is None else cast(ViscaUnits, units)
         retry = RETRY if framing is None else RAW_RETRY
         return ViscaHead(at.host, at.port, units=counts, mode=mode, retry=retry, framing=framing, link=link, name=name)
     except Exception:

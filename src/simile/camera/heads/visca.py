@@ -177,6 +177,13 @@ def zoom_position(data: bytes) -> int:
     return from_nibbles(data)
 
 
+def version(data: bytes) -> tuple[int, int]:
+    """Read vendor and model in the answer to `VERSION_INQUIRY`."""
+    if len(data) != 7:
+        raise DataError(f"a version has 7 bytes; got {data.hex(' ')!r}")
+    return int.from_bytes(data[:2], "big"), int.from_bytes(data[2:4], "big")
+
+
 def to_nibbles(value: int) -> bytes:
     """Return 16 bits as four bytes 0p 0q 0r 0s; a negative value as its two's complement."""
     bits = _step(value, "value", -0x8000, 0xFFFF) & 0xFFFF

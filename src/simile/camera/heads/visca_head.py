@@ -13,11 +13,12 @@ from simile.camera.heads import visca
 from simile.camera.heads.framing import Envelope, Framing
 from simile.camera.heads.head import HeadError, Pose
 from simile.camera.heads.links import Closing, Link, UdpLink
-from simile.camera.heads.steering import AT_REST, HEADROOM, NEAR, NOWHERE, Reckoning, steer
+from simile.camera.heads.steering import AT_REST, HEADROOM, NOWHERE, Reckoning, arrived, steer
 from simile.camera.heads.units import ViscaUnits, step_above
 from simile.errors import ArgumentError, DataError
 
 REFRESH = 1.0  # seconds after which an unchanged command is sent again, for a camera that was switched off and on
+SLACK = 2.0  # degrees that a head may be outside its range
 MOST_DATAGRAMS = 64  # read by one poll: a flood must not hold up the control loop
 INQUIRIES = {"pan-tilt position": visca.PAN_TILT_INQUIRY, "zoom position": visca.ZOOM_INQUIRY}
 
@@ -116,6 +117,7 @@ class ViscaHead(Closing):
         self._pending: dict[str, _Pending] = {}
         self._latest: dict[str, tuple[bytes, float]] = {}  # what was asked for last, and when
         self._faults: list[HeadError] = []
+        self._version: tuple[int, int] | None = None
         self._reckoning = Reckoning(NOWHERE, AT_REST, clock())
         if self._framing.counts:
             self._put("reset", visca.CONTROL, visca.RESET)
@@ -139,7 +141,7 @@ class ViscaHead(Closing):
     ) -> None:
         """Move on at the speed steps nearest to these speeds: degrees, and zoom factors, per second.
 
-        With an `end`, pan and tilt creep there at the slowest step, and stay.
+        With an `end`, pan and tilt creep there at the slowest step, and stay; so does a zoom that stands still.
         """
         speeds = ((pan_speed, "pan_speed"), (tilt_speed, "tilt_speed"), (zoom_speed, "zoom_speed"))
         pan, tilt, zoom = (checks.number(value, name) for value, name in speeds)
@@ -148,7 +150,8 @@ class ViscaHead(Closing):
         self._reckon(Pose(*self.units.speeds(*steps, at)))
         creep = None if end is None else visca.pan_tilt_absolute(*self.units.position(*end)[:2], 1, 1)
         self._offer("pan-tilt", creep or visca.pan_tilt_drive(*steps[:2]))
-        self._offer("zoom", visca.zoom_drive(steps[2]))
+        place = None if end is None or steps[2] else visca.zoom_direct(self.units.position(*end)[2])
+        self._offer("zoom", place or visca.zoom_drive(steps[2]))
 
     def stop(self) -> None:
         """Stand still; repeated until the camera has confirmed it."""
@@ -166,9 +169,8 @@ class ViscaHead(Closing):
         here = self.pose
         wanted = speed if braking else steer(pose, speed, here, self.gain, self.correction)
         still = not self.units.pan_step(wanted.pan) and not self.units.tilt_step(wanted.tilt)
-        off = max(abs(pose.pan - here.pan), abs(pose.tilt - here.tilt))
         # What is slower than the slowest step would never arrive: the last bit is a position to go to.
-        self.velocity(*wanted, end=pose if still and off > NEAR and not braking else None)
+        self.velocity(*wanted, end=pose if still and not braking and not arrived(pose, here) else None)
 
     def poll(self) -> Sequence[HeadError]:
         """Read the replies that have come and repeat what got none; returns what has gone wrong since the last call."""
@@ -211,7 +213,17 @@ class ViscaHead(Closing):
                 f"{self.name} did not say where it is within {timeout:g} s{last}: check address, power and network, "
                 "and that VISCA over IP is switched on; or say where it is with start=(pan, tilt, zoom), --start"
             )
+        self._check_place()
         return self.pose
+
+    def version(self, timeout: float = 0.5) -> tuple[int, int] | None:
+        """Ask what the camera is, and wait for the answer: vendor and model; None where it does not say."""
+        self._version = None
+        self._put("version", visca.INQUIRY, visca.VERSION_INQUIRY)
+        self._await(lambda: "version" not in self._pending, timeout)
+        self._pending.pop("version", None)
+        self._faults = [fault for fault in self._faults if "version" not in str(fault)]  # not every camera says it
+        return self._version
 
     def settle(self, timeout: float = 1.0) -> None:
         """Wait until all commands are confirmed.
@@ -228,6 +240,17 @@ class ViscaHead(Closing):
     def close(self) -> None:
         """Free the socket; does not stop the camera."""
         self._link.close()
+
+    def _check_place(self) -> None:
+        """Refuse a place that there is not: the units are wrong, and the next move would be, too."""
+        for axis, at in zip(("pan", "tilt"), self.pose, strict=False):
+            low, high = getattr(self.units, f"{axis}_range")
+            if not low - SLACK <= at <= high + SLACK:
+                raise HeadError(
+                    f"{self.name} says that its {axis} is {at:.1f} degrees, outside {low:g} to {high:g}: with "
+                    f"{getattr(self.units, axis):g} units per degree that cannot be. Give the camera's --model, "
+                    f"--head-units {axis}=... or --{axis}-range LOW:HIGH (a camera that hangs tilts from -90 to 20)"
+                )
 
     def _await(self, done: Callable[[], bool], timeout: float) -> bool:
         until = self._clock() + timeout
@@ -326,7 +349,9 @@ class ViscaHead(Closing):
             pending.acked = True
         elif reply.answer is visca.Answer.COMPLETION:
             del self._pending[slot]
-            if slot in INQUIRIES:
+            if slot == "version":
+                self._version = visca.version(reply.data)
+            elif slot in INQUIRIES:
                 self._measure(slot, reply.data, (pending.sent + self._clock()) / 2.0)
         elif reply.data[0] == visca.BUFFER_FULL:
             pending.acked, pending.first = False, self._clock()  # it will be sent again

@@ -6,6 +6,7 @@ import click
 
 from simile.cli.camera.calibration import calibrate
 from simile.cli.camera.driving import drive
+from simile.cli.camera.emulation import emulate
 from simile.cli.camera.evaluation import evaluate
 from simile.cli.camera.features import features
 from simile.cli.camera.film import crop, watch
@@ -23,5 +24,5 @@ def camera() -> None:
     """
 
 
-for command in (simulate, calibrate, features, evaluate, retarget, watch, crop, drive, live):
+for command in (simulate, calibrate, features, evaluate, retarget, watch, crop, drive, live, emulate):
     camera.add_command(command)

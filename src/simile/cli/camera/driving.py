@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
 from simile.cli import options
 from simile.cli.camera.games import aim_stages, court_options, features_of, place_of
-from simile.errors import ArgumentError, DataError
-
-if TYPE_CHECKING:
-    from simile.camera.heads import OnvifHead, ViscaHead
-    from simile.policies.stages import Stage
+from simile.cli.camera.heads import driver_of, head_of, head_options, tell_head
+from simile.errors import DataError
 
 
-@click.command(short_help="Drive a pan-tilt-zoom head (VISCA over IP).")
-@options.policy_argument
-@click.option("--head", required=True, help="HOST[:PORT], visca://, visca+tcp://, visca+udp://HOST[:PORT].")
+@click.command(short_help="Drive a pan-tilt-zoom head (VISCA or ONVIF).")
+@click.argument("policy", type=click.Path(path_type=Path), required=False)
+@head_options
 @court_options
-@click.option("--speed", type=float, show_default="30", help="Degrees per second at most.")
-@click.option("--acceleration", type=float, show_default="60", help="Degrees per second squared at most.")
 @options.stage_option
-@click.option("--timeout", type=float, default=0.5, help="Seconds without input before the head stops.")
+@click.option("--check", is_flag=True, help="Turn by a degree and back, tell which units fit, and end.")
 @options.policy_options
 def drive(
-    policy: Path,
-    head: str,
-    speed: float | None,
-    acceleration: float | None,
+    policy: Path | None,
     stage: tuple[str, ...],
-    timeout: float,
+    check: bool,
     trust: tuple[str, ...],
     max_memory: float | None,
     **given: Any,
@@ -44,60 +36,39 @@ def drive(
     On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
     --acceleration come behind the stages; an AccelerationLimit or a JerkLimit at the end of these takes their place.
     """
-    from simile.camera.heads import Driver
     from simile.online import Predictor
 
-    limits = _limits(options.stages_of(stage), speed, acceleration)
+    if check:
+        _check(given)
+        return
+    if policy is None:
+        raise click.ClickException("POLICY is missing: name the file of the policy that drives, or give --check")
+    stages = options.stages_of(stage)
     loaded = options.load_policy(policy, trust, max_memory)
     court, camera = place_of(given)
     stream = features_of(loaded, court).stream()
-    aim = aim_stages(loaded, court, camera, limits)[: -len(limits)]
+    aim = aim_stages(loaded, court, camera, ())
     predictor = Predictor(loaded, stages=aim, rate=loaded.card.rate or 25.0)
     if loaded.n_actions == 1:
         tilt, zoom = camera.still_view(court)
         told = f"tilt {tilt:.1f} and zoom {zoom:.2f} look at the middle of the court from {camera}"
         click.echo(f"simile: the policy pans; tilt and zoom stay as they are: {told}", err=True)
-    with (
-        _open(head) as moved,
-        Driver(
-            moved,
-            rate=loaded.card.rate or 25.0,
-            limits=limits,
-            n_actions=loaded.n_actions,
-            timeout=timeout,
-            on_fault=lambda error: click.echo(f"simile: {error}", err=True),
-        ) as driver,
-    ):
+    with driver_of(loaded, stages, given) as driver:
         for detections in _lines(sys.stdin):
             x = None if detections is None else stream.step(detections)
             driver.send(predictor.step(x))
 
 
-def _open(url: str) -> ViscaHead | OnvifHead:
-    """Return the head of --head."""
-    from simile.camera.heads import open_head
+def _check(given: Mapping[str, Any]) -> None:
+    """Let a head look at itself."""
+    from simile.camera.heads.checking import check_head
 
-    try:
-        return open_head(url)
-    except ArgumentError as error:
-        raise click.ClickException(f"--head: {error}") from None
-
-
-def _limits(stages: tuple[Stage, ...], speed: float | None, acceleration: float | None) -> tuple[Stage, ...]:
-    """Return the limits of a head, which end in one that brakes."""
-    import numpy as np
-
-    from simile.camera.heads.driver import BRAKES
-    from simile.online import AccelerationLimit
-
-    if not stages or not isinstance(stages[-1], BRAKES):
-        fastest, hardest = (np.array(usual if x is None else x) for x, usual in ((speed, 30.0), (acceleration, 60.0)))
-        return *stages, AccelerationLimit(hardest, rate=fastest)
-    if speed is not None or acceleration is not None:
-        raise click.ClickException(
-            f"--speed and --acceleration: {stages[-1]!r}, the last --stage, limits both: leave these out, or that"
-        )
-    return stages
+    with head_of(given) as head:
+        tell_head(head)
+        found = check_head(head)
+    click.echo(found)
+    if not found.good:
+        click.get_current_context().exit(1)
 
 
 def _lines(source: TextIO) -> Iterator[Any]:

@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from simile.cli import INTERRUPTED, options
-from simile.cli.camera.driving import _limits, _open
 from simile.cli.camera.games import aim_stages, court_options, features_of, place_of
+from simile.cli.camera.heads import driver_of, head_options
 
 if TYPE_CHECKING:
     from simile.camera.calibration import Calibration
@@ -53,10 +53,7 @@ LAYOUTS = ("yolov5", "yolov8", "end2end", "end2end7", "torchvision")
 @click.option("--score", type=float, default=0.3, help="How sure an ONNX model must be.")
 @click.option("--class", "classes", multiple=True, help="What it must see: a number or a name. May be repeated.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Of its boxes, where that is not recognised.")
-@click.option("--head", help="Drive this head: HOST[:PORT], visca://, visca+tcp://, visca+udp://HOST[:PORT].")
-@click.option("--speed", type=float, show_default="30", help="Of the head: degrees per second at most.")
-@click.option("--acceleration", type=float, show_default="60", help="Of the head: degrees per second squared at most.")
-@click.option("--timeout", type=float, default=0.5, help="Seconds without a frame before the head stops.")
+@head_options
 @click.option(
     "--out",
     multiple=True,
@@ -187,21 +184,9 @@ def _read_picture(path: Path | None, video: Source) -> Any:
 
 
 def _open_driver(stack: ExitStack, policy: Policy, stages: tuple[Stage, ...], given: dict[str, Any]) -> Output:
-    from simile.camera.heads import Driver
     from simile.camera.live.outputs import Turned
 
-    limits = _limits(stages, given["speed"], given["acceleration"])
-    head = _open(given["head"])
-    stack.callback(head.close)
-    driver = Driver(
-        head,
-        rate=policy.card.rate or 25.0,
-        limits=limits,
-        n_actions=policy.n_actions,
-        timeout=given["timeout"],
-        on_fault=lambda error: _say(str(error)),
-    )
-    return Turned(stack.enter_context(driver))
+    return Turned(stack.enter_context(driver_of(policy, stages, given)))
 
 
 def _open_cut(out: str, video: Source, calibration: Calibration | None, given: dict[str, Any]) -> Cut:

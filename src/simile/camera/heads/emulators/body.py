@@ -138,7 +138,7 @@ class Body:
     def _advance(self) -> None:
         now = self._clock()
         self._now = max(self._now, now - LONGEST)
-        while self._now + STEP <= now:
+        while self._now + STEP <= now + 1e-6 * STEP:
             for motor in self._motors:
                 motor.advance(STEP)
             self._now += STEP
