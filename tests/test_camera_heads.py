@@ -17,6 +17,7 @@ from simile.camera.heads import (
     HeadAddress,
     HeadError,
     OnvifUnits,
+    Pose,
     ViscaHead,
     ViscaUnits,
     onvif_head,
@@ -30,6 +31,7 @@ from simile.camera.heads.emulators.body import RANGES
 from simile.camera.heads.framing import END, Raw
 from simile.camera.heads.links import TcpLink, UdpLink
 from simile.camera.heads.models import doubt
+from simile.camera.heads.onvif_spaces import OnvifSpaces
 from simile.errors import ArgumentError, DataError
 from simile.online import AccelerationLimit
 from visca_emulator import Camera, RawTcpServer, RawUdpServer, Server, SimulatedLink, Time, deaf_port
@@ -452,6 +454,54 @@ def test_onvif_leaves_the_logging_of_the_program_alone(monkeypatch):
     assert (root.level, list(root.handlers)) == before
 
 
+def spaces(*uris: str, limits: bool = False):
+    """What a camera says of its spaces, as the client gives it."""
+    ends = SimpleNamespace(Min=-180.0, Max=180.0)
+    found = [
+        SimpleNamespace(URI=f"http://x/{uri}", XRange=ends, YRange=SimpleNamespace(Min=-90, Max=20)) for uri in uris
+    ]
+    told = SimpleNamespace(
+        AbsolutePanTiltPositionSpace=found, ContinuousPanTiltVelocitySpace=[], AbsoluteZoomPositionSpace=[]
+    )
+    near = SimpleNamespace(URI="http://x/SphericalPositionSpaceDegrees", XRange=SimpleNamespace(Min=-30, Max=40))
+    near.YRange = SimpleNamespace(Min=-45, Max=45)
+    return told, (SimpleNamespace(Range=near) if limits else None)
+
+
+def test_positions_in_either_space_are_understood():
+    told, _ = spaces("PositionGenericSpace", "SphericalPositionSpaceDegrees")
+    found = OnvifSpaces.of(told, OnvifUnits(), "camera")
+    for kind, x, y in (("SphericalPositionSpaceDegrees", 90.0, -35.0), ("PositionGenericSpace", 0.5, 0.0)):
+        turned = SimpleNamespace(x=x, y=y, space=f"http://x/{kind}")
+        assert found.pose(SimpleNamespace(PanTilt=turned, Zoom=None)) == pytest.approx((90.0, -35.0, 1.0))
+    assert found.position(Pose(500.0, 5.0, 1.0))["PanTilt"]["x"] == 180.0
+
+
+def test_the_limits_of_a_camera_are_kept():
+    told, limits = spaces("PositionGenericSpace", "SphericalPositionSpaceDegrees", limits=True)
+    found = OnvifSpaces.of(told, OnvifUnits(), "camera", limits=limits)
+    place = found.position(Pose(60.0, -60.0, 1.0))["PanTilt"]
+    assert (place["x"], place["y"]) == (40.0, -45.0)
+    generic = SimpleNamespace(x=0.5, y=0.0, space="http://x/PositionGenericSpace")  # of the whole range, as ever
+    assert found.pose(SimpleNamespace(PanTilt=generic, Zoom=None)) == pytest.approx((90.0, -35.0, 1.0))
+
+
+def test_an_onvif_camera_may_count_to_the_left():
+    told, _ = spaces("PositionGenericSpace")
+    found = OnvifSpaces.of(told, OnvifUnits(pan_range=(170.0, -170.0), tilt_range=(-20.0, 90.0)), "camera")
+    assert found.position(Pose(85.0, 35.0, 1.0))["PanTilt"]["x"] == pytest.approx(-0.5)
+    assert (
+        found.velocity(Pose(10.0, 8.0, 0.0))["PanTilt"]["x"]
+        < 0.0
+        < found.velocity(Pose(10.0, 8.0, 0.0))["PanTilt"]["y"]
+    )
+    with pytest.raises(HeadError, match="no absolute positions"):
+        OnvifSpaces.of(spaces("DigitalPositionSpace")[0], OnvifUnits(), "camera")
+    for wrong in ({"pan_range": (1.0, 1.0)}, {"zoom_range": (4.0, 1.0)}, {"speeds": (0.0, 1.0, 1.0)}):
+        with pytest.raises(ArgumentError):
+            OnvifUnits(**wrong)
+
+
 # Which camera counts how
 
 
@@ -485,13 +535,14 @@ def test_what_differs_from_a_model_is_said():
 
 
 def test_a_camera_that_says_it_counts_otherwise_is_doubted():
-    assert "--model sony-x400" in (doubt(0x0001, 0x0617, MODELS["ptzoptics"].units) or "")
-    assert "a zoom of its own" in (doubt(0x0001, 0x0617, MODELS["sony"].units) or "")
-    assert doubt(0x0001, 0x0617, MODELS["sony-x400"].units) is None
-    assert "BirdDog" in (doubt(0x0109, 0x2020, ViscaUnits()) or "")
-    assert doubt(0x0109, 0x2020, MODELS["ptzoptics"].units) is None  # nothing is known against it
+    assert "--model sony-x400" in (doubt((0x0001, 0x0617), MODELS["ptzoptics"].units) or "")
+    assert "a zoom of its own" in (doubt((0x0001, 0x0617), MODELS["sony"].units) or "")
+    assert doubt((0x0001, 0x0617), MODELS["sony-x400"].units) is None
+    assert "BirdDog" in (doubt((0x0109, 0x2020), ViscaUnits()) or "")
+    assert doubt((0x0109, 0x2020), MODELS["ptzoptics"].units) is None  # nothing is known against it
+    assert "--check" in (doubt(None, ViscaUnits()) or "")
     with pytest.raises(HeadError, match="20 bits"):
-        doubt(0x0001, 0x0519, ViscaUnits())
+        doubt((0x0001, 0x0519), ViscaUnits())
 
 
 def test_what_a_camera_is_can_be_asked():

@@ -126,14 +126,17 @@ def recognise(vendor: int, code: int) -> str | None:
     return next((name for name, model in MODELS.items() if model.vendor == vendor and code in model.codes), None)
 
 
-def doubt(vendor: int, code: int, units: ViscaUnits) -> str | None:
-    """Say what speaks against units, from what a camera says that it is.
+def doubt(version: tuple[int, int] | None, units: ViscaUnits) -> str | None:
+    """Say what speaks against units, from what a camera says that it is: vendor and model.
 
     Examples
     --------
-    >>> doubt(0x0001, 0x0617, MODELS["ptzoptics"].units)  # doctest: +ELLIPSIS
+    >>> doubt((0x0001, 0x0617), MODELS["ptzoptics"].units)  # doctest: +ELLIPSIS
     'the camera says that it is a sony-x400 (0001h 0617h), which counts 51.2 units per degree of pan ... 14.4 ...'
     """
+    if version is None:
+        return f"the camera does not say what it is: is {units.pan:g} units per degree right? --check tells what fits"
+    vendor, code = version
     told = f"({vendor:04x}h {code:04x}h)"
     if vendor == SONY and code in LONG_POSITIONS:
         raise HeadError(f"the camera {told} sends positions in 20 bits, which is not supported: drive it by ONVIF")

@@ -241,9 +241,14 @@ class OnvifHead(Closing):
         profiles = [profile for profile in await media.GetProfiles() if profile.PTZConfiguration is not None]
         if not profiles:
             raise HeadError(f"{self.name} has no profile with pan, tilt and zoom: is it a PTZ camera?")
-        asked = {"ConfigurationToken": profiles[0].PTZConfiguration.token}
-        options = await ptz.GetConfigurationOptions(asked)
-        self.spaces = OnvifSpaces.of(options, self.units, self.name)
+        chosen = profiles[0].PTZConfiguration
+        options = await ptz.GetConfigurationOptions({"ConfigurationToken": chosen.token})
+        spaces = options.Spaces
+        if spaces is None or not spaces.AbsolutePanTiltPositionSpace:
+            nodes = {node.token: node for node in await ptz.GetNodes()}
+            spaces = nodes[chosen.NodeToken].SupportedPTZSpaces
+        told = {"limits": chosen.PanTiltLimits, "timeouts": options.PTZTimeout}
+        self.spaces = OnvifSpaces.of(spaces, self.units, self.name, **told)
         return ptz, profiles[0].token
 
     async def _send(self, ptz: Any, profile: str) -> None:

@@ -80,9 +80,8 @@ class OnvifSpaces:
     timeout: datetime.timedelta
 
     @classmethod
-    def of(cls, options: Any, units: OnvifUnits, name: str) -> OnvifSpaces:
-        """Choose among the spaces that a camera offers (a PTZNode's, or those of its configuration)."""
-        spaces = options.Spaces
+    def of(cls, spaces: Any, units: OnvifUnits, name: str, *, limits: Any = None, timeouts: Any = None) -> OnvifSpaces:
+        """Choose among the spaces that a camera offers (those of its configuration, or of a PTZNode)."""
         offered = {_kind(s.URI): s for s in spaces.AbsolutePanTiltPositionSpace or ()}
         speeds = {_kind(s.URI): s for s in spaces.ContinuousPanTiltVelocitySpace or ()}
         if "PositionGenericSpace" not in offered and "SphericalPositionSpaceDegrees" not in offered:
@@ -93,27 +92,24 @@ class OnvifSpaces:
                 f"{name} tells pan and tilt from -1 to 1 and not in degrees: say which degrees these are, "
                 "pan_range=(-170, 170), tilt_range=(-30, 90) (--pan-range -170:170 --tilt-range=-30:90)"
             )
-        told = GENERIC, GENERIC
-        if degrees is not None:
-            told = _ends(degrees.XRange), _ends(degrees.YRange)
+        told = _both(degrees)
         ends = units.pan_range or told[0], units.tilt_range or told[1]
         signs = tuple(1.0 if low < high else -1.0 for low, high in ends)
         generic = tuple(Axis(low, high, *GENERIC) for low, high in ends)
-        chosen = (
-            generic
-            if degrees is None
-            else tuple(Axis(sign * low, sign * high, low, high) for (low, high), sign in zip(told, signs, strict=True))
-        )
+        chosen = generic
+        if degrees is not None:
+            near = getattr(limits, "Range", None)
+            narrow = told if near is None or _kind(near.URI) != _kind(degrees.URI) else _both(near)
+            chosen = tuple(Axis(s * low, s * high, low, high) for (low, high), s in zip(narrow, signs, strict=True))
         quick = speeds.get("VelocitySpaceDegrees")
         most = units.speeds if quick is None else (float(quick.XRange.Max), float(quick.YRange.Max), units.speeds[2])
         scale = tuple(sign if quick is not None else sign / by for sign, by in zip(signs, most, strict=False))
         zooms = spaces.AbsoluteZoomPositionSpace or ()
         best = (degrees or offered["PositionGenericSpace"]).URI
         turn = (quick or speeds["VelocityGenericSpace"]).URI if speeds else ""
-        allowed = getattr(options, "PTZTimeout", None)
         wait = datetime.timedelta(seconds=SLOWEST_STOP)
-        if allowed is not None and allowed.Min is not None and allowed.Max is not None:
-            wait = min(max(wait, allowed.Min), allowed.Max)
+        if timeouts is not None and timeouts.Min is not None and timeouts.Max is not None:
+            wait = min(max(wait, timeouts.Min), timeouts.Max)
         zoom = Axis(*units.zoom_range, *_ends(zooms[0].XRange)) if zooms else None
         return cls(best, chosen, generic, turn, most, scale, zoom, wait)  # type: ignore[arg-type]
 
@@ -151,6 +147,10 @@ class OnvifSpaces:
 
 def _kind(uri: str) -> str:
     return uri.rpartition("/")[2]
+
+
+def _both(space: Any) -> tuple[tuple[float, float], tuple[float, float]]:
+    return (GENERIC, GENERIC) if space is None else (_ends(space.XRange), _ends(space.YRange))
 
 
 def _ends(span: Any) -> tuple[float, float]:

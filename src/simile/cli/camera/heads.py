@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AXES = ("pan", "tilt", "zoom")
 OPEN = (float("-inf"), float("inf"))
-PATIENCE = 5.0  # seconds for a head to say where it is
+PATIENCE = 2.0  # seconds for a head that speaks VISCA to say where it is
 units_options = options.stack(
     click.option("--model", help="How a VISCA camera counts: sony, sony-x400, ptzoptics, ... (see docs/heads.md)."),
     click.option("--head-units", help="Units per degree of a VISCA camera: pan=14.4,tilt=14.4; negative to the left."),
@@ -104,13 +104,11 @@ def tell_head(head: ViscaHead | OnvifHead) -> Pose:
     from simile.camera.heads import ViscaHead
     from simile.camera.heads.models import doubt
 
-    pan, tilt, zoom = pose = head.where(PATIENCE)
+    pan, tilt, zoom = pose = head.where(PATIENCE) if isinstance(head, ViscaHead) else head.where()
     said = f"{head.name}: pan {pan:.1f}, tilt {tilt:.1f}, zoom {zoom:.1f}"
     if isinstance(head, ViscaHead):
         said += f"; {head.units.pan:g} units per degree of pan, {head.units.tilt:g} of tilt"
-        version = head.version()
-        doubted = None if version is None else doubt(*version, head.units)
-        if doubted is not None:
+        if doubted := doubt(head.version(), head.units):
             said += f"\nsimile: {doubted}"
     click.echo(said, err=True)
     return pose
