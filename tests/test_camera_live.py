@@ -6,10 +6,13 @@ import csv
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -23,17 +26,21 @@ from simile import ArgumentError, DataError, StorageError
 from simile.camera.calibration import View, save_calibration
 from simile.camera.courts import BASKETBALL
 from simile.camera.features import Features, demonstrations
+from simile.camera.film.framing import compare_framing
+from simile.camera.film.panorama import Calibrated
 from simile.camera.film.rendering import Rendering
 from simile.camera.geometry import Camera, Lens
+from simile.camera.heads import Driver, open_head
+from simile.camera.heads.emulators import Body, ViscaEmulator
 from simile.camera.live.acting import Actor
 from simile.camera.live.detectors import Motion
 from simile.camera.live.doubts import LOOK_BACK, Doubts
 from simile.camera.live.hands import EVENT, Joystick, Keys, Operator, Wish, open_device, parse_keys
-from simile.camera.live.outputs import Cut, Log
+from simile.camera.live.outputs import Cut, Log, Turned
 from simile.camera.live.pipeline import Pipeline
-from simile.camera.live.sources import Source
+from simile.camera.live.sources import Shot, Source
 from simile.camera.simulation import simulate
-from simile.online import Predictor, RateLimit
+from simile.online import AccelerationLimit, Predictor, RateLimit
 from visca_emulator import Server
 
 av = pytest.importorskip("av", reason="needs the extra live")
@@ -120,15 +127,15 @@ def test_times_of_a_file_are_its_stamps(tmp_path, pictures):
         assert [shot.time for shot in source] == pytest.approx(np.array(stamps) / 1000.0)
 
 
-def test_a_stream_over_loopback_is_seen_and_told_when_it_is_lost(pictures, unused_port, monkeypatch):
+def test_a_stream_over_loopback_is_seen_and_told_when_it_is_lost(pictures, unused_ports, monkeypatch):
     told: list[str] = []
     monkeypatch.setattr("simile.camera.live.sources.READING", 0.5)
-    url = f"udp://127.0.0.1:{unused_port}?pkt_size=1316"
+    url = f"udp://127.0.0.1:{unused_ports[0]}?pkt_size=1316"
     thread = threading.Thread(
         target=write_film, args=(url, pictures[:60]), kwargs={"form": "mpegts", "pace": 1.0 / RATE}
     )
     thread.start()
-    with Source(f"udp://127.0.0.1:{unused_port}", retry=0.3, tell=told.append) as source:
+    with Source(f"udp://127.0.0.1:{unused_ports[0]}", retry=0.3, tell=told.append) as source:
         shots = list(source)
     thread.join()
     assert len(shots) > 20
@@ -138,12 +145,13 @@ def test_a_stream_over_loopback_is_seen_and_told_when_it_is_lost(pictures, unuse
 
 
 @pytest.fixture
-def unused_port() -> int:
-    import socket
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def unused_ports() -> list[int]:
+    """Two ports of UDP that nobody has."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(2)]
+        for free in sockets:
+            free.bind(("127.0.0.1", 0))
+        return [int(free.getsockname()[1]) for free in sockets]
 
 
 def test_what_is_no_video_is_refused_with_the_way_out(tmp_path, film):
@@ -402,6 +410,63 @@ def test_the_pipeline_films_what_is_played(film, policy, games, tmp_path):
     told = [json.loads(line) for line in lines.read_text().splitlines()]
     assert told[80]["frame"] == 80
     assert len(told[80]["boxes"]) == len(told[80]["positions"]) == len(moments[80].positions)
+
+
+def test_a_game_over_loopback_is_filmed_by_a_head_and_shown_to_a_player(
+    pictures, games, policy, unused_ports, monkeypatch
+):
+    """A camera streams, simile detects and films, a head turns, and what is cut goes to a player; all over sockets."""
+    game, features = games[2], Features(BASKETBALL)
+    monkeypatch.setattr("simile.camera.live.sources.READING", 0.7)
+    incoming, outgoing = (f"udp://127.0.0.1:{port}" for port in unused_ports)
+    shown: list[Shot] = []
+
+    def play() -> None:
+        with Source(outgoing, retry=0.0) as player:
+            shown.extend(player)
+
+    camera = threading.Thread(
+        target=write_film,
+        args=(incoming + "?pkt_size=1316", pictures[:80]),
+        kwargs={"form": "mpegts", "pace": 1.0 / RATE},
+    )
+    windows = Calibrated(VIEW, game.camera, game.camera.still_view(BASKETBALL))
+    empty = Rendering(BASKETBALL, VIEW).picture(np.empty((0, 2)))
+    with ViscaEmulator(Body()) as emulator, ExitStack() as stack:
+        head = stack.enter_context(open_head(f"127.0.0.1:{emulator.port}"))
+        driver = stack.enter_context(Driver(head, rate=50.0, limits=AccelerationLimit(200.0, rate=100.0)))
+        cut = stack.enter_context(Cut(outgoing + "?pkt_size=1316", windows, size=(240, 136), rate=RATE))
+        camera.start()
+        player = threading.Thread(target=play)
+        player.start()
+        source = stack.enter_context(Source(incoming, retry=0.0))
+        pipeline = Pipeline(
+            *(Motion(VIEW, background=empty), Actor(policy, features, rate=RATE), BASKETBALL, VIEW),
+            [Turned(driver), cut],
+        )
+        moments = list(pipeline.film(source))
+        camera.join()
+        driver.send(moments[-1].action)
+        time.sleep(0.5)
+        assert emulator.body.pose.pan == pytest.approx(moments[-1].action[0], abs=0.5)
+    player.join()
+    assert cut.frames == len(moments) - cut.dropped
+    assert len(moments) > 15
+    seen = [round(moment.shot.frame.time * RATE) for moment in moments]
+    near = [
+        np.linalg.norm(moment.positions[:, np.newaxis] - game.players[i], axis=-1).min(axis=0)
+        for i, moment in zip(seen, moments, strict=True)
+    ]
+    assert np.mean(np.array(near) < 1.0) > 0.75
+    actor = Actor(policy, features, rate=RATE)
+    true = np.array([actor.act(players, i / RATE) for i, players in enumerate(game.players[:FRAMES])])
+    part = replace(
+        game, players=game.players[seen], detections=game.players[seen], ball=None, actions=None, possession=None
+    )
+    framed = compare_framing(part, {"live": [m.action for m in moments], "true": true[seen]})
+    assert framed["live"].players > framed["true"].players - 0.15
+    assert len(shown) > 10
+    assert shown[-1].image.shape == (136, 240, 3)
 
 
 # -------------------------------------------------------------------------------------------------------- command

@@ -45,7 +45,7 @@ class Moment:
     context : (m,) array
         What the policy saw last.
     action, sent : (k,) array
-        What it chose, or the operator did, and what was sent, within the limits of a head.
+        What it chose, or the operator did; and where a head is on its way there, within its limits.
     who : str
         "policy" or "operator".
     spent : dict
@@ -80,7 +80,7 @@ class Pipeline:
     court : Court
         Where people are expected.
     outputs : sequence of Output
-        In this order; each is given what the one before it has really done.
+        All do the same; what the first one has really done is what was sent.
     operator : Operator, optional
         A person who can take over.
     """
@@ -125,15 +125,14 @@ class Pipeline:
             operator = self.operator.act(self._last, shot.time)
         self._last = action = self.actor.act(positions, shot.time, operator)
         times.append(clock())
-        sent = action
-        for output in self.outputs:
-            sent = output.send(shot, sent)
+        done = [output.send(shot, action) for output in self.outputs]
         times.append(clock())
         detect, locate, act, send = np.diff(times).tolist()
         spent = {"decode": shot.decoding, "wait": times[0] - shot.came, "detect": detect, "locate": locate}
         spent |= {"act": act, "send": send, "total": shot.decoding + times[-1] - shot.came}
         said = doubts.note(shot.time, positions, dropped=source.dropped, detecting=detect)
         who = "policy" if operator is None else "operator"
+        sent = done[0] if done else action
         return Moment(shot, found, positions, self.actor.context, action, sent, who, spent, said)
 
     def _detect(self, shot: Shot) -> Found:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from simile.camera.live.pipeline import Moment, Output, Pipeline
     from simile.camera.live.sources import Source
     from simile.policies.policies import Policy
-    from simile.policies.stages import Stage
 
 SAME_SHAPE = 0.01  # by which pictures of one camera may differ in their shape
 LAYOUTS = ("yolov5", "yolov8", "end2end", "end2end7", "torchvision")
@@ -110,19 +109,23 @@ def live(
 
 def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, Any]) -> Pipeline:
     """Open all that stands behind a source; the stack closes it."""
+    from simile.camera.heads.driver import BRAKES
     from simile.camera.live.acting import Actor
     from simile.camera.live.hands import HELP, Operator, open_device
+    from simile.camera.live.outputs import Turned
     from simile.camera.live.pipeline import Pipeline
 
     court, camera = place_of(given)
     calibration = _read_calibration(given["calibration"], video)
     detector = _open_detector(stack, video, calibration, given)
     stages = options.stages_of(given["stage"])
-    # What a head cannot follow is the business of its driver, and then the picture shows what the head does.
-    aimed = aim_stages(policy, court, camera, stages)
-    before = aimed[: len(aimed) - len(stages)] if given["head"] else aimed
-    actor = Actor(policy, features_of(policy, court), rate=video.rate, stages=before)
-    outputs: list[Output] = [] if given["head"] is None else [_open_driver(stack, policy, stages, given)]
+    # What brakes a head is the business of its driver; twice would be late.
+    braking = stages[-1:] if given["head"] is not None and isinstance((*stages, None)[-1], BRAKES) else ()
+    aimed = aim_stages(policy, court, camera, stages[: len(stages) - len(braking)])
+    actor = Actor(policy, features_of(policy, court), rate=video.rate, stages=aimed)
+    outputs: list[Output] = []
+    if given["head"] is not None:
+        outputs.append(Turned(stack.enter_context(driver_of(policy, braking, given))))
     outputs += [stack.enter_context(_open_cut(out, video, calibration, given)) for out in given["out"]]
     operator = None
     if given["take_over"] is not None:
@@ -181,12 +184,6 @@ def _read_picture(path: Path | None, video: Source) -> Any:
         told = f"{read.shape[1]} x {read.shape[0]} pixels, and the video {video.size[0]} x {video.size[1]}"
         raise click.ClickException(f"--background: {path} has {told}: take it with the same camera")
     return cv2.cvtColor(cv2.resize(read, video.size), cv2.COLOR_BGR2RGB)
-
-
-def _open_driver(stack: ExitStack, policy: Policy, stages: tuple[Stage, ...], given: dict[str, Any]) -> Output:
-    from simile.camera.live.outputs import Turned
-
-    return Turned(stack.enter_context(driver_of(policy, stages, given)))
 
 
 def _open_cut(out: str, video: Source, calibration: Calibration | None, given: dict[str, Any]) -> Cut:
