@@ -38,6 +38,7 @@ from simile.camera.live.doubts import LOOK_BACK, Doubts
 from simile.camera.live.hands import EVENT, Joystick, Keys, Operator, Wish, open_device, parse_keys
 from simile.camera.live.outputs import Cut, Log, Turned
 from simile.camera.live.pipeline import Pipeline
+from simile.camera.live.sights import Through
 from simile.camera.live.sources import Shot, Source
 from simile.camera.simulation import simulate
 from simile.online import AccelerationLimit, Predictor, RateLimit
@@ -333,6 +334,34 @@ def test_each_doubt_is_said_once_with_numbers_and_the_way_out():
     assert len(found) == 2
 
 
+# --------------------------------------------------------------------------------------------------------- sights
+
+
+def test_what_a_moving_head_sees_stays_where_it_is():
+    """The head swings; people who stand still do so on the court, as long as the latency of the picture is right."""
+    people = np.array([[-3.0, 1.0], [4.0, -2.0]])
+
+    def pose(t: float) -> tuple[float, float, float]:
+        return 20.0 * np.sin(3.0 * t), -22.0, 1.5
+
+    def watch(latency: float) -> list[np.ndarray]:
+        now, seen = 0.0, []
+        through = Through(VIEW, lambda: pose(now), latency=latency)
+        for i in range(50):
+            now = 10.0 + i / 25.0
+            feet = VIEW.to_pixels(people, pose=pose(now - 0.08))
+            seen.append(through.to_court(feet, through.note(Shot(i, i / 25.0, now, 0.0, None))))
+        return seen[5:]
+
+    assert np.abs(np.array(watch(0.08)) - people).max() < 0.1
+    assert np.abs(np.array(watch(0.0)) - people).max() > 1.0
+
+
+def test_a_head_that_does_not_say_where_it_is_sees_nobody():
+    through = Through(VIEW, lambda: (np.nan, np.nan, np.nan))
+    assert np.isnan(through.to_court([[200.0, 200.0]], through.note(Shot(0, 0.0, 5.0, 0.0, None)))).all()
+
+
 # -------------------------------------------------------------------------------------------------------- outputs
 
 
@@ -546,6 +575,26 @@ def test_the_command_turns_a_head_and_stops_it_on_ctrl_c(place):
     assert abs(float(rows[-1]["sent_pan"]) - server.camera.pan) < 3.0
 
 
+def test_the_command_sees_through_a_camera_whose_poses_are_in_a_table(place, games):
+    """Boxes in the picture of a camera that pans, and where it looked: the people are where they were."""
+    times = np.arange(FRAMES) / RATE
+    poses = np.column_stack([15.0 * np.sin(times), np.full(FRAMES, -22.0), np.full(FRAMES, 1.5)])
+    rows = [f"{t},{pan},{tilt},{zoom}" for t, (pan, tilt, zoom) in zip(times, poses, strict=True)]
+    (place / "poses.csv").write_text("\n".join(["time,pan,tilt,zoom", *rows]))
+    with (place / "moving.jsonl").open("w") as file:
+        for i, players in enumerate(games[2].players[:FRAMES]):
+            feet = VIEW.to_pixels(players, pose=poses[i])
+            boxes = np.column_stack([feet - [4.0, 20.0], np.tile([8.0, 20.0], (len(feet), 1))])
+            file.write(json.dumps({"frame": i, "boxes": boxes.tolist()}) + "\n")
+    simile_(
+        *("camera", "live", "game.mp4", *WHO, "--detections", "moving.jsonl", "--calibration", "view.json", "--fast"),
+        *("--poses", "poses.csv", "--log", "through.jsonl"),
+        cwd=place,
+    )
+    last = json.loads((place / "through.jsonl").read_text().splitlines()[-1])
+    assert np.array(last["positions"]) == pytest.approx(games[2].players[FRAMES - 1], abs=0.05)
+
+
 def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
     start = ("camera", "live", "game.mp4", *WHO)
     ready = (*start, "--log", "x.csv")
@@ -568,6 +617,10 @@ def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
         ((*start, "--detections", "found.jsonl", "--out", "cut.avi", "--fov", "60"), "out must be a file that ends"),
         ((*start, "--detections", "found.jsonl", "--log", "log.txt"), "log must end in .csv or .jsonl"),
         ((*start, "--detections", "found.jsonl", "--head", "127.0.0.1:x"), "--head"),
+        ((*ready, "--calibration", "view.json", "--poses", "head"), "say which"),
+        ((*ready, "--calibration", "view.json", "--poses", "poses.csv"), "all of its picture does"),
+        ((*ready, "--calibration", "view.json", "--latency", "0.1"), "--poses"),
+        ((*ready, "--poses", "nowhere.csv"), "need the camera and its lens"),
         ((*ready, "--detections", "game.mp4"), "--detections: game.mp4 is no text after line 0"),
         (("camera", "live", "nowhere.mp4", *WHO, "--log", "x.csv"), "nowhere.mp4 is not there"),
         (("camera", "live", "udp://127.0.0.1:1", *WHO, "--log", "x.csv", "--fast"), "leave out --fast"),

@@ -17,6 +17,7 @@ from simile.camera.live.detectors import Detector, find_feet
 from simile.camera.live.doubts import Doubts
 from simile.camera.live.hands import Operator
 from simile.camera.live.lines import Found, Lines
+from simile.camera.live.sights import Through
 from simile.camera.live.sources import Shot, Source
 from simile.errors import ArgumentError
 
@@ -73,8 +74,9 @@ class Pipeline:
     ----------
     detector : Detector or Lines
         Who finds people.
-    calibration : Calibration, optional
-        Where on the court they are; not needed where lines tell positions.
+    calibration : Calibration or Through, optional
+        Where on the court they are, before a camera that stands still or through that of a head; not needed where
+        lines tell positions.
     actor : Actor
         The policy, at its own pace.
     court : Court
@@ -88,7 +90,7 @@ class Pipeline:
     detector: Detector | Lines
     actor: Actor
     court: Court
-    calibration: Calibration | None = None
+    calibration: Calibration | Through | None = None
     outputs: Sequence[Output] = ()
     operator: Operator | None = None
     _last: FloatArray | None = field(default=None, init=False)
@@ -146,5 +148,9 @@ class Pipeline:
         boxes = np.empty((0, 4)) if found.boxes is None else found.boxes
         if self.calibration is None:
             raise ArgumentError("calibration must be given where boxes are detected: it tells where people stand")
-        positions = np.asarray(self.calibration.to_court(find_feet(boxes), frame=shot.number))
+        feet = find_feet(boxes)
+        if isinstance(self.calibration, Through):
+            positions = self.calibration.to_court(feet, self.calibration.note(shot))
+        else:
+            positions = np.asarray(self.calibration.to_court(feet, frame=shot.number))
         return positions[np.isfinite(positions).all(axis=1)]

@@ -18,10 +18,12 @@ from simile.cli.camera.heads import driver_of, head_options
 
 if TYPE_CHECKING:
     from simile.camera.calibration import Calibration
+    from simile.camera.heads import Driver
     from simile.camera.live.detectors import Detector
     from simile.camera.live.lines import Lines
     from simile.camera.live.outputs import Cut, Log
     from simile.camera.live.pipeline import Moment, Output, Pipeline
+    from simile.camera.live.sights import Through
     from simile.camera.live.sources import Source
     from simile.policies.policies import Policy
 
@@ -37,6 +39,12 @@ LAYOUTS = ("yolov5", "yolov8", "end2end", "end2end7", "torchvision")
     type=click.Path(path_type=Path),
     help="Where on the court a pixel is: what `simile camera calibrate` wrote. Boxes need it, and so does --out.",
 )
+@click.option(
+    "--poses",
+    metavar="head|FILE",
+    help="Where the camera looks, if it moves: 'head' if it is that of --head, or a table of time, pan, tilt and zoom.",
+)
+@click.option("--latency", type=float, default=0.0, help="Seconds by which the picture comes later than the poses.")
 @court_options
 @click.option(
     "--detector",
@@ -116,7 +124,8 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
     from simile.camera.live.pipeline import Pipeline
 
     court, camera = place_of(given)
-    calibration = _read_calibration(given["calibration"], video)
+    calibration = _read_calibration(video, given)
+    _check_still(given)
     detector = _open_detector(stack, video, calibration, given)
     stages = options.stages_of(given["stage"])
     # What brakes a head is the business of its driver; twice would be late.
@@ -124,8 +133,12 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
     aimed = aim_stages(policy, court, camera, stages[: len(stages) - len(braking)])
     actor = Actor(policy, features_of(policy, court), rate=video.rate, stages=aimed)
     outputs: list[Output] = []
+    place: Calibration | Through | None = calibration
     if given["head"] is not None:
-        outputs.append(Turned(stack.enter_context(driver_of(policy, braking, given))))
+        driver = stack.enter_context(driver_of(policy, braking, given))
+        outputs.append(Turned(driver))
+        if given["poses"] == "head":
+            place = _look_through(driver, calibration, given["latency"])
     outputs += [stack.enter_context(_open_cut(out, video, calibration, given)) for out in given["out"]]
     operator = None
     if given["take_over"] is not None:
@@ -133,13 +146,51 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
         stack.callback(device.close)
         operator = Operator(device)
         _say(HELP if given["take_over"] == "keys" else "the left stick turns, the right one zooms, button 1 hands back")
-    return Pipeline(detector, actor, court, calibration, outputs, operator)
+    return Pipeline(detector, actor, court, place, outputs, operator)
 
 
-def _read_calibration(path: Path | None, video: Source) -> Calibration | None:
-    from simile.camera.calibration import load_calibration
+def _read_calibration(video: Source, given: dict[str, Any]) -> Calibration | None:
+    from simile.camera.sight import choose_calibration
 
-    return None if path is None else load_calibration(path).resized(video.size)
+    moving = given["poses"] not in (None, "head")
+    found = choose_calibration(
+        calibration=given["calibration"],
+        poses=given["poses"] if moving else None,
+        latency=given["latency"] if moving else 0.0,
+        camera=given["camera"],
+        size=video.size,
+        rate=video.rate,
+    )
+    return None if found is None else found.resized(video.size)
+
+
+def _check_still(given: dict[str, Any]) -> None:
+    """Refuse what a moving camera cannot have."""
+    if given["poses"] is None:
+        if given["latency"]:
+            raise click.ClickException("--latency is that of the --poses of a camera that moves: say where they are")
+        return
+    if given["poses"] == "head" and given["head"] is None:
+        raise click.ClickException("--poses head are those of a --head: say which")
+    if given["detector"] == "motion" and given["detections"] is None:
+        raise click.ClickException(
+            "--poses say that the camera moves, and then all of its picture does: give a --detector that knows people, "
+            "or --detections"
+        )
+    if given["out"] and given["fov"] is None:
+        raise click.ClickException("--out cuts the picture of a camera that stands still; --poses say that it moves")
+
+
+def _look_through(driver: Driver, calibration: Calibration | None, latency: float) -> Through:
+    from simile.camera.calibration import View
+    from simile.camera.live.sights import Through
+
+    if not isinstance(calibration, View):
+        raise click.ClickException(
+            "--poses head needs the camera and its lens: a --calibration by `simile camera calibrate --model camera`"
+        )
+    head: Any = driver.head
+    return Through(calibration, lambda: head.pose, latency=latency)
 
 
 def _open_detector(
