@@ -259,7 +259,7 @@ def test_games_become_demonstrations():
 def test_games_without_an_operator_or_on_another_court_are_refused():
     with pytest.raises(DataError, match="game 'final' has no actions"):
         demonstrations([game(actions=None)])
-    with pytest.raises(ArgumentError, match=r"features are of Court.*soccer"):
+    with pytest.raises(ArgumentError, match=r"features are of soccer,105,68, but .* \(--court\)"):
         demonstrations(game(), Features(SOCCER))
     with pytest.raises(DataError, match="at least one game"):
         demonstrations([])

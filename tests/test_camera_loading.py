@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -306,11 +308,15 @@ BASE = {"frame": [0, 0, 1], "x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({"frame": [0], "x": [1]}, {}, "no column is y: name it with columns={'y': ...}; there are 'frame, x'"),
+        (
+            {"frame": [0], "x": [1]},
+            {},
+            r"no column is y: name it with columns \(--columns y=...\); there are 'fr",
+        ),
         ({"x": [0], "y": [1]}, {}, "no column is frame or time or t"),
         (BASE, {"rate": None}, "rate: .* counts frames, and has no time"),
         (BASE, {"columns": {"x": "lat"}}, "no column is lat"),
-        (BASE, {"columns": {"pan": "lens"}}, r"columns\['pan'\]: no column is 'lens'"),
+        (BASE, {"columns": {"pan": "lens"}}, r"columns\['pan'\] \(--columns pan=...\): no column is 'lens'"),
         (BASE, {"columns": {"angle": "x"}}, "'angle' is no role; known are frame, time"),
         (BASE, {"columns": "x"}, "columns must be a mapping"),
         (BASE | {"x": [1, "a", 2]}, {}, "row 2, column 'x': 'a' is not a number"),
@@ -518,7 +524,7 @@ def test_datasets_that_cannot_be_used_are_refused(tmp_path):
     home, away = metrica(tmp_path)
     for said, give in {
         "path_or_dataset must be a TrackingDataset of kloppy": lambda: read_kloppy(3),
-        "provider must be one of hawkeye, metrica_csv": lambda: read_kloppy(home, "sportvu"),
+        r"provider \(--provider\) must be one of hawkeye, metrica_csv": lambda: read_kloppy(home, "sportvu"),
         "a.csv is a URL: recordings": lambda: read_kloppy(["http://example.com/a.csv", away], "metrica_csv"),
         "there is no such file": lambda: read_kloppy([away.with_name("gone.csv"), away], "metrica_csv"),
         "metrica_csv: missing a required argument: 'away_data'": lambda: read_kloppy(home, "metrica_csv"),
@@ -549,6 +555,112 @@ def test_a_file_that_is_not_there_is_named(tmp_path, read):
         read(tmp_path / "nowhere.csv", **options)
     with pytest.raises(ArgumentError, match="path must be the path of a file; got 3"):
         read(3, **options)
+
+
+def test_positions_in_other_units_become_metres_from_the_middle(tmp_path):
+    path = table(tmp_path, frame=[0, 1], x=[47.0, 57.0], y=[25.0, 30.0], ball_x=[94.0, 94.0], ball_y=[0.0, 0.0])
+    (game,) = open_games(path, BASKETBALL, rate=60.0, units="feet", middle=(47.0, 25.0))
+    np.testing.assert_allclose(game.detections[:, 0], [[0.0, 0.0], [10 * FOOT, 5 * FOOT]])
+    np.testing.assert_allclose(game.ball[0], [47 * FOOT, -25 * FOOT])
+    for units, factor in {"metres": 1.0, "yards": 3 * FOOT, "cm": 0.01}.items():
+        (game,) = open_games(path, BASKETBALL, rate=60.0, units=units)
+        np.testing.assert_allclose(game.detections[0, 0], [47.0 * factor, 25.0 * factor])
+    boxes = written(tmp_path, "gt.txt", "1,1,0,0,9,9,1,10,5,0\n2,1,0,0,9,9,1,-1,-1,-1\n")
+    (game,) = open_games(boxes, BASKETBALL, rate=30.0, units="feet", calibration=np.eye(3))
+    np.testing.assert_allclose(game.detections[:, 0], [[10 * FOOT, 5 * FOOT], [4.5, 9.0]])
+    (game,) = open_games(boxes, BASKETBALL, rate=30.0, units="pixels", calibration=np.eye(3))
+    np.testing.assert_allclose(game.detections[:, 0], [[4.5, 9.0], [4.5, 9.0]])
+
+
+def test_a_table_of_pixels_is_put_on_the_ground_in_the_frames_that_it_counts(tmp_path):
+    from simile.camera.calibration import Homography, Keyframes
+
+    path = table(tmp_path, frame=[10, 12], x=[100.0, 100.0], y=[50.0, 50.0], ball_x=[0.0, 0.0], ball_y=[0.0, 0.0])
+    moving = Keyframes([10, 12], [Homography(np.diag([s, s, 1.0])) for s in (0.1, 0.2)])
+    (game,) = open_games(path, BASKETBALL, rate=25.0, units="pixels", calibration=moving)
+    np.testing.assert_allclose(game.detections[[0, 2], 0], [[10.0, 5.0], [20.0, 10.0]])
+    np.testing.assert_allclose(game.ball[2], [0.0, 0.0], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"units": "miles"}, r"units \(--units\) must be metres, feet, yards, cm or pixels; got 'miles'"),
+        ({"units": "pixels"}, r"units \(--units\) are pixels: say where .* \(--homography\)"),
+        ({"middle": (1.0, 2.0, 3.0)}, r"middle \(--middle\) must be x,y"),
+        ({"confidence": 0.5}, r"confidence \(--confidence\) is of no use for .*d.csv, which is taken for a table"),
+        ({"axes": 2}, r"axes \(--axes\) must be 1"),
+        ({"axes": 3}, "pans only: there are not 3"),
+    ],
+)
+def test_what_is_told_of_a_file_must_fit_it(tmp_path, options, said):
+    path = table(tmp_path, time=[0.0, 0.04], x=[1, 2], y=[1, 2], pan=[0, 1])
+    with pytest.raises(SimileError, match=said):
+        open_games(path, BASKETBALL, **options)
+
+
+def test_what_a_file_says_itself_need_not_be_told(tmp_path):
+    path = log(tmp_path, event(1, moment(0, (1.0, 1.0)), moment(1, (1.0, 1.0))))
+    (game,) = open_games(path, units="feet")
+    assert game.court == BASKETBALL
+    with pytest.raises(ArgumentError, match=r"rate \(--rate\) is of no use for .*json, which is taken for a SportVU"):
+        open_games(path, rate=30.0)
+    with pytest.raises(ArgumentError, match=r"columns .* of a soccer provider"):
+        open_games("a.csv,b.csv", provider="metrica_csv", columns={"x": "y"})
+
+
+def test_mot_text_is_known_by_its_lines_and_seqinfo_says_its_rate(tmp_path):
+    folder = tmp_path / "MOT17-02" / "det"
+    folder.mkdir(parents=True)
+    path = written(folder, "det.txt", "\n1,-1,912.0,484.0,97.0,109.0,0.9,3,4,0\n2,-1,0,0,9,9,1,3,4,0\n")
+    with pytest.raises(ArgumentError, match=r"rate \(--rate\): .*det.txt counts frames, and no seqinfo.ini"):
+        open_games(path, BASKETBALL)
+    written(folder.parent, "seqinfo.ini", "[Sequence]\nname=MOT17-02\nframeRate=30\nseqLength=600\n")
+    assert [(g.name, g.rate, len(g)) for g in open_games(path, BASKETBALL)] == [("det", 30.0, 2)]
+    assert open_games(path, BASKETBALL, rate=15.0)[0].rate == 15.0
+    beside = table(folder, "own.txt", time=[0.0, 0.5], x=[1, 2], y=[1, 2])  # with names above: a table
+    assert open_games(beside, BASKETBALL)[0].rate == 2.0
+    for content in ("[Sequence]\n", "nothing", "[Sequence]\nframeRate=fast"):
+        written(folder, "seqinfo.ini", content)
+        with pytest.raises(DataError, match=r"seqinfo.ini does not say the frameRate .* \(--rate\)"):
+            open_games(path, BASKETBALL)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("0021500013.7z", "7z x 0021500013.7z"), ("a.zip", "unzip a.zip"), ("d.json.gz", "gunzip -k d.json.gz")],
+)
+def test_what_is_packed_is_told_how_to_unpack(tmp_path, name, how):
+    with pytest.raises(DataError, match=f"{name} is packed: unpack it by `{how}`"):
+        open_games(written(tmp_path, name, b"7z\xbc\xaf"), BASKETBALL)
+
+
+def test_the_files_of_a_provider_are_told_in_one_text(tmp_path):
+    home, away = metrica(tmp_path)
+    (expected, _), files = read_kloppy([home, away], "metrica_csv"), signality(tmp_path)
+    for text in (f"{home},{away}", f"away_data={away},home_data={home}"):
+        np.testing.assert_array_equal(open_games(text, provider="metrica_csv")[0].detections, expected.detections)
+    halves = "+".join(map(str, files["raw_data_feeds"]))
+    games = open_games(f"{files['meta_data']},{halves},{files['venue_information']}", provider="signality")
+    assert len(games) == 2
+    with pytest.raises(ArgumentError, match="either all files or none have a name"):
+        open_games(f"home_data={home},{away}", provider="metrica_csv")
+
+
+def test_the_pan_alone_is_taken_of_who_also_tilts_and_zooms(tmp_path):
+    path = table(tmp_path, time=[0.0, 0.04], x=[1, 2], y=[1, 2], pan=[5, 6], tilt=[-9, -9], zoom=[2, 2])
+    (game,) = open_games(path, BASKETBALL, axes=1)
+    assert game.actions.tolist() == [[5.0], [6.0]]
+    assert game.still == (-9.0, 2.0)
+    assert open_games(path, BASKETBALL, axes=3)[0].actions.shape == (2, 3)
+
+
+def test_messages_name_options_of_the_command_and_not_arguments_alone():
+    for file in Path(tracking.__file__).parent.glob("*.py"):
+        named = re.findall(
+            r"\b(?:rate|gap|columns|operator|provider|units|homography)=(?:\.\.\.|\{\{)", file.read_text()
+        )
+        assert not named, file.name
 
 
 def test_files_are_opened_by_their_suffix(tmp_path):

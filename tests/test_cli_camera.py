@@ -325,3 +325,96 @@ def test_drive_re_aims_for_its_camera_and_tells_the_still_view(studio: Path):
     _, told = process.communicate(timeout=60)
     assert "re-aimed" in told
     assert "tilt -22.1 and zoom" in told
+
+
+def test_the_choices_of_options_are_those_of_the_library():
+    from simile.camera.courts import COURTS
+    from simile.camera.tracking import soccer, units
+    from simile.cli.camera import games
+
+    assert tuple(COURTS) == games.SPORTS
+    assert tuple(soccer.PROVIDERS) == games.PROVIDERS
+    assert (*units.METRES, units.PIXELS) == games.UNITS
+
+
+def test_options_tell_how_files_are_read(tmp_path: Path):
+    frames = np.repeat(np.arange(80), 3)
+    rows = np.column_stack(
+        [frames, 47 + 20 * np.sin(frames / 9), 25 + 9 * np.cos(np.arange(240)), 20 * np.sin(frames / 9)]
+    )
+    np.savetxt(tmp_path / "d.csv", rows, "%.4f", ",", header="n,px,py,lens", comments="")
+    told = simile_(
+        *("camera", "features", "d.csv", "--columns", "frame=n,x=px", "--columns", "y=py,pan=lens", "--rate", "60"),
+        *("--units", "feet", "--middle", "47,25", "--court", "nba", "--camera", "0,-20,9", "--out", "t.parquet"),
+        cwd=tmp_path,
+    )
+    assert "80 frames" in told.stdout
+    demos = simile.read(tmp_path / "t.parquet", quiet=True)
+    assert demos.rate == 60.0
+    centre = demos[0].contexts[:, demos.context_names.index("centroid_x")]
+    assert np.abs(centre - np.mean(rows[:, 1].reshape(80, 3) - 47, axis=1) * 0.3048).max() < 0.01
+    for arguments, word in (
+        (("d.csv", "--columns", "frame"), "--columns must be role=column"),
+        (("d.csv", "--middle", "a,b"), "--middle must be x,y"),
+        (("d.csv", "--sport", "nba", "--court", "40,20"), "--sport and --court tell the same"),
+        (("d.csv", "--court", "40"), "court must be"),
+        (("d.csv", "--columns", "frame=n,x=px,y=py,pan=lens"), "(--rate)"),
+        (("d.csv", "--units", "pixels"), "--homography"),
+        (("d.csv", "--homography", "no.json"), "no.json"),
+        (("d.csv", "--latency", "0.1"), "--poses"),
+        (("meta.xml,raw.dat", "--provider", "tracab"), "meta.xml: there is no such file"),
+        (("meta.xml", "--provider", "opta"), "'opta' is not one of"),
+    ):
+        assert word in simile_("camera", "features", *arguments, cwd=tmp_path, code=2).stderr
+
+
+SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "tracking"
+GAMES = {
+    "metrica_csv": [("metrica_home.csv", "metrica_away.csv")],
+    "metrica_epts": [
+        ("epts_metrica_metadata.xml", "epts_metrica_tracking.txt"),
+        ("epts_metrica_metadata_unused_sensor.xml", "epts_metrica_tracking.txt"),
+        ("epts_metrica_metadata_without_score.xml", "epts_metrica_tracking_with_empty_values.txt"),
+    ],
+    "pff": [("pff_metadata_3812.json", "pff_rosters_3812.json", "pff_3812.jsonl")],
+    "secondspectrum": [
+        ("second_spectrum_fake_metadata.xml", "second_spectrum_fake_data.jsonl", "second_spectrum_fake_metadata.json"),
+        ("second_spectrum_fake_metadata.xml", "second_spectrum_fake_data_utf8sig.jsonl"),
+    ],
+    "signality": [
+        (
+            "signality_meta_data.json",
+            "signality_p1_raw_data_subset.json+signality_p2_raw_data_subset.json",
+            "signality_venue_information.json",
+        )
+    ],
+    "skillcorner": [("skillcorner_meta_data.json", "skillcorner_v3_raw_data.jsonl")],
+    "sportec": [
+        ("sportec_meta.xml", "sportec_positional.xml"),
+        ("sportec_meta.xml", "sportec_positional_w_referee.xml"),
+    ],
+    "statsperform": [
+        ("statsperform_tracking_ma1.json", "statsperform_tracking_ma25.txt"),
+        ("statsperform_tracking_ma1.xml", "statsperform_tracking_ma25.txt"),
+    ],
+    "tracab": [
+        ("tracab_meta.json", "tracab_raw.json"),
+        *((f"tracab_meta{n}.xml", "tracab_raw.dat") for n in ("", "_2", "_3", "_4")),
+    ],
+}
+# Its frames are of another game, which is not among the samples.
+UNREADABLE = {"skillcorner": ("skillcorner_match_data.json", "skillcorner_v3_raw_data.jsonl")}
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="needs ../shared/data/tracking")
+@pytest.mark.filterwarnings("ignore:The pitch dimensions are required:UserWarning")
+def test_all_samples_of_providers_are_read_by_command_or_named():
+    games = [(provider, files) for provider, several in GAMES.items() for files in several]
+    named = {part for _, files in (*games, *UNREADABLE.items()) for file in files for part in file.split("+")}
+    assert named == {path.name for path in SAMPLES.iterdir()} - {"LICENSE"}
+    for provider, files in games:
+        said = simile_("camera", "features", ",".join(files), "--provider", provider, cwd=SAMPLES, code=2).stderr
+        assert "has no actions, so there is nothing to learn from it" in said  # it was read, and nobody filmed it
+    for provider, files in UNREADABLE.items():
+        said = simile_("camera", "features", ",".join(files), "--provider", provider, cwd=SAMPLES, code=2).stderr
+        assert "is not there: are they whole, of one game" in said

@@ -241,10 +241,13 @@ def _demonstration(game: Game, features: Features) -> Demonstration:
     if game.actions is None:
         raise DataError(
             f"game {game.name!r} has no actions, so there is nothing to learn from it: "
-            "leave it out, or give it those of an operator with dataclasses.replace(game, actions=...)"
+            "leave it out, or give it those of an operator (--operator, or dataclasses.replace(game, actions=...))"
         )
     if game.court != features.court:
-        raise ArgumentError(f"features are of {features.court}, but game {game.name!r} is on {game.court}")
+        raise ArgumentError(
+            f"features are of {features.court}, but game {game.name!r} is on {game.court}: give all the same court "
+            "(--court)"
+        )
     return Demonstration(
         features.batch(game.detections),
         game.actions,

@@ -207,7 +207,8 @@ def _rink_end(court: Court) -> list[FloatArray]:
     """Return the lines on the right of a rink: the blue line, the goal line, the crease and the face-off circles."""
     blue, goal = court.length / 2.0 - 22.86, court.goal
     lines = [np.array([[blue, -court.width / 2.0], [blue, court.width / 2.0]]), _arc(goal, 0.0, 1.8, 90.0, 270.0)]
-    across = court.width / 2.0 - 0.9  # the boards are round there
+    round_ = 8.5 - min(court.length / 2.0 - goal, 8.5)  # of the boards, before which the goal line ends
+    across = court.width / 2.0 - 8.5 + math.sqrt(8.5**2 - round_**2)
     lines.append(np.array([[goal, -across], [goal, across]]))
     return lines + [_arc(goal - 6.0, side * 6.85, 4.5) for side in (-1.0, 1.0)]
 

@@ -81,8 +81,8 @@ def spread(frames: IntArray, points: FloatArray, piece: Piece, path: Any) -> Flo
     if len(piece) * most > max(_ALWAYS, _GROWTH * len(frames)):
         raise DataError(
             f"{path}: {len(piece):,} frames with up to {most:,} detections each are far too many for the "
-            f"{len(frames):,} that there are in all: mend the numbers of the frames, or cut where they jump with "
-            "gap=... (seconds)"
+            f"{len(frames):,} that there are in all: mend the numbers of the frames, or cut where they jump with gap "
+            "(--gap, seconds)"
         )
     out = np.full((len(piece), most, 2), np.nan)
     out[frames, place] = points

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from configparser import ConfigParser
+from configparser import Error as ConfigError
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +13,12 @@ from numpy.typing import ArrayLike
 
 from simile._common import checks
 from simile._common.typing import AnyPath, FloatArray
-from simile.camera.calibration.files import as_calibration
 from simile.camera.calibration.views import Calibration
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
-from simile.camera.sight import Sight
-from simile.camera.tracking.frames import MOST, Piece, check_file, pieces, spread
+from simile.camera.tracking.frames import MOST, check_file, pieces, spread
+from simile.camera.tracking.units import PIXELS, Ground
 from simile.data.reading.tables import Place, decoding, quote
 from simile.data.reading.values import not_a_number, to_number
 from simile.errors import ArgumentError, DataError
@@ -31,41 +33,43 @@ def read_mot(
     homography: ArrayLike | Calibration | None = None,
     *,
     court: Court,
-    rate: float,
+    rate: float | None = None,
     camera: Camera | None = None,
+    units: str | None = None,
+    middle: tuple[float, float] | None = None,
     confidence: float | None = None,
     gap: float | None = None,
 ) -> tuple[Game, ...]:
     """Read boxes or tracks in the format of MOTChallenge.
 
     A line is `frame, id, left, top, width, height, conf, x, y, z`, with -1 for what is unknown; frames count from 1.
-    Where the world coordinates x and y are known they are the position, in metres from the middle of the court.
+    Where the world coordinates x and y are known they are the position, in `units` from the middle of the court.
     Otherwise it is the foot of the box, (left + width / 2, top + height), on the ground by the homography. Lines of
     seven to nine values have no world coordinates. Frame 1 of a file is frame 0 of a calibration that moves.
 
     Parameters
     ----------
     homography : (3, 3) array_like or Calibration, optional
-        From pixels (u, v, 1) to metres on the court; or any calibration; of a camera that
-        moves, a `Sight` puts every box where it was when the head looked there.
-    rate : float
-        Frames per second; `seqinfo.ini` beside the file says it.
+        From pixels (u, v, 1) to metres on the court; or any calibration; of a camera that moves, a `Sight` puts every
+        box where it was when the head looked there.
+    rate : float, optional
+        Frames per second; by default as `seqinfo.ini` says, beside the file or its folder.
     camera : Camera, optional
         Beside the court by default.
+    units : str, optional
+        Of the world coordinates: "metres" by default, "feet", "yards", "cm"; "pixels" leaves them and takes the boxes.
+    middle : (x, y), optional
+        Where the middle of the court is in these units; (0, 0) by default.
     confidence : float, optional
         Drop detections with less; an unknown confidence (-1) is kept. In ground truth, 0.5 drops what is to be ignored.
     gap : float, optional
         Begin another game where no detection is for more than this many seconds.
     """
-    file = check_file(path)
-    rate = checks.number(rate, "rate", above=0.0)
+    file, ground = check_file(path), Ground.of(units, middle, homography)
+    rate = _find_rate(file) if rate is None else checks.number(rate, "rate", above=0.0)
     longest = None if gap is None else checks.number(gap, "gap", above=0.0) * rate
-    calibration, table = None if homography is None else as_calibration(homography), _table(file)
-    if isinstance(calibration, Sight):
-        feet, when = _feet(table), table[:, 0].astype(np.intp) - 1
-        sight = replace(calibration, rate=rate)
-        calibration = sight.settle(spread(when, feet, Piece(file.stem, 0, int(when.max()) + 1), file))
-    points = _points(table, calibration, file)
+    table = _table(file)
+    points = _points(table, ground, rate, file)
     if confidence is not None:
         conf = table[:, FIELDS.index("conf")]
         points[(conf != _UNKNOWN) & (conf < checks.number(confidence, "confidence"))] = np.nan
@@ -77,6 +81,33 @@ def read_mot(
     return tuple(
         Game(piece.name, rate, court, where, spread(frames, points, piece, file))
         for piece in pieces(present, file.stem, longest)
+    )
+
+
+def is_mot(file: Path) -> bool:
+    """Tell whether a file begins with a line of numbers such as those of MOTChallenge."""
+    try:
+        with file.open(encoding="utf-8-sig") as text:
+            line = next((line for line in islice(text, 100) if line.strip()), "")
+            return len([float(value) for value in line.split(",")]) in range(_FEWEST, len(FIELDS) + 1)
+    except (OSError, ValueError):
+        return False
+
+
+def _find_rate(file: Path) -> float:
+    """Return the rate that `seqinfo.ini` says, as MOTChallenge lays out its folders."""
+    for folder in (file.absolute().parent, file.absolute().parent.parent):
+        said = ConfigParser()
+        try:
+            if said.read(folder / "seqinfo.ini", encoding="utf-8-sig"):
+                return checks.number(float(said["Sequence"]["frameRate"]), "frameRate", above=0.0)
+        except (ConfigError, KeyError, ValueError, OSError):
+            raise DataError(
+                f"{folder / 'seqinfo.ini'} does not say the frameRate of its [Sequence]: mend it, or say how many "
+                "frames there are a second by rate (--rate)"
+            ) from None
+    raise ArgumentError(
+        f"rate (--rate): {file} counts frames, and no seqinfo.ini is beside it: say how many there are a second"
     )
 
 
@@ -126,17 +157,20 @@ def _value(text: str, row: int, name: str, place: Place) -> float:
     return value
 
 
-def _points(table: FloatArray, calibration: Calibration | None, file: Path) -> FloatArray:
+def _points(table: FloatArray, ground: Ground, rate: float, file: Path) -> FloatArray:
     world = table[:, 7:9].copy()
-    unknown = (world == _UNKNOWN).all(axis=1)
-    if unknown.any() and calibration is None:
+    unknown = (world == _UNKNOWN).all(axis=1) | (ground.units == PIXELS)
+    if unknown.any() and ground.calibration is None:
         raise ArgumentError(
             f"homography: {file} has detections without world coordinates (the first of {int(unknown.sum()):,} is in "
             f"frame {table[unknown.argmax(), 0]:.0f}): give the matrix that takes pixels to metres on the court, or a "
             "calibration (--homography, --calibration)"
         )
-    if calibration is not None and unknown.any():
-        world[unknown] = calibration.to_court(_feet(table)[unknown], table[unknown, 0] - 1.0)
+    frames = table[:, 0].astype(np.intp) - 1
+    world[~unknown] = ground.to_metres(world[~unknown], frames[~unknown])
+    if unknown.any():
+        feet, boxes = _feet(table), replace(ground, units=PIXELS)
+        world[unknown] = boxes.settle(feet, frames, rate, file).to_metres(feet[unknown], frames[unknown])
     return world
 
 

@@ -81,7 +81,8 @@ class Rows:
             if lacking:
                 raise ArgumentError(
                     f"{path}: no column is {' or '.join(n for r in wanted for n in names[r])}: "
-                    f"name it with columns={{{wanted[0]!r}: ...}}; there are {quote(', '.join(present))}"
+                    f"name it with columns (--columns {wanted[0]}=...); there are {quote(', '.join(present))}; files "
+                    "of soccer providers need their name (--provider)"
                 )
         own = file_names([path])[0] if name is None else name
         return cls._scan(table, columns, ticking[0], [r for r in (*needed, *optional) if r in columns], own)

@@ -74,12 +74,12 @@ def read_kloppy(
     if provider is not None:
         dataset, files = _load(path_or_dataset, provider, options)
     elif options:
-        raise ArgumentError(f"{next(iter(options))} is for a loader of kloppy: name it with provider=...")
+        raise ArgumentError(f"{next(iter(options))} is for a loader of kloppy: name its provider (--provider)")
     domain = need("kloppy.domain", "reading soccer tracking data")
     if not isinstance(dataset, domain.TrackingDataset):
         raise ArgumentError(
-            "path_or_dataset must be a TrackingDataset of kloppy, or files with provider=... "
-            f"(one of {', '.join(PROVIDERS)}); got {quote(dataset)}"
+            "path_or_dataset must be a TrackingDataset of kloppy, or files with their provider (--provider; "
+            f"one of {', '.join(PROVIDERS)}); got {quote(dataset)}"
         )
     where = _join_names(files)
     with decoding(where, "tracking data of kloppy"):
@@ -95,7 +95,7 @@ def read_kloppy(
 def _load(given: Any, provider: str, options: Mapping[str, Any]) -> tuple[Any, list[Path]]:
     """Return kloppy's dataset, and the files it is from."""
     if provider not in PROVIDERS:
-        raise ArgumentError(f"provider must be one of {', '.join(PROVIDERS)}; got {quote(provider)}")
+        raise ArgumentError(f"provider (--provider) must be one of {', '.join(PROVIDERS)}; got {quote(provider)}")
     module, function = PROVIDERS[provider]
     load = getattr(need(module, "reading soccer tracking data"), function)
     files = given if isinstance(given, Mapping | list | tuple) else [given]

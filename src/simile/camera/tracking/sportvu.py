@@ -53,7 +53,10 @@ def read_sportvu(path: AnyPath, court: Court = BASKETBALL, *, camera: Camera | N
     with decoding(file, "JSON"):
         log = json.loads(file.read_bytes())
     if not isinstance(log, dict) or not isinstance(log.get("events"), list):
-        raise DataError(f"{file}: no list of 'events': a SportVU log is an object with gameid, gamedate and events")
+        raise DataError(
+            f"{file}: no list of 'events': a SportVU log is an object with gameid, gamedate "
+            "and events; the files of soccer providers need their name (--provider)"
+        )
     moments: dict[float, Moment] = {}
     for place, moment in _moments(log["events"], file):
         moments.setdefault(_stamp(moment, place), (place, moment))

@@ -1,4 +1,4 @@
-"""Plain tables of detections in metres, one row each, with an operator's camera beside them or in a second file."""
+"""Plain tables of detections, one row each, with an operator's camera beside them or in a second file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simile._common import checks
 from simile._common.typing import AnyPath, FloatArray
+from simile.camera.calibration.views import Calibration
 from simile.camera.courts import Court
 from simile.camera.games import AXES, Game
 from simile.camera.geometry import Camera
 from simile.camera.tracking.frames import Piece, check_file, pieces, spread
 from simile.camera.tracking.rows import ROLES, Rows, Timeline
+from simile.camera.tracking.units import Ground
 from simile.data.reading import clock
 from simile.data.reading.tables import quote
 from simile.errors import ArgumentError, DataError
@@ -30,11 +33,14 @@ def read_detections(
     operator: AnyPath | None = None,
     columns: Mapping[str, str] | None = None,
     gap: float | None = None,
+    units: str | None = None,
+    middle: tuple[float, float] | None = None,
+    calibration: ArrayLike | Calibration | None = None,
     still: tuple[float, float] | None = None,
 ) -> tuple[Game, ...]:
     """Read a table with one row per detection: CSV, Parquet, or any other that `simile.data.reading.read` takes.
 
-    The columns are `frame` or `time` (seconds or ISO 8601), `x` and `y` in metres, and, where they are there, `game`,
+    The columns are `frame` or `time` (seconds or ISO 8601), `x` and `y` in `units`, and, where they are there, `game`,
     which tells games apart, and those that belong to the frame and are repeated in each of its rows: the operator's
     `pan`, or `pan`, `tilt` and `zoom`, and the ball's `ball_x` and `ball_y`. All others, such as `id` or `team`, are
     left out: a detection has no identity. A row with empty x and y is a frame, but no detection.
@@ -50,10 +56,16 @@ def read_detections(
         Other names: `{"x": "field_x", "time": "utc"}` reads x from the column field_x and the time from utc.
     gap : float, optional
         Begin another game where there is no row for more than this many seconds.
+    units : str, optional
+        Of positions: "metres" by default, "feet", "yards", "cm", or "pixels" with a calibration.
+    middle : (x, y), optional
+        Where the middle of the court is in these units; (0, 0) by default.
+    calibration : (3, 3) array_like or Calibration, optional
+        From pixels to metres on the court. Frames that the table counts are those of a calibration that moves.
     still : (tilt, zoom), optional
         Of an operator's camera that only pans.
     """
-    names = _names(columns)
+    names, ground = _names(columns), Ground.of(units, middle, calibration)
     rate = None if rate is None else checks.number(rate, "rate", above=0.0)
     gap = None if gap is None else checks.number(gap, "gap", above=0.0)
     # What is named wins; else the time where there is no rate, for it can tell that, and frames cannot.
@@ -75,9 +87,14 @@ def read_detections(
     for game in acted.games:
         line = Timeline.of(acted, game, 1.0 if acted.clock == "frame" else rate)
         frames, moves = line.frames(seen), line.frames(acted)
+        points, first = seen.values(game, _POSITION), int(line.origin) if line.numbered else 0
+        here = ground.settle(points, frames + first, rate, seen.path)
+        points = here.to_metres(points, frames + first)
         for piece in pieces(np.unique(moves), game, None if gap is None else gap * rate):
-            detections = spread(frames, seen.values(game, _POSITION), piece, seen.path)
+            detections = spread(frames, points, piece, seen.path)
             ball = seen.per_frame(game, _BALL, frames, piece) if seen.has(_BALL) else None
+            if ball is not None:
+                ball = here.to_metres(ball, np.arange(piece.first, piece.stop) + first)
             actions = _actions(acted, game, line, piece)
             games.append(Game(piece.name, rate, court, stand, detections, actions=actions, ball=ball, **extra))
     return tuple(games)
@@ -99,8 +116,8 @@ def _actions(rows: Rows, game: str, line: Timeline, piece: Piece) -> FloatArray 
         raise DataError(
             f"{rows.path}: {line.name_frame(piece.first + t)} of game {quote(game)} has no {roles[k]} "
             f"({int(missing.any(axis=1).sum()):,} such frames): add rows with empty x and y for frames without "
-            "detections, give the camera in a file of its own with operator=..., or cut the game there with gap=... "
-            "(seconds)"
+            "detections, give the camera in a file of its own with operator (--operator), or cut the game there with "
+            "gap (--gap, seconds)"
         )
     if len(roles) == 3 and (bad := out[:, 2] <= 0.0).any():
         t = int(bad.argmax())
@@ -116,7 +133,7 @@ def _rate(tables: tuple[Rows, ...], given: float | None) -> float:
     if tables[0].clock == "frame":
         if given is None:
             raise ArgumentError(
-                f"rate: {tables[0].path} counts frames, and has no time: say how many there are a second with rate=..."
+                f"rate: {tables[0].path} counts frames, and has no time: say how many there are a second (--rate)"
             )
         return given
     steps = [
@@ -126,7 +143,7 @@ def _rate(tables: tuple[Rows, ...], given: float | None) -> float:
     ]
     if given is None:
         if (inferred := clock.infer_rate(steps)) is None:
-            raise ArgumentError(f"rate: {tables[0].path} has one frame per game: give the rate with rate=...")
+            raise ArgumentError(f"rate: {tables[0].path} has one frame per game: give the rate (--rate)")
         return inferred
     for game, step in steps:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -153,7 +170,7 @@ def _check_found(columns: Mapping[str, str], *tables: Rows) -> None:
     for role, name in columns.items():
         if not any(name in rows.present for rows in tables):
             raise ArgumentError(
-                f"columns[{role!r}]: no column is {quote(name)} in {tables[0].path}; there are "
+                f"columns[{role!r}] (--columns {role}=...): no column is {quote(name)} in {tables[0].path}; there are "
                 f"{quote(', '.join(tables[0].present))}"
             )
 

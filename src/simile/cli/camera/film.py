@@ -55,9 +55,6 @@ def watch(
 @click.argument("game")
 @game_options
 @click.option("--fov", type=float, show_default="120", help="Degrees across the width of the panorama.")
-@click.option(
-    "--calibration", type=click.Path(path_type=Path), help="Of the video, from `simile camera calibrate`, for --fov."
-)
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
 @options.stage_option
 @options.policy_options

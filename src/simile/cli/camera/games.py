@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from simile.policies.policies import Policy
     from simile.policies.stages import Stage
 
-SPORTS = ("basketball", "soccer")
+SPORTS = ("basketball", "nba", "soccer", "hockey", "nhl", "field-hockey", "handball", "volleyball", "futsal")
+
+PROVIDERS = (
+    *("hawkeye", "metrica_csv", "metrica_epts", "pff", "secondspectrum", "signality", "skillcorner", "sportec"),
+    *("statsperform", "tracab"),
+)
+UNITS = ("metres", "feet", "yards", "cm", "pixels")
 
 games_argument = click.argument("games", nargs=-1, required=True)
 
@@ -32,7 +39,34 @@ def parse_camera(_: click.Context, __: click.Parameter, text: str | None) -> Cam
     return None if text is None else Camera.parse(text)
 
 
-sport_option = click.option("--sport", type=click.Choice(SPORTS), default="basketball")
+def _parse_court(_: click.Context, __: click.Parameter, text: str | None) -> Court | None:
+    from simile.camera.courts import Court
+
+    return None if text is None else Court.parse(text)
+
+
+def _parse_columns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
+    pairs = [part.partition("=") for text in texts for part in text.split(",")]
+    if wrong := next((role for role, equals, name in pairs if not (role and equals and name)), None):
+        raise click.ClickException(f"--columns must be role=column, such as x=field_x,time=utc; got {wrong!r}")
+    return {role.strip(): name.strip() for role, _, name in pairs} or None
+
+
+def _parse_middle(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, ...] | None:
+    try:
+        return None if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise click.ClickException(f"--middle must be x,y; got {text!r}") from None
+
+
+sport_option = options.stack(
+    click.option("--sport", type=click.Choice(SPORTS), show_default="basketball", help="Where it is played."),
+    click.option(
+        "--court",
+        callback=_parse_court,
+        help="A court of its own: length,width in metres, or with a name before them: soccer,100,64.",
+    ),
+)
 # Where a game is played, and from where it is filmed; then how the files of games are read.
 court_options = options.stack(
     sport_option,
@@ -43,24 +77,83 @@ court_options = options.stack(
         "default what a file says, or else behind the middle of the near side line.",
     ),
 )
-game_options = options.stack(court_options)
+place_options = options.stack(
+    click.option(
+        "--units",
+        type=click.Choice(UNITS),
+        show_default="metres",
+        help="What positions are in; pixels need --homography or --calibration.",
+    ),
+    click.option(
+        "--middle",
+        callback=_parse_middle,
+        help="Where the court's middle is in these units, 47,25 say, if it is not 0,0.",
+    ),
+    click.option(
+        "--homography", type=click.Path(path_type=Path), help="3 x 3 matrix in a file, from pixels to metres."
+    ),
+    click.option(
+        "--calibration", type=click.Path(path_type=Path), help="Of the picture, as `simile camera calibrate` writes it."
+    ),
+)
+game_options = options.stack(
+    court_options,
+    click.option("--rate", type=float, help="Frames per second, where a file does not say it."),
+    click.option(
+        "--columns",
+        multiple=True,
+        callback=_parse_columns,
+        help="Names in a table: x=field_x,time=utc. May be repeated.",
+    ),
+    click.option(
+        "--operator", type=click.Path(path_type=Path), help="A second table: pan, or pan, tilt, zoom, of each frame."
+    ),
+    place_options,
+    click.option("--poses", type=click.Path(path_type=Path), help="Where the head looked that filmed the pixels."),
+    click.option("--latency", help="Seconds by which its picture is late, or 'auto' to estimate it."),
+    click.option(
+        "--provider",
+        type=click.Choice(PROVIDERS),
+        help="Whose soccer data it is. A game then is its files, joined by commas, in the order of kloppy's loader or "
+        "as name=file; those of a list by +: meta.json,half1.json+half2.json,venue.json.",
+    ),
+    click.option("--confidence", type=float, help="Leave out boxes of MOTChallenge with less."),
+    click.option("--gap", type=float, help="Begin another game where nothing is for more seconds than this."),
+    click.option(
+        "--axes", type=click.Choice(["1", "3"]), help="1 takes the pan of an operator who also tilts and zooms."
+    ),
+)
 
 
 def place_of(given: Mapping[str, Any]) -> tuple[Court, Camera]:
     """Return the court and the camera that the options tell."""
-    from simile.camera.courts import COURTS
+    from simile.camera.courts import BASKETBALL
     from simile.camera.geometry import Camera
 
-    court = COURTS[given["sport"]]
+    court = _court_of(given) or BASKETBALL
     return court, given.get("camera") or Camera.beside(court)
+
+
+def _court_of(given: Mapping[str, Any]) -> Court | None:
+    from simile.camera.courts import COURTS
+
+    court: Court | None = given["court"]
+    if given["sport"] is None or court is None:
+        return COURTS.get(given["sport"], court)
+    raise click.ClickException("--sport and --court tell the same: leave one out, or write --court soccer,100,64")
 
 
 def open_all(paths: Sequence[str], given: Mapping[str, Any]) -> tuple[Game, ...]:
     """Read the games of all files, as the `game_options` tell."""
+    from simile.camera.sight import choose_calibration
     from simile.camera.tracking import open_games
 
-    court, _ = place_of(given)
-    found = [(path, game) for path in paths for game in open_games(path, court, camera=given["camera"])]
+    sight = {name: given[name] for name in ("homography", "calibration", "poses", "camera", "rate")}
+    same = ("camera", "rate", "columns", "operator", "provider", "units", "middle", "confidence", "gap")
+    told = {name: given[name] for name in same} | {"axes": given["axes"] and int(given["axes"])}
+    calibration = choose_calibration(**sight, latency=given["latency"] or 0.0)
+    court = _court_of(given)
+    found = [(path, game) for path in paths for game in open_games(path, court, calibration=calibration, **told)]
     times = Counter(game.name for _, game in found)  # games of several folders may be called alike
     return tuple(replace(g, name=f"{path}: {g.name}") if times[g.name] > 1 else g for path, g in found)
 
