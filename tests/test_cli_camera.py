@@ -309,9 +309,28 @@ def test_games_of_two_cameras_are_no_set_and_text_cannot_keep_a_camera(studio: P
     simile_(*both, "--camera", "0,-16.5,8.25", "--out", "both.parquet", cwd=studio)
     assert "simile camera retarget" in simile_(*both[:3], "--out", "one.csv", cwd=studio).stderr
     simile_("camera", "features", far, "--grid", "6", "3", "--out", "far.parquet", cwd=studio)
-    assert (
-        "make them alike" in simile_("train", "train.parquet", "far.parquet", "--out", "no", cwd=studio, code=2).stderr
+    told = simile_("train", "train.parquet", "far.parquet", "--out", "no", cwd=studio, code=2).stderr
+    assert "make them alike" in told
+    turned = ("--stage", "Retarget('0,-16.5,8.25', '3,17,7,185')")
+    judge = ("evaluate", "run/policy.safetensors", "far.parquet", "--json")
+    wrong, right = (simile_(*judge, *said, cwd=studio) for said in ((), turned))
+    assert "the actions of both mean different things" in wrong.stderr
+    assert "different" not in right.stderr
+    before, found = (
+        {row["metric"]: row["policy"] for row in json.loads(said.stdout)}["rmse"] for said in (wrong, right)
     )
+    assert found < 0.5 * before
+
+
+def test_a_policy_that_pans_is_measured_by_the_pan_of_an_operator_who_also_tilts(studio: Path):
+    simile_(
+        "camera", "simulate", "--n-games", "1", "--minutes", "0.3", "0.3", "--axes", "3", "--out", "ptz", cwd=studio
+    )
+    done = simile_("camera", "evaluate", "run/policy.safetensors", "ptz/game-000.npz", "--json", cwd=studio)
+    found = json.loads(done.stdout)
+    assert {row["action"] for row in found["rows"]} == {"pan"}
+    assert found["operator"]["zoom_speed"] > 0.0
+    assert found["policy"]["zoom_speed"] is None
 
 
 def test_drive_re_aims_for_its_camera_and_tells_the_still_view(studio: Path):

@@ -159,6 +159,8 @@ def test_a_stage_that_bounds_actions_saturates_too_and_no_bounds_never_do(policy
     assert told(Monitor(policy, RATE, 1), X, A) == []
     bounded = Monitor(policy, RATE, 1, stages=[simile.RateLimit(9.0), Bounds(high=0.5)])
     assert [event.kind for _, event in told(bounded, X, A)] == ["saturated"]
+    turned = [Bounds(high=0.5), simile.Retarget("0,-20,8", "0,20,8,180")]  # behind it, other angles are sent
+    assert told(Monitor(policy, RATE, 1, stages=turned), X, A) == []
     free = policy_of(space=simile.ActionSpace())
     assert told(Monitor(free, RATE, 1), X, 1e6 * A) == []
 

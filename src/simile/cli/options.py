@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -283,7 +284,22 @@ def read_for(policy: Policy, data: str | list[str], options: Mapping[str, Any]) 
     from simile.data.reading import read
 
     with bounded(options):
-        return read(data, **_arguments_for(policy, options))
+        demos = read(data, **_arguments_for(policy, options))
+    _tell_about(policy, demos, options)
+    return demos
+
+
+def _tell_about(policy: Policy, demos: Recorded, options: Mapping[str, Any]) -> None:
+    """Say where data are about something else, such as another camera, than what a policy has learned from."""
+    said = policy.card.training.get("about")
+    turned = any("Retarget" in text for text in options.get("stage", ()))
+    if said and demos.about and said != demos.about and not turned:
+        one, other = (json.dumps(facts, separators=(",", ":"))[:200] for facts in (said, demos.about))
+        click.echo(
+            f"simile: the policy has learned from data about {one}, and these are about {other}: the actions of both "
+            "mean different things (`simile camera retarget` tells the --stage between two cameras)",
+            err=True,
+        )
 
 
 @contextmanager
@@ -295,7 +311,9 @@ def recorded_for(
         if backend is None:
             yield read_for(policy, data, options)
         else:
-            yield backend.read(data, **_arguments_for(policy, options))
+            found = backend.read(data, **_arguments_for(policy, options))
+            _tell_about(policy, found, options)
+            yield found
 
 
 def stages_of(texts: Sequence[str]) -> tuple[Stage, ...]:

@@ -18,7 +18,7 @@ from simile.data.recorded import ActionSpace
 from simile.errors import ArgumentError
 from simile.online import Bounds
 from simile.policies.policies import Policy
-from simile.policies.stages import Stage
+from simile.policies.stages import Conversion, Stage
 from simile.serving import kernels
 
 KINDS = ("drift", "stuck", "saturated", "oscillating")
@@ -74,7 +74,10 @@ class Baseline:
             raise ArgumentError("policy: it does not say how many contexts it takes: give n_contexts, or their names")
         ranges = card.ranges(m)
         unknown = np.full(m, -np.inf), np.full(m, np.inf)
-        limits: list[ActionSpace | Bounds] = [policy.space, *(stage for stage in stages if isinstance(stage, Bounds))]
+        limits: list[ActionSpace | Bounds] = [policy.space]
+        for stage in stages:  # bounds before a conversion are of other units than what is sent
+            limits = [ActionSpace()] if isinstance(stage, Conversion) else limits
+            limits += [stage] if isinstance(stage, Bounds) else []
         bottom = np.max([np.broadcast_to(np.asarray(one.low), (k,)) for one in limits], axis=0)
         top = np.min([np.broadcast_to(np.asarray(one.high), (k,)) for one in limits], axis=0)
         scale, way = np.broadcast_to(policy.units.scale, (k,)), top - bottom

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def evaluate(
 ) -> None:
     """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
 
-    Where there is an operator, the paper's metrics stand below: error, smoothness and lag.
+    Where there is an operator of its axes, the paper's metrics stand below: error, smoothness and lag.
     """
     from simile.camera.features import demonstrations
     from simile.camera.film.framing import compare_framing
@@ -41,11 +42,13 @@ def evaluate(
     stages = {game.camera: aim_stages(loaded, game.court, game.camera, given_stages) for game in found}
     rolled = [roll_out(loaded, game, stages[game.camera]) for game in found]
     operated = [game.actions for game in found if game.actions is not None]
-    if len(operated) < len(found):
-        judged = compare_framing(found, {"policy": rolled})
+    cameras = {"operator": operated, "policy": rolled} if len(operated) == len(found) else {"policy": rolled}
+    judged, k = compare_framing(found, cameras), loaded.n_actions
+    if len(cameras) == 1 or any(actions.shape[1] < k for actions in operated):
         click.echo(to_json(judged.to_dict()) if as_json else judged)
         return
-    judged = compare_framing(found, {"operator": operated, "policy": rolled})
-    demos = demonstrations(found, features_of(loaded, found[0].court))
+    # Of an operator who also tilts and zooms, a policy that pans is measured by the pan.
+    alike = [replace(game, actions=actions[:, :k]) for game, actions in zip(found, operated, strict=True)]
+    demos = demonstrations(alike, features_of(loaded, found[0].court))
     measured = measure(loaded, demos, stages=stages[found[0].camera], rate=demos.rate)
     click.echo(to_json({**judged.to_dict(), "rows": measured.rows}) if as_json else f"{judged}\n\n{measured}")

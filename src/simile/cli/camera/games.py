@@ -183,9 +183,10 @@ def aim_stages(policy: Policy, court: Court, camera: Camera, stages: Sequence[St
 
 
 def roll_out(policy: Policy, game: Game, stages: Sequence[Stage]) -> FloatArray:
-    """Let a policy film a game: from where the operator begins, or from a guess where there is none."""
+    """Let a policy film a game: from where the operator of its axes begins, or from a guess where there is none."""
     from simile.policies.rollouts import ColdStart, rollout
 
     contexts = features_of(policy, game.court).batch(game.detections)
-    start = ColdStart() if game.actions is None else game.actions[0]
+    k = policy.n_actions
+    start = ColdStart() if game.actions is None or game.actions.shape[1] < k else game.actions[0, :k]
     return rollout(policy, [contexts], start=start, stages=stages, rate=game.rate)[0]
