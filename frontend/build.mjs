@@ -20,7 +20,7 @@ if (testing) {
 } else {
   await build({
     ...common,
-    entryPoints: ["src/report.ts", "src/studio.ts", "src/report.css", "src/studio.css"],
+    entryPoints: ["report", "studio", "calibrate"].flatMap((page) => [`src/${page}.ts`, `src/${page}.css`]),
     outdir: "../src/simile/_common/pages/built",
     format: "iife",
     minify: true,

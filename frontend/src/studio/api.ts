@@ -1,4 +1,5 @@
 // Requests to the server; whatever it refuses becomes a `Refusal` with its own sentence.
+import type { Court } from "../calibrate/board";
 import type { Data, GamesWish, ReadOptions, Rolled, Run, Sequences, State, Wish } from "./types";
 
 export class Refusal extends Error {
@@ -53,6 +54,17 @@ export const stopRun = (id: string): Promise<Run> => json(ask("POST", runPath(id
 export const resumeRun = (id: string): Promise<Run> => json(ask("POST", runPath(id, "/resume")));
 export const deleteRun = (id: string): Promise<Response> => ask("DELETE", runPath(id));
 export const getSequences = (id: string): Promise<Sequences> => json(ask("GET", runPath(id, "/sequences")));
+
+/** What clicks on a picture tell: a calibration, how well it fits, and where the lines of the court then are. */
+export interface Fitted {
+  text: string;
+  lines: number[][];
+  pairs: { name: string; pixels: number | null; metres: number | null; used: boolean }[];
+  kept?: string;
+}
+
+export const getCourts = (): Promise<Court[]> => json(ask("GET", "api/courts"));
+export const fitClicks = (wish: unknown): Promise<Fitted> => json(ask("POST", "api/calibrations", wish));
 
 export type Download = "policy" | "report" | "python" | "config" | "command";
 export const downloadPath = (id: string, what: Download): string => runPath(id, `/${what}`);

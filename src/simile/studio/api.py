@@ -17,14 +17,15 @@ from simile._common.pages import asset
 from simile._common.web import Bodies, RequestError, answer_json, answer_refusal
 from simile.errors import SimileError
 from simile.learning.runs import DEFAULTS, POLICY, REPORT, settings
-from simile.studio import requests, uploads
+from simile.studio import calibrating, requests, uploads
 from simile.studio.run_view import write_commands, write_config
-from simile.studio.security import PAGE_POLICY, SANDBOX_POLICY
+from simile.studio.security import CALIBRATE_POLICY, PAGE_POLICY, SANDBOX_POLICY
 from simile.studio.studio import Studio
 from simile.studio.workspace import Data, clean_name, make_id
 
 LONGEST = 1 << 16  # bytes of a JSON body
-STATIC = {"studio.js": "text/javascript", "studio.css": "text/css"}
+_KINDS = (("js", "javascript"), ("css", "css"))
+STATIC = {f"{page}.{ending}": f"text/{kind}" for page in ("studio", "calibrate") for ending, kind in _KINDS}
 
 
 def routes(studio: Studio) -> list[Route | WebSocketRoute]:
@@ -33,12 +34,16 @@ def routes(studio: Studio) -> list[Route | WebSocketRoute]:
     return [
         Route("/", api.page),
         Route("/favicon.ico", api.nothing),
+        Route("/calibrate", api.calibrate),
         Route("/static/{name}", api.static),
         Route("/api/state", api.state),
         Route("/api/data/{name:path}", api.upload, methods=["PUT"]),
         Route("/api/data/{id}", api.choose, methods=["POST"]),
         Route("/api/data/{id}", api.drop, methods=["DELETE"]),
         Route("/api/games", api.games, methods=["POST"]),
+        Route("/api/courts", api.courts),
+        Route("/api/calibrations", api.fit, methods=["POST"]),
+        Route("/api/calibrations/{name}", api.calibration),
         Route("/api/runs", api.start, methods=["POST"]),
         Route("/api/runs/{id}", api.remove, methods=["DELETE"]),
         Route("/api/runs/{id}/stop", api.stop, methods=["POST"]),
@@ -84,6 +89,32 @@ class Api:
     async def page(self, request: Request) -> Response:  # noqa: ARG002
         """Answer with the page itself."""
         return Response(asset("studio.html"), media_type="text/html", headers={"content-security-policy": PAGE_POLICY})
+
+    async def calibrate(self, request: Request) -> Response:  # noqa: ARG002
+        """Answer with the page to calibrate on."""
+        policy = {"content-security-policy": CALIBRATE_POLICY}
+        return Response(asset("calibrate.html"), media_type="text/html", headers=policy)
+
+    async def courts(self, request: Request) -> Response:  # noqa: ARG002
+        """Tell the lines and landmarks of all courts."""
+        return answer_json(await self.studio.in_thread(calibrating.describe_courts))
+
+    async def fit(self, request: Request) -> Response:
+        """Find the calibration of a picture, and keep it where a name is given."""
+        wanted = requests.read_request(await self._read_json(request), requests.Calibrating)
+        found = await self.studio.in_thread(calibrating.fit_clicks, wanted)
+        if "name" in wanted:
+            kept = (self.studio.workspace, wanted["name"], found["calibration"])
+            found["kept"] = await self.studio.in_thread(calibrating.keep_calibration, *kept)
+        return answer_json(found)
+
+    async def calibration(self, request: Request) -> Response:
+        """Hand out a calibration that was kept."""
+        asked = {"name": request.path_params["name"], "sport": "", "size": [1, 1], "pairs": []}
+        name = requests.read_request(asked, requests.Calibrating)["name"]
+        content = await self.studio.in_thread(calibrating.read_calibration, self.studio.workspace, name)
+        headers = {"content-disposition": f'attachment; filename="{name}.json"'}
+        return Response(content, media_type="application/json", headers=headers)
 
     async def nothing(self, request: Request) -> Response:  # noqa: ARG002
         """Answer with nothing: browsers ask for an icon, and would note an error."""

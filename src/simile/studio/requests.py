@@ -107,6 +107,34 @@ class Roll(Struct, forbid_unknown_fields=True):
     smoothness: Annotated[float, Meta(ge=0.0, le=LARGEST)] | None = None
 
 
+class Click(Struct, forbid_unknown_fields=True):
+    """A landmark and where in the picture it was clicked."""
+
+    u: Annotated[float, Meta(ge=-1e5, le=1e5)]
+    v: Annotated[float, Meta(ge=-1e5, le=1e5)]
+    name: Text
+
+
+Side = Annotated[int, Meta(ge=1, le=50_000)]
+FileName = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9][A-Za-z0-9 _-]{0,60}\Z",
+        description="a name of letters, digits, blanks, - and _, at most 61 of them",
+    ),
+]
+
+
+class Calibrating(Struct, forbid_unknown_fields=True):
+    """Clicks on a picture to calibrate by, and the name to keep the result under."""
+
+    sport: Text
+    size: Annotated[tuple[Side, Side], Meta(description="the width and height of a picture, up to 50,000 pixels each")]
+    pairs: Annotated[list[Click], Meta(max_length=200, description="at most 200 clicks: u, v and name")]
+    model: Literal["homography", "camera"] = "homography"
+    name: FileName | UnsetType = UNSET
+
+
 RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")
 RUNS: dict[str, type[Run]] = {"train": Training, "compare": Comparison}
 

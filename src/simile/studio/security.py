@@ -20,6 +20,8 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+# The page to calibrate shows videos of the user's disk, which never leave the browser.
+CALIBRATE_POLICY = f"{PAGE_POLICY}; media-src blob:"
 # Pages that hold a user's data, such as a report: their scripts run, but as nobody, and reach nothing.
 SANDBOX_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"

@@ -140,7 +140,7 @@ def calibrate(pairs: Any, *, court: Court | None = None, model: str = "homograph
     given, picture = Pairs.of(pairs, court), None if size is None else check_size(size)
     if model == "camera" and picture is None:
         raise ArgumentError("size must be given for a camera: the width and height of the picture (--size 1920 1080)")
-    frames = np.unique(given.frames)
+    frames = np.unique(given.frames) if len(given) else np.zeros(1, dtype=np.intp)
     if model == "camera" and picture is not None:
         fit, kept, doubt = _fit_camera(given, picture, frames)
     else:
