@@ -26,17 +26,11 @@ from simile.camera.calibration import View
 from simile.camera.features import Features, demonstrations
 from simile.camera.film.framing import compare_framing
 from simile.camera.film.panorama import Calibrated
-from simile.camera.film.rendering import TALL, Rendering
+from simile.camera.film.rendering import TALL, Rendering, overview
 from simile.camera.games import Game
-from simile.camera.geometry import Camera, Lens
 from simile.camera.heads import Driver, open_head
 from simile.camera.heads.emulators import Body, ViscaEmulator
-from simile.camera.live.acting import Actor
-from simile.camera.live.detectors import Motion
-from simile.camera.live.latencies import Latencies
-from simile.camera.live.outputs import Cut, Turned
-from simile.camera.live.pipeline import Moment, Pipeline
-from simile.camera.live.sources import Source
+from simile.camera.live import Actor, Cut, Latencies, Moment, Motion, Pipeline, Source, Turned
 from simile.camera.simulation import simulate
 from simile.online import AccelerationLimit
 
@@ -175,8 +169,7 @@ def main() -> None:
         return
     *games, game = simulate(9, minutes=given.seconds / 60.0, seed=21)
     policy = simile.learn(demonstrations(games)).policy
-    place = Camera((0.0, -28.0, 12.0), lens=Lens(62.0))  # another one than that of the policy: it sees the whole court
-    view = View(place, tuple(given.size), (0.0, float(place.aim([0.0, -1.0])[1]), 1.0))
+    view = overview(game.court, tuple(given.size))  # another camera than that of the policy: it sees the whole court
     with tempfile.TemporaryDirectory() as folder:
         render(game, view, Path(folder) / "game.ts")
         moments, late = film(game, policy, view, Path(folder), given.port)

@@ -391,7 +391,7 @@ def test_a_cut_is_written_frame_by_frame_with_its_times(film, tmp_path):
 
 
 def test_a_cut_that_cannot_be_written_says_so(tmp_path):
-    with pytest.raises(ArgumentError, match=r"out must be a file that ends in \.mp4.*udp://"):
+    with pytest.raises(ArgumentError, match=r"must be a file that ends in \.mp4.*udp://"):
         Cut(tmp_path / "cut.avi", Middle(), size=(240, 136), rate=25.0)
     with pytest.raises(ArgumentError, match="got 'gopher://here'"):
         Cut("gopher://here", Middle(), size=(240, 136), rate=25.0)
@@ -614,13 +614,13 @@ def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
         ((*ready, "--detections", "found.jsonl", "--take-over", "keys"), "keys come from a terminal"),
         ((*ready, "--detections", "found.jsonl", "--take-over", "/dev/input/js77"), "--take-over keys"),
         ((*start, "--detections", "found.jsonl", "--out", "cut.mp4"), "--out needs a --calibration"),
-        ((*start, "--detections", "found.jsonl", "--out", "cut.avi", "--fov", "60"), "out must be a file that ends"),
-        ((*start, "--detections", "found.jsonl", "--log", "log.txt"), "log must end in .csv or .jsonl"),
+        ((*start, "--detections", "found.jsonl", "--out", "cut.avi", "--fov", "60"), "(--out) must be a file"),
+        ((*start, "--detections", "found.jsonl", "--log", "log.txt"), "(--log) must end in .csv or .jsonl"),
         ((*start, "--detections", "found.jsonl", "--head", "127.0.0.1:x"), "--head"),
         ((*ready, "--calibration", "view.json", "--poses", "head"), "say which"),
         ((*ready, "--calibration", "view.json", "--poses", "poses.csv"), "all of its picture does"),
         ((*ready, "--calibration", "view.json", "--latency", "0.1"), "--poses"),
-        ((*ready, "--poses", "nowhere.csv"), "need the camera and its lens"),
+        ((*ready, "--detections", "found.jsonl", "--poses", "nowhere.csv"), "need the camera and its lens"),
         ((*ready, "--detections", "game.mp4"), "--detections: game.mp4 is no text after line 0"),
         (("camera", "live", "nowhere.mp4", *WHO, "--log", "x.csv"), "nowhere.mp4 is not there"),
         (("camera", "live", "udp://127.0.0.1:1", *WHO, "--log", "x.csv", "--fast"), "leave out --fast"),

@@ -118,6 +118,25 @@ def test_crop_cuts_a_film_out_of_a_panorama(studio: Path):
     assert "leave one out" in simile_(*cut, "--fov", "90", cwd=studio, code=2).stderr
 
 
+def test_render_draws_a_game_with_its_calibration_and_the_empty_court(studio: Path):
+    import av
+    import cv2
+
+    from simile.camera.calibration import load_calibration
+
+    simile_("camera", "simulate", "--n-games", "1", "--minutes", "0.02", "0.02", "--out", "short", cwd=studio)
+    told = simile_("camera", "render", "short/game-000.npz", "--size", "320", "180", "--out", "drawn.mp4", cwd=studio)
+    assert "drawn.mp4: 30 frames" in told.stdout
+    assert "--calibration drawn.json --background drawn.png" in told.stdout
+    with av.open(str(studio / "drawn.mp4")) as film:
+        assert sum(1 for _ in film.decode(video=0)) == 30
+    empty, view = cv2.imread(str(studio / "drawn.png")), load_calibration(studio / "drawn.json")
+    assert empty.shape == (180, 320, 3)
+    x, y = view.to_pixels([0.0, 0.0]).astype(int)
+    assert empty[y, x].min() > 180  # the middle line
+    assert "--out" in simile_("camera", "render", "short/game-000.npz", "--out", "x.avi", cwd=studio, code=2).stderr
+
+
 def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
     game = load_game(studio / "games" / "game-003.npz")
     frames = [[[float(x), float(y)] for x, y in frame if np.isfinite(x)] for frame in game.detections[:40]]

@@ -39,7 +39,7 @@ def choose_encoder(path: AnyPath, rate: float) -> tuple[Encoder, float]:
         return _encode_mp4, rate
     if suffix == ".gif":
         return encode_gif, min(rate, 25.0)
-    raise ArgumentError(f"path must end in .mp4 or .gif; got {os.fspath(path)!r}")
+    raise ArgumentError(f"path (--out) must end in .mp4 or .gif; got {os.fspath(path)!r}")
 
 
 def _encode_mp4(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:

@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from simile._common.files import replacing
 from simile._common.needs import need
-from simile._common.typing import FloatArray
+from simile._common.typing import AnyPath, FloatArray
 from simile.camera.calibration import View
 from simile.camera.courts import Court
+from simile.camera.film.encoding import Progress, choose_encoder
 from simile.camera.film.scene import PALETTES, markings
+from simile.camera.games import Game
+from simile.camera.geometry import Camera, Lens
 
 TALL = 1.85  # metres
 FINE = 4  # bits of a pixel behind the point, in which OpenCV draws
 STEPS = 0.1  # metres between the points of a line, which a lens may bend
+
+
+def overview(court: Court, size: tuple[int, int] = (1280, 720)) -> View:
+    """Return the view of a camera that stands still and sees the whole court, from behind its near side.
+
+    >>> from simile.camera.courts import BASKETBALL
+    >>> view = overview(BASKETBALL)
+    >>> bool((abs(view.to_pixels(BASKETBALL.corners) - [640, 360]) < [640, 360]).all())
+    True
+    """
+    position = (0.0, -court.length, 0.43 * court.length)
+    tilt = float(Camera(position).aim([0.0, -0.06 * court.width])[1])
+    tangent = np.abs(Camera(position, lens=Lens(90.0)).project(court.corners, 0.0, tilt, 1.0)[:, 0]).max() / 0.97
+    return View(Camera(position, lens=Lens(2.0 * math.degrees(math.atan(tangent)))), size, (0.0, tilt, 1.0))
+
+
+def render_video(game: Game, path: AnyPath, view: View, *, watch: Progress | None = None) -> None:
+    """Write what a camera would film of the players of a game, as a video (.mp4 or .gif).
+
+    Parameters
+    ----------
+    game : Game
+        Its players, or else its detections, are drawn.
+    path : path
+        The video.
+    view : View
+        The camera, such as an `overview`.
+    watch : callable, optional
+        Called with the number of frames done and of all frames, after each.
+    """
+    encode, rate = choose_encoder(path, game.rate)
+    Image, drawn = need("PIL.Image", "rendering a game"), Rendering(game.court, view)
+    people = game.detections if game.players is None else game.players
+
+    def pictures() -> Iterator[Any]:
+        for i, places in enumerate(people):
+            yield Image.fromarray(drawn.picture(places, i))
+            if watch is not None:
+                watch(i + 1, len(people))
+
+    with replacing(path) as file:
+        encode(file, pictures(), rate)
 
 
 class Rendering:

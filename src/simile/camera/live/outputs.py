@@ -120,7 +120,7 @@ class Cut(Closing):
         kind = FILES.get(Path(out).suffix.lower()) if scheme is None else STREAMS.get(scheme)
         if kind is None:
             raise ArgumentError(
-                f"out must be a file that ends in {', '.join(FILES)}, or a URL that begins with "
+                f"out (--out) must be a file that ends in {', '.join(FILES)}, or a URL that begins with "
                 f"{', '.join(f'{name}://' for name in STREAMS)}; got {self.name!r}"
             )
         codec, options = h264(self._av)
@@ -167,7 +167,7 @@ class Log:
     def __init__(self, path: Path, context_names: Sequence[str], n_actions: int) -> None:
         self.path, self.axes = path, AXES[:n_actions]
         if path.suffix.lower() not in (".csv", ".jsonl"):
-            raise ArgumentError(f"log must end in .csv or .jsonl; got {str(path)!r}")
+            raise ArgumentError(f"log (--log) must end in .csv or .jsonl; got {str(path)!r}")
         self._as_json = path.suffix.lower() == ".jsonl"
         sent, spent = (f"sent_{axis}" for axis in self.axes), (f"{stage}_ms" for stage in STAGES)
         header = ("time", "frame", "who", "detections", *context_names, *self.axes, *sent, *spent)

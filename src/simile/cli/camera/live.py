@@ -124,8 +124,8 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
     from simile.camera.live.pipeline import Pipeline
 
     court, camera = place_of(given)
-    calibration = _read_calibration(video, given)
     _check_still(given)
+    calibration = _read_calibration(video, given)
     detector = _open_detector(stack, video, calibration, given)
     stages = options.stages_of(given["stage"])
     # What brakes a head is the business of its driver; twice would be late.
