@@ -9,8 +9,11 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import simile
+from conftest import some
 from simile.camera.heads import (
     MODELS,
     Driver,
@@ -260,6 +263,17 @@ def test_a_port_where_nobody_listens_is_told_and_tried_less_and_less_often():
         head.where(0.3)
 
 
+def test_a_silent_camera_behind_a_connection_is_told():
+    with RawTcpServer(deaf=True) as server, open_head(f"visca+tcp://127.0.0.1:{server.port}") as head:
+        with pytest.raises(HeadError, match="did not say where it is"):
+            head.where(0.2)
+        head.stop()
+        assert until(lambda: any("no good reply to pan-tilt" in str(fault) for fault in head.poll()))
+        server.pan_tilt.deaf = False
+        head.settle(5.0)  # a stop is repeated until it is heard
+        assert server.connections == 1
+
+
 def test_a_stream_without_an_end_is_given_up():
     with RawTcpServer() as server:
         link = TcpLink("127.0.0.1", server.port, end=END)
@@ -314,6 +328,37 @@ def test_a_local_port_that_cannot_be_had_is_told():
 
 
 # The emulators that come with simile, beside the tests' own
+
+
+@pytest.mark.parametrize("make", [ViscaEmulator, OnvifEmulator])
+def test_a_port_that_is_taken_is_told(make):
+    with socket.create_server(("127.0.0.1", 0)) as held, pytest.raises(ArgumentError, match=r"cannot listen.*--port"):
+        make(Body(), port=held.getsockname()[1], **({"protocol": "visca+tcp"} if make is ViscaEmulator else {}))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"", b"<a/>", b"<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope'><s:Body/></s:Envelope>", bytes(9)],
+)
+def test_what_is_no_request_is_answered_with_a_fault(request_: bytes):
+    with OnvifEmulator(Body()) as camera:
+        status, text = camera.answer(request_)
+    assert status == 400
+    assert "s:Fault" in text
+
+
+@given(st.binary(max_size=40) | st.builds(lambda body: b"\x81\x01" + body + b"\xff", st.binary(max_size=14)))
+@some(0.5)
+def test_no_message_upsets_an_emulated_camera(visca_camera, data: bytes):
+    replies: list[bytes] = []
+    visca_camera._hear(data, replies.append)
+    assert all(reply[0] == 0x90 and reply[-1] == 0xFF for reply in replies)
+
+
+@pytest.fixture(scope="module")
+def visca_camera():
+    with ViscaEmulator(Body(), protocol="visca+udp") as camera:
+        yield camera
 
 
 @pytest.fixture(scope="module")

@@ -90,11 +90,13 @@ class OnvifHead(Closing):
         self._clock, self._where = clock, (host, port, user, password)
         self._faults: deque[HeadError] = deque(maxlen=KEPT_FAULTS)
         self._refusal: HeadError | None = None  # why there is no connection
-        self._reckoning = Reckoning(NOWHERE, AT_REST, -math.inf)
+        self._reckoning, self._reported = Reckoning(NOWHERE, AT_REST, clock()), -math.inf  # and when it was asked for
         self._number, self._confirmed = 0, 0
         self._wish: _Wish | None = None
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
+        self._lock = threading.Lock()  # of what is reckoned with, in both threads
+        self._task = self._loop.create_task(self._work())
         self._thread = threading.Thread(target=self._run, name="simile onvif", daemon=True)
         self._thread.start()
 
@@ -153,7 +155,7 @@ class OnvifHead(Closing):
             When there is none in time, or the camera lets nobody in.
         """
         begin = self._clock()
-        if self._wait(lambda: self._reckoning.when >= begin or self._refusal is not None, timeout):
+        if self._wait(lambda: self._reported >= begin or self._refusal is not None, timeout):
             if self._refusal is None:
                 return self.pose
             raise self._refusal
@@ -192,7 +194,8 @@ class OnvifHead(Closing):
         patience = REFRESH * (1.0 if self.spaces is None else self.spaces.timeout.total_seconds())
         if same and old is not None and not anew and now - old.when < patience:
             return
-        self._reckoning = Reckoning(self._reckoning.at(now), speed, max(now, self._reckoning.when))
+        with self._lock:
+            self._reckoning = Reckoning(self._reckoning.at(now), speed, now)
         self._number += 1
         self._wish = _Wish(self._number, operation, arguments, now)
         self._loop.call_soon_threadsafe(self._wake.set)
@@ -201,7 +204,6 @@ class OnvifHead(Closing):
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._task = self._loop.create_task(self._work())
         try:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
@@ -291,7 +293,9 @@ class OnvifHead(Closing):
                 status = await asyncio.wait_for(ptz.GetStatus({"ProfileToken": profile}), self.timeout)
                 if self.spaces is not None:
                     when = (asked + self._clock()) / 2.0  # it was true half-way between question and answer
-                    self._reckoning = Reckoning(self.spaces.pose(status.Position), self._reckoning.speed, when)
+                    with self._lock:
+                        self._reckoning = Reckoning(self.spaces.pose(status.Position), self._reckoning.speed, when)
+                    self._reported = asked
                 pause = self.inquire
             except Exception as error:  # of four libraries
                 self._note(error, "GetStatus")

@@ -96,7 +96,9 @@ class OnvifEmulator(Closing):
         try:
             self._server = _Server((host, port), _handler(self))
         except (OSError, OverflowError) as error:
-            raise ArgumentError(f"port: cannot listen at {host}:{port}: {error}") from None
+            raise ArgumentError(
+                f"cannot listen at {host}:{port}: {error}: give another port (--port), 0 for one that is free"
+            ) from None
         self._server.service_actions = self.rest  # type: ignore[method-assign]
         self.port = self._server.server_address[1]
         self.address = f"http://{host}:{self.port}"

@@ -77,7 +77,9 @@ class ViscaEmulator(Closing):
             self.port = asyncio.run_coroutine_threadsafe(self._open(host, port), self._loop).result()
         except (OSError, OverflowError) as error:
             self.close()
-            raise ArgumentError(f"port: cannot listen at {host}:{port}: {error}") from None
+            raise ArgumentError(
+                f"cannot listen at {host}:{port}: {error}: give another port (--port), 0 for one that is free"
+            ) from None
 
     def close(self) -> None:
         """Stop listening."""
@@ -87,14 +89,18 @@ class ViscaEmulator(Closing):
 
     def _run(self) -> None:
         self._loop.run_forever()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
+        self._loop.run_until_complete(self._end())
+        self._loop.close()
+
+    async def _end(self) -> None:
+        """Free what was taken."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        await asyncio.gather(*others, return_exceptions=True)
         if self._server is not None:
             self._server.close()
-        self._loop.run_until_complete(asyncio.sleep(0))  # sockets are closed by callbacks
-        self._loop.close()
+        await asyncio.sleep(0)  # sockets are closed by callbacks
 
     async def _open(self, host: str, port: int) -> int:
         if self.protocol == "visca+tcp":
