@@ -48,11 +48,10 @@ def test_landmarks_on_the_ground_lie_on_the_lines_that_are_drawn(court):
     ends = [np.stack([line[:-1], line[1:]], axis=1) for line in markings(court)]
     a, b = np.concatenate(ends).transpose(1, 0, 2)
     for name, (x, y, z) in landmarks(court).items():
-        rounded = court.name in ("hockey", "nhl") and name.endswith("corner")
-        if z == 0.0 and name != "centre" and not rounded:
+        if z == 0.0 and "spot" not in name and name != "centre":
             share = np.clip(((np.array([x, y]) - a) * (b - a)).sum(1) / ((b - a) ** 2).sum(1), 0.0, 1.0)
             away = np.linalg.norm(a + share[:, np.newaxis] * (b - a) - [x, y], axis=1).min()
-            assert away < 0.21, name  # a spot is a small circle
+            assert away < 0.1, name
 
 
 def test_a_court_of_any_sport_has_corners_and_a_middle():

@@ -109,7 +109,8 @@ def test_every_extra_brings_the_libraries_it_is_named_for():
         return own.union(*(brings(below) for line in lines for below in re.findall(r"smooth-imitation\[(\w+)\]", line)))
 
     for module, extra in EXTRAS.items():
-        assert {"PIL": "pillow"}.get(module, module.replace("_", "-")) in brings(extra), (module, extra)
+        named = {"PIL": "pillow", "cv2": "opencv-python-headless", "onvif": "onvif-zeep-async"}
+        assert named.get(module, module.replace("_", "-")) in brings(extra), (module, extra)
     # Who imports the web door needs what it needs.
     web = (ROOT / "src/simile/_common/web.py").read_text(encoding="utf-8")
     doors = set(re.findall(r"^(?:import|from) (\w+)", web, re.MULTILINE)) & set(EXTRAS)

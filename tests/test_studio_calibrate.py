@@ -39,7 +39,7 @@ def clicks(*names: str) -> list[dict[str, Any]]:
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    return {"sport": "basketball", "size": SIZE, "pairs": clicks(*CLICKED), **changes}
+    return {"court": "basketball", "size": SIZE, "pairs": clicks(*CLICKED), **changes}
 
 
 # --------------------------------------------------------------------------------------------------------- the server
@@ -50,6 +50,9 @@ def test_the_courts_are_told_with_lines_and_landmarks(client: TestClient):
     assert found["soccer"]["landmarks"]["centre"] == [0.0, 0.0, 0.0]
     assert len(found["basketball"]["lines"]) > 10
     assert all(len(line) % 2 == 0 for line in found["basketball"]["lines"])
+    (own,) = client.get("/api/courts", params={"court": "soccer,100,64"}).json()
+    assert own["landmarks"]["right far corner"] == [50.0, 32.0, 0.0]
+    assert "court must be" in client.get("/api/courts", params={"court": "x,y"}).json()["error"]
 
 
 def test_clicks_become_a_calibration_that_is_kept_when_it_has_a_name(client: TestClient, workspace: Workspace):
@@ -76,7 +79,7 @@ def test_clicks_become_a_calibration_that_is_kept_when_it_has_a_name(client: Tes
         ({"pairs": [{"name": "centre", "u": 1.0}]}, 400, "pairs must be at most 200 clicks"),
         ({"pairs": clicks("centre") * 201}, 400, "pairs must be at most 200 clicks"),
         ({"pairs": "centre"}, 400, "pairs must be"),
-        ({"sport": "chess"}, 400, "sport must be one of basketball, soccer"),
+        ({"court": "chess"}, 422, "court must be basketball, nba, soccer"),
         ({"size": [0, 720]}, 400, "size must be the width and height"),
         ({"size": [1280]}, 400, "size must be the width and height"),
         ({"model": "fisheye"}, 400, "model must be one of camera, homography"),
@@ -219,6 +222,9 @@ def test_points_that_do_not_fit_are_told_and_nothing_can_be_saved(
     page.locator("#sport").select_option("soccer")
     assert page.locator("[data-mark]").count() == 0
     page.locator("#plan [data-name='left penalty spot']").wait_for()
+    page.get_by_label("Length (m)").fill("100")
+    page.get_by_label("Length (m)").press("Tab")
+    until(page, "Number(document.querySelector('#plan svg').viewBox.baseVal.width) === 112")
 
 
 def test_a_frame_of_a_video_will_do(studio: Studio, picture: Path, tmp_path: Path, open_page: Opener) -> None:

@@ -23,6 +23,8 @@ const source = new Source(
 );
 
 const sport = h("select", { id: "sport" });
+const metres = (id: string): HTMLInputElement => h("input", { type: "number", id, min: "1", step: "any", size: "5" });
+const [length, width] = [metres("length"), metres("width")];
 const model = h(
   "select",
   { id: "model" },
@@ -48,13 +50,22 @@ const list = h(
 );
 
 let courts: Court[] = [];
+let court: Court | null = null; // the one that is clicked on
 let fitted: Fitted | null = null;
 let asked = 0;
 let timer = 0;
 
 const label = (text: string, input: HTMLElement): HTMLElement => h("label", {}, text, input);
 at("tools").append(
-  h("div", { class: "row" }, source.root, label("Court", sport), label("Find", model), label("Zoom", zoom), undo),
+  h(
+    "div",
+    { class: "row" },
+    source.root,
+    label("Court", sport),
+    label("Length (m)", length),
+    label("Width (m)", width),
+  ),
+  h("div", { class: "row" }, label("Find", model), label("Zoom", zoom), undo),
   h("div", { class: "row" }, label("Save as", name), save),
   kept,
 );
@@ -66,7 +77,7 @@ function say(text: string, trouble = false): void {
 }
 
 function wish(): Record<string, unknown> {
-  return { sport: sport.value, model: model.value, size: picture.size, pairs: board.clicks };
+  return { court: court?.court, model: model.value, size: picture.size, pairs: board.clicks };
 }
 
 /** Ask for a fit once nothing has changed for a moment; only the newest answer counts. */
@@ -134,21 +145,34 @@ async function keep(): Promise<void> {
   }
 }
 
-const drawPlan = (): void => {
-  const court = courts.find((c) => c.name === sport.value);
-  if (court) plan.show(court, model.value === "camera");
-};
+/** Show a court; the landmarks of another sport are others. */
+function turnTo(next: Court): void {
+  if (court !== null && court.name !== next.name) board.clear();
+  court = next;
+  length.value = String(next.length);
+  width.value = String(next.width);
+  plan.show(next, model.value === "camera");
+  board.changed();
+}
+
+async function resize(): Promise<void> {
+  try {
+    const [own] = await getCourts(`${sport.value},${length.value},${width.value}`);
+    turnTo(own!);
+  } catch (error) {
+    say((error as Error).message, true);
+  }
+}
+
 board.listen(() => {
   undo.disabled = !board.canUndo;
   askSoon();
 });
-sport.onchange = () => {
-  board.clear(); // the landmarks of another court are others
-  drawPlan();
-};
+sport.onchange = () => turnTo(courts.find((c) => c.name === sport.value)!);
+length.onchange = () => void resize();
+width.onchange = () => void resize();
 model.onchange = () => {
-  drawPlan();
-  board.changed();
+  if (court !== null) turnTo(court);
 };
 zoom.onchange = () => picture.zoom(Number(zoom.value));
 undo.onclick = () => board.undo();
@@ -163,9 +187,8 @@ installTheme(at("theme") as HTMLButtonElement);
 getCourts().then(
   (found) => {
     courts = found;
-    sport.append(...courts.map((court) => h("option", { value: court.name }, court.name)));
-    drawPlan();
-    board.changed();
+    sport.append(...courts.map((c) => h("option", { value: c.name }, c.name)));
+    turnTo(courts[0]!);
   },
   (error: Error) => say(error.message, true),
 );

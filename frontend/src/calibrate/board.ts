@@ -1,7 +1,8 @@
 // What was clicked so far, which landmark is chosen, and how to go back.
 
 export interface Court {
-  name: string;
+  name: string; // the sport
+  court: string; // with its size, as --court tells it
   length: number;
   width: number;
   lines: number[][]; // x, y, x, y, ...: metres

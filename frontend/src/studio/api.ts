@@ -63,7 +63,8 @@ export interface Fitted {
   kept?: string;
 }
 
-export const getCourts = (): Promise<Court[]> => json(ask("GET", "api/courts"));
+export const getCourts = (court = ""): Promise<Court[]> =>
+  json(ask("GET", court ? `api/courts?court=${encodeURIComponent(court)}` : "api/courts"));
 export const fitClicks = (wish: unknown): Promise<Fitted> => json(ask("POST", "api/calibrations", wish));
 
 export type Download = "policy" | "report" | "python" | "config" | "command";

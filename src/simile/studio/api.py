@@ -95,9 +95,10 @@ class Api:
         policy = {"content-security-policy": CALIBRATE_POLICY}
         return Response(asset("calibrate.html"), media_type="text/html", headers=policy)
 
-    async def courts(self, request: Request) -> Response:  # noqa: ARG002
-        """Tell the lines and landmarks of all courts."""
-        return answer_json(await self.studio.in_thread(calibrating.describe_courts))
+    async def courts(self, request: Request) -> Response:
+        """Tell the lines and landmarks of all courts, or of one of its own size."""
+        text = request.query_params.get("court")
+        return answer_json(await self.studio.in_thread(calibrating.describe_courts, text))
 
     async def fit(self, request: Request) -> Response:
         """Find the calibration of a picture, and keep it where a name is given."""
@@ -110,7 +111,7 @@ class Api:
 
     async def calibration(self, request: Request) -> Response:
         """Hand out a calibration that was kept."""
-        asked = {"name": request.path_params["name"], "sport": "", "size": [1, 1], "pairs": []}
+        asked = {"name": request.path_params["name"], "court": "", "size": [1, 1], "pairs": []}
         name = requests.read_request(asked, requests.Calibrating)["name"]
         content = await self.studio.in_thread(calibrating.read_calibration, self.studio.workspace, name)
         headers = {"content-disposition": f'attachment; filename="{name}.json"'}

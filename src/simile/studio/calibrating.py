@@ -15,21 +15,22 @@ from simile.studio.workspace import Workspace
 FOLDER = "calibrations"
 
 
-def describe_courts() -> list[dict[str, Any]]:
-    """Return the courts with their lines and landmarks, in metres."""
+def describe_courts(text: str | None = None) -> list[dict[str, Any]]:
+    """Return all courts, or one as `--court` tells it, with their lines and landmarks, in metres."""
     from simile.camera.calibration import landmarks
-    from simile.camera.courts import COURTS
+    from simile.camera.courts import COURTS, Court
     from simile.camera.film.scene import markings
 
     return [
         {
             "name": court.name,
+            "court": str(court),
             "length": court.length,
             "width": court.width,
             "lines": [np.round(line, 3).ravel().tolist() for line in markings(court)],
             "landmarks": {name: list(point) for name, point in landmarks(court).items()},
         }
-        for court in COURTS.values()
+        for court in (COURTS.values() if text is None else (Court.parse(text),))
     ]
 
 
@@ -38,11 +39,9 @@ def fit_clicks(wanted: dict[str, Any]) -> dict[str, Any]:
     from simile.camera.calibration import Pairs, calibrate, landmarks
     from simile.camera.calibration.files import encode_calibration
     from simile.camera.calibration.overlay import trace
-    from simile.camera.courts import COURTS
+    from simile.camera.courts import Court
 
-    court = COURTS.get(wanted["sport"])
-    if court is None:
-        raise RequestError(400, f"sport must be one of {', '.join(COURTS)}; got {wanted['sport']!r}")
+    court = Court.parse(wanted["court"])
     known, clicks, size = landmarks(court), wanted["pairs"], tuple(wanted["size"])
     names = tuple(click["name"] for click in clicks)
     if unknown := [name for name in names if name not in known]:

@@ -128,7 +128,7 @@ FileName = Annotated[
 class Calibrating(Struct, forbid_unknown_fields=True):
     """Clicks on a picture to calibrate by, and the name to keep the result under."""
 
-    sport: Text
+    court: Text
     size: Annotated[tuple[Side, Side], Meta(description="the width and height of a picture, up to 50,000 pixels each")]
     pairs: Annotated[list[Click], Meta(max_length=200, description="at most 200 clicks: u, v and name")]
     model: Literal["homography", "camera"] = "homography"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from simile.camera.courts import CIRCLES, Court
@@ -10,7 +11,8 @@ from simile.errors import DataError
 Point = tuple[float, float, float]
 
 # At either end: metres before the goal line or base line, metres beside the middle, and metres of height. Those beside
-# the middle are there twice, near and far.
+# the middle are there twice, near and far; those at the side line are as far from it as that.
+_SIDE = math.inf
 ENDS: dict[str, dict[str, Point]] = {
     "basketball": {
         "key": (5.8, 2.45, 0.0),
@@ -18,6 +20,13 @@ ENDS: dict[str, dict[str, Point]] = {
         "three-point base line": (0.0, 6.6, 0.0),
         "three-point top": (8.325, 0.0, 0.0),
         "ring": (1.575, 0.0, 3.05),
+    },
+    "nba": {
+        "key": (5.791, 2.438, 0.0),
+        "key base line": (0.0, 2.438, 0.0),
+        "three-point base line": (0.0, 6.706, 0.0),
+        "three-point top": (8.839, 0.0, 0.0),
+        "ring": (1.6, 0.0, 3.05),
     },
     "soccer": {
         "penalty area": (16.5, 20.16, 0.0),
@@ -44,8 +53,29 @@ ENDS: dict[str, dict[str, Point]] = {
         "post": (0.0, 1.5, 0.0),
         "crossbar": (0.0, 1.5, 2.0),
     },
-    "volleyball": {"attack line": (6.0, 4.5, 0.0)},
+    "volleyball": {"attack line": (6.0, _SIDE, 0.0)},
+    "hockey": {
+        "blue line": (22.86, _SIDE, 0.0),
+        "face-off spot": (10.0, 7.0, 0.0),
+        "post": (4.0, 0.915, 0.0),
+        "crossbar": (4.0, 0.915, 1.22),
+    },
+    "nhl": {
+        "blue line": (22.86, _SIDE, 0.0),
+        "face-off spot": (9.449, 6.706, 0.0),
+        "post": (3.353, 0.914, 0.0),
+        "crossbar": (3.353, 0.914, 1.219),
+    },
+    "field-hockey": {
+        "23-metre line": (22.9, _SIDE, 0.0),
+        "circle": (14.63, 1.83, 0.0),
+        "circle goal line": (0.0, 16.46, 0.0),
+        "penalty spot": (6.4, 0.0, 0.0),
+        "post": (0.0, 1.83, 0.0),
+        "crossbar": (0.0, 1.83, 2.14),
+    },
 }
+ROUND = ("hockey", "nhl")  # whose corners are
 
 
 def landmarks(court: Court) -> dict[str, Point]:
@@ -66,11 +96,12 @@ def landmarks(court: Court) -> dict[str, Point]:
     if radius := CIRCLES.get(court.name):
         for name, along, across in (("near", 0.0, -1.0), ("far", 0.0, 1.0), ("left", -1.0, 0.0), ("right", 1.0, 0.0)):
             found[f"{name} centre circle"] = (along * radius, across * radius, 0.0)
+    corner = {} if court.name in ROUND else {"corner": (0.0, _SIDE, 0.0)}
     for end, sign in (("left", -1.0), ("right", 1.0)):
-        for what, (before, beside, height) in {"corner": (0.0, y, 0.0), **ENDS.get(court.name, {})}.items():
+        for what, (before, beside, height) in {**corner, **ENDS.get(court.name, {})}.items():
             sides = (("near ", -1.0), ("far ", 1.0)) if beside else (("", 1.0),)
             for side, across in sides:
-                found[f"{end} {side}{what}"] = (sign * (x - before), across * beside, height)
+                found[f"{end} {side}{what}"] = (sign * (x - before), across * min(beside, y), height)
     return found
 
 
