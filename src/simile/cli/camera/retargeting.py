@@ -30,7 +30,7 @@ def retarget(
 ) -> None:
     """Say how POLICY films with a camera at another place: by which stage, and where it then looks.
 
-    `simile camera evaluate`, `watch`, `crop` and `drive` do it by themselves where the game's camera is another than
+    `simile camera evaluate`, `watch`, `crop`, `drive` and `live` do it by themselves where the game's camera is not
     that of the policy's card; `simile run`, `rollout`, `evaluate` and `serve` take the stage. A policy that was trained
     on a text file has no camera on its card: --from and --out write it there.
     """
