@@ -37,6 +37,7 @@ from simile.camera.heads.models import doubt
 from simile.camera.heads.onvif_spaces import OnvifSpaces
 from simile.errors import ArgumentError, DataError
 from simile.online import AccelerationLimit
+from test_camera_visca import connect
 from visca_emulator import Camera, RawTcpServer, RawUdpServer, Server, SimulatedLink, Time, deaf_port
 from visca_emulator import Raw as RawCamera
 
@@ -200,6 +201,22 @@ def test_each_command_gets_its_turn_where_one_at_a_time_is_under_way():
     head.stop()
     assert pass_time(head, clock, 1.0) == []
     assert not camera.moving
+
+
+@pytest.mark.parametrize("make", [connect, connect_raw])
+def test_a_camera_that_answers_late_is_not_reported_as_silent(make):
+    camera = Camera(delay=0.09)
+    head, clock = make(camera)
+    faults = []
+    for i in range(100):  # each command takes the place of one whose reply is still under way
+        head.absolute(0.05 * i, 0.0, 1.0)
+        faults += pass_time(head, clock, 0.02)
+    assert faults == []
+    camera.deaf = True
+    for i in range(50):
+        head.absolute(-0.05 * i, 0.0, 1.0)
+        faults += pass_time(head, clock, 0.02)
+    assert any("no good reply to pan-tilt" in str(fault) for fault in faults)
 
 
 # Over the loopback

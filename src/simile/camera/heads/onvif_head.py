@@ -17,7 +17,7 @@ from simile._common.needs import need
 from simile.camera.heads.head import HeadError, Pose
 from simile.camera.heads.links import LONGEST_PAUSE, SHORTEST_PAUSE, Closing
 from simile.camera.heads.onvif_spaces import OnvifSpaces, OnvifUnits
-from simile.camera.heads.steering import AT_REST, HEADROOM, NOWHERE, Reckoning, arrived, steer
+from simile.camera.heads.steering import AT_REST, HEADROOM, NOWHERE, Reckoning, steer, unfinished
 from simile.errors import ArgumentError
 
 PORT = 80
@@ -125,19 +125,20 @@ class OnvifHead(Closing):
 
     def move(self, pose: Pose, speed: Pose, *, braking: bool = False) -> None:
         """Follow a trajectory that is now at `pose` and moves at `speed`; `braking` leaves out the correction."""
-        if self.mode == "absolute":
-            fastest = HEADROOM * max(abs(speed.pan), abs(speed.tilt))
-            self._offer("AbsoluteMove", {"pose": pose, "speed": max(fastest, SLOWEST)}, AT_REST)
-            return
         here = self.pose
+        if self.mode == "absolute":
+            behind = self.gain * max(abs(pose.pan - here.pan), abs(pose.tilt - here.tilt))
+            fastest = max(HEADROOM * max(abs(speed.pan), abs(speed.tilt)), SLOWEST)
+            if behind > fastest:  # in steps, so that the command does not change with every report
+                fastest = 2.0 ** math.ceil(math.log2(behind))
+            self._offer("AbsoluteMove", {"pose": pose, "speed": fastest}, AT_REST)
+            return
         wanted = speed if braking else steer(pose, speed, here, self.gain, self.correction)
         still = max(abs(wanted.pan), abs(wanted.tilt)) < SLOWEST and not speed.zoom
-        if not still or braking:
-            self.velocity(*wanted)
-        elif arrived(pose, here):
-            self._offer("Stop", {}, AT_REST)
-        else:
+        if still and not braking and any(unfinished(pose, speed, here)):
             self._offer("AbsoluteMove", {"pose": pose, "speed": SLOWEST}, AT_REST)
+        else:
+            self.velocity(*(AT_REST if still and not braking and not any(speed) else wanted))
 
     def poll(self) -> Sequence[HeadError]:
         """Return what has gone wrong since the last call."""

@@ -10,6 +10,7 @@ from simile.camera.heads.head import Pose
 
 HEADROOM = 1.5  # in absolute mode, how much faster than the trajectory the camera may go to catch up
 NEAR, NEAR_ZOOM = 0.1, 0.02  # degrees, and share of a zoom factor: in velocity mode, what is so near has arrived
+CREEP = 0.5  # degrees per second: a trajectory that is slower has come to rest
 NOWHERE, AT_REST = Pose(math.nan, math.nan, math.nan), Pose(0.0, 0.0, 0.0)
 
 
@@ -38,7 +39,8 @@ def steer(pose: Pose, speed: Pose, here: Sequence[float], gain: float, most: Pos
     return Pose(*(s + min(max(gain * e, -m), m) for s, e, m in zip(speed, errors, most, strict=True)))
 
 
-def arrived(pose: Pose, here: Pose) -> bool:
-    """Tell whether a head is as near to where it should be as it needs to be, or does not know where it is."""
+def unfinished(pose: Pose, speed: Pose, here: Pose) -> tuple[bool, bool]:
+    """Tell whether pan and tilt, and whether the zoom, are not where a trajectory has come to rest."""
     turned = max(abs(pose.pan - here.pan), abs(pose.tilt - here.tilt))
-    return not (turned > NEAR or abs(pose.zoom - here.zoom) > NEAR_ZOOM * pose.zoom)
+    resting = max(abs(speed.pan), abs(speed.tilt)) < CREEP
+    return resting and turned > NEAR, not speed.zoom and abs(pose.zoom - here.zoom) > NEAR_ZOOM * pose.zoom

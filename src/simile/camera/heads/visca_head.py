@@ -13,12 +13,13 @@ from simile.camera.heads import visca
 from simile.camera.heads.framing import Envelope, Framing
 from simile.camera.heads.head import HeadError, Pose
 from simile.camera.heads.links import Closing, Link, UdpLink
-from simile.camera.heads.steering import AT_REST, HEADROOM, NOWHERE, Reckoning, arrived, steer
+from simile.camera.heads.steering import AT_REST, HEADROOM, NOWHERE, Reckoning, steer, unfinished
 from simile.camera.heads.units import ViscaUnits, step_above
 from simile.errors import ArgumentError, DataError
 
 REFRESH = 1.0  # seconds after which an unchanged command is sent again, for a camera that was switched off and on
 SLACK = 2.0  # degrees that a head may be outside its range
+KEPT_NUMBERS = 256  # how far back a reply may belong to something
 MOST_DATAGRAMS = 64  # read by one poll: a flood must not hold up the control loop
 INQUIRIES = {"pan-tilt position": visca.PAN_TILT_INQUIRY, "zoom position": visca.ZOOM_INQUIRY}
 
@@ -36,6 +37,7 @@ class _Pending:
     tries: int = 0
     acked: bool = False
     numbers: set[int] = field(default_factory=set)  # a reply to any of its transmissions counts
+    before: set[int] = field(default_factory=set)  # of those whose place it took, without a reply so far
 
 
 class ViscaHead(Closing):
@@ -136,22 +138,10 @@ class ViscaHead(Closing):
         self._offer("pan-tilt", visca.pan_tilt_absolute(*place[:2], *steps))
         self._offer("zoom", visca.zoom_direct(place[2]))
 
-    def velocity(
-        self, pan_speed: float, tilt_speed: float, zoom_speed: float = 0.0, *, end: Pose | None = None
-    ) -> None:
-        """Move on at the speed steps nearest to these speeds: degrees, and zoom factors, per second.
-
-        With an `end`, pan and tilt creep there at the slowest step, and stay; so does a zoom that stands still.
-        """
+    def velocity(self, pan_speed: float, tilt_speed: float, zoom_speed: float = 0.0) -> None:
+        """Move on at the speed steps nearest to these speeds: degrees, and zoom factors, per second."""
         speeds = ((pan_speed, "pan_speed"), (tilt_speed, "tilt_speed"), (zoom_speed, "zoom_speed"))
-        pan, tilt, zoom = (checks.number(value, name) for value, name in speeds)
-        at = self.pose.zoom if math.isfinite(self.pose.zoom) else 1.0
-        steps = self.units.pan_step(pan), self.units.tilt_step(tilt), self.units.zoom_step(zoom, at)
-        self._reckon(Pose(*self.units.speeds(*steps, at)))
-        creep = None if end is None else visca.pan_tilt_absolute(*self.units.position(*end)[:2], 1, 1)
-        self._offer("pan-tilt", creep or visca.pan_tilt_drive(*steps[:2]))
-        place = None if end is None or steps[2] else visca.zoom_direct(self.units.position(*end)[2])
-        self._offer("zoom", place or visca.zoom_drive(steps[2]))
+        self._drive(Pose(*(checks.number(value, name) for value, name in speeds)))
 
     def stop(self) -> None:
         """Stand still; repeated until the camera has confirmed it."""
@@ -168,9 +158,8 @@ class ViscaHead(Closing):
         self._inquire()
         here = self.pose
         wanted = speed if braking else steer(pose, speed, here, self.gain, self.correction)
-        still = not self.units.pan_step(wanted.pan) and not self.units.tilt_step(wanted.tilt)
         # What is slower than the slowest step would never arrive: the last bit is a position to go to.
-        self.velocity(*wanted, end=pose if still and not braking and not arrived(pose, here) else None)
+        self._drive(wanted, pose, (False, False) if braking else unfinished(pose, speed, here))
 
     def poll(self) -> Sequence[HeadError]:
         """Read the replies that have come and repeat what got none; returns what has gone wrong since the last call."""
@@ -263,6 +252,20 @@ class ViscaHead(Closing):
                 return over
             self._link.wait(min(left, self.retry / 2.0))
 
+    def _drive(self, speed: Pose, end: Pose = AT_REST, creep: tuple[bool, bool] = (False, False)) -> None:
+        """Move on at the nearest steps; pan and tilt, or the zoom, that would stand still may `creep` to an end."""
+        at = self.pose.zoom if math.isfinite(self.pose.zoom) else 1.0
+        steps = self.units.pan_step(speed.pan), self.units.tilt_step(speed.tilt), self.units.zoom_step(speed.zoom, at)
+        turn, zoom = visca.pan_tilt_drive(*steps[:2]), visca.zoom_drive(steps[2])
+        place = self.units.position(*end)
+        if creep[0] and not any(steps[:2]):
+            turn = visca.pan_tilt_absolute(*place[:2], 1, 1)
+        if creep[1] and not steps[2]:
+            zoom = visca.zoom_direct(place[2])
+        self._reckon(Pose(*self.units.speeds(*steps, at)))
+        self._offer("pan-tilt", turn)
+        self._offer("zoom", zoom)
+
     def _offer(self, slot: str, payload: bytes) -> None:
         """Send a command unless it is the one that was sent last, not long ago."""
         latest, when = self._latest.get(slot, (b"", -math.inf))
@@ -282,6 +285,8 @@ class ViscaHead(Closing):
         waiting = old is not None and not old.acked
         first, told = (old.first, old.told) if old is not None and waiting else (now, False)
         self._pending[slot] = pending = _Pending(kind, payload, stubborn, first, told)
+        if old is not None and waiting:
+            pending.before = {n for n in old.before | old.numbers if self._number - n < KEPT_NUMBERS}
         self._latest[slot] = payload, now
         self._transmit(pending, now)
 
@@ -323,6 +328,9 @@ class ViscaHead(Closing):
             return
         slot = next((slot for slot, pending in self._pending.items() if message.number in pending.numbers), None)
         if slot is None:
+            for pending in self._pending.values():
+                if message.number in pending.before and message.kind == visca.REPLY:
+                    pending.first, pending.told = self._clock(), False  # late, but the camera answers
             return
         if message.kind in (visca.CONTROL, visca.CONTROL_REPLY):
             self._recount(slot, message)

@@ -118,8 +118,8 @@ class ViscaEmulator(Closing):
         try:
             while True:
                 self.hear(await reader.readuntil(END), writer.write)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, asyncio.CancelledError):
+            pass  # the peer, or this emulator, has ended it
         finally:
             writer.close()
 
