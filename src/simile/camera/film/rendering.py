@@ -82,7 +82,7 @@ class Rendering:
         Of the noise.
     """
 
-    def __init__(self, court: Court, view: View, *, grain: float = 2.0, seed: int = 0) -> None:
+    def __init__(self, court: Court, view: View, *, grain: float = 0.5, seed: int = 0) -> None:
         self.court, self.view = court, view
         self._cv2, rng = need("cv2", "rendering a game", extra="vision"), np.random.default_rng(seed)
         self._ground = self._draw_ground()

@@ -39,6 +39,7 @@ LAYOUTS = ("yolov5", "yolov8", "end2end", "end2end7", "torchvision")
     type=click.Path(path_type=Path),
     help="Where on the court a pixel is: what `simile camera calibrate` wrote. Boxes need it, and so does --out.",
 )
+@click.option("--homography", type=click.Path(path_type=Path), help="The same as a plain 3 x 3 matrix in a file.")
 @click.option(
     "--poses",
     metavar="head|FILE",
@@ -155,6 +156,7 @@ def _read_calibration(video: Source, given: dict[str, Any]) -> Calibration | Non
     moving = given["poses"] not in (None, "head")
     found = choose_calibration(
         calibration=given["calibration"],
+        homography=given["homography"],
         poses=given["poses"] if moving else None,
         latency=given["latency"] if moving else 0.0,
         camera=given["camera"],
