@@ -16,6 +16,7 @@ from simile.camera.calibration.overlay import LINE, draw_overlay, read_picture, 
 from simile.camera.courts import BASKETBALL, COURTS, SOCCER, Court
 from simile.camera.film.scene import markings
 from simile.camera.geometry import Base, Camera, Lens
+from simile.camera.sight import choose_calibration
 
 cv2 = pytest.importorskip("cv2", reason="needs the extra vision")
 
@@ -186,6 +187,44 @@ def test_a_head_that_turns_and_zooms_is_found_from_a_few_frames(tmp_path):
     with pytest.raises(DataError, match="frame 120 is outside of what was calibrated, 0 to 100"):
         moving.to_court([[960.0, 540.0]], 120)
     assert "camera from" in str(fit) or "keyframes from" in str(fit)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_with_what_the_head_told_the_camera_counts_as_the_head_does(n, tmp_path: Path):
+    """A head whose zero looks 25 degrees to the right of straight across, on a base that is not quite level."""
+    camera = Camera((0.0, -60.0, 20.0), Base(25.0, -1.5, 0.8), Lens(55.0))
+    poses = np.array([(-35.0, -16.0, 1.2), (-20.0, -16.0, 1.6), (-5.0, -17.0, 1.4)])[:n]
+    rows = [
+        [*row, 50 * i]
+        for i, pose in enumerate(poses)
+        for row in seen(View(camera, SIZE, tuple(pose)), noise=0.3, seed=i)
+    ]
+    table(tmp_path / "p.csv", rows, "u,v,x,y,z,frame")
+    table(tmp_path / "poses.csv", [[2.0 * i, *pose] for i, pose in enumerate(poses)], "t,pan,tilt,zoom")
+    simile_(
+        *("camera", "calibrate", "p.csv", "--model", "camera", "--size", "1920", "1080", "--poses", "poses.csv"),
+        cwd=tmp_path,
+    )
+    made = choose_calibration(calibration=tmp_path / "calibration.json", poses=tmp_path / "poses.csv")
+    found = made.view.camera
+    assert np.linalg.norm(np.subtract(found.position, camera.position)) < (0.5 if n > 1 else 1.5)
+    np.testing.assert_allclose(found.base, camera.base, atol=0.15 if n > 1 else 0.4)
+    assert found.lens.widest == pytest.approx(55.0, abs=0.5 if n > 1 else 1.5)
+    # Another pose than those that were clicked in.
+    there = ((-12.0, -15.0, 1.3), (3.0, 4.0))
+    off = made.view.to_pixels(there[1], pose=there[0]) - View(camera, SIZE, there[0]).to_pixels(there[1])
+    assert np.linalg.norm(off) < 6.0
+    # A calibration without the head must not be taken for one with it.
+    simile_("camera", "calibrate", "p.csv", "--model", "camera", "--size", "1920", "1080", cwd=tmp_path)
+    with pytest.raises(ArgumentError, match="was found without the head"):
+        choose_calibration(calibration=tmp_path / "calibration.json", poses=tmp_path / "poses.csv")
+    told = simile_("camera", "calibrate", "p.csv", "--poses", "poses.csv", cwd=tmp_path, code=2).stderr
+    assert "--model camera" in told
+    table(tmp_path / "short.csv", [[9.0, 0.0, -20.0]], "t,pan,tilt")
+    told = simile_("camera", "calibrate", "p.csv", "--poses", "short.csv", cwd=tmp_path, code=2).stderr
+    assert "short.csv does not tell where the head looked at 0.00 s" in told
+    with pytest.raises(ArgumentError, match="poses must be pan, tilt and zoom > 0 in each of the 1 frames"):
+        calibrate(seen(VIEW), model="camera", size=SIZE, poses=np.zeros((2, 3)))
 
 
 def test_a_frame_with_two_points_will_do_where_others_tell_the_place(tmp_path):

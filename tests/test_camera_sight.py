@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from commands import simile_
 from simile import ArgumentError, DataError
 from simile.camera.calibration import Calibration, Homography, Keyframes, View, save_calibration
 from simile.camera.courts import BASKETBALL
@@ -202,6 +203,13 @@ def test_boxes_of_a_moving_picture_become_a_game(filmed, tmp_path, capsys):
         tmp_path / "det.txt", choose_calibration(**chosen, latency="auto"), court=BASKETBALL, rate=RATE
     )
     assert "latency of the picture: 8" in (told := capsys.readouterr().err) or "picture: 7" in told
+    told = simile_(
+        *("camera", "features", "det.txt", "--rate", "25", "--calibration", "camera.json", "--poses", "poses.csv"),
+        *("--latency", "0.08", "--out", "games.csv"),
+        cwd=tmp_path,
+        code=2,
+    ).stderr
+    assert "operator" in told or "actions" in told  # what was read has none to learn from
     truth = np.nanmedian(np.where(np.isnan(pixels[..., :1]), np.nan, players)[..., 0], axis=1)
     for game in (known, guessed):
         assert np.nanmedian(np.abs(np.nanmedian(game.detections[..., 0], axis=1) - truth[: len(game)])) < 0.05

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from simile._common import checks
 from simile._common.typing import AnyPath, FloatArray
-from simile.camera.calibration.files import load_calibration
+from simile.camera.calibration.files import load_calibration, read_about
 from simile.camera.calibration.views import Calibration, Homography, Keyframes, Size, View, interpolate_poses
 from simile.camera.games import AXES
 from simile.camera.geometry import Camera
@@ -157,6 +157,11 @@ def choose_calibration(
         if latency != 0.0:
             raise ArgumentError("latency (--latency) is that of a log of poses: name it by --poses")
         return found
+    if path is not None and read_about(path).get("by_head") is False:
+        raise ArgumentError(
+            f"{path} was found without the head: where its pan 0 looks is not what the head calls so: calibrate again "
+            "with its poses (simile camera calibrate --model camera --poses ...)"
+        )
     view = found.view if isinstance(found, Keyframes) else found
     if view is None and camera is not None and size is not None:
         view = View(camera, size)

@@ -62,6 +62,15 @@ def load_calibration(path: AnyPath) -> Kept:
         raise DataError(f"{file} is no calibration: {what}") from None
 
 
+def read_about(path: AnyPath) -> dict[str, Any]:
+    """Return what stands beside the calibration of a file that `load_calibration` takes."""
+    if Path(path).suffix.lower() != ".json":
+        return {}
+    held = json.loads(read_text(Path(path), longest=LONGEST))
+    about = held.get("about") if isinstance(held, dict) else None
+    return about if isinstance(about, dict) else {}
+
+
 def as_calibration(given: ArrayLike | Calibration) -> Calibration:
     """Return a calibration as it is, or the homography of a matrix."""
     return given if isinstance(given, Calibration) else Homography(np.asanyarray(given))

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
+from simile._common import checks
 from simile._common.needs import need
 from simile._common.typing import FloatArray
 from simile.camera.calibration.files import Kept
@@ -16,6 +18,7 @@ from simile.camera.calibration.pairs import Pairs
 from simile.camera.calibration.views import Homography, Keyframes, Size, View, check_size
 from simile.camera.courts import Court
 from simile.camera.geometry import Base, Camera, Lens
+from simile.data.reading.tables import quote
 from simile.errors import ArgumentError, DataError
 
 Mask = npt.NDArray[np.bool_]
@@ -43,6 +46,8 @@ class Fit:
         Which of them were used; the others do not fit to those.
     doubt : dict
         One standard deviation of what was found of a camera; empty for a homography.
+    by_head : bool
+        Whether pan, tilt and zoom count as those of the head that was filmed with.
     """
 
     calibration: Kept
@@ -51,6 +56,7 @@ class Fit:
     metres: FloatArray
     kept: Mask
     doubt: dict[str, float]
+    by_head: bool = False
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -68,6 +74,7 @@ class Fit:
             "worst": pairs.names[int(np.argmax(np.where(self.kept, self.pixels, -1.0)))],
             "left_out": list(self.left_out),
             "doubt": self.doubt,
+            "by_head": self.by_head,
             "pairs": [
                 {"name": n, "frame": int(f), "pixel": p, "point": q, "pixels": float(e), "metres": float(m), "used": k}
                 for n, f, p, q, e, m, k in zip(
@@ -110,7 +117,14 @@ class Fit:
         return "\n".join(lines)
 
 
-def calibrate(pairs: Any, *, court: Court | None = None, model: str = "homography", size: Size | None = None) -> Fit:
+def calibrate(
+    pairs: Any,
+    *,
+    court: Court | None = None,
+    model: str = "homography",
+    size: Size | None = None,
+    poses: ArrayLike | None = None,
+) -> Fit:
     """Find where in a picture the court is from point pairs.
 
     Pairs of several frames give a calibration that moves: of one camera that turns and zooms (`model="camera"`), or a
@@ -128,6 +142,9 @@ def calibrate(pairs: Any, *, court: Court | None = None, model: str = "homograph
         its focal length and the distortion of its lens.
     size : (width, height), optional
         Of the picture, in pixels; a camera needs it.
+    poses : (frames, 3) array_like, optional
+        What the head told of its pan, tilt and zoom in each frame of the pairs, in their order. The camera that is
+        found then counts as the head does: its base says where the head's zero looks, its lens what zoom 1 shows.
 
     Raises
     ------
@@ -141,8 +158,9 @@ def calibrate(pairs: Any, *, court: Court | None = None, model: str = "homograph
     if model == "camera" and picture is None:
         raise ArgumentError("size must be given for a camera: the width and height of the picture (--size 1920 1080)")
     frames = np.unique(given.frames) if len(given) else np.zeros(1, dtype=np.intp)
+    told = None if poses is None else _check_poses(poses, model, len(frames))
     if model == "camera" and picture is not None:
-        fit, kept, doubt = _fit_camera(given, picture, frames)
+        fit, kept, doubt = _fit_camera(given, picture, frames, told)
     else:
         fit, kept, doubt = [], np.ones(len(given), dtype=bool), {}
         for frame in frames:
@@ -151,7 +169,18 @@ def calibrate(pairs: Any, *, court: Court | None = None, model: str = "homograph
             fit.append(found)
     calibration: Kept = Keyframes(tuple(frames.tolist()), tuple(fit)) if len(frames) > 1 else fit[0]
     pixels, metres = _misses(calibration, given)
-    return Fit(calibration, given, pixels, metres, kept, doubt)
+    return Fit(calibration, given, pixels, metres, kept, doubt, told is not None)
+
+
+def _check_poses(poses: ArrayLike, model: str, n: int) -> FloatArray:
+    if model != "camera":
+        raise ArgumentError("poses (--poses) are of a camera: find it by --model camera (model='camera')")
+    told = checks.table(poses, "poses")
+    if told.shape != (n, 3) or (told[:, 2] <= 0.0).any():
+        raise ArgumentError(
+            f"poses must be pan, tilt and zoom > 0 in each of the {n} frames; got {quote(told.tolist())}"
+        )
+    return told
 
 
 # ---------------------------------------------------------------------------------------------------------- the ground
@@ -290,7 +319,9 @@ def _list(pairs: Pairs, mask: Mask) -> str:
 # ---------------------------------------------------------------------------------------------------------- the camera
 
 
-def _fit_camera(pairs: Pairs, size: Size, frames: npt.NDArray[Any]) -> tuple[list[Any], Mask, dict[str, float]]:
+def _fit_camera(
+    pairs: Pairs, size: Size, frames: npt.NDArray[Any], told: FloatArray | None
+) -> tuple[list[Any], Mask, dict[str, float]]:
     """Return the views of one camera in all frames, which pairs they are from, and what is doubtful of them."""
     if len(pairs) < 6:
         raise DataError(
@@ -311,7 +342,7 @@ def _fit_camera(pairs: Pairs, size: Size, frames: npt.NDArray[Any]) -> tuple[lis
     solved: list[_Solution] = []
 
     def fit(chosen: Pairs) -> Any:
-        solved.append(_Solution.of(chosen, size, frames, starts))
+        solved.append(_Solution.of(chosen, size, frames, starts, told))
         return solved[-1].calibration
 
     _, kept = _sift(fit, pairs, lambda: kept, "")
@@ -339,43 +370,57 @@ class _Solution:
 
     @classmethod
     def of(
-        cls, pairs: Pairs, size: Size, frames: npt.NDArray[Any], starts: dict[int, tuple[FloatArray, float]]
+        cls,
+        pairs: Pairs,
+        size: Size,
+        frames: npt.NDArray[Any],
+        starts: dict[int, tuple[FloatArray, float]],
+        told: FloatArray | None,
     ) -> _Solution:
-        """Fit position, base and distortion of one camera, and its pan, tilt and zoom in every frame, to all pairs."""
+        """Fit position, base and distortion of one camera to all pairs, and what is not told of its poses."""
         from scipy.optimize import least_squares
 
         many, index = len(frames) > 1, np.searchsorted(frames, pairs.frames)
         position = np.median([place for place, _ in starts.values()], axis=0)
-        known = np.median([focal for _, focal in starts.values()])
-        first = []
+        usual = np.median([focal for _, focal in starts.values()])
+        guess = np.empty((len(frames), 3))  # pan, tilt and the logarithm of the focal length
         for i, frame in enumerate(frames):
             pan, tilt = Camera(tuple(position)).aim(pairs.points[index == i])
-            turn, lift = _aim_at(pairs.pixels[index == i].mean(axis=0), size, starts.get(frame, (0, known))[1])
-            first += [np.median(pan) - turn, np.median(tilt) - lift, np.log(starts.get(frame, (0, known))[1])]
+            focal = starts.get(frame, (0, usual))[1]
+            turn, lift = _aim_at(pairs.pixels[index == i].mean(axis=0), size, focal)
+            guess[i] = np.median(pan) - turn, np.median(tilt) - lift, np.log(focal)
+        known = None if told is None else np.column_stack([told[:, :2], np.log(told[:, 2])])
+        first = guess.ravel() if known is None else np.median(guess - known, axis=0)[[0, 2]]
 
-        def views(values: FloatArray) -> tuple[View, FloatArray]:
-            x, y, z, base_tilt, roll, k1, k2 = values[:7]
-            # Of one picture, the pan is the heading of the base, whose tilt cannot be told from that of the head.
-            camera = Camera((x, y, z), Base(0.0, base_tilt, roll) if many else Base(values[7], 0.0, roll), WIDE)
-            return View(camera, size, distortion=(k1, k2)), values[7:].reshape(-1, 3) * [many, 1.0, 1.0]
+        def unpack(values: FloatArray) -> tuple[View, FloatArray]:
+            (x, y, z, lift, roll, k1, k2), rest = values[:7], values[7:]
+            if known is not None:  # left are where its zero looks, and the focal length of zoom 1
+                base, poses = Base(rest[0], lift, roll), np.add(known, [0.0, 0.0, rest[1]])
+            elif many:
+                base, poses = Base(0.0, lift, roll), rest.reshape(-1, 3)
+            else:  # the pan is the heading of the base, whose tilt cannot be told from that of the head
+                base, poses = Base(rest[0], 0.0, roll), rest.reshape(1, 3) * [0.0, 1.0, 1.0]
+            return View(Camera((x, y, z), base, WIDE), size, distortion=(k1, k2)), poses
 
         def miss(values: FloatArray) -> FloatArray:
-            view, poses = views(values)
+            view, poses = unpack(values)
             pan, tilt, zoom = poses[index].T
             off = view.to_pixels(pairs.points, pose=(pan, tilt, np.exp(zoom))) - pairs.pixels
             return np.append(np.nan_to_num(off, nan=1e3).ravel(), values[3:7] / PRIOR)
 
         solved = least_squares(miss, [*position, 0.0, 0.0, 0.0, 0.0, *first], x_scale="jac", max_nfev=100)
-        view, poses = views(solved.x)
+        view, poses = unpack(solved.x)
         spare = max(2 * len(pairs) - len(solved.x), 1)
         covariance = np.linalg.pinv(solved.jac.T @ solved.jac) * max(2.0 * solved.cost / spare, 1e-12)
         sd = np.sqrt(np.diag(covariance))
-        doubt = {"position": float(np.linalg.norm(sd[:3])), "pan": float(sd[7::3].max()), "tilt": float(sd[8::3].max())}
+        lifts = sd[8::3] if known is None else sd[3:4]
+        doubt = {"position": float(np.linalg.norm(sd[:3])), "pan": float(sd[7::3].max()), "tilt": float(lifts.max())}
         zooms = np.exp(poses[:, 2])
-        lens = Lens(2.0 * float(np.degrees(np.arctan(1.0 / zooms.min()))), size[0] / size[1])
+        one = float(zooms.min() if known is None else np.exp(solved.x[8]))
+        lens = Lens(2.0 * float(np.degrees(np.arctan(1.0 / one))), size[0] / size[1])
         camera = replace(view.camera, lens=lens)
         made = [
-            View(camera, size, (float(pan), float(tilt), float(zoom / zooms.min())), view.distortion)
+            View(camera, size, (float(pan), float(tilt), float(zoom / one)), view.distortion)
             for (pan, tilt, _), zoom in zip(poses, zooms, strict=True)
         ]
         return cls(made, doubt, tuple(frames.tolist()))
