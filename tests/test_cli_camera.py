@@ -75,6 +75,22 @@ def test_watch_writes_a_page_or_a_film(studio: Path):
         assert film.streams.video[0].frames == len(load_game(studio / "brief" / "game-000.npz"))
 
 
+def test_watch_shows_several_policies_through_the_viewfinder_alone(studio: Path):
+    (studio / "twin").mkdir(exist_ok=True)
+    (studio / "twin" / "policy.safetensors").write_bytes((studio / "run" / "policy.safetensors").read_bytes())
+    two = ("--policy", "run/policy.safetensors", "--policy", "twin/policy.safetensors")
+    simile_("camera", "watch", "games/game-003.npz", *two, "--view", "viewfinder", "--out", "two.html", cwd=studio)
+    page = (studio / "two.html").read_text()
+    assert '"name": "run/policy"' in page
+    assert '"name": "twin/policy"' in page
+    assert '"view": "viewfinder"' in page
+    Image = pytest.importorskip("PIL.Image", reason="needs the extra video")
+    small = ("--size", "200", "160", "--no-thirds", "--out", "watch.webp")
+    simile_("camera", "watch", "brief/game-000.npz", "--view", "viewfinder", *small, cwd=studio)
+    with Image.open(studio / "watch.webp") as film:
+        assert film.size == (200, 160)
+
+
 def test_stages_limit_what_is_judged_and_watched(studio: Path):
     policy, game = "run/policy.safetensors", "games/game-003.npz"
     limits = ("--stage", "RateLimit(2.0)", "--stage", "Bounds(-20, 20)")
@@ -246,6 +262,8 @@ def test_mistakes_are_told_in_one_sentence(studio: Path):
         (("camera", "drive", policy, "--head", "x", "--acceleration", "0"), "acceleration must be above 0"),
         (("camera", "evaluate", policy, "games/game-003.npz", "--stage", "Play(-1)"), "width must be"),
         (("camera", "watch", "games/game-003.npz", "--stage", "Play(1)"), "--policy"),
+        (("camera", "watch", "games/game-003.npz", "--size", "640", "360"), "--size is for films"),
+        (("camera", "watch", "games/game-003.npz", *("--policy", "run/policy.safetensors") * 2), "same file twice"),
         (("camera", "crop", "nowhere.mp4", policy, "games/game-003.npz"), "nowhere.mp4"),
         (("reproduce", "--claims", "magic"), "magic"),
     ):

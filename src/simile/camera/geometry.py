@@ -193,7 +193,7 @@ class Camera:
         """Return the directions (..., 3), of length 1 along x, y and z, in which the camera looks."""
         pan, tilt = np.radians(pan), np.radians(tilt)
         ways = np.cos(tilt) * np.sin(pan), np.cos(tilt) * np.cos(pan), np.sin(tilt) + 0.0 * pan
-        return np.stack(self._turn(*ways, None if self._axes is None else self._axes.T), axis=-1)
+        return np.stack(self._turn(*ways, self._back), axis=-1)
 
     def half_width(self, zoom: ArrayLike) -> FloatArray:
         """Return the tangent of half the horizontal angle of view."""
@@ -209,20 +209,23 @@ class Camera:
 
         `pan`, `tilt` and `zoom` are numbers, or arrays that broadcast with the points' leading axes.
         """
-        along, across, up = self._turn(*self._ways(points), self._axes)
-        pan, tilt = np.radians(pan), np.radians(tilt)
-        right = along * np.cos(pan) - across * np.sin(pan)
-        level = along * np.sin(pan) + across * np.cos(pan)
-        depth = level * np.cos(tilt) + up * np.sin(tilt)
-        height = up * np.cos(tilt) - level * np.sin(tilt)
+        right, height, depth = self.locate(points, pan, tilt)
         scale = np.where(depth > 0.0, depth, np.nan) * self.half_width(zoom)
         return np.stack([right / scale, height / scale], axis=-1)
+
+    def locate(self, points: ArrayLike, pan: ArrayLike, tilt: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return how far points (..., 2) of the ground, or (..., 3), are from the lens: to its right, up, and ahead."""
+        along, across, up = self._turn(*self._ways(points), self._axes)
+        pan, tilt = np.radians(pan), np.radians(tilt)
+        level = along * np.sin(pan) + across * np.cos(pan)
+        ahead = level * np.cos(tilt) + up * np.sin(tilt)
+        return along * np.cos(pan) - across * np.sin(pan), up * np.cos(tilt) - level * np.sin(tilt), ahead
 
     def unproject(self, image: ArrayLike, pan: ArrayLike, tilt: ArrayLike, zoom: ArrayLike) -> FloatArray:
         """Return the points of the ground (..., 2) that are seen at image points (..., 2); NaN above the horizon."""
         x, y, z = self.position
         ray = self._ray(image, pan, tilt, zoom)
-        along, across, up = self._turn(*ray, None if self._axes is None else self._axes.T)
+        along, across, up = self._turn(*ray, self._back)
         reach = np.where(up < 0.0, -z / np.where(up < 0.0, up, -1.0), np.nan)
         return np.stack([x + along * reach, y + across * reach], axis=-1)
 
@@ -231,10 +234,18 @@ class Camera:
         along, across, up = self._ray(image, pan, tilt, zoom)
         return np.degrees(np.arctan2(along, across)), np.degrees(np.arctan2(up, np.hypot(along, across)))
 
-    def footprint(self, pan: float, tilt: float, zoom: float) -> FloatArray:
-        """Return the corners (4, 2) of what the picture shows of the ground, anticlockwise from the near left."""
+    def footprint(self, pan: float, tilt: float, zoom: float, *, far: float | None = None) -> FloatArray:
+        """Return the corners (4, 2) of what the picture shows of the ground, anticlockwise from the near left.
+
+        Above the horizon they are NaN; with `far`, what lies farther ahead than so many metres is cut off instead, and
+        there are as many corners (n, 2) as are left: none where no ground is seen.
+        """
         high = 1.0 / self.lens.aspect
         corners = np.array([[-1.0, -high], [1.0, -high], [1.0, high], [-1.0, high]])
+        if far is not None:
+            along, across, up = self._turn(*self._ray(corners, pan, tilt, zoom), self._back)
+            x, y = self.gaze(pan, tilt)[:2] / max(np.hypot(*self.gaze(pan, tilt)[:2]), 1e-9)
+            corners = cut(corners, -far * up - self.position[2] * (along * x + across * y))
         return self.unproject(corners, pan, tilt, zoom)
 
     def _ray(self, image: ArrayLike, pan: ArrayLike, tilt: ArrayLike, zoom: ArrayLike) -> tuple[Any, Any, Any]:
@@ -254,15 +265,23 @@ class Camera:
         return given[..., 0] - x, given[..., 1] - y, -z if given.shape[-1] == 2 else given[..., 2] - z
 
     @cached_property
-    def _axes(self) -> FloatArray | None:
-        """The rows are the directions of right, ahead and up of the base; None where these are x, y and z."""
-        if self.base == LEVEL:
-            return None
+    def axes(self) -> FloatArray:
+        """The directions (3, 3) of right, ahead and up of the base, a row each."""
         (ch, ct, cr), (sh, st, sr) = np.cos(angles := np.radians(self.base)), np.sin(angles)
         ahead = np.array([ct * sh, ct * ch, st])
         right, up = np.array([ch, -sh, 0.0]), np.array([-st * sh, -st * ch, ct])
         # Turned clockwise, what was up goes to the right.
         return np.array([cr * right - sr * up, ahead, sr * right + cr * up])
+
+    @property
+    def _axes(self) -> FloatArray | None:
+        """As `axes`; None where these are x, y and z."""
+        return None if self.base == LEVEL else self.axes
+
+    @property
+    def _back(self) -> FloatArray | None:
+        """What turns ways along the axes of the base into those along x, y and z."""
+        return None if self._axes is None else self._axes.T
 
     @staticmethod
     def _turn(along: Any, across: Any, up: Any, axes: FloatArray | None) -> tuple[Any, Any, Any]:
@@ -270,3 +289,19 @@ class Camera:
         if axes is None:
             return along, across, up
         return tuple(a * along + b * across + c * up for a, b, c in axes)
+
+
+def cut(polygon: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the part (m, k) of a polygon (n, k) in which what has these values (n,) at its corners is not negative.
+
+    >>> cut(np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0]]), np.array([1.0, -1.0, -1.0])).tolist()
+    [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]
+    """
+    sides, kept = values.tolist(), []
+    for i, here in enumerate(sides):
+        there = sides[i + 1 - len(sides)]
+        if here >= 0.0:
+            kept.append(polygon[i])
+        if (here >= 0.0) != (there >= 0.0):
+            kept.append(polygon[i] + here / (here - there) * (polygon[i + 1 - len(sides)] - polygon[i]))
+    return np.reshape(np.array(kept), (-1, polygon.shape[1]))

@@ -1,4 +1,4 @@
-"""Pictures to films: their size, H.264 by PyAV, and GIF by pillow."""
+"""Pictures to films: their size, H.264 by PyAV, and GIF and animated WebP by pillow."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def choose_encoder(path: AnyPath, rate: float) -> tuple[Encoder, float]:
     if suffix == ".mp4":
         need("av", "watch_video to .mp4")
         return _encode_mp4, rate
-    if suffix == ".gif":
-        return encode_gif, min(rate, 25.0)
-    raise ArgumentError(f"path (--out) must end in .mp4 or .gif; got {os.fspath(path)!r}")
+    if suffix in (".gif", ".webp"):
+        return encode_gif if suffix == ".gif" else encode_webp, min(rate, 25.0)
+    raise ArgumentError(f"path (--out) must end in .mp4, .gif or .webp; got {os.fspath(path)!r}")
 
 
 def _encode_mp4(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:
@@ -81,6 +81,16 @@ def encode_gif(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:
     hundredths = max(round(100.0 / rate), 2)
     others = (quantize(image) for image in pictures)
     quantize(first).save(file, format="GIF", save_all=True, append_images=others, duration=10 * hundredths, loop=0)
+
+
+def encode_webp(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:
+    """Write pictures as an animated WebP, a small part of the size of a GIF; they are kept until the last."""
+    first = next(pictures)
+    milliseconds = round(1000.0 / rate)
+    others = list(pictures)
+    first.save(
+        file, format="WEBP", save_all=True, append_images=others, duration=milliseconds, loop=0, quality=50, method=4
+    )
 
 
 def _every_colour() -> list[str]:

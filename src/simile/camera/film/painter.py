@@ -1,4 +1,4 @@
-"""Single pictures of a scene, drawn by pillow."""
+"""Single pictures of a scene, drawn by pillow: what each camera sees, the court from above, and curves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import numpy as np
 from simile._common.needs import need
 from simile._common.typing import FloatArray, IntArray
 from simile.camera.film.scene import PALETTES, UNITS, Scene, markings
+from simile.camera.film.viewfinder import Stroke, Viewfinder
 from simile.camera.games import AXES
+from simile.camera.geometry import Camera
 
 FINER = 2  # pillow draws hard edges: draw this much larger, then shrink
 LONGEST_PAGE = 60.0  # seconds of curves shown at a time
+SHARE = 0.55  # of the height, at most, that viewfinders have above the court
+
+Box = tuple[float, float, float, float]  # left, top, right and bottom, in pixels of the large picture
 
 
 class Painter:
@@ -34,16 +39,40 @@ class Painter:
         self._ImageDraw = need("PIL.ImageDraw", "watch_video")
         self.width, self.height = size[0] * FINER, size[1] * FINER
         self.text = max(self.height / 36.0, 11.0 * FINER)
-        self.font = need("PIL.ImageFont", "watch_video").load_default(size=self.text)
+        load = need("PIL.ImageFont", "watch_video").load_default
+        self.font, self.small = load(size=self.text), load(size=0.8 * self.text)
         self.stroke = max(round(self.height / 360.0), 1)
-        strip = 0.13 if len(scene.axes) == 1 else 0.10
-        self.top = 2.2 * self.text
-        self.bottom = self.height * (1.0 - strip * len(scene.axes)) - 2.0 * self.text
-        half_length, half_width = scene.area
-        self.scale = min(self.width / (2.0 * half_length), (self.bottom - self.top) / (2.0 * half_width))
-        self.center = np.array([self.width / 2.0, (self.top + self.bottom) / 2.0])
+        self.viewfinder = Viewfinder(scene)
+        self._lay_out()
         self.span = min(len(scene.game) / scene.game.rate, LONGEST_PAGE)
         self._page: tuple[int, Any] = (-1, None)
+
+    def _lay_out(self) -> None:
+        """Find room for the viewfinders, for the court and for the curves."""
+        view = self.scene.view
+        strip = 0.13 if len(self.scene.axes) == 1 else 0.10
+        edge, top = 0.6 * self.text, 2.2 * self.text
+        bottom = self.height * (1.0 - strip * len(self.scene.axes)) - 2.0 * self.text
+        self.finders: list[Box] = []
+        self.charts: Box = (0.0, bottom, self.width, self.height)
+        court: Box = (0.0, top, self.width, bottom)
+        if view != "court":
+            beside = view == "both" and self.width > self.height  # the curves stand beside the court
+            end = top + SHARE * (self.height - top) if beside else bottom if view == "viewfinder" else 0.5 * bottom
+            self.finders = _tile(len(self.scene.views), (edge, top, self.width - edge, end), self.scene.game.camera)
+            court = (edge, max(box[3] for box in self.finders) + edge, self.width - edge, bottom)
+            if view == "viewfinder":
+                self.charts = (0.0, court[1] - 0.4 * self.text, self.width, self.height)
+            if beside:
+                long, wide = self.scene.area
+                right = min(edge + (self.height - edge - court[1]) * long / wide, 0.52 * self.width)
+                court = (edge, court[1], right, self.height - edge)
+                self.charts = (right, court[1] - 0.4 * self.text, self.width, self.height)
+        self.court = court if view != "viewfinder" else None
+        left, top, right, bottom = court
+        half_length, half_width = self.scene.area
+        self.scale = min((right - left) / (2.0 * half_length), (bottom - top) / (2.0 * half_width))
+        self.center = np.array([(left + right) / 2.0, (top + bottom) / 2.0])
 
     def picture(self, frame: int) -> Any:
         """Return frame number `frame` as a pillow image of mode RGB."""
@@ -53,15 +82,68 @@ class Painter:
         image = self._page[1].copy()
         draw = self._ImageDraw.Draw(image, "RGBA")  # colours with an alpha are mixed in
         self._cursor(draw, frame, page)
-        stage = self._stage()
-        above = image.crop(stage)  # what lies outside of the drawn area is cut off, above all of what is seen
-        self._play(self._ImageDraw.Draw(above, "RGBA"), frame, np.array(stage[:2]))
-        image.paste(above, stage[:2])
+        for box, name in zip(self.finders, self.scene.views, strict=False):
+            self._look(image, box, name, frame)
+        if self.court is not None:
+            stage = self._stage()
+            above = image.crop(stage)  # what lies outside of the drawn area is cut off, above all of what is seen
+            self._play(self._ImageDraw.Draw(above, "RGBA"), frame, np.array(stage[:2]))
+            image.paste(above, stage[:2])
         return image.reduce(FINER)
 
     def place(self, points: FloatArray) -> FloatArray:
         """Return where points (..., 2) of the ground are, in pixels of the large picture."""
         return np.asarray(self.center + points * [self.scale, -self.scale])
+
+    # ------------------------------------------------------------------------------------------------ the viewfinders
+
+    def _look(self, image: Any, box: Box, name: str, frame: int) -> None:
+        """Draw what a camera sees."""
+        left, top, right, bottom = (round(side) for side in box)
+        wide, high = right - left, bottom - top
+        view = self.scene.views[name][frame]
+        seen = bool(np.isfinite(view).all())
+        picture = self._Image.new("RGB", (wide, high), self.viewfinder.surroundings.above if seen else "#30343a")
+        draw = self._ImageDraw.Draw(picture, "RGBA")
+        for stroke in self.viewfinder.draw(frame, view):
+            self._stroke(draw, stroke, wide, high)
+        for share in (1.0 / 3.0, 2.0 / 3.0) if self.scene.thirds else ():
+            draw.line([share * wide, 0, share * wide, high], fill="#ffffff50", width=FINER // 2)
+            draw.line([0, share * high, wide, share * high], fill="#ffffff50", width=FINER // 2)
+        self._label(draw, name, view, wide, high)
+        number = list(self.scene.views).index(name)
+        colour = _colour(self.colours["cameras"], number)
+        draw.rectangle([0, 0, wide - 1, high - 1], outline=colour, width=2 * self.stroke)
+        image.paste(picture, (left, top))
+
+    def _stroke(self, draw: Any, stroke: Stroke, wide: int, high: int) -> None:
+        half = wide / 2.0
+        points = [tuple(p) for p in (stroke.points * [half, -half] + [half, high / 2.0]).tolist()]
+        if not stroke.width:
+            if len(points) > 2:
+                draw.polygon(points, fill=stroke.colour)
+            return
+        width = max(stroke.width * half, 1.0)
+        if points[0] != points[-1] or len(points) > 2:
+            draw.line(points, fill=stroke.colour, width=round(width), joint="curve")
+        for x, y in points[:: max(len(points) - 1, 1)] if width > 3.0 else ():  # round ends
+            draw.ellipse([x - width / 2.0, y - width / 2.0, x + width / 2.0, y + width / 2.0], fill=stroke.colour)
+
+    def _label(self, draw: Any, name: str, view: FloatArray, wide: int, high: int) -> None:
+        """Write who sees this and where that one looks: as much of it as there is room for."""
+        numbers = "  ".join(
+            f"{axis} {value:.{2 if axis == 'zoom' else 1}f}{_unit(axis)}"
+            for axis, value in zip(AXES, view, strict=True)
+            if np.isfinite(value)
+        )
+        text = 0.8 * self.text
+        for label in (f"{name}   {numbers or 'no picture'}", name, name[:8]):
+            length = draw.textlength(label, self.small)
+            if length <= wide - 2.0 * text and 3.0 * text < high:
+                back = [0.5 * text, high - 2.0 * text, 1.5 * text + length, high - 0.5 * text]
+                draw.rectangle(back, fill="#000000a0")
+                draw.text((text, high - 1.25 * text), label, "#ffffff", self.small, anchor="lm")
+                return
 
     # ------------------------------------------------------------------------------------------------------ the court
 
@@ -72,9 +154,10 @@ class Painter:
     def _play(self, draw: Any, frame: int, origin: FloatArray) -> None:
         """Draw what each camera sees, and who is where."""
         game, colours, radius = self.scene.game, self.colours, self.scene.radius * self.scale
-        for i, seen in enumerate(self.scene.footprints.values()):
-            if np.isfinite(seen[frame]).all():
-                corners = [tuple(c) for c in self.place(seen[frame]) - origin]
+        for i, name in enumerate(self.scene.views):
+            seen = self.scene.footprint(name, frame)
+            if len(seen) > 2:
+                corners = [tuple(c) for c in self.place(seen) - origin]
                 draw.polygon(corners, fill=_colour(colours["cameras"], i) + "20")
                 draw.line([*corners, *corners[:2]], fill=_colour(colours["cameras"], i), width=2 * self.stroke)
         if game.players is not None:
@@ -105,11 +188,12 @@ class Painter:
 
     # ----------------------------------------------------------------------------------------------------- the curves
 
-    def _strip(self, row: int) -> tuple[float, float, float, float]:
-        """Return left, top, right and bottom of one axis' curves."""
-        room = (self.height - self.bottom - 1.6 * self.text) / len(self.scene.axes)
-        top = self.bottom + row * room + 0.4 * self.text
-        return 7.0 * self.text, top, self.width - 1.2 * self.text, top + room - 0.4 * self.text
+    def _strip(self, row: int) -> Box:
+        """Return where one axis' curves are."""
+        left, above, right, below = self.charts
+        room = (below - above - 1.6 * self.text) / len(self.scene.axes)
+        top = above + row * room + 0.4 * self.text
+        return left + 7.0 * self.text, top, right - 1.2 * self.text, top + room - 0.4 * self.text
 
     def _cursor(self, draw: Any, frame: int, page: int) -> None:
         left, top, _, _ = self._strip(0)
@@ -123,10 +207,11 @@ class Painter:
         """Draw what does not move: the court, the names, and the curves of one page."""
         image = self._Image.new("RGB", (self.width, self.height), "#ffffff")
         draw = self._ImageDraw.Draw(image)
-        draw.rectangle(self._stage(), fill=self.colours["floor"])
-        for line in markings(self.scene.game.court):
-            points = [tuple(p) for p in self.place(line)]
-            draw.line(points, fill=self.colours["lines"], width=self.stroke, joint="curve")
+        if self.court is not None:
+            draw.rectangle(self._stage(), fill=self.colours["floor"])
+            for line in markings(self.scene.game.court):
+                points = [tuple(p) for p in self.place(line)]
+                draw.line(points, fill=self.colours["lines"], width=self.stroke, joint="curve")
         self._legend(draw)
         for row, axis in enumerate(self.scene.axes):
             self._curves(image, axis, self._strip(row), page)
@@ -149,16 +234,16 @@ class Painter:
             draw.text((x + 2.0 * self.text, y), short, self.colours["ink"], self.font, anchor="lm")
             x += 3.2 * self.text + draw.textlength(short, self.font)
 
-    def _curves(self, image: Any, axis: str, strip: tuple[float, float, float, float], page: int) -> None:
+    def _curves(self, image: Any, axis: str, strip: Box, page: int) -> None:
         left, top, right, bottom = strip
         draw = self._ImageDraw.Draw(image)
         low, high = self.scene.ranges[axis]
         draw.rectangle(strip, outline=self.colours["lines"], width=1)
         for value, anchor in ((high, "rt"), (low, "rb")):
             y = top if value == high else bottom
-            label = f"{value:.3g}{UNITS[axis].replace(UNITS['zoom'], 'x')}"  # pillow's own font knows no times sign
+            label = f"{value:.3g}{_unit(axis)}"
             draw.text((left - 0.5 * self.text, y), label, self.colours["marks"], self.font, anchor=anchor)
-        draw.text((0.8 * self.text, (top + bottom) / 2.0), axis, self.colours["ink"], self.font, anchor="lm")
+        draw.text((left - 6.2 * self.text, (top + bottom) / 2.0), axis, self.colours["ink"], self.font, anchor="lm")
         first = math.floor(page * self.span * self.scene.game.rate)
         frames = np.arange(first, min(first + math.ceil(self.span * self.scene.game.rate) + 1, len(self.scene.game)))
         x = left + (frames / self.scene.game.rate / self.span - page) * (right - left)
@@ -168,6 +253,26 @@ class Painter:
             for run in _find_runs(np.isfinite(values) & (x <= right)):
                 points = [(float(x[j]), float(y[j])) for j in run]
                 draw.line(points, fill=_colour(self.colours["cameras"], i), width=2 * self.stroke, joint="curve")
+
+
+def _unit(axis: str) -> str:
+    return UNITS[axis].replace(UNITS["zoom"], "x")  # pillow's own font knows no times sign
+
+
+def _tile(count: int, box: Box, camera: Camera) -> list[Box]:
+    """Return boxes for so many pictures of a camera in one, side by side, as large as they get."""
+    left, top, right, bottom = box
+    gap, aspect = 0.006 * (right - left), camera.lens.aspect
+
+    def width(columns: int) -> float:
+        rows = math.ceil(count / columns)
+        return min((right - left + gap) / columns - gap, ((bottom - top + gap) / rows - gap) * aspect)
+
+    columns = max(range(1, count + 1), key=width)
+    wide = width(columns)
+    start = (left + right - columns * (wide + gap) + gap) / 2.0
+    corners = [(start + i % columns * (wide + gap), top + i // columns * (wide / aspect + gap)) for i in range(count)]
+    return [(x, y, x + wide, y + wide / aspect) for x, y in corners]
 
 
 def _colour(colours: list[str], i: int) -> str:

@@ -1,8 +1,7 @@
-"""What pages and films show of a game from above: cameras, what they see, and the lines of the court."""
+"""What pages and films show of a game: its cameras, what they see of the ground, and the lines of the court."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,11 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common import checks
-from simile._common.pages import pack
 from simile._common.typing import FloatArray
 from simile.camera.courts import CIRCLES, Court
 from simile.camera.games import AXES, Game
-from simile.camera.geometry import Camera
 from simile.errors import ArgumentError
 
 # The colours of Okabe and Ito, which colour-blind people can tell apart; on dark, those of them that are light.
@@ -41,22 +38,33 @@ PALETTES = {
     },
 }
 UNITS = {"pan": "°", "tilt": "°", "zoom": "×"}  # noqa: RUF001 - a times sign is meant
-FINENESS = {"pan": 0.01, "tilt": 0.01, "zoom": 0.001}  # hundredths of a degree
-CENTIMETRE = 0.01
+VIEWS = ("both", "viewfinder", "court")
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A game and the views of named cameras, (T, 3) each: what both pages and films show."""
+    """A game and the views of named cameras, (T, 3) each: what both pages and films show, and how."""
 
     game: Game
     title: str
     views: dict[str, FloatArray]
     axes: tuple[str, ...]
+    view: str = "both"
+    thirds: bool = True
 
     @classmethod
-    def of(cls, game: Game, cameras: Mapping[str, ArrayLike], title: str | None) -> Scene:
+    def of(
+        cls,
+        game: Game,
+        cameras: Mapping[str, ArrayLike],
+        title: str | None,
+        *,
+        view: str = "both",
+        thirds: bool = True,
+    ) -> Scene:
         """Check the cameras and complete their actions to pan, tilt and zoom."""
+        if view not in VIEWS:
+            raise ArgumentError(f"view must be one of {', '.join(VIEWS)}; got {view!r}")
         if not isinstance(cameras, Mapping) or not cameras:
             raise ArgumentError(f'cameras must map names to actions, such as {{"operator": actions}}; got {cameras!r}')
         if not len(game):
@@ -68,6 +76,8 @@ class Scene:
             str(game.name if title is None else title),
             {name: game.view(actions) for name, actions in tables.items()},
             axes,
+            view,
+            thirds,
         )
 
     @property
@@ -81,42 +91,19 @@ class Scene:
         """Of a player as drawn, in metres: larger than life on a pitch, to be seen at all."""
         return self.game.court.length / 80.0
 
-    @cached_property
-    def footprints(self) -> dict[str, FloatArray]:
-        """What each camera sees of the ground, (T, 4, 2)."""
-        far = 1.5 * (self.game.court.length + self.game.court.width)
-        return {name: find_footprints(self.game.camera, view, far) for name, view in self.views.items()}
+    @property
+    def far(self) -> float:
+        """How far ahead the ground is shown that a camera sees, in metres."""
+        return 1.5 * (self.game.court.length + self.game.court.width)
+
+    def footprint(self, name: str, frame: int) -> FloatArray:
+        """Return the corners (n, 2) of what a camera sees of the ground, from the near left; none without a view."""
+        return self.game.camera.footprint(*self.views[name][frame], far=self.far)
 
     @cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The lowest and the highest value that the curves of each axis have room for."""
         return {axis: _make_room([view[:, AXES.index(axis)] for view in self.views.values()]) for axis in self.axes}
-
-    def to_json(self) -> str:
-        """Return all that the page draws, as JSON."""
-        game = self.game
-        return json.dumps(
-            {
-                "rate": game.rate,
-                "frames": len(game),
-                "area": self.area,
-                "radius": self.radius,
-                "lines": [np.round(line, 2).ravel().tolist() for line in markings(game.court)],
-                "palettes": PALETTES,
-                "axes": [{"name": axis, "unit": UNITS[axis], "range": self.ranges[axis]} for axis in self.axes],
-                "players": None if game.players is None else pack(game.players, CENTIMETRE),
-                "ball": None if game.ball is None else pack(game.ball, CENTIMETRE),
-                "detections": pack(_sort(game.detections), CENTIMETRE),
-                "cameras": [
-                    {
-                        "name": name,
-                        "footprint": pack(self.footprints[name], CENTIMETRE),
-                        "curves": [pack(view[:, AXES.index(axis)], FINENESS[axis]) for axis in self.axes],
-                    }
-                    for name, view in self.views.items()
-                ],
-            }
-        )
 
 
 def _check_actions(game: Game, name: str, actions: ArrayLike) -> FloatArray:
@@ -130,23 +117,6 @@ def _check_actions(game: Game, name: str, actions: ArrayLike) -> FloatArray:
     return values
 
 
-def find_footprints(camera: Camera, view: FloatArray, far: float) -> FloatArray:
-    """Return the corners (T, 4, 2) of what is seen of the ground, up to about `far` metres away; NaN where nothing is.
-
-    As `Camera.footprint`, but a picture that shows the horizon is cut below it.
-    """
-    pan, tilt, zoom = view.T[:, :, np.newaxis]
-    high = 1.0 / camera.lens.aspect
-    # The horizon is a level line in the picture, and so is everything that lies `far` away in the direction of view.
-    drop = np.arctan2(camera.position[2], far)
-    farthest = np.tan(np.radians(-tilt) - drop) / camera.half_width(zoom)
-    top = np.where(farthest > -high, np.minimum(high, farthest), np.nan)
-    bottom = np.where(np.isnan(top), np.nan, -high)
-    sides = np.broadcast_to([-1.0, 1.0, 1.0, -1.0], (len(view), 4))
-    image = np.stack([sides, np.concatenate([bottom, bottom, top, top], axis=1)], axis=-1)
-    return camera.unproject(image, pan, tilt, zoom)
-
-
 def _make_room(curves: list[FloatArray]) -> tuple[float, float]:
     """Return a range with all values of the curves and some air; at least one unit high."""
     values = np.concatenate(curves)
@@ -154,12 +124,6 @@ def _make_room(curves: list[FloatArray]) -> tuple[float, float]:
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     air = max(0.08 * (high - low), 0.5 - (high - low) / 2.0)
     return low - air, high + air
-
-
-def _sort(detections: FloatArray) -> FloatArray:
-    """Order the detections (T, n, 2) of each frame along x: their order means nothing, and so they pack better."""
-    order = np.argsort(detections[:, :, :1], axis=1)
-    return np.take_along_axis(detections, order, axis=1)
 
 
 def markings(court: Court) -> list[FloatArray]:

@@ -14,39 +14,63 @@ from simile.cli.camera.games import aim_stages, features_of, game_options, open_
 @click.command(short_help="Show a game and what the cameras see of it.")
 @click.argument("game")
 @game_options
-@click.option("--policy", type=click.Path(path_type=Path), help="Show what this policy does, too.")
+@click.option(
+    "--policy", multiple=True, type=click.Path(path_type=Path), help="Show what this policy does, too. May be repeated."
+)
+@click.option(
+    "--view",
+    type=click.Choice(("both", "viewfinder", "court")),
+    default="both",
+    help="What each camera sees, the court from above, or both.",
+)
+@click.option("--thirds/--no-thirds", default=True, help="Draw the thirds of what each camera sees.")
+@click.option("--size", type=(int, int), show_default="1280 720", help="Width and height of a film.")
 @options.stage_option
 @options.policy_options
-@click.option("--out", type=click.Path(path_type=Path), default="watch.html", help=".html, .mp4, .gif")
+@click.option("--out", type=click.Path(path_type=Path), default="watch.html", help=".html, .mp4, .gif, .webp")
 def watch(
     game: str,
-    policy: Path | None,
+    policy: tuple[Path, ...],
     stage: tuple[str, ...],
+    size: tuple[int, int] | None,
     trust: tuple[str, ...],
     max_memory: float | None,
     out: Path,
     **given: Any,
 ) -> None:
-    """Show GAME from above, with the fields of view of the operator and of a policy, and their pan curves."""
+    """Show GAME as the operator and policies see it, side by side; from above, with what they see; and their curves."""
     from simile.camera.film.watch import watch_page, watch_video
     from simile.cli.progress import Frames
 
-    stages = options.stages_of(stage)
-    if stages and policy is None:
+    stages, page = options.stages_of(stage), out.suffix.lower() in (".html", ".htm")
+    if stages and not policy:
         raise click.ClickException("--stage limits what a policy does: say with --policy which")
+    if page and size is not None:
+        raise click.ClickException(f"--size is for films, and {out} is a page, which fits its window: leave it out")
     found = open_all((game,), given)[0]
     cameras = {} if found.actions is None else {"operator": found.actions}
-    if policy is not None:
-        loaded = options.load_policy(policy, trust, max_memory)
-        cameras["simile"] = roll_out(loaded, found, aim_stages(loaded, found.court, found.camera, stages))
+    for name, path in zip(_name(policy), policy, strict=True):
+        loaded = options.load_policy(path, trust, max_memory)
+        cameras[name] = roll_out(loaded, found, aim_stages(loaded, found.court, found.camera, stages))
     if not cameras:
         raise click.ClickException(f"{game} has no operator: say with --policy who films it")
-    if out.suffix.lower() in (".html", ".htm"):
-        watch_page(found, cameras, out)
+    shown = {name: given[name] for name in ("view", "thirds")}
+    if page:
+        watch_page(found, cameras, out, **shown)
     else:
         with Frames("drawing") as progress:
-            watch_video(found, cameras, out, watch=progress)
+            watch_video(found, cameras, out, size=size or (1280, 720), watch=progress, **shown)
     click.echo(f"Look at {out}")
+
+
+def _name(policies: tuple[Path, ...]) -> list[str]:
+    """Return what to call policies: by their files, with their folders where files are called alike."""
+    if len(policies) == 1:
+        return ["simile"]
+    if len(set(policies)) < len(policies):
+        raise click.ClickException("--policy names the same file twice: each can be watched once")
+    stems = [path.stem for path in policies]
+    return [str(p.with_suffix("")) if stems.count(p.stem) > 1 or p.stem == "operator" else p.stem for p in policies]
 
 
 @click.command(short_help="Cut a broadcast view out of a panoramic video.")
