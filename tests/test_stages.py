@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import ruckig
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conftest import demos_of, some
@@ -119,6 +119,7 @@ def test_a_target_at_rest_is_reached_without_overshoot_or_jerk(target, speed, ac
 
 
 @given(st.lists(st.floats(-20.0, 20.0), min_size=2, max_size=30), QUICK, QUICK, st.floats(20.0, 500.0), RATES)
+@example([5.0, *[0.0] * 12], 5.0, 21.0, 116.3125, 10.0)  # up to the limit of speed, where rounding matters
 @settings(max_examples=15)
 def test_it_is_the_way_that_ruckig_steps_along_by_itself(wishes, speed: float, acceleration, jerk: float, rate: float):
     moved = sent([JerkLimit(jerk, acceleration, speed)], wishes, rate)

@@ -24,6 +24,7 @@ from simile.policies.hold import pass_play
 
 ANYTHING = (np.array([-np.inf]), np.array([np.inf]))
 HORIZON, FARTHEST = 2000.0, 1e6  # in steps and jerks: who has farther to go heads for what can be reached until then
+ROUNDING = 1e-9  # share of a limit
 STEEPEST = 1e3  # of two limits: what is reached in a thousandth of a step is reached at once
 
 
@@ -464,7 +465,9 @@ def _plan(state: FloatArray, limits: FloatArray, *, braking: bool) -> tuple[Floa
     asked, path = ruckig.InputParameter(n), ruckig.Trajectory(n)
     asked.current_position, asked.current_velocity, asked.current_acceleration = state.tolist()
     asked.target_position = [0.0] * n
-    asked.max_velocity, asked.max_acceleration, asked.max_jerk = limits.tolist()
+    # Who takes back the acceleration just in time may break the limit of speed by rounding, and must not brake for it.
+    fastest = (1.0 + ROUNDING) * limits[:1]
+    asked.max_velocity, asked.max_acceleration, asked.max_jerk = np.concatenate([fastest, limits[1:]]).tolist()
     asked.synchronization = ruckig.Synchronization.No
     asked.control_interface = ruckig.ControlInterface.Velocity if braking else ruckig.ControlInterface.Position
     try:
