@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simile
+from commands import simile_
 from conftest import some
 from simile.camera.heads import (
     MODELS,
@@ -23,6 +24,7 @@ from simile.camera.heads import (
     Pose,
     ViscaHead,
     ViscaUnits,
+    checking,
     onvif_head,
     open_head,
     visca,
@@ -419,12 +421,11 @@ def test_an_emulated_camera_that_loses_datagrams_is_driven_by_positions():
         assert body.pose == pytest.approx((5.0, 2.0, 1.0), abs=0.2)
 
 
-@pytest.mark.parametrize("degrees", [True, False])
-def test_an_onvif_camera_ends_where_the_driver_says(degrees: bool):
+def test_an_onvif_camera_without_degrees_ends_where_the_driver_says():
     body = Body(start=(-3.0, 2.0, 2.0))
-    units = OnvifUnits(zoom_range=(1.0, 20.0), **({} if degrees else {"pan_range": RANGES[0], "tilt_range": RANGES[1]}))
+    units = OnvifUnits(pan_range=RANGES[0], tilt_range=RANGES[1], zoom_range=RANGES[2])
     with (
-        OnvifEmulator(body, user="me", password="a:b@c", degrees=degrees) as camera,
+        OnvifEmulator(body, user="me", password="a:b@c", degrees=False) as camera,
         open_head(f"onvif://me:a%3Ab%40c@127.0.0.1:{camera.port}", units=units) as head,
     ):
         assert head.where() == pytest.approx((-3.0, 2.0, 2.0), abs=0.02)
@@ -482,9 +483,9 @@ def test_where_no_onvif_camera_listens_the_loop_does_not_wait():
     with open_head(f"onvif://127.0.0.1:{port}") as head:
         with pytest.raises(HeadError, match="connect"):
             head.where()
-        with Driver(head, rate=50.0, limits=AccelerationLimit(80.0, rate=40.0), start=(0, 0, 1)) as driver:
-            driver.send([10.0])
-            assert until(lambda: len(driver.faults) > 0)
+        head.poll()
+        head.move(Pose(1.0, 0.0, 1.0), Pose(5.0, 0.0, 0.0))
+        assert until(lambda: any("connect failed" in str(fault) for fault in head.poll()))
 
 
 def test_an_onvif_camera_that_goes_away_is_told_and_found_again():
@@ -628,28 +629,33 @@ def test_a_place_that_there_is_not_is_refused_with_the_way_out():
         head.where()
 
 
-def test_a_check_tells_which_units_fit():
+@pytest.fixture
+def hasty(monkeypatch):
+    """Checks that take less time."""
+    monkeypatch.setattr(checking, "RUN_UP", 0.1)
+    monkeypatch.setattr(checking, "MEASURED", 0.2)
+
+
+@pytest.mark.parametrize(("model", "code"), [("ptzoptics", 0), ("sony", 1)])
+def test_a_check_tells_which_units_fit(hasty, tmp_path, model: str, code: int):
     body = Body()
-    with (
-        ViscaEmulator(body, units=SONY, protocol="visca+tcp") as camera,
-        open_head(f"visca+tcp://127.0.0.1:{camera.port}") as head,
-    ):
-        found = check_head(head)
-    assert not found.good  # ptzoptics is what is used by default
-    assert found.fits == ("sony",)
-    assert "NOT GOOD" in str(found)
-    assert "give --model sony" in str(found)
-    assert until(lambda: not body.moving)
-    assert body.pose.pan == pytest.approx(0.0, abs=0.2)
+    with ViscaEmulator(body, units=MODELS["ptzoptics"].units, protocol="visca+tcp") as camera:
+        head = ("--head", f"visca+tcp://127.0.0.1:{camera.port}", "--model", model)
+        told = simile_("camera", "drive", *head, "--check", cwd=tmp_path, code=code)
+        assert "that fits ptzoptics (14.4 units per degree)" in told.stdout
+        assert ("NOT GOOD" in told.stdout and "give --model ptzoptics" in told.stdout) == bool(code)
+        assert ("taken for a Sony" in told.stderr) == bool(code)
+        assert until(lambda: not body.moving)
+        assert body.pose.pan == pytest.approx(0.0, abs=0.2)
 
 
-def test_a_check_of_an_onvif_camera_turns_it_and_back():
+def test_a_check_of_an_onvif_camera_turns_it_and_back(hasty):
     body = Body(start=(10.0, 0.0, 1.0))
     with OnvifEmulator(body) as camera, open_head(f"onvif://127.0.0.1:{camera.port}") as head:
         found = check_head(head)
     assert found.good
-    assert found.turned == pytest.approx(-1.0, abs=0.1)
-    assert "turned by 1.0" in str(found)
+    assert found.turned == pytest.approx(-1.0, abs=0.2)
+    assert "asked to turn by 1 degree" in str(found)
 
 
 def test_the_motors_of_a_body_keep_their_limits_and_ends():

@@ -22,7 +22,7 @@ PERIOD, SWAY = 10.0, 20.0  # seconds and degrees of a head that only says where 
 @click.option("--protocol", type=click.Choice(PROTOCOLS), default="visca", help="What it speaks.")
 @click.option("--host", default="127.0.0.1", help="Where it listens; with freed, where it sends to.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Its port, 0 for a free one; that of the protocol by default."
+    "--port", type=click.IntRange(0, 65535), help="Its port, 0 for a free one; by default that of the protocol (freed: 40000)."
 )
 @units_options
 @click.option("--start", default="0,0,1", help="PAN,TILT,ZOOM where it looks in the beginning.")
