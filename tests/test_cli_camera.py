@@ -248,6 +248,7 @@ def test_mistakes_are_told_in_one_sentence(studio: Path):
         (("camera", "drive", policy, "--head", "127.0.0.1", "--model", "eos"), "sony-x400"),
         (("camera", "drive", policy, "--head", "127.0.0.1", "--head-units", "14.4"), "--head-units must be pan="),
         (("camera", "drive", policy, "--head", "127.0.0.1", "--pan-range", "170"), "--pan-range must be LOW:HIGH"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--pan-range", "170:-170"), "pan_range must increase"),
         (("camera", "drive", policy, "--head", "onvif://a", "--model", "sony"), "--model is of VISCA"),
         (("camera", "drive", policy, "--head", "127.0.0.1", "--bounds", "tilt=-1:1"), "the policy moves pan"),
         (("camera", "drive", policy, "--head", "127.0.0.1", "--bounds", "pan=5:1"), "--bounds: the low end"),

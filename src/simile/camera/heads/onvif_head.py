@@ -245,12 +245,15 @@ class OnvifHead(Closing):
         if not profiles:
             raise HeadError(f"{self.name} has no profile with pan, tilt and zoom: is it a PTZ camera?")
         chosen = profiles[0].PTZConfiguration
-        options = await ptz.GetConfigurationOptions({"ConfigurationToken": chosen.token})
-        spaces = options.Spaces
+        try:
+            options = await ptz.GetConfigurationOptions({"ConfigurationToken": chosen.token})
+        except Exception:  # some cameras have none; if that was not it, GetNodes fails, too, and is told
+            options = None
+        spaces = getattr(options, "Spaces", None)
         if spaces is None or not spaces.AbsolutePanTiltPositionSpace:
             nodes = {node.token: node for node in await ptz.GetNodes()}
             spaces = nodes[chosen.NodeToken].SupportedPTZSpaces
-        told = {"limits": chosen.PanTiltLimits, "timeouts": options.PTZTimeout}
+        told = {"limits": chosen.PanTiltLimits, "timeouts": getattr(options, "PTZTimeout", None)}
         self.spaces = OnvifSpaces.of(spaces, self.units, self.name, **told)
         return ptz, profiles[0].token
 

@@ -90,7 +90,7 @@ class OnvifSpaces:
         if degrees is None and (units.pan_range is None or units.tilt_range is None):
             raise HeadError(
                 f"{name} tells pan and tilt from -1 to 1 and not in degrees: say which degrees these are, "
-                "pan_range=(-170, 170), tilt_range=(-30, 90) (--pan-range -170:170 --tilt-range=-30:90)"
+                "pan_range=(-170, 170), tilt_range=(-30, 90) (--pan-range -170:170 --tilt-range -30:90)"
             )
         told = _both(degrees)
         ends = units.pan_range or told[0], units.tilt_range or told[1]

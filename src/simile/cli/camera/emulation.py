@@ -22,14 +22,16 @@ PERIOD, SWAY = 10.0, 20.0  # seconds and degrees of a head that only says where 
 @click.option("--protocol", type=click.Choice(PROTOCOLS), default="visca", help="What it speaks.")
 @click.option("--host", default="127.0.0.1", help="Where it listens; with freed, where it sends to.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Its port, 0 for a free one; by default that of the protocol (freed: 40000)."
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Its port, 0 for a free one; by default that of the protocol (freed: 40000).",
 )
 @units_options
 @click.option("--start", default="0,0,1", help="PAN,TILT,ZOOM where it looks in the beginning.")
 @click.option("--acceleration", type=float, default=300.0, help="Degrees per second squared of its motors.")
 @click.option("--latency", type=float, default=0.0, help="Seconds that a message takes.")
 @click.option("--loss", type=float, default=0.0, help="Chance that a message is lost.")
-@click.option("--user", default="", help="USER:PASSWORD that ONVIF asks for.")
+@click.option("--user", default="", show_default=False, help="USER:PASSWORD that ONVIF asks for.")
 @click.option("--generic", is_flag=True, help="ONVIF without degrees: positions from -1 to 1.")
 @click.option("--freed", help="HOST:PORT to tell where it looks, in Free-D.")
 @click.option("--seconds", type=float, default=math.inf, show_default="for ever", help="How long.")

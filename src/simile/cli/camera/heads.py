@@ -22,14 +22,16 @@ PATIENCE = 2.0  # seconds for a head that speaks VISCA to say where it is
 units_options = options.stack(
     click.option("--model", help="How a VISCA camera counts: sony, sony-x400, ptzoptics, ... (see docs/heads.md)."),
     click.option("--head-units", help="Units per degree of a VISCA camera: pan=14.4,tilt=14.4; negative to the left."),
-    click.option("--pan-range", help="Degrees of the head's own range: LOW:HIGH, e.g. -170:170."),
-    click.option("--tilt-range", help="The same for tilt, e.g. --tilt-range=-30:90."),
+    click.option("--pan-range", help="Degrees at the ends of the head's own range, e.g. -170:170."),
+    click.option("--tilt-range", help="The same for tilt, e.g. -30:90."),
     click.option("--zoom-range", help="Zoom factors of the head's own range: 1:20."),
 )
 head_options = options.stack(
     click.option("--head", help="HOST[:PORT], visca://, visca+tcp://, visca+udp:// or onvif://USER:PASSWORD@HOST."),
     units_options,
-    click.option("--mode", type=click.Choice(["velocity", "absolute"]), default="velocity", help="How it follows."),
+    click.option(
+        "--mode", type=click.Choice(["velocity", "absolute"]), default="velocity", help="Told speeds, or positions."
+    ),
     click.option("--local-port", type=int, help="Port of this computer that the camera answers to: 52381 for some."),
     click.option("--speed", type=float, show_default="30", help="Of the head: degrees per second at most."),
     click.option(
@@ -96,7 +98,7 @@ def units_of(scheme: str, given: Mapping[str, Any]) -> ViscaUnits | OnvifUnits:
 def spans_of(given: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """Read --pan-range, --tilt-range and --zoom-range, where they are given."""
     said = {f"{axis}_range": (given[f"{axis}_range"], f"--{axis}-range") for axis in AXES}
-    return {name: span(text, option) for name, (text, option) in said.items() if text is not None}
+    return {name: span(text, option, backwards=True) for name, (text, option) in said.items() if text is not None}
 
 
 def tell_head(head: ViscaHead | OnvifHead) -> Pose:
@@ -175,13 +177,13 @@ def pairs(text: str, option: str) -> dict[str, str]:
     return found
 
 
-def span(text: str, option: str) -> tuple[float, float]:
-    """Read LOW:HIGH."""
+def span(text: str, option: str, *, backwards: bool = False) -> tuple[float, float]:
+    """Read LOW:HIGH; `backwards`, the other way round too."""
     low, colon, high = text.partition(":")
     if not colon:
         raise click.ClickException(f"{option} must be LOW:HIGH, e.g. -60:60; got {text!r}")
     ends = number(low, option), number(high, option)
-    if not ends[0] < ends[1]:
+    if not (ends[0] < ends[1] or (backwards and ends[0] > ends[1])):
         raise click.ClickException(f"{option}: the low end must be below the high one; got {text!r}")
     return ends
 
