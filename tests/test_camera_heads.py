@@ -34,7 +34,7 @@ from simile.camera.heads.checking import check_head
 from simile.camera.heads.emulators import Body, OnvifEmulator, ViscaEmulator, onvif
 from simile.camera.heads.emulators.body import RANGES
 from simile.camera.heads.framing import END, Raw
-from simile.camera.heads.links import TcpLink, UdpLink
+from simile.camera.heads.links import TcpLink, UdpLink, resolve
 from simile.camera.heads.models import doubt
 from simile.camera.heads.onvif_spaces import OnvifSpaces
 from simile.errors import ArgumentError, DataError
@@ -335,6 +335,12 @@ class _Answering:
 
     def close(self) -> None:
         self.held.close()
+
+
+def test_a_host_with_two_addresses_is_asked_at_that_of_ipv4(monkeypatch):
+    found = [(socket.AF_INET6, 2, 17, "", ("::1", 9, 0, 0)), (socket.AF_INET, 2, 17, "", ("127.0.0.1", 9))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert resolve("camera", 9, socket.SOCK_DGRAM) == (socket.AF_INET, ("127.0.0.1", 9))
 
 
 def test_a_local_port_that_cannot_be_had_is_told():

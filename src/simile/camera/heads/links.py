@@ -218,11 +218,12 @@ class TcpLink:
 
 
 def resolve(host: str, port: int, kind: socket.SocketKind) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Return the family and the address of a host and a port."""
+    """Return the family and the address of a host and a port; that of IPv4 where it has both, as cameras do."""
     try:
         if not 0 < port < 1 << 16:
             raise OverflowError("a port is a number from 1 to 65535")
         found = socket.getaddrinfo(host, port, type=kind)
     except (OSError, OverflowError, UnicodeError) as error:
         raise ArgumentError(f"host, port: cannot send to {host!r}, {port!r}: {error}") from None
-    return found[0][0], found[0][4][:2]  # type: ignore[return-value]
+    family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, address[:2]  # type: ignore[return-value]

@@ -292,6 +292,9 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of a peer that has gone."""
+
 
 def _handler(emulator: OnvifEmulator) -> type[BaseHTTPRequestHandler]:
     """Return the class that deals with the requests to an emulator."""
