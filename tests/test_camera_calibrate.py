@@ -149,9 +149,21 @@ def test_wrong_points_among_many_are_left_out_and_named():
 
 
 def test_a_lens_that_bends_the_whole_picture_makes_no_point_a_wrong_one():
-    fit = calibrate(seen(VIEW, noise=0.5))
+    rows = seen(VIEW, noise=0.5)
+    fit = calibrate(rows)
     assert fit.left_out == ()
     assert np.median(fit.metres) < 0.6
+    rows[5, 0] += 90.0  # but one that is wrong is still found, alone
+    assert calibrate(rows).left_out == ("point 6",)
+
+
+def test_a_third_of_the_points_may_be_wrong():
+    rows = seen(STRAIGHT, noise=0.5)
+    wrong = np.arange(0, len(rows), 3)
+    rows[wrong, :2] = np.random.default_rng(4).uniform(100.0, 900.0, (len(wrong), 2))
+    fit = calibrate(rows)
+    assert set(np.flatnonzero(~fit.kept)) == set(wrong)
+    assert fit.pixels[fit.kept].max() < 3.0
 
 
 # ------------------------------------------------------------------------------------------------------ moving cameras

@@ -27,6 +27,8 @@ MODELS = ("homography", "camera")
 ROUGH = 0.02  # of the extent of the points in the picture: pairs that miss by more do not belong together
 FINE = 0.004  # and pairs that miss by less are never left out
 MANY = 8  # points, from which on the wrong ones are found by the others
+SUSPECTS = 12  # points that are looked at more closely at a time
+BEHIND = 1e6  # pixels that a point behind the camera counts for
 FOCAL = np.geomspace(0.3, 12.0, 40)  # of the width of the picture: from a fish-eye to a long lens
 PRIOR = np.array([2.0, 2.0, 0.3, 0.1])  # base: degrees; k1, k2: what one pixel of misfit weighs as much as
 
@@ -201,10 +203,13 @@ def _fit_homography(pairs: Pairs, size: Size | None, where: str) -> tuple[Homogr
         return Homography(np.linalg.inv(matrix), size, tuple(chosen.points[:, :2].mean(axis=0).tolist()))
 
     def guess() -> Mask:
-        """Tell which pairs most others agree with."""
+        """Tell which pairs agree: all but those that the others contradict, or else those that most agree with."""
+        kept = _drop_strangers(fit, flat)
+        if np.nanmedian(_misses(fit(flat[kept]), flat)[0]) <= 0.5 * ROUGH * _extent(flat):
+            return kept
         _, mask = cv2.findHomography(flat.points[:, :2], flat.pixels, cv2.LMEDS)
         good = np.zeros(len(flat)) if mask is None else mask.ravel()
-        return good.astype(bool) if good.sum() >= 4 else np.ones(len(flat), dtype=bool)
+        return good.astype(bool) if good.sum() >= 4 else kept
 
     found, kept = _sift(fit, flat, guess, where)
     everywhere = np.zeros(len(pairs), dtype=bool)
@@ -245,15 +250,43 @@ def _check_mirror(found: Homography, where: str) -> None:
         )
 
 
+def _drop_strangers(fit: Callable[[Pairs], Any], pairs: Pairs) -> Mask:
+    """Leave out, one after the other, the point that is farthest from where the others say, as long as it is far.
+
+    A lens that bends the whole picture makes no point a stranger; a median would take the half that it bends least.
+    """
+    kept = np.ones(len(pairs), dtype=bool)
+    while kept.sum() > max(6, 0.6 * len(pairs)):
+        among = np.where(kept, np.minimum(_misses(fit(pairs[kept]), pairs)[0], BEHIND), 0.0)
+        strange, left = 0.0, kept
+        suspects = np.argsort(among)[-SUSPECTS:]
+        for i in suspects[among[suspects] > 0.5 * ROUGH * _extent(pairs)]:
+            others = kept & (np.arange(len(pairs)) != i)
+            without = np.minimum(_misses(fit(pairs[others]), pairs)[0], BEHIND)
+            usual = max(float(np.sqrt(np.mean(without[others] ** 2))), FINE * _extent(pairs) / 6.0)
+            # The studentised residual: a point that stands alone is far from what the others say even if it is right.
+            if (far := float(np.sqrt(among[i] * without[i])) / usual) > strange:
+                strange, left = far, others
+        if strange < 6.0:
+            break
+        kept = left
+    return kept
+
+
+def _extent(pairs: Pairs) -> float:
+    """Return the diagonal of what the pairs cover of the picture, in pixels."""
+    return float(np.linalg.norm(np.ptp(pairs.pixels, axis=0)))
+
+
 def _sift(fit: Callable[[Pairs], Any], pairs: Pairs, guess: Callable[[], Mask], where: str) -> tuple[Any, Mask]:
     """Fit those pairs that fit together, all of them if possible; refuse them where it cannot be told which do."""
-    extent = float(np.linalg.norm(np.ptp(pairs.pixels, axis=0)))
-    kept = np.ones(len(pairs), dtype=bool)
+    extent, kept = _extent(pairs), np.ones(len(pairs), dtype=bool)
     for attempt in range(10):
         found = fit(pairs[kept])
         misses = _misses(found, pairs)[0]
         within = misses <= max(FINE * extent, 6.0 * float(np.nanmedian(misses)))
-        if len(pairs) < MANY or (within == kept).all() or within.sum() < 4:
+        close = attempt > 0 or np.nanmedian(misses) <= 0.5 * ROUGH * extent  # else all may be spoilt by some
+        if len(pairs) < MANY or ((within == kept).all() and close) or within.sum() < 4:
             break
         kept = within if attempt else guess()
     median, worst = float(np.nanmedian(misses)), int(np.nanargmax(np.where(kept, misses, -1.0)))
