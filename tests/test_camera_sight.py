@@ -203,13 +203,24 @@ def test_boxes_of_a_moving_picture_become_a_game(filmed, tmp_path, capsys):
         tmp_path / "det.txt", choose_calibration(**chosen, latency="auto"), court=BASKETBALL, rate=RATE
     )
     assert "latency of the picture: 8" in (told := capsys.readouterr().err) or "picture: 7" in told
+    # What the head told is what its operator did: together they can be learned from.
+    told = np.column_stack(log.at(np.arange(50, len(known)) / RATE - LATE))
+    np.testing.assert_allclose(known.actions[50:], told, atol=1e-5)
+    assert known.camera == view.camera
     told = simile_(
         *("camera", "features", "det.txt", "--rate", "25", "--calibration", "camera.json", "--poses", "poses.csv"),
         *("--latency", "0.08", "--out", "games.csv"),
         cwd=tmp_path,
-        code=2,
-    ).stderr
-    assert "operator" in told or "actions" in told  # what was read has none to learn from
+    ).stdout
+    assert "contexts, pan, tilt, zoom" in told
+    (tmp_path / "poses.csv").write_text("t,pan,tilt,zoom\n" + "\n".join(table.splitlines()[:500]))
+    (cut,) = read_mot(tmp_path / "det.txt", choose_calibration(**chosen), court=BASKETBALL, rate=RATE)
+    assert cut.actions is None
+    assert np.isnan(cut.detections[550:]).all()
+    assert "is unknown in 61" in capsys.readouterr().err
+    (tmp_path / "poses.csv").write_text("t,pan,tilt\n900,0,-20\n901,0,-20\n")
+    with pytest.raises(DataError, match=r"900\.00 to 901\.00 s, tells of no frame"):
+        read_mot(tmp_path / "det.txt", choose_calibration(**chosen), court=BASKETBALL, rate=RATE)
     truth = np.nanmedian(np.where(np.isnan(pixels[..., :1]), np.nan, players)[..., 0], axis=1)
     for game in (known, guessed):
         assert np.nanmedian(np.abs(np.nanmedian(game.detections[..., 0], axis=1) - truth[: len(game)])) < 0.05

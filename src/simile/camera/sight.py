@@ -230,6 +230,22 @@ class Sight:
             raise ArgumentError("latency must be known: give it in seconds (--latency 0.08), or settle(...) it first")
         return self.log.at(self.start + np.asarray(frame, dtype=np.float64) / self.rate - self.latency)
 
+    def actions(self, frames: ArrayLike) -> FloatArray | None:
+        """Return what the operator did, (T, 3): the poses in frames (T,); None where some are unknown, and says so."""
+        found = np.column_stack(self.poses(frames))
+        lost = np.isnan(found[:, 0])
+        if lost.all():
+            raise DataError(
+                f"poses (--poses): the log, {self.log.times[0]:.2f} to {self.log.times[-1]:.2f} s, tells of no frame "
+                f"where the head looked: frames are {self.rate:g} a second, the first at {self.start:g} s"
+            )
+        if lost.any():
+            where = f"{int(lost.sum()):,} of {len(lost):,} frames, the first of them {int(np.asarray(frames)[lost][0])}"
+            said = "nobody is seen there, and the game has no operator"
+            print(f"simile: where the head looked is unknown in {where}: {said}", file=sys.stderr)  # noqa: T201
+            return None
+        return found
+
     def to_court(self, pixels: ArrayLike, frame: ArrayLike | None = None) -> FloatArray:
         """Return the points of the ground (..., 2) that pixels (..., 2) show in a frame, or one for each."""
         return self.view.to_court(pixels, pose=self.poses(frame))

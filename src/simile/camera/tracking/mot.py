@@ -17,6 +17,7 @@ from simile.camera.calibration.views import Calibration
 from simile.camera.courts import Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
+from simile.camera.sight import Sight
 from simile.camera.tracking.frames import MOST, check_file, pieces, spread
 from simile.camera.tracking.units import PIXELS, Ground
 from simile.data.reading.tables import Place, decoding, quote
@@ -51,7 +52,7 @@ def read_mot(
     ----------
     homography : (3, 3) array_like or Calibration, optional
         From pixels (u, v, 1) to metres on the court; or any calibration; of a camera that moves, a `Sight` puts every
-        box where it was when the head looked there.
+        box where it was when the head looked there, and the head's poses are the operator's actions.
     rate : float, optional
         Frames per second; by default as `seqinfo.ini` says, beside the file or its folder.
     camera : Camera, optional
@@ -69,17 +70,22 @@ def read_mot(
     rate = _find_rate(file) if rate is None else checks.number(rate, "rate", above=0.0)
     longest = None if gap is None else checks.number(gap, "gap", above=0.0) * rate
     table = _table(file)
-    points = _points(table, ground, rate, file)
+    frames = table[:, 0].astype(np.intp)
+    ground = ground.settle(_feet(table), frames - 1, rate, file)
+    points = _points(table, ground, file)
     if confidence is not None:
         conf = table[:, FIELDS.index("conf")]
         points[(conf != _UNKNOWN) & (conf < checks.number(confidence, "confidence"))] = np.nan
-    frames = table[:, 0].astype(np.intp)
     present = np.unique(frames)
     if longest is None and present[0] != 1:
         present = np.concatenate([[1], present])  # the video begins before anybody is seen
-    where = camera or Camera.beside(court)
+    sight = ground.calibration if isinstance(ground.calibration, Sight) else None
+    where = camera or (Camera.beside(court) if sight is None else sight.view.camera)
     return tuple(
-        Game(piece.name, rate, court, where, spread(frames, points, piece, file))
+        Game(
+            *(piece.name, rate, court, where, spread(frames, points, piece, file)),
+            actions=None if sight is None else sight.actions(np.arange(piece.first, piece.stop) - 1),
+        )
         for piece in pieces(present, file.stem, longest)
     )
 
@@ -157,7 +163,7 @@ def _value(text: str, row: int, name: str, place: Place) -> float:
     return value
 
 
-def _points(table: FloatArray, ground: Ground, rate: float, file: Path) -> FloatArray:
+def _points(table: FloatArray, ground: Ground, file: Path) -> FloatArray:
     world = table[:, 7:9].copy()
     unknown = (world == _UNKNOWN).all(axis=1) | (ground.units == PIXELS)
     if unknown.any() and ground.calibration is None:
@@ -169,8 +175,7 @@ def _points(table: FloatArray, ground: Ground, rate: float, file: Path) -> Float
     frames = table[:, 0].astype(np.intp) - 1
     world[~unknown] = ground.to_metres(world[~unknown], frames[~unknown])
     if unknown.any():
-        feet, boxes = _feet(table), replace(ground, units=PIXELS)
-        world[unknown] = boxes.settle(feet, frames, rate, file).to_metres(feet[unknown], frames[unknown])
+        world[unknown] = replace(ground, units=PIXELS).to_metres(_feet(table)[unknown], frames[unknown])
     return world
 
 
