@@ -24,7 +24,7 @@ from simile.policies.hold import pass_play
 
 ANYTHING = (np.array([-np.inf]), np.array([np.inf]))
 HORIZON, FARTHEST = 2000.0, 1e6  # in steps and jerks: who has farther to go heads for what can be reached until then
-ROUNDING = 1e-9  # share of a limit
+ROUNDING = 1e-14  # of a speed
 STEEPEST = 1e3  # of two limits: what is reached in a thousandth of a step is reached at once
 
 
@@ -466,8 +466,9 @@ def _plan(state: FloatArray, limits: FloatArray, *, braking: bool) -> tuple[Floa
     asked.current_position, asked.current_velocity, asked.current_acceleration = state.tolist()
     asked.target_position = [0.0] * n
     # Who takes back the acceleration just in time may break the limit of speed by rounding, and must not brake for it.
-    fastest = (1.0 + ROUNDING) * limits[:1]
-    asked.max_velocity, asked.max_acceleration, asked.max_jerk = np.concatenate([fastest, limits[1:]]).tolist()
+    summit = (1.0 + ROUNDING) * np.abs(state[1] + state[2] * np.abs(state[2]) / (2.0 * limits[2]))
+    fastest = np.where(summit < (1.0 + 1e3 * ROUNDING) * limits[0], np.maximum(summit, limits[0]), limits[0])
+    asked.max_velocity, asked.max_acceleration, asked.max_jerk = np.stack([fastest, *limits[1:]]).tolist()
     asked.synchronization = ruckig.Synchronization.No
     asked.control_interface = ruckig.ControlInterface.Velocity if braking else ruckig.ControlInterface.Position
     try:
