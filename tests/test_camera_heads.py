@@ -427,7 +427,8 @@ def test_an_emulated_camera_that_loses_datagrams_is_driven_by_positions():
         assert body.pose == pytest.approx((5.0, 2.0, 1.0), abs=0.2)
 
 
-def test_an_onvif_camera_without_degrees_ends_where_the_driver_says():
+def test_an_onvif_camera_without_degrees_ends_where_the_driver_says(monkeypatch):
+    monkeypatch.delitem(onvif.OPERATIONS, "GetServices")  # an older camera: GetCapabilities tells the services
     body = Body(start=(-3.0, 2.0, 2.0))
     units = OnvifUnits(pan_range=RANGES[0], tilt_range=RANGES[1], zoom_range=RANGES[2])
     with (
@@ -456,6 +457,7 @@ def test_an_onvif_camera_goes_to_positions_and_stops_by_itself(monkeypatch):
         head.absolute(4.0, 3.0, 2.0)
         head.settle()
         assert until(lambda: body.pose == pytest.approx((4.0, 3.0, 2.0), abs=0.01))
+        drive_to(head, 2.0, lambda: abs(body.pose.pan - 2.0) < 0.2 and not body.moving)
         head.velocity(20.0, 0.0)
         assert until(lambda: body.pose.pan > 5.0)
         assert until(lambda: not body.moving)  # nobody sends any more
@@ -473,6 +475,21 @@ def test_a_wrong_password_is_told_at_once():
     ):
         head.where()
     assert "wrong" not in str(told.value)
+
+
+def test_units_of_another_protocol_are_refused():
+    with pytest.raises(ArgumentError, match=r"units of visca\+tcp:// must be ViscaUnits"):
+        open_head("visca+tcp://127.0.0.1", units=OnvifUnits())
+
+
+def test_a_value_that_makes_no_sense_is_answered_with_a_fault():
+    names = "xmlns:s='http://www.w3.org/2003/05/soap-envelope' xmlns:tptz='http://www.onvif.org/ver20/ptz/wsdl'"
+    place = "<Position><PanTilt xmlns='http://www.onvif.org/ver10/schema' x='far' y='0'/></Position>"
+    for operation, told in (("AbsoluteMove", "InvalidArgVal"), ("GotoHomePosition", "ActionNotSupported")):
+        body = f"<{operation} xmlns='http://www.onvif.org/ver20/ptz/wsdl'>{place}</{operation}>"
+        with OnvifEmulator(Body()) as camera:
+            status, text = camera.answer(f"<s:Envelope {names}><s:Body>{body}</s:Body></s:Envelope>".encode())
+        assert (status, told in text) == (500, True)
 
 
 def test_a_camera_without_degrees_must_be_told_them():
