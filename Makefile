@@ -67,7 +67,7 @@ dist: $(CLI) ## build wheel and sdist into dist/, and try the wheel in an enviro
 
 bench: $(ALL) ## measure speed against peers
 	$(PIP) --editable ".[bench]"
-	for part in cold_start forest learning scaling online files camera pages serving; do \
+	for part in cold_start forest learning scaling online files camera live pages serving; do \
 		($(BIN)/simile --version; $(BIN)/python benchmarks/$$part.py) | tee docs/assets/bench/$$part.txt; \
 	done
 

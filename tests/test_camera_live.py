@@ -155,6 +155,27 @@ def unused_ports() -> list[int]:
         return [int(free.getsockname()[1]) for free in sockets]
 
 
+def test_a_picture_that_changes_its_size_stays_as_large_as_it_was(tmp_path, pictures):
+    """Two streams behind each other, as a camera sends them that adapts to its network."""
+    import cv2
+
+    write_film(str(tmp_path / "large.ts"), pictures[:10], form="mpegts")
+    with av.open(str(tmp_path / "small.ts"), "w", format="mpegts") as sink:
+        stream = sink.add_stream("libx264", rate=RATE, options={"preset": "ultrafast", "tune": "zerolatency"})
+        stream.width, stream.height, stream.pix_fmt = 240, 136, "yuv420p"
+        for i, picture in enumerate(pictures[10:20]):
+            frame = av.VideoFrame.from_ndarray(cv2.resize(picture, (240, 136)), format="rgb24")
+            frame.pts, frame.time_base = 400 + 40 * i, Fraction(1, 1000)
+            sink.mux(stream.encode(frame))
+        sink.mux(stream.encode())
+    both = tmp_path / "both.ts"
+    both.write_bytes((tmp_path / "large.ts").read_bytes() + (tmp_path / "small.ts").read_bytes())
+    with Source(both, fast=True) as source:
+        shapes = [shot.image.shape for shot in source]
+    assert len(shapes) > 15
+    assert set(shapes) == {(270, 480, 3)}
+
+
 def test_what_is_no_video_is_refused_with_the_way_out(tmp_path, film):
     with pytest.raises(DataError, match=r"nowhere\.mp4 is not there: give a file, a URL such as rtsp"):
         Source(tmp_path / "nowhere.mp4")
@@ -362,6 +383,39 @@ def test_a_head_that_does_not_say_where_it_is_sees_nobody():
     assert np.isnan(through.to_court([[200.0, 200.0]], through.note(Shot(0, 0.0, 5.0, 0.0, None)))).all()
 
 
+class Eye:
+    """A detector that sees what the camera of an emulated head would show: no pictures, but the boxes in them."""
+
+    def __init__(self, body: Body, players: np.ndarray) -> None:
+        self.body, self.players, self.number = body, players, 0
+
+    def detect(self, image):
+        feet = VIEW.to_pixels(self.players, pose=self.body.pose)
+        boxes = np.column_stack([feet - [4.0, 20.0], np.tile([8.0, 20.0], (len(feet), 1))])
+        inside = ((feet > 0.0) & (feet < SIZE)).all(axis=1)
+        return boxes[inside]
+
+
+def test_a_head_that_films_through_its_own_lens_comes_to_rest_where_the_policy_says(film, policy):
+    """People stand still; what the head sees moves with it, and must not move what the policy sees."""
+    players = np.array([[x, y] for x in (4.0, 6.0, 8.0) for y in (-3.0, 0.0, 3.0)])
+    with ViscaEmulator(Body(start=(0.0, -19.0, 1.0))) as emulator, ExitStack() as stack:  # it can tilt to -20
+        head = stack.enter_context(open_head(f"127.0.0.1:{emulator.port}"))
+        driver = stack.enter_context(Driver(head, rate=50.0, limits=AccelerationLimit(100.0, rate=40.0)))
+        actor = Actor(policy, Features(BASKETBALL), rate=RATE)
+        through = Through(VIEW, lambda: head.pose)
+        pipeline = Pipeline(Eye(emulator.body, players), actor, BASKETBALL, through, [Turned(driver)])
+        moments = list(pipeline.film(stack.enter_context(Source(film))))
+    seen = [moment.positions for moment in moments[5:] if len(moment.positions)]
+    assert len(seen) > 20
+    away = [np.linalg.norm(found[:, np.newaxis] - players, axis=-1).min(axis=1).max() for found in seen]
+    assert np.median(away) < 0.3  # metres, while the head turns
+    assert np.ptp([moment.sent[0] for moment in moments]) > 2.0  # it does turn
+    wanted = Actor(policy, Features(BASKETBALL), rate=RATE)
+    there = [wanted.act(players, i / RATE) for i in range(FRAMES)][-1]
+    assert moments[-1].action == pytest.approx(there, abs=1.5)
+
+
 # -------------------------------------------------------------------------------------------------------- outputs
 
 
@@ -557,7 +611,7 @@ def test_the_command_turns_a_head_and_stops_it_on_ctrl_c(place):
             text=True,
         )
         log, deadline = place / "stopped.csv", time.monotonic() + 60.0
-        while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 50):
+        while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 40):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -569,10 +623,55 @@ def test_the_command_turns_a_head_and_stops_it_on_ctrl_c(place):
         assert not server.camera.moving
         assert server.camera.pan != 0.0
     with av.open(str(place / "stopped.mp4")) as made:
-        assert sum(1 for _ in made.decode(video=0)) >= 30
+        assert sum(1 for _ in made.decode(video=0)) >= 20
     with log.open() as file:
         rows = list(csv.DictReader(file))
     assert abs(float(rows[-1]["sent_pan"]) - server.camera.pan) < 3.0
+
+
+def test_keys_take_over_in_a_terminal_and_q_ends_it(place):
+    import pty
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command(
+            *("camera", "live", "game.mp4", *WHO, "--detections", "found.jsonl", "--log", "keys.csv"),
+            *("--take-over", "keys"),
+        ),
+        cwd=place,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log, deadline = place / "keys.csv", time.monotonic() + 60.0
+
+    def wait_for(lines: int) -> None:
+        while time.monotonic() < deadline and process.poll() is None:
+            if log.exists() and len(log.read_text().splitlines()) >= lines:
+                return
+            time.sleep(0.02)
+
+    wait_for(5)
+    os.write(ours, b"\x1b[C" * 5)
+    wait_for(26)
+    os.write(ours, b" ")
+    wait_for(30)
+    os.write(ours, b"q")
+    out, err = process.communicate(timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    assert process.returncode == 0, err
+    assert "arrows or h j k l turn" in err
+    assert "the operator acted in" in out
+    with log.open() as file:
+        rows = list(csv.DictReader(file))
+    who = [row["who"] for row in rows]
+    first = who.index("operator")
+    back = who.index("policy", first)
+    pans = [float(row["pan"]) for row in rows]
+    assert pans[back - 1] - pans[first - 1] == pytest.approx(5.0, abs=0.5)
+    assert abs(pans[back] - pans[back - 1]) < 1.0  # handed back without a jump
 
 
 def test_the_command_sees_through_a_camera_whose_poses_are_in_a_table(place, games):

@@ -200,6 +200,8 @@ class Source(Closing):
 
     def _put(self, frame: Any, decoding: float) -> None:
         stamp = frame.time
+        if (frame.width, frame.height) != self.size:  # a stream that adapts, or came back with another size
+            frame = frame.reformat(*self.size)
         if not self.live and not self.fast and stamp is not None:
             self._offset = -stamp if self._offset is None else self._offset
             self._stop.wait(max(self._began + stamp + self._offset - time.perf_counter(), 0.0))
