@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from simile import ArgumentError, DataError, Horizon, SmoothPolicy
 from simile.camera.calibration import Homography, View, calibrate, landmarks
-from simile.camera.courts import BASKETBALL
+from simile.camera.courts import BASKETBALL, SOCCER
 from simile.camera.features import Features
 from simile.camera.film.crop import Cropped, crop, cut
 from simile.camera.film.footage import Footage
@@ -213,6 +213,32 @@ def test_windows_by_calibration_show_the_ground_that_the_camera_would():
     width = boxes[:, 2] - boxes[:, 0]
     np.testing.assert_allclose(np.linalg.norm(WIDE_VIEW.to_pixels(beside) - truth, axis=1) / width, share, rtol=0.03)
     np.testing.assert_allclose(width / (boxes[:, 3] - boxes[:, 1]), 16 / 9)
+
+
+def test_a_stitched_panorama_is_cut_by_a_homography():
+    """No picture of a single camera: seams bend it by 14 pixels."""
+    size, view = (6500, 1000), View(Camera((-2.0, -48.0, 13.0), Base(1.5, 0.0, 0.4), Lens(112.0)), (6500, 1000))
+
+    def stitched(points: np.ndarray) -> np.ndarray:
+        u, v = np.moveaxis(view.to_pixels(points, pose=(0.0, -11.0, 1.0)), -1, 0)
+        return np.stack([u + 14.0 * np.sin(2.0 * np.pi * u / 6500), v + 7.0 * np.cos(3.0 * np.pi * u / 6500)], axis=-1)
+
+    places = np.array([p for p in landmarks(SOCCER).values() if p[2] == 0.0])
+    clicks = stitched(places) + 2.0 * np.random.default_rng(0).normal(size=(len(places), 2))
+    fit = calibrate(np.column_stack([clicks, places])[((clicks > 0.0) & (clicks < size)).all(axis=1)], size=size)
+    assert np.median(fit.metres) < 0.5
+    camera = Camera.beside(SOCCER)
+    looks = np.column_stack([np.linspace(-30.0, 30.0, 50), np.linspace(-16.0, -24.0, 50), np.full(50, 3.0)])
+    truth = stitched(camera.unproject([0.0, 0.0], *looks.T))
+    boxes = [
+        by.windows(looks, size, (1280, 720))
+        for by in (Calibrated(fit.calibration, camera), Panorama(112.0, (0.0, -11.0)))
+    ]
+    room = boxes[0][:, 1] > 0.0  # and below, where the window was not moved inside
+    room &= boxes[0][:, 3] < size[1]
+    misses = [np.median(np.linalg.norm(centres(box) - truth, axis=1)[room]) for box in boxes]
+    assert misses[0] < 10.0
+    assert misses[1] > 100.0
 
 
 def test_the_window_of_the_camera_itself_is_its_own_picture():
