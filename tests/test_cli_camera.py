@@ -132,6 +132,7 @@ def test_crop_cuts_a_film_out_of_a_panorama(studio: Path):
     told = simile_(*cut, "--size", "160", "90", "--out", "planned.mp4", cwd=studio)
     assert f"{len(game)} frames" in told.stdout
     assert "leave one out" in simile_(*cut, "--fov", "90", cwd=studio, code=2).stderr
+    assert "--poses" in simile_(*cut, "--latency", "0.1", cwd=studio, code=2).stderr
 
 
 def test_render_draws_a_game_with_its_calibration_and_the_empty_court(studio: Path):

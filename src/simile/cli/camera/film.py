@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import aim_stages, features_of, game_options, open_all, roll_out
+from simile.cli.camera.games import aim_stages, calibration_of, features_of, game_options, open_all, roll_out
 
 
 @click.command(short_help="Show a game and what the cameras see of it.")
@@ -94,10 +94,9 @@ def crop(
 ) -> None:
     """Cut a smooth broadcast view out of a wide VIDEO, as POLICY frames the detections of GAME. The sound is kept.
 
-    With --calibration the window shows the same ground as the camera of GAME would; without it, every degree is taken
-    to be as many pixels wide as any other.
+    With --calibration or --homography the window shows the same ground as the camera of GAME would; without them, every
+    degree is taken to be as many pixels wide as any other.
     """
-    from simile.camera.calibration import load_calibration
     from simile.camera.film.crop import crop as film
     from simile.camera.film.panorama import Calibrated, Panorama
     from simile.cli.progress import Frames
@@ -107,8 +106,8 @@ def crop(
 
     loaded, found = options.load_policy(policy, trust, max_memory), open_all((game,), given)[0]
     panorama: Panorama | Calibrated = Panorama.of(found, given["fov"] or 120.0)
-    if given["calibration"] is not None:
-        panorama = Calibrated.of(found, load_calibration(given["calibration"]))
+    if given["fov"] is None and (calibration := calibration_of(given)) is not None:
+        panorama = Calibrated.of(found, calibration)
     stages = aim_stages(loaded, found.court, found.camera, options.stages_of(given["stage"]))
     with Frames("filming") as progress:
         done = film(

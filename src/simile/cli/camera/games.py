@@ -14,6 +14,7 @@ from simile.cli import options
 
 if TYPE_CHECKING:
     from simile._common.typing import FloatArray
+    from simile.camera.calibration import Calibration
     from simile.camera.courts import Court
     from simile.camera.features import Features
     from simile.camera.games import Game
@@ -143,16 +144,21 @@ def _court_of(given: Mapping[str, Any]) -> Court | None:
     raise click.ClickException("--sport and --court tell the same: leave one out, or write --court soccer,100,64")
 
 
-def open_all(paths: Sequence[str], given: Mapping[str, Any]) -> tuple[Game, ...]:
-    """Read the games of all files, as the `game_options` tell."""
+def calibration_of(given: Mapping[str, Any]) -> Calibration | None:
+    """Return how pixels become metres, as the `game_options` tell."""
     from simile.camera.sight import choose_calibration
-    from simile.camera.tracking import open_games
 
     sight = {name: given[name] for name in ("homography", "calibration", "poses", "camera", "rate")}
+    return choose_calibration(**sight, latency=given["latency"] or 0.0)
+
+
+def open_all(paths: Sequence[str], given: Mapping[str, Any]) -> tuple[Game, ...]:
+    """Read the games of all files, as the `game_options` tell."""
+    from simile.camera.tracking import open_games
+
     same = ("camera", "rate", "columns", "operator", "provider", "units", "middle", "confidence", "gap")
     told = {name: given[name] for name in same} | {"axes": given["axes"] and int(given["axes"])}
-    calibration = choose_calibration(**sight, latency=given["latency"] or 0.0)
-    court = _court_of(given)
+    calibration, court = calibration_of(given), _court_of(given)
     found = [(path, game) for path in paths for game in open_games(path, court, calibration=calibration, **told)]
     times = Counter(game.name for _, game in found)  # games of several folders may be called alike
     return tuple(replace(g, name=f"{path}: {g.name}") if times[g.name] > 1 else g for path, g in found)
