@@ -90,7 +90,7 @@ endef
 
 accuracy: $(CLI) ## measure the default on games and on real data, and renew the pages that quote it (an hour)
 	$(PIP) --editable ".[bench]"
-	$(call record,hardness,rounds games,$(BIN)/python benchmarks/hardness.py)
+	$(call record,hardness,rounds games soccer,$(BIN)/python benchmarks/hardness.py)
 	$(call record,tutorial,learn,$(BIN)/python benchmarks/tutorial.py)
 	$(call record,demo,learn rivals games,MPLBACKEND=agg $(BIN)/simile demo --out out)
 	cp out/demo.png docs/assets/demo.png

@@ -15,7 +15,7 @@ import numpy as np
 import simile
 from simile._common.files import read_text, write_atomically
 from simile._common.typing import Trajectories
-from simile.camera.courts import BASKETBALL, SOCCER
+from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data import tasks
@@ -145,11 +145,25 @@ def _rivals() -> Iterator[float]:
 
 
 def _games() -> Iterator[float]:
-    """Make simulated games and what a policy is told of them."""
+    """Make simulated games and what a policy is told of them: the default, of basketball and a pan."""
+    yield from _tell(BASKETBALL, axes=1)
+
+
+def _soccer() -> Iterator[float]:
+    """Make the same of soccer."""
+    yield from _tell(SOCCER, axes=1)
+
+
+def _axes() -> Iterator[float]:
+    """Make the same with tilt and zoom, of both."""
     for sport in (BASKETBALL, SOCCER):
-        game = demonstrations(simulate(1, minutes=0.2, sport=sport, axes=3, seed=0))[0]
-        for values in (game.actions, game.contexts):
-            yield from np.abs(values).mean(axis=0)
+        yield from _tell(sport, axes=3)
+
+
+def _tell(sport: Court, axes: int) -> Iterator[float]:
+    game = demonstrations(simulate(1, minutes=0.2, sport=sport, axes=axes, seed=0))[0]
+    for values in (game.actions, game.contexts):
+        yield from np.abs(values).mean(axis=0)
 
 
 PARTS: dict[str, Callable[[], Iterable[float]]] = {
@@ -158,6 +172,8 @@ PARTS: dict[str, Callable[[], Iterable[float]]] = {
     "outliers": _outliers,
     "rivals": _rivals,
     "games": _games,
+    "soccer": _soccer,
+    "axes": _axes,
 }
 
 

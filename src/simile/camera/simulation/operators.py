@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from simile._common.typing import FloatArray, IntArray
 from simile.camera.courts import Court
 from simile.camera.geometry import Camera
 from simile.camera.simulation.fields import check_numbers
+from simile.errors import ArgumentError
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,13 @@ class Operator:
         Slow change of how he likes to frame: standard deviation in degrees, and how long he stays with it.
     tremor, tremor_hertz : float
         Of the hand, through the head's damping: standard deviation in degrees, and its frequency.
-    tightest, margin, calm : float
-        The closest zoom; the width of the picture over that of the play; and how many metres per second widen the
-        picture by its own width again.
+    depth, tilt_zone, tilt_seconds : float
+        Of the tilt, which follows the depth of play slowly: how much of it, as a share; the dead zone, in degrees; and
+        the time constant.
+    tighten, near, zoom_seconds : float
+        Of the zoom, which has two framings about the one that shows most of a half: by how much they differ, as a
+        share; from where on play is settled before a goal, as a share of the way there, and framed more closely; and
+        how long play is judged, and a change takes.
     """
 
     watches: float = 0.35
@@ -66,30 +74,55 @@ class Operator:
     drift_seconds: float = 20.0
     tremor: float = 0.002
     tremor_hertz: float = 9.0
-    tightest: float = 4.0
-    margin: float = 1.3
-    calm: float = 12.0
+    depth: float = 0.6
+    tilt_zone: float = 0.8
+    tilt_seconds: float = 1.0
+    tighten: float = 0.25
+    near: float = 0.5
+    zoom_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        positive = ("judges", "overshoot_damping", "stiffness", "fastest", "strongest", "drift_seconds", "tightest")
-        check_numbers(self, shares=("watches", "late", "overshoots"), above_zero=(*positive, "margin", "calm"))
+        positive = ("judges", "overshoot_damping", "stiffness", "fastest", "strongest", "drift_seconds", "zoom_seconds")
+        check_numbers(self, shares=("watches", "late", "overshoots", "depth", "tighten", "near"), above_zero=positive)
 
     @classmethod
     def of(cls, court: Court) -> Operator:
-        """Return an operator for the size of a court: what is in metres grows with its length."""
+        """Return the operator of a sport, see `OPERATORS`, or one for the size of a court: metres grow with its length.
+
+        >>> from simile.camera.courts import BASKETBALL
+        >>> Operator.of(BASKETBALL) == Operator()
+        True
+        """
         scale = court.length / 28.0
-        return cls(
-            room=cls.room * scale,
-            break_room=cls.break_room * scale,
-            calm=cls.calm * scale**0.5,
-            tightest=cls.tightest * scale**-0.25,
-        )
+        return OPERATORS.get(court.name) or cls(room=cls.room * scale, break_room=cls.break_room * scale)
 
 
-def operate(
+# Of soccer: brought to what one broadcast operator does, see docs/simulator.md.
+OPERATORS = {
+    "soccer": Operator(
+        watches=0.45,
+        lead=0.5,
+        judges=0.25,
+        room=2.6,
+        break_room=10.0,
+        overshoots=0.6,
+        overshoot_damping=0.43,
+        stiffness=7.5,
+        fastest=40.0,
+        zone=2.7,
+        rest=6.0,
+        drift=0.2,
+        depth=0.2,
+        tilt_zone=0.6,
+        tilt_seconds=2.0,
+        tighten=0.018,
+    )
+}
+
+
+def move_camera(
     operator: Operator,
-    players: FloatArray,
-    ball: FloatArray,
+    watched: FloatArray,
     flow: FloatArray,
     *,
     court: Court,
@@ -100,29 +133,29 @@ def operate(
 ) -> FloatArray:
     """Return how the operator moves the camera, (T, axes): pan, or pan, tilt and zoom.
 
-    He sees the true players (T, p, 2) and ball (T, 2), and where the attack goes: flow (T, 2), its direction and
-    whether it is a fast break. The game knows nothing of him.
+    He sees the play, watched (T, 2) in metres, and where the attack goes: flow (T, 2), its direction and whether it is
+    a fast break. The game knows nothing of him.
     """
     from simile.camera.simulation.kernels import follow
 
-    watched = operator.watches * ball + (1.0 - operator.watches) * players.mean(axis=1)
     velocity = lag_signal(np.gradient(watched, 1.0 / rate, axis=0), operator.judges, rate)
     aimed = watched + operator.lead * velocity
     room = flow[:, 0] * (operator.room + operator.break_room * flow[:, 1])
     aimed[:, 0] = np.clip(aimed[:, 0] + room, -court.goal, court.goal)
-    pan, tilt = camera.aim(aimed)
-    aims = np.column_stack([pan, tilt, _zooms(operator, players, aimed, velocity, camera)])[:, :axes]
+    pan, _ = camera.aim(aimed)
+    _, tilt = camera.aim(lag_signal(aimed * [1.0, operator.depth], operator.tilt_seconds, rate))
+    aims = np.column_stack([pan, tilt, _zooms(operator, aimed[:, 0], court, camera, rate)])[:, :axes]
     surprised, damping = _surprises(operator, flow[:, 0], rate, rng)
     aims = aims[surprised] + _habits(operator, len(aims), rate, rng)[:, :axes]
     actions = np.empty_like(aims)
     # A zoom rocker is slower than a hand; its unit is the zoom factor.
-    hand = np.array([1.0, 1.0, 0.5])[:axes]
+    hand = np.array([operator.stiffness, 0.5 * operator.stiffness, 2.0 / operator.zoom_seconds])[:axes]
     scale = np.array([1.0, 0.6, 0.06])[:axes]
     follow(
         aims,
         damping,
-        operator.stiffness * hand,
-        operator.zone * scale,
+        hand,
+        np.array([operator.zone, operator.tilt_zone, 0.0])[:axes],
         operator.rest * scale,
         operator.fastest * scale,
         operator.strongest * scale,
@@ -131,8 +164,15 @@ def operate(
     )
     actions += _tremor(operator, len(aims), rate, rng)[:, :axes]
     if axes == 3:
-        actions[:, 2] = np.clip(actions[:, 2], 1.0, operator.tightest)
+        actions[:, 2] = np.maximum(actions[:, 2], 1.0)
     return actions
+
+
+def check_axes(axes: int) -> int:
+    """Return how many axes an operator moves, or say how many there are."""
+    if axes not in (1, 3):
+        raise ArgumentError(f"axes must be 1 (pan) or 3 (pan, tilt and zoom); got {axes!r}")
+    return axes
 
 
 def lag_signal(signal: FloatArray, seconds: float, rate: float) -> FloatArray:
@@ -144,15 +184,28 @@ def lag_signal(signal: FloatArray, seconds: float, rate: float) -> FloatArray:
     return out
 
 
-def _zooms(
-    operator: Operator, players: FloatArray, aimed: FloatArray, velocity: FloatArray, camera: Camera
-) -> FloatArray:
-    """Return the zoom (T,) that shows most players around the aim, and less tightly where play is fast."""
-    pan, tilt = camera.aim(aimed)
-    seen = camera.project(players, pan[:, np.newaxis], tilt[:, np.newaxis], 1.0)
-    width = np.quantile(np.abs(seen[..., 0]), 0.8, axis=1)  # he gives up on one or two stragglers
-    fast = np.hypot(velocity[:, 0], velocity[:, 1]) / operator.calm
-    return np.clip(1.0 / (operator.margin * width * (1.0 + fast)), 1.0, operator.tightest)
+def _zooms(operator: Operator, aimed: FloatArray, court: Court, camera: Camera, rate: float) -> FloatArray:
+    """Return the zoom (T,) for where along the court he aims: one framing before a goal, another on the way there."""
+    near = lag_signal(np.abs(aimed) / court.goal, operator.zoom_seconds, rate)
+    settled = latch(near > operator.near, near < 0.7 * operator.near, bool(near[0] > operator.near))
+    return np.asarray(_usual_zoom(court, camera) * (1.0 + operator.tighten * (settled - 0.5)))
+
+
+def _usual_zoom(court: Court, camera: Camera) -> float:
+    """Return the zoom that shows most of either half from where the camera is; not closer than `still_view`."""
+    least = camera.still_view(court)[1]
+    for goal in (-court.goal, court.goal):
+        half = np.array([[x * goal, y * court.width] for x in (0.2, 1.0) for y in (-0.3, 0.3)])
+        seen = camera.project(half, *camera.aim([0.6 * goal, 0.0]), 1.0)
+        least = min(least, float(1.0 / np.abs(seen[:, 0]).max()))
+    return max(1.0, least)
+
+
+def latch(on: Mask, off: Mask, start: bool) -> Mask:
+    """Return what is on since it was put on, and off since it was put off (T,)."""
+    frames = np.arange(1, len(on) + 1)
+    last_on, last_off = (np.maximum.accumulate(np.where(put, frames, 0)) for put in (on, off))
+    return np.asarray((last_on > last_off) | (start & (last_on == last_off)))
 
 
 def _surprises(
@@ -178,13 +231,13 @@ def _surprises(
 
 
 def _habits(operator: Operator, length: int, rate: float, rng: np.random.Generator) -> FloatArray:
-    """Return slow changes of framing (T, 3): an Ornstein-Uhlenbeck process per axis."""
+    """Return slow changes of framing (T, 3): an Ornstein-Uhlenbeck process per angle; the zoom has none."""
     from scipy.signal import lfilter
 
     keep = float(np.exp(-1.0 / (operator.drift_seconds * rate)))
     noise = rng.standard_normal((length, 3)) * np.sqrt(1.0 - keep**2)
     noise[0] = rng.standard_normal(3)
-    wandering: FloatArray = lfilter([operator.drift], [1.0, -keep], noise, axis=0) * np.array([1.0, 0.5, 0.05])
+    wandering: FloatArray = lfilter([operator.drift], [1.0, -keep], noise, axis=0) * np.array([1.0, 0.5, 0.0])
     return wandering
 
 

@@ -1,4 +1,4 @@
-"""Simulated games: ten players and a ball, what a detector makes of them, and an operator who follows the play."""
+"""Simulated games: players and a ball, what a detector makes of them, and an operator who follows the play."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simile.camera.courts import BASKETBALL, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
 from simile.camera.simulation.detectors import Detector, detect
-from simile.camera.simulation.operators import Operator, operate
+from simile.camera.simulation.operators import Operator, check_axes, move_camera
 from simile.camera.simulation.plays import Play
 from simile.errors import ArgumentError
 
@@ -43,7 +43,7 @@ def simulate(
     minutes : float or (float, float)
         Length of a game, or the range it is drawn from.
     sport : Court
-        `BASKETBALL` or `SOCCER` (five a side, on the full pitch); a court of your own needs a `play`.
+        `BASKETBALL` or `SOCCER`; a court of your own needs a `play`.
     camera : Camera, optional
         Of operator and detector: anywhere outside the court, its pan 0 towards it; `Camera.beside` it by default.
     axes : {1, 3}
@@ -67,8 +67,7 @@ def simulate(
     shortest, longest = _minutes(minutes)
     rate = checks.number(rate, "rate", above=0.0)
     seed = checks.whole_number(seed, "seed")
-    if axes not in (1, 3):
-        raise ArgumentError(f"axes must be 1 (pan) or 3 (pan, tilt and zoom); got {axes!r}")
+    axes = check_axes(axes)
     camera = (Camera.beside(sport) if camera is None else camera).facing(sport)
     play = Play.of(sport) if play is None else play
     detector = Detector.of(sport) if detector is None else detector
@@ -81,8 +80,9 @@ def simulate(
         fine = substeps * rate
         before = math.ceil(LEAD_IN * rate) * substeps
         players, ball, possession, flow = _play(play, sport, before + length * substeps, fine, for_play)
-        actions = operate(
-            operator, players, ball, flow, court=sport, camera=camera, axes=axes, rate=fine, rng=for_operator
+        watched = operator.watches * ball + (1.0 - operator.watches) * players.mean(axis=1)
+        actions = move_camera(
+            operator, watched, flow, court=sport, camera=camera, axes=axes, rate=fine, rng=for_operator
         )
         kept = slice(before, None, substeps)
         players, ball = players[kept], ball[kept]
@@ -116,11 +116,11 @@ def _minutes(minutes: float | tuple[float, float]) -> tuple[float, float]:
 def _play(
     play: Play, court: Court, steps: int, rate: float, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
-    """Play a game; returns players (T, 10, 2), ball (T, 2), possession (T,) and flow (T, 2), see `kernels.playing`."""
+    """Play a game; returns players (T, 2n, 2), ball (T, 2), possession (T,) and flow (T, 2), see `kernels.playing`."""
     from simile.camera.simulation import kernels
 
-    both = 2 * kernels.TEAM
-    rules = kernels.Rules(length=court.length, width=court.width, goal=court.goal, **play.numbers())
+    both = 2 * play.side
+    rules = kernels.Rules(play.side, court.length, court.width, court.goal, **play.numbers())
     start = rng.uniform(-0.25, 0.25, (both, 2)) * [court.length, court.width]
     players, ball = np.empty((steps, both, 2)), np.empty((steps, 2))
     possession, flow = np.empty(steps, np.intp), np.empty((steps, 2))
@@ -131,7 +131,7 @@ def _play(
         start,
         rng.uniform(0.9, 1.0, both),
         rng.standard_normal((steps, both, 2)),
-        rng.random((steps, kernels.LUCK)),
+        rng.random((steps, kernels.LUCK + both)),
         1.0 / rate,
         players,
         ball,

@@ -11,6 +11,7 @@ from simile.cli.camera.evaluation import evaluate
 from simile.cli.camera.features import features
 from simile.cli.camera.film import crop, watch
 from simile.cli.camera.live import live
+from simile.cli.camera.operation import operate
 from simile.cli.camera.rendering import render
 from simile.cli.camera.retargeting import retarget
 from simile.cli.camera.simulation import simulate
@@ -25,5 +26,5 @@ def camera() -> None:
     """
 
 
-for command in (simulate, calibrate, features, evaluate, retarget, watch, crop, render, drive, live, emulate):
+for command in (simulate, operate, calibrate, features, evaluate, retarget, watch, crop, render, drive, live, emulate):
     camera.add_command(command)

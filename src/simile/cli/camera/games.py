@@ -97,7 +97,7 @@ place_options = options.stack(
         "--calibration", type=click.Path(path_type=Path), help="Of the picture, as `simile camera calibrate` writes it."
     ),
 )
-game_options = options.stack(
+file_options = options.stack(
     court_options,
     click.option("--rate", type=float, help="Frames per second, where a file does not say it."),
     click.option(
@@ -120,10 +120,14 @@ game_options = options.stack(
     ),
     click.option("--confidence", type=float, help="Leave out boxes of MOTChallenge with less."),
     click.option("--gap", type=float, help="Begin another game where nothing is for more seconds than this."),
+)
+game_options = options.stack(
+    file_options,
     click.option(
         "--axes", type=click.Choice(["1", "3"]), help="1 takes the pan of an operator who also tilts and zooms."
     ),
 )
+axes_option = click.option("--axes", type=click.Choice(["1", "3"]), default="1", help="Pan, or pan, tilt, zoom.")
 
 
 def place_of(given: Mapping[str, Any]) -> tuple[Court, Camera]:
@@ -162,6 +166,16 @@ def open_all(paths: Sequence[str], given: Mapping[str, Any]) -> tuple[Game, ...]
     found = [(path, game) for path in paths for game in open_games(path, court, calibration=calibration, **told)]
     times = Counter(game.name for _, game in found)  # games of several folders may be called alike
     return tuple(replace(g, name=f"{path}: {g.name}") if times[g.name] > 1 else g for path, g in found)
+
+
+def write_games(games: Sequence[Game], out: Path) -> None:
+    """Write a file for each game, and say so."""
+    from simile.camera.tracking.recordings import save_game
+
+    for i, game in enumerate(games):
+        save_game(game, out / f"game-{i:03d}.npz")
+    minutes = sum(len(game) / game.rate for game in games) / 60.0
+    click.echo(f"{out}: {len(games)} games, {minutes:.1f} minutes of {games[0].court.name}")
 
 
 def features_of(policy: Policy, court: Court) -> Features:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import court_options, place_of
+from simile.cli.camera.games import axes_option, court_options, place_of, write_games
 
 
 @click.command(short_help="Make games with noisy detections and an operator.")
@@ -16,7 +16,7 @@ from simile.cli.camera.games import court_options, place_of
 @click.option("--n-games", type=click.IntRange(1), default=8)
 @click.option("--minutes", type=(float, float), default=(1.0, 2.0), help="Shortest and longest.")
 @court_options
-@click.option("--axes", type=click.Choice(["1", "3"]), default="1", help="Pan, or pan, tilt, zoom.")
+@axes_option
 @click.option("--rate", type=float, default=25.0, help="Frames per second.")
 @click.option("--seed", type=click.IntRange(0), default=0)
 def simulate(
@@ -24,11 +24,7 @@ def simulate(
 ) -> None:
     """Make games with noisy detections and a human-like operator, one file each."""
     from simile.camera.simulation import simulate as make
-    from simile.camera.tracking.recordings import save_game
 
     court, camera = place_of(given)
     games = make(n_games, minutes=minutes, sport=court, camera=camera, axes=int(axes), rate=rate, seed=seed)
-    for i, game in enumerate(games):
-        save_game(game, out / f"game-{i:03d}.npz")
-    seconds = sum(len(game) / game.rate for game in games)
-    click.echo(f"{out}: {n_games} games, {seconds / 60:.1f} minutes of {court.name}")
+    write_games(games, out)
