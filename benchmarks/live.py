@@ -175,8 +175,8 @@ def main() -> None:
         moments, late = film(game, policy, view, Path(folder), given.port)
         judge(game, policy, view, moments)
     latencies = Latencies()
-    # Where a frame of a transport stream ends is known when the next one begins: the last one comes when it is lost.
-    warm = [i for i, moment in enumerate(moments[:-1]) if moment.shot.time >= WARM]
+    # Where a frame of a transport stream ends is known when the next one begins: the last two come when it is lost.
+    warm = [i for i, moment in enumerate(moments[:-2]) if moment.shot.time >= WARM]
     for i in warm:
         latencies.note(moments[i].spent)
     seconds = moments[warm[-1]].shot.came - moments[warm[0]].shot.came

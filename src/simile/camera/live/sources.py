@@ -183,7 +183,7 @@ class Source(Closing):
         except self._av.FFmpegError as error:
             if not self.live:
                 raise DataError(f"{self.name} cannot be read to its end: {error}: is it whole?") from None
-            return redact(str(error))
+            return f"nothing came for {READING:g} s" if isinstance(error, self._av.ExitError) else redact(str(error))
         return "it ended"
 
     def _decode(self, packet: Any) -> None:
