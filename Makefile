@@ -92,8 +92,8 @@ accuracy: $(CLI) ## measure the default on games and on real data, and renew the
 	$(PIP) --editable ".[bench]"
 	$(call record,hardness,rounds games soccer,$(BIN)/python benchmarks/hardness.py)
 	$(call record,tutorial,learn,$(BIN)/python benchmarks/tutorial.py)
-	$(call record,demo,learn rivals games,MPLBACKEND=agg $(BIN)/simile demo --out out)
-	cp out/demo.png docs/assets/demo.png
+	$(call record,demo,learn rivals games,MPLBACKEND=agg $(BIN)/simile demo --film --out out)
+	cp out/demo.png out/viewfinder.webp docs/assets/
 	$(call record,accuracy,learn rivals rounds games,$(BIN)/python benchmarks/accuracy.py --jobs 2)
 	$(call record,eye,learn games,$(BIN)/python benchmarks/eye.py --jobs 2)
 	$(call record,outliers,learn outliers games,$(BIN)/python benchmarks/outliers.py --jobs 2)

@@ -101,7 +101,10 @@ def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if request.param == "small":
             few = simulate(5, minutes=0.2, seed=100)
             patch.setattr("simile.experiments.demo.simulate", lambda *_, **__: few)
-        return simile_("demo", "--out", "sub", cwd=folder, process=request.param == "whole").stdout, folder / "sub"
+            patch.setattr("simile.experiments.demo.FILMED", (1.0, 1.4))
+        return simile_(
+            "demo", "--film", "--out", "sub", cwd=folder, process=request.param == "whole"
+        ).stdout, folder / "sub"
 
 
 def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(demo, request):
@@ -114,6 +117,7 @@ def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(demo, reque
         assert asked in (Path(__file__).parent.parent / "README.md").read_text()
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert "<canvas" in (folder / "demo.html").read_text()
+    assert b"ANIM" in (folder / "viewfinder.webp").read_bytes()[:64]
     assert simile.load(folder / "pan.safetensors").card.action_names == ("pan",)
 
 

@@ -12,11 +12,12 @@ from simile.cli import options
 
 @click.command(short_help="Learn to film simulated games, and see how well it went.")
 @options.folder_option("out", "Folder to write.")
-def demo(out: Path) -> None:
+@click.option("--film", is_flag=True, help="Write viewfinder.webp too: seconds of a game, as its cameras see it.")
+def demo(out: Path, film: bool) -> None:
     """Simulate games, learn to film them, print how well it went, and write a picture and a page to watch."""
     from simile.experiments.demo import main
 
-    main(out)
+    main(out, film)
 
 
 @click.command(short_help="Reproduce the experiments of the paper.")

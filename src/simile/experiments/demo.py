@@ -13,7 +13,7 @@ from simile._common.plots import BLACK, BLUE, ORANGE, axes_of
 from simile._common.typing import FloatArray
 from simile.camera.features import demonstrations
 from simile.camera.film.framing import compare_framing
-from simile.camera.film.watch import watch_page
+from simile.camera.film.watch import watch_page, watch_video
 from simile.camera.games import Game
 from simile.camera.simulation import simulate
 from simile.data.demonstrations import Demonstration, Demonstrations
@@ -38,10 +38,11 @@ run = simile.learn(demos[:-{N_TEST}])
 print(simile.evaluate(run.policy, demos[-{N_TEST}:]))
 """
 SHOWN = 36.0  # seconds of the picture: in more of them jitter could not be seen
+FILMED = (6.0, 18.0)  # seconds of the film: the operator rests, and then pans across the court
 
 
-def main(out: Path) -> None:
-    """Learn with and without smoothness, print both, and write a picture, a page to watch and the policy."""
+def main(out: Path, film: bool = False) -> None:
+    """Learn with and without smoothness, print both, and write a picture, a page to watch, the policy, and a film."""
     import matplotlib.pyplot as plt  # noqa: F401 - a library that is missing is better told before the work
 
     print(f"Simulating {N_GAMES} games of basketball: noisy detections, and an operator who pans after the play ...\n")
@@ -80,7 +81,18 @@ def main(out: Path) -> None:
     shown = {"operator": test[-1].actions, **{name: moves[-1] for name, moves in rolled.items()}}
     watch_page(games[-1], shown, out / "demo.html", title="A game that simile has never seen")
     print(f"\nPolicy: {out / 'pan.safetensors'}\nPicture: {out / 'demo.png'}\nWatch the game: {out / 'demo.html'}")
+    if film:
+        _film(games[-1], shown, out / "viewfinder.webp")
+        print(f"Film: {out / 'viewfinder.webp'}")
     print(f"Report: {(out / 'report.html').resolve()}")
+
+
+def _film(game: Game, cameras: dict[str, FloatArray], path: Path) -> None:
+    """Write some seconds of a game as its cameras see it."""
+    part = slice(*(round(second * game.rate) for second in FILMED))
+    kept = ("detections", "actions", "players", "ball", "possession")
+    shown = replace(game, **{name: getattr(game, name)[part] for name in kept})
+    watch_video(shown, {name: moves[part] for name, moves in cameras.items()}, path, size=(880, 274), view="viewfinder")
 
 
 def _split(games: Sequence[Game]) -> tuple[Demonstrations, Demonstrations]:

@@ -37,8 +37,10 @@ def choose_encoder(path: AnyPath, rate: float) -> tuple[Encoder, float]:
     if suffix == ".mp4":
         need("av", "watch_video to .mp4")
         return _encode_mp4, rate
-    if suffix in (".gif", ".webp"):
-        return encode_gif if suffix == ".gif" else encode_webp, min(rate, 25.0)
+    if suffix == ".gif":
+        return encode_gif, min(rate, 25.0)
+    if suffix == ".webp":
+        return encode_webp, min(rate, 12.5)  # each of its pictures is kept whole: more of them make large files
     raise ArgumentError(f"path (--out) must end in .mp4, .gif or .webp; got {os.fspath(path)!r}")
 
 
@@ -89,7 +91,7 @@ def encode_webp(file: BinaryIO, pictures: Iterator[Any], rate: float) -> None:
     milliseconds = round(1000.0 / rate)
     others = list(pictures)
     first.save(
-        file, format="WEBP", save_all=True, append_images=others, duration=milliseconds, loop=0, quality=50, method=4
+        file, format="WEBP", save_all=True, append_images=others, duration=milliseconds, loop=0, quality=25, method=4
     )
 
 

@@ -126,7 +126,7 @@ def watch_video(
     game, cameras, view, thirds
         As in `watch_page`.
     path : path
-        Ends in .mp4, or in .gif or .webp (animated): those show 25 frames a second at most.
+        Ends in .mp4, .gif or .webp (animated); those show 25 and 12.5 frames a second at most.
     size : (width, height)
         In pixels; even numbers for .mp4.
     speed : float
