@@ -16,7 +16,7 @@ import simile
 from simile.data import tasks
 
 # Shared machines are slow at times: a deadline would test the machine, not the code.
-settings.register_profile("simile", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("simile", deadline=None, max_examples=16, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", settings.get_profile("simile"), max_examples=500)
 settings.load_profile("simile")
 

@@ -98,12 +98,12 @@ def trained(studio: Studio, table: Path) -> dict[str, Any]:
     return studio.run(data=data, algorithm="paper", n_rounds=3, smoothness="5")
 
 
-@pytest.fixture(scope="module")
-def long(studio: Studio, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A run that was held to a sequence of 10,000 frames, and learned from shorter ones."""
+@pytest.fixture(scope="module", params=[4_000, pytest.param(10_000, marks=pytest.mark.long)])
+def long(studio: Studio, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """A run that was held to one long sequence, and learned from shorter ones."""
     path = tmp_path_factory.mktemp("data") / "long.parquet"
-    *most, last = simile.tasks.pursuit(n_sequences=3, length=10_000)
-    short = (replace(demo, contexts=demo.contexts[:1_500], actions=demo.actions[:1_500]) for demo in most)
+    *most, last = simile.tasks.pursuit(n_sequences=3, length=request.param)
+    short = (replace(demo, contexts=demo.contexts[:500], actions=demo.actions[:500]) for demo in most)
     simile.write(simile.Demonstrations((*short, last)), path)
     data = studio.ask("PUT", "/api/data/long.parquet", path.read_bytes())["id"]
     return studio.run(data=data, smoothness="30")

@@ -45,7 +45,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Less of it: a comparison learns a dozen times, and tunes its rivals."""
     path = tmp_path_factory.mktemp("data") / "few.csv"
-    simile.write(tasks.pursuit(n_sequences=6, length=80, seed=11), path)
+    simile.write(tasks.pursuit(n_sequences=4, length=60, seed=11), path)
     return path
 
 
@@ -169,6 +169,7 @@ def test_evaluate_and_rollout_take_stages_as_run_does(games: Path, trained: Path
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_compare_runs_reductions_and_baselines(few: Path, tmp_path: Path):
     done = simile_("compare", few, "--actions", "pan", *SMALL, cwd=tmp_path)
     names = (
@@ -231,7 +232,7 @@ def contexts_of(games: Path) -> tuple[simile.Demonstration, list[str]]:
 def test_run_answers_csv_as_rollout_would(games: Path, trained: Path, tmp_path: Path):
     demo, names = contexts_of(games)
     rows = "\n".join([",".join(names), *(",".join(map(repr, map(float, x))) for x in demo.contexts)])
-    done = simile_("run", trained, "--start", "3", cwd=tmp_path, stdin=rows + "\n", process=True)
+    done = simile_("run", trained, "--start", "3", cwd=tmp_path, stdin=rows + "\n")
     header, *answers = done.stdout.splitlines()
     assert header == "pan"
     expected = simile.rollout(simile.load(trained), [demo.contexts], start=np.array([3.0]))[0]
@@ -331,7 +332,7 @@ def test_one_bad_line_is_one_bridged_frame_whatever_it_holds(games: Path, traine
     demo, names = contexts_of(games)
     good = ",".join(map(repr, map(float, demo.contexts[0]))).encode()
     rows = [",".join(names).encode(), good, *(spoil(good) for spoil in SPOILT.values()), good]
-    done = simile_("run", trained, cwd=tmp_path, stdin=b"\n".join(rows) + b"\n", code=2, process=True)
+    done = simile_("run", trained, cwd=tmp_path, stdin=b"\n".join(rows) + b"\n", code=2)
     actions = np.array(done.stdout.splitlines()[1:], dtype=float)
     assert len(actions) == len(rows) - 1
     assert np.isfinite(actions).all()
@@ -674,7 +675,7 @@ def killed(games: Path, tmp_path: Path):
     return stop
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupted_training_keeps_its_work_and_exits_with_130(killed, number: signal.Signals):
     folder, code, told = killed(number, files=4)
     assert code == 130, told

@@ -408,7 +408,7 @@ PROGRAM = """
 import hashlib, pathlib, sys, tempfile
 import simile
 from simile.data import tasks
-run = simile.learn(tasks.pursuit(n_sequences=4, length=150, n_players=6))
+run = simile.learn(tasks.pursuit(n_sequences=4, length=80, n_players=6))
 with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder) / "policy"
     run.policy.save(path)

@@ -158,6 +158,7 @@ def test_corollary_5_3_holds_for_affine_policies():
     assert gap.deterministic_error < gap.stochastic_error
 
 
+@pytest.mark.long
 def test_lemma_5_2_measured_on_trees(pursuit):
     # The lemma says that the gap vanishes; for trees it is well above chance.
     train, test = pursuit

@@ -141,12 +141,12 @@ def test_one_or_three_workers_grow_the_forest_of_one_machine(n_workers: int, lev
             assert_equal_bits(grow(demos, DaskBackend(client, parts=parts), model), grow_here(demos, model))
 
 
-@pytest.mark.parametrize("levels", [False, True])
+@pytest.mark.parametrize("levels", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_what_comes_here_is_the_trees_however_many_frames_there_are(client, levels: bool, request):
     if levels:
         request.getfixturevalue("too_much")
     came = []
-    for n in (300, 2000):
+    for n in (300, 1200):
         backend = DaskBackend(client, parts=4)
         before = backend.traffic_between()
         grow(demos_of(n, n, n, n), backend, replace(FOREST, n_trees=4, max_depth=3))
@@ -320,7 +320,12 @@ KINDS_OF_FRAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_FRAMES)
+SELDOM = {"numbers in order", "rows that are counted"}  # others are these, and something more
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.long) if k in SELDOM else k for k in KINDS_OF_FRAMES]
+)
 def test_the_row_groups_of_a_file_are_read_by_several_workers_to_the_same_bits(client, tmp_path, kind, no_digest):
     table, prefixed = KINDS_OF_FRAMES[kind], "counted" not in kind
     if not prefixed:

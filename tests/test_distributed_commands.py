@@ -128,7 +128,6 @@ CONTEST = ["compare", "data", "--no-report", "--json", "--validation", "0.4", "-
     [
         (["evaluate", "policy.safetensors", "data", "--json"], json.loads),
         (["diagnose", "policy.safetensors", "data", "--json"], json.loads),
-        ([*CONTEST, "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)"], compared),
         pytest.param([*CONTEST, "learn", "--reductions", "clone"], compared, marks=pytest.mark.long),
     ],
 )

@@ -281,7 +281,7 @@ def held_out(folder: Path) -> tuple[set[str | None], set[str | None]]:
 @pytest.mark.parametrize(("group", "new"), [(["--group", "run"], "another run"), ([], "another run")])
 def test_train_holds_out_whole_groups_and_says_so(runs: Path, tmp_path: Path, group, new):
     quick = ("--algorithm", "clone", "--model", "SmoothForest(n_trees=2)", *(["--no-report"] if group else []))
-    done = simile_("train", runs, *PAN, *group, "--out", "run", *quick, cwd=tmp_path, process=bool(group))
+    done = simile_("train", runs, *PAN, *group, "--out", "run", *quick, cwd=tmp_path)
     assert "groups    5 by column 'run', each held out as a whole" in done.stderr
     assert ("'run' is taken for what sequences have in common" in done.stderr) is not bool(group)
     assert f"What is new to it where it was judged: {new}." in done.stdout

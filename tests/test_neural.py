@@ -164,7 +164,7 @@ def test_a_device_that_is_not_there_is_told():
 # ------------------------------------------------------------------------------------------- through the roll-out
 
 
-@pytest.mark.parametrize("recipe", [MLP((16,)), TCN(8), GRU(8)])
+@pytest.mark.parametrize("recipe", [MLP((16,)), pytest.param(TCN(8), marks=pytest.mark.long), GRU(8)])
 def test_training_through_the_roll_out_brings_roll_outs_close_to_the_expert(recipe):
     demos = demos_of(150, 150, 150, 150, m=2)
     model = TorchRegressor(recipe, epochs=20, rate=1e-2, batch=256)

@@ -262,7 +262,8 @@ def test_evaluations_and_comparisons_look_through_outliers(pursuit):
     for metric in ("difference_2", "overshoot"):
         of = "policy" if metric == "overshoot" else "expert"
         assert found.mean(metric, of=of) == pytest.approx(clean.mean(metric, of=of), rel=0.1, abs=0.02)
-    compared = simile.compare(spoil(train), spoil(test), reductions=("learn", "clone"), rivals=(), loss=Huber())
+    how = {"reductions": ("learn", "clone"), "rivals": (), "model": LIGHT[0]}
+    compared = simile.compare(spoil(train), spoil(test), **how, loss=Huber())
     assert all(row["error"] < 1.0 and row["roughness"] < 2.0 for row in compared.rows())
 
 

@@ -199,6 +199,7 @@ def test_every_accepted_policy_has_a_closed_loop_radius_below_one(regularizer, s
         assert r.radius < 1.0
 
 
+@pytest.mark.long
 def test_no_number_of_threads_changes_a_bit():
     code = (
         "import hashlib, numpy as np, simile; from simile import tasks\n"
@@ -261,7 +262,7 @@ def test_the_error_falls_over_the_rounds(pursuit):
 def test_adaptive_beta_reaches_in_five_rounds_what_a_small_fixed_one_does_not():
     ratios = []
     for seed in range(3):
-        train = tasks.pursuit(n_sequences=12, length=300, seed=seed)
+        train = tasks.pursuit(n_sequences=6, length=200, seed=seed)
         runs = (simile.authors(train, n_rounds=5, step_size=s) for s in (None, Constant(0.1)))
         adaptive, fixed = (run.rounds[-1].error for run in runs)
         ratios.append(adaptive / fixed)
@@ -293,7 +294,7 @@ def test_the_papers_setting_is_ten_times_smoother_than_without_smoothness(n_seed
     # At what cost in accuracy differs from task to task: `simile reproduce` measures it.
     ratios = []
     for seed in range(n_seeds):
-        train, test = tasks.pursuit(n_sequences=16, length=400, seed=seed).split()
+        train, test = tasks.pursuit(n_sequences=8, length=300, seed=seed).split()
         smooth, rough = (simile.evaluate(algorithm(train, smoothness=s).policy, test) for s in (30.0, 0.0))
         ratios.append(smooth.mean("difference_2") / rough.mean("difference_2"))
     assert np.exp(np.mean(np.log(ratios))) <= 0.1

@@ -85,7 +85,8 @@ def test_a_folder_without_a_run_is_told(tmp_path):
 
 def test_a_comparison_ends_in_a_report_with_every_contender(folder, open_page):
     words = ("--reductions", "learn", "--reductions", "clone", "--model", "SmoothForest(n_trees=4)", "--n-rounds", "1")
-    simile_("compare", "games.csv", "--actions", "pan", *words, "--out", "found", cwd=folder)
+    simile.write(tasks.pursuit(n_sequences=4, length=60, seed=5), folder / "few.csv")
+    simile_("compare", "few.csv", "--actions", "pan", *words, "--out", "found", cwd=folder)
     page = opened(open_page, folder / "found" / "report.html")
     text = page.inner_text("#smoothness")
     for name in ("learn", "clone", "look+", "hold the last action"):
@@ -99,7 +100,7 @@ def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "small":
-            few = simulate(5, minutes=0.2, seed=100)
+            few = simulate(4, minutes=0.1, seed=100)
             patch.setattr("simile.experiments.demo.simulate", lambda *_, **__: few)
             patch.setattr("simile.experiments.demo.FILMED", (1.0, 1.4))
         return simile_(

@@ -141,7 +141,10 @@ RESTS_AT = """([selector, colours, share]) => {
 }"""
 
 
-@pytest.mark.parametrize(("scheme", "colours"), [("light", [INK, BLUE]), ("dark", ["#f4f6f8", "#56b4e9"])])
+@pytest.mark.parametrize(
+    ("scheme", "colours"),
+    [("light", [INK, BLUE]), pytest.param("dark", ["#f4f6f8", "#56b4e9"], marks=pytest.mark.long)],
+)
 def test_bars_below_the_curves_show_where_they_rest(tmp_path, open_page, scheme, colours):
     values = np.cumsum(np.ones((1000, 2, 1)), axis=0)
     holds = [[100, 300, 700, 900], [200, 400]]

@@ -442,5 +442,6 @@ def printed(program: str, threads: int) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_any_number_of_threads_gives_the_same_bits():
     assert printed(PROGRAM, 1) == printed(PROGRAM, 2)

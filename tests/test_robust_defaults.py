@@ -109,13 +109,18 @@ KINDS = {
 }
 
 
+# Others are much like these.
+SELDOM = {"10 Hz", "120 Hz", "k = 6", "constant far from zero", "two sequences of 200 frames", "huge contexts"}
+TRIED = [pytest.param(kind, marks=pytest.mark.long) if kind in SELDOM else kind for kind in KINDS]
+
+
 @functools.cache
 def learned(kind: str) -> tuple[Demonstrations, simile.Run]:
     demos = KINDS[kind]()
     return demos, simile.learn(demos)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRIED)
 def test_the_default_is_sane_whatever_the_data(kind: str):
     demos, run = learned(kind)
     assert str(run)
@@ -165,7 +170,7 @@ def test_tiny_data_gives_a_policy_or_a_clear_message(seed: int, lengths, k: int)
     assert all(np.isfinite(a).all() for a in rollout(run.policy, demos))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRIED)
 def test_the_default_is_never_much_worse_than_holding_the_last_action_without_saying_so(kind: str):
     demos, run = learned(kind)
     if not run.rivals or not math.isfinite(run.rounds[-1].validation_error):

@@ -20,6 +20,7 @@ from simile.learning.runs import DEFAULTS, POLICY, ROUNDS, RunFolder, as_command
 
 RIDGE = "sklearn.linear_model._ridge.Ridge"
 SMALL = {"model": "SmoothForest(n_trees=3)", "n_rounds": 2}
+TRUSTED = {"model": "sklearn.linear_model.Ridge", "seed": 3, "trust": [RIDGE]}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_the_defaults_that_a_line_leaves_out_are_those_of_the_commands():
         {"algorithm": "learn", "model": "SmoothForest(n_trees=3)"},
         pytest.param({"algorithm": "paper", "smoothness": "20", **SMALL}, marks=pytest.mark.long),
         {"algorithm": "authors", "smoothness": "SmoothTime(0.2)", **SMALL},
-        {"algorithm": "learn", "smoothness": "20", "model": "sklearn.linear_model.Ridge", "seed": 3, "trust": [RIDGE]},
+        pytest.param({"algorithm": "learn", "smoothness": "20", **TRUSTED}, marks=pytest.mark.long),
     ],
     ids=["cross-fitted", "paper", "authors", "ridge"],
 )

@@ -421,8 +421,6 @@ def test_filming_ordinary_games_is_no_trouble(capsys, n_games, minutes):
     ("name", "actions", "sequences"),
     [
         ("car_following", "a_speed", 3),
-        ("reservoir", "a_release", 8),
-        ("head360", ["a_yaw", "a_pitch"], 5),
         pytest.param("car_following", "a_speed", 8, marks=pytest.mark.long),
         pytest.param("reservoir", "a_release", 29, marks=pytest.mark.long),
         pytest.param("head360", ["a_yaw", "a_pitch"], 40, marks=pytest.mark.long),

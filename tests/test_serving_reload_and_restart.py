@@ -67,9 +67,9 @@ def test_two_services_do_not_share_a_file_of_snapshots(policies: Any, tmp_path: 
     file = tmp_path / "kept" / "streams"
     with served(policies["served"], "--snapshots", str(file), http=False) as server:
         words = ("serve", policies["next"], "--port", "0", "--snapshots", file)
-        second = simile_(*words, cwd=tmp_path, code=2, process=True)
+        second = simile_(*words, cwd=tmp_path, code=2)
         assert f"--snapshots: {file} is in use by process {server.process.pid}, another service" in second.stderr
-        own = simile_("serve", policies["next"], "--snapshots", policies["next"], cwd=tmp_path, code=2, process=True)
+        own = simile_("serve", policies["next"], "--snapshots", policies["next"], cwd=tmp_path, code=2)
         assert "is the policy file, which it would replace: name another" in own.stderr
         assert policies["next"].exists()
         assert server.stop() == (0, "")

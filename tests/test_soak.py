@@ -42,9 +42,9 @@ INJECTED = (
 )
 
 
-@pytest.mark.parametrize(("minutes", "streams"), [(0.1, 10), pytest.param(0.5, 20, marks=pytest.mark.long)])
-def test_a_short_soak_finds_no_frame_wrong_or_lost_without_being_counted(minutes: float, streams: int) -> None:
-    options = ["--minutes", str(minutes), "--streams", str(streams), "--trees", "10", "--seed", str(SEED)]
+@pytest.mark.long  # each fault once takes a quarter of a minute; by itself each is in a test of serving, of some frames
+def test_a_short_soak_finds_no_frame_wrong_or_lost_without_being_counted() -> None:
+    options = ["--minutes", "0.5", "--streams", "20", "--trees", "10", "--seed", str(SEED)]
     command = [sys.executable, str(BENCHMARKS / "soak.py"), *options]
     found = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert found.returncode == 0, found.stdout + found.stderr

@@ -67,8 +67,8 @@ def test_a_file_is_opened_understood_and_learned_from_and_rounds_arrive_on_the_c
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("junk.parquet", b"\x00\xffnot a table" * 50, "junk.parquet"),
-        ("notes.docx", b"PK\x03\x04", "docx"),
+        pytest.param("junk.parquet", b"\x00\xffnot a table" * 50, "junk.parquet", marks=pytest.mark.long),
+        pytest.param("notes.docx", b"PK\x03\x04", "docx", marks=pytest.mark.long),
         ("words.csv", b"who,what\nme,hello\nyou,goodbye\n", "Which columns are the actions"),
         ("<img src=x onerror=alert(1)>.csv", b"<b>,<i>\n1,2\n3,4\n", "Which columns are the actions"),
     ],

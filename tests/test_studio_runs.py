@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 
 import simile
 import studios as shared
@@ -107,14 +109,30 @@ def test_a_retraining_of_the_slider_replaces_the_one_before_it(server: Server):
             http.delete(f"/api/runs/{key}")
 
 
-def test_a_run_that_holds_tells_so_and_its_slider_keeps_the_ratio_of_its_lambdas(server: Server, tmp_path: Path):
+HOLD = "Hold((0.1, 0, 0.2))"
+
+
+@pytest.fixture(scope="module")
+def filmed(server: Server) -> dict[str, Any]:
+    """A run that has learned from two short games, to turn three axes each at its own lambda, and to hold two."""
     with server.http as http:
         data = http.post("/api/games", json={"n_games": 2, "minutes": 0.5, "axes": 3, "seed": 3}).json()
-        asked = {**QUICK, "data": data["id"], "smoothness": "(10, 20, 60)", "hold": "Hold((0.1, 0, 0.2))"}
-        parent = http.post("/api/runs", json=asked).json()["id"]
-        run = server.wait(parent, "done", "failed")
+        assert (data["status"], data["kind"], data["understood"]["actions"]) == (
+            "ready",
+            "games",
+            ["pan", "tilt", "zoom"],
+        )
+        asked = {**QUICK, "data": data["id"], "smoothness": "(10, 20, 60)", "hold": HOLD}
+        return server.wait(http.post("/api/runs", json=asked).json()["id"], "done", "failed")
+
+
+def test_a_run_that_holds_tells_so_and_its_slider_keeps_the_ratio_of_its_lambdas(
+    server: Server, filmed: dict[str, Any], tmp_path: Path
+):
+    run, parent = filmed, filmed["id"]
+    with server.http as http:
         assert (run["status"], run["smoothness"]) == ("done", 30.0)
-        assert run["options"]["hold"] == "Hold((0.1, 0, 0.2))"
+        assert run["options"]["hold"] == HOLD
         policy = simile.load(_saved(http, f"/api/runs/{parent}/policy", tmp_path / "p.safetensors"))
         assert run["summary"] == str(policy)
         width = (policy.hold.width * policy.units.scale).tolist()
@@ -125,21 +143,13 @@ def test_a_run_that_holds_tells_so_and_its_slider_keeps_the_ratio_of_its_lambdas
         assert child["name"] == "smoothness 60"
         assert child["options"]["smoothness"] == "(20.0, 40.0, 120.0)"
         run = server.wait(child["id"], "done", "failed")
-        assert (run["status"], run["smoothness"], run["options"]["hold"]) == ("done", 60.0, asked["hold"])
-        for key in (child["id"], parent):
-            http.delete(f"/api/runs/{key}")
+        assert (run["status"], run["smoothness"], run["options"]["hold"]) == ("done", 60.0, HOLD)
+        http.delete(f"/api/runs/{child['id']}")
 
 
-def test_simulated_games_can_be_watched_on_their_court(server: Server):
+def test_simulated_games_can_be_watched_on_their_court(server: Server, filmed: dict[str, Any]):
+    run, key = filmed, filmed["id"]
     with server.http as http:
-        data = http.post("/api/games", json={"n_games": 2, "minutes": 0.5, "axes": 3, "seed": 3}).json()
-        assert (data["status"], data["kind"], data["understood"]["actions"]) == (
-            "ready",
-            "games",
-            ["pan", "tilt", "zoom"],
-        )
-        key = http.post("/api/runs", json={**QUICK, "data": data["id"], "smoothness": 30}).json()["id"]
-        run = server.wait(key, "done", "failed")
         assert run["has"]["court"]
         assert run["command"].startswith("simile camera simulate --n-games 2")
         for smoothness in ({}, {"smoothness": 300.0}):
@@ -151,6 +161,7 @@ def test_simulated_games_can_be_watched_on_their_court(server: Server):
         assert http.get(f"/api/runs/{key}/court", params={"sequence": "x"}).status_code == 400
 
 
+@pytest.mark.long
 def test_a_comparison_names_its_contenders_as_they_finish(server: Server):
     with server.http as http:
         asked = {"kind": "compare", "data": ready(server), "reductions": ["learn", "clone"], "rivals": False}

@@ -32,7 +32,7 @@ from simile.learning.tuning.spaces import ask_by, label
 from simile.learning.tuning.trial import Split, judge, train
 from simile.policies.storage.files import to_bytes
 
-DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
+DEMOS = tasks.pursuit(n_sequences=6, length=80, seed=5)
 KNOWN = Known(DEMOS, 1.0, 0)
 LINES = CrossFitting(mixture=("hinges", "hinges+ridge", "ridge"), stretch=(0.5, 1.0), lag=Between(1.0, 12.0, log=True))
 FOREST = simile.SmoothForest(n_trees=2, min_leaf=8)
@@ -366,18 +366,23 @@ def test_a_network_may_join_the_mixture():
 # Again, and elsewhere
 
 
-def test_the_same_seed_gives_the_same_search_and_another_one_another():
-    first, second = (tune(DEMOS, trials=12, space=LINES) for _ in range(2))
-    assert found(first) == found(second)
-    assert found(tune(DEMOS, trials=4, space=LINES, seed=1)) != found(first)[:4]
+@pytest.fixture(scope="module")
+def searched() -> Tuned:
+    """So many trials that the last ones learn from those before them."""
+    return tune(DEMOS, trials=12, space=LINES)
 
 
-def test_a_search_that_is_taken_up_goes_on_as_if_it_had_never_stopped(tmp_path: Path):
+def test_the_same_seed_gives_the_same_search_and_another_one_another(searched: Tuned):
+    assert found(tune(DEMOS, trials=12, space=LINES)) == found(searched)
+    assert found(tune(DEMOS, trials=4, space=LINES, seed=1)) != found(searched)[:4]
+
+
+def test_a_search_that_is_taken_up_goes_on_as_if_it_had_never_stopped(searched: Tuned, tmp_path: Path):
     storage = tmp_path / "deep" / "tune.db"
     part = tune(DEMOS, trials=5, space=LINES, storage=storage)
     whole = tune(DEMOS, trials=12, space=LINES, storage=storage)
     assert found(whole)[:5] == found(part)
-    assert found(whole) == found(tune(DEMOS, trials=12, space=LINES))
+    assert found(whole) == found(searched)
     watched: list[Tried] = []
     again = tune(DEMOS, trials=12, space=LINES, storage=str(storage), watch=watched.append)
     assert not watched
@@ -464,9 +469,8 @@ def test_a_file_that_is_no_storage_is_refused(tmp_path: Path):
     assert (tmp_path / "notes.txt").read_text().startswith("nothing")
 
 
-def test_a_backend_does_the_same_trials_in_batches():
-    here = tune(DEMOS, trials=4, space=LINES)
-    assert found(tune(DEMOS, trials=4, space=LINES, backend=LocalBackend())) == found(here)
+def test_a_backend_does_the_same_trials_in_batches(searched: Tuned):
+    assert found(tune(DEMOS, trials=4, space=LINES, backend=LocalBackend())) == found(searched)[:4]
     batches = [tune(DEMOS, trials=5, space=LINES, backend=LocalBackend(), jobs=3) for _ in range(2)]
     assert found(batches[0]) == found(batches[1])
     assert len(batches[0].trials) == 5

@@ -31,9 +31,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def searched(games: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("searched")
-    return folder / "tuned", simile_(
-        "tune", games, "--actions", "pan", *QUICK, "--out", "tuned", cwd=folder, process=True
-    ).stdout
+    return folder / "tuned", simile_("tune", games, "--actions", "pan", *QUICK, "--out", "tuned", cwd=folder).stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="of files as POSIX has them")
