@@ -626,6 +626,16 @@ def test_mot_text_is_known_by_its_lines_and_seqinfo_says_its_rate(tmp_path):
             open_games(path, BASKETBALL)
 
 
+def test_the_operator_of_boxes_is_a_table_by_frame_or_time(tmp_path):
+    boxes = written(tmp_path, "det.txt", "".join(f"{i},-1,0,0,9,9,1,{i},0,0\n" for i in range(1, 8)))
+    by_frame = table(tmp_path, "a.csv", frame=[3, 4, 5], pan=[1.0, 2.0, 3.0])
+    by_time = table(tmp_path, "b.csv", time=[0.08, 0.12, 0.16], pan=[1.0, 2.0, 3.0])
+    for operator in (by_frame, by_time):
+        (game,) = open_games(boxes, BASKETBALL, rate=25.0, operator=operator)
+        assert game.actions.tolist() == [[1.0], [2.0], [3.0]]
+        np.testing.assert_array_equal(game.detections[:, 0, 0], [3.0, 4.0, 5.0])
+
+
 @pytest.mark.parametrize(
     ("name", "how"),
     [("0021500013.7z", "7z x 0021500013.7z"), ("a.zip", "unzip a.zip"), ("d.json.gz", "gunzip -k d.json.gz")],

@@ -44,15 +44,16 @@ class Court:
         >>> str(Court.parse("soccer, 100, 64"))
         'soccer,100,64'
         """
-        first, *rest = (part.strip() for part in text.split(","))
-        usual = COURTS.get(first.lower())
-        if usual is not None and not rest:
+        if (usual := COURTS.get(text.strip().lower())) is not None:
             return usual
-        sizes = [first, *rest] if usual is None else rest
         try:
-            length, width = (float(size) for size in sizes)
-            behind = 0.0 if usual is None else usual.length / 2.0 - usual.goal
-            return cls("court" if usual is None else usual.name, length, width, goal=length / 2.0 - behind)
+            *names, length, width = (part.strip() for part in text.split(","))
+            (name,) = names or ["court"]
+            name = name.lower()
+            if not any(letter.isalpha() for letter in name):
+                raise ValueError
+            behind = COURTS[name].length / 2.0 - COURTS[name].goal if name in COURTS else 0.0
+            return cls(name, float(length), float(width), goal=float(length) / 2.0 - behind)
         except (ValueError, ArgumentError):
             raise ArgumentError(
                 f"court must be {', '.join(COURTS)}, or length,width in metres, or a name with both; got {text!r}"
@@ -75,17 +76,16 @@ class Court:
 
 # By the rules of FIBA and the NBA (baskets 1.575 m and 5.25 feet inside the line), the usual size of a FIFA pitch, the
 # rinks of the IIHF and the NHL (goals 4 m and 11 feet before the boards), FIH, IHF, FIVB, and FIFA for futsal.
-_FOOT = 0.3048
 BASKETBALL = Court("basketball", 28.0, 15.0, goal=14.0 - 1.575)
 SOCCER = Court("soccer", 105.0, 68.0, goal=52.5)
 COURTS = {
     court.name: court
     for court in (
         BASKETBALL,
-        Court("nba", 94.0 * _FOOT, 50.0 * _FOOT, goal=41.75 * _FOOT),
+        Court("nba", 28.6512, 15.24, goal=12.7254),  # 94 by 50 feet
         SOCCER,
         Court("hockey", 60.0, 30.0, goal=26.0),
-        Court("nhl", 200.0 * _FOOT, 85.0 * _FOOT, goal=89.0 * _FOOT),
+        Court("nhl", 60.96, 25.908, goal=27.1272),  # 200 by 85 feet
         Court("field-hockey", 91.4, 55.0, goal=45.7),
         Court("handball", 40.0, 20.0, goal=20.0),
         Court("volleyball", 18.0, 9.0, goal=9.0),

@@ -255,7 +255,7 @@ def _demonstration(game: Game, features: Features) -> Demonstration:
         game.name,
         features.names,
         game.action_names,
-        about={"camera": game.camera.to_dict()},
+        about={"camera": game.camera.to_dict(), "court": str(game.court)},
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simile._common.typing import FloatArray
+from simile.camera.courts import Court
 from simile.camera.games import OWN, Game
 from simile.camera.geometry import Camera
 from simile.errors import ArgumentError
@@ -84,6 +85,13 @@ def camera_of(card: Card) -> Camera | None:
     about = card.training.get("about")
     said = about.get("camera") if isinstance(about, Mapping) else None
     return None if said is None else Camera.from_dict(said, "what the policy's card says of its camera")
+
+
+def court_of(card: Card) -> Court | None:
+    """Return the court that the policy with this card was trained on; None where the card does not say."""
+    about = card.training.get("about")
+    said = about.get("court") if isinstance(about, Mapping) else None
+    return None if said is None else Court.parse(str(said))
 
 
 def refilm(game: Game, camera: Camera) -> Game:

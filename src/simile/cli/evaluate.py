@@ -36,6 +36,8 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
         pace = options.pace_of(demos, given)
         judged = measure(found, demos, start=options.start_of(start), stages=stages, rate=pace, loss=loss)
         click.echo(to_json(judged.rows) if as_json else judged)
+        if as_json:
+            options.say(judged.doubts)
 
 
 @click.command(short_help="Let a policy act on recorded contexts.")

@@ -316,6 +316,12 @@ def recorded_for(
             yield found
 
 
+def say(sentences: Sequence[str]) -> None:
+    """Write sentences for whoever looks on, beside the output."""
+    for sentence in sentences:
+        click.echo(f"simile: {sentence}", err=True)
+
+
 def stages_of(texts: Sequence[str]) -> tuple[Stage, ...]:
     """Return the stages of --stage."""
     from simile.learning.recipes import parse

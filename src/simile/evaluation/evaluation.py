@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +25,7 @@ from simile.errors import ArgumentError, DataError
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.outliers import weigh
+from simile.policies.fit import Fit
 from simile.policies.policies import Policy
 from simile.policies.rollouts import Start, open_rollout, rollout
 from simile.policies.stages import Stage
@@ -53,11 +56,14 @@ class Evaluation:
         The roll-outs that were measured; none where they stay with a backend.
     demos : Demonstrations or DistributedDemonstrations
         What the expert did meanwhile.
+    doubts : tuple of str
+        What of the data does not fit what the policy was trained on: contexts outside its range in most frames.
     """
 
     rows: tuple[dict[str, Any], ...]
     rolled: list[FloatArray]
     demos: Recorded
+    doubts: tuple[str, ...] = ()
 
     def mean(self, metric: str, action: str | None = None, *, of: str = "policy") -> float:
         """Return a metric's mean over sequences, weighted by frames; the RMSE is pooled as squares.
@@ -128,6 +134,7 @@ class Evaluation:
             f"reversals {unit}; sparc, ldlj: medians over moves; speed, acceleration: 50th and 95th percentile"
         )
         lines += tell_noise(self.demos.action_names, self.demos.logs)
+        lines += [f"note: {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
 
 
@@ -168,13 +175,15 @@ def evaluate(
     recorded = weigh(place(demos, backend), loss, seed=seed)
     found = recorded.map(_evaluate, recorded.firsts, shared=(policy, start, seed, stages, rate, recorded.logs))
     told = recorded.collect(_take, found, shared=(1,))
-    rows = [row for some, _ in told for row in some]
+    rows = [row for some, _, _ in told for row in some]
     if not rows:
         raise DataError(
-            f"no sequence is longer than the {max(longest for _, longest in told)} frames that start the roll-out: "
+            f"no sequence is longer than the {max(longest for _, longest, _ in told)} frames that start the roll-out: "
             "give longer sequences, or start=ColdStart()"
         )
-    return Evaluation(tuple(rows), recorded.show(recorded.map(_take, found, shared=(0,))), recorded)
+    fit = reduce(add, (fit for _, _, fit in told))
+    rolled = recorded.show(recorded.map(_take, found, shared=(0,)))
+    return Evaluation(tuple(rows), rolled, recorded, fit.doubts(policy.card))
 
 
 def _evaluate(
@@ -186,8 +195,8 @@ def _evaluate(
     stages: Stage | Sequence[Stage],
     rate: float | None,
     logs: Sequence[Log],
-) -> tuple[list[FloatArray], tuple[list[dict[str, Any]], int]]:
-    """Roll out over the sequences of a part, the first of which has a number; returns rows, and the longest start."""
+) -> tuple[list[FloatArray], tuple[list[dict[str, Any]], int, Fit]]:
+    """Roll out over a part, whose first sequence has a number; returns rows, the longest start, and how all fits."""
     rolled = rollout(policy, demos, start=start, seed=seed, stages=stages, rate=rate, first=first)
     given = [len(g) for g in open_rollout(policy, demos, start).given]
     rows: list[dict[str, Any]] = []
@@ -216,7 +225,7 @@ def _evaluate(
                 }
                 for j, action in enumerate(demos.action_names)
             )
-    return rolled, (rows, max(given))
+    return rolled, (rows, max(given), Fit.of(policy.card, demos.contexts))
 
 
 def _take(_: Demonstrations, found: tuple[Any, ...], place: int) -> Any:

@@ -25,6 +25,7 @@ from simile.camera.film.encoding import Progress, even_size, h264
 from simile.camera.film.footage import Footage, open_video, read_through
 from simile.camera.film.panorama import Calibrated, Panorama
 from simile.camera.games import Game
+from simile.camera.pace import find_ticks, interpolate, same_pace
 from simile.errors import ArgumentError
 from simile.online import Predictor
 from simile.policies.policies import Policy
@@ -197,12 +198,11 @@ def _act(
     """Let a policy act on detections (T, n, 2), at its own pace; returns the actions (T, k) at the frames' times."""
     times, rate = footage.times - footage.times[0], policy.card.rate or footage.rate
     predictor, stream = Predictor(policy, stages=stages, rate=rate), features.stream()
-    if abs(footage.rate / rate - 1.0) < 0.01:  # 29.97 is 30
+    if same_pace(footage.rate, rate):
         return np.array([predictor.step(stream.step(seen)) for seen in detections])
-    ticks = np.arange(np.ceil(times[-1] * rate - 1e-6) + 1.0) / rate
-    latest = np.searchsorted(times, ticks + 1e-6, side="right") - 1
+    ticks, latest = find_ticks(times, rate)
     acted = np.array([predictor.step(stream.step(detections[i])) for i in latest])
-    return np.column_stack([np.interp(times, ticks, column) for column in acted.T])
+    return interpolate(times, ticks, acted)
 
 
 # ------------------------------------------------------------------------------------------------------ what goes out

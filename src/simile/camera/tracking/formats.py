@@ -47,7 +47,13 @@ OWN, SPORTVU, MOT, TABLE, SOCCER = (
     "of a soccer provider",
 )
 _PLACES = ("rate", "units", "middle", "gap")
-TOLD = {OWN: (), SPORTVU: (), MOT: (*_PLACES, "confidence"), TABLE: (*_PLACES, "columns", "operator"), SOCCER: ("gap",)}
+TOLD = {
+    OWN: (),
+    SPORTVU: (),
+    MOT: (*_PLACES, "confidence", "operator"),
+    TABLE: (*_PLACES, "columns", "operator"),
+    SOCCER: ("gap",),
+}
 
 
 def open_games(

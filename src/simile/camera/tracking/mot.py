@@ -15,10 +15,12 @@ from simile._common import checks
 from simile._common.typing import AnyPath, FloatArray
 from simile.camera.calibration.views import Calibration
 from simile.camera.courts import Court
-from simile.camera.games import Game
+from simile.camera.games import AXES, Game
 from simile.camera.geometry import Camera
 from simile.camera.sight import Sight
 from simile.camera.tracking.frames import MOST, check_file, pieces, spread
+from simile.camera.tracking.rows import ROLES, Rows, Timeline
+from simile.camera.tracking.table import take_actions
 from simile.camera.tracking.units import PIXELS, Ground
 from simile.data.reading.tables import Place, decoding, quote
 from simile.data.reading.values import not_a_number, to_number
@@ -40,6 +42,7 @@ def read_mot(
     middle: tuple[float, float] | None = None,
     confidence: float | None = None,
     gap: float | None = None,
+    operator: AnyPath | None = None,
 ) -> tuple[Game, ...]:
     """Read boxes or tracks in the format of MOTChallenge.
 
@@ -65,6 +68,9 @@ def read_mot(
         Drop detections with less; an unknown confidence (-1) is kept. In ground truth, 0.5 drops what is to be ignored.
     gap : float, optional
         Begin another game where no detection is for more than this many seconds.
+    operator : path, optional
+        A table, as for `read_detections`: `pan`, or `pan`, `tilt` and `zoom`, in every `frame`, counted from 1 as the
+        boxes are, or at every `time` since frame 1. The game then is what it covers.
     """
     file, ground = check_file(path), Ground.of(units, middle, homography)
     rate = _find_rate(file) if rate is None else checks.number(rate, "rate", above=0.0)
@@ -81,6 +87,22 @@ def read_mot(
         present = np.concatenate([[1], present])  # the video begins before anybody is seen
     sight = ground.calibration if isinstance(ground.calibration, Sight) else None
     where = camera or (Camera.beside(court) if sight is None else sight.view.camera)
+    if operator is not None:
+        rows = Rows.read(
+            check_file(operator), ROLES, clocks=("frame", "time"), needed=AXES[:1], optional=AXES[1:], name=file.stem
+        )
+        name, *others = rows.games
+        if others:
+            raise DataError(f"{rows.path} has several games, and {file} one: write the operator of each apart")
+        line = Timeline.of(rows, name, 1.0 if rows.clock == "frame" else rate)
+        began = line.origin if line.numbered else 1.0 + line.origin * rate if rows.when.dtype.kind == "f" else 1.0
+        return tuple(
+            Game(
+                *(piece.name, rate, court, where, spread(frames - round(began), points, piece, file)),
+                actions=take_actions(rows, name, line, piece),
+            )
+            for piece in pieces(np.unique(line.frames(rows)), file.stem, longest)
+        )
     return tuple(
         Game(
             *(piece.name, rate, court, where, spread(frames, points, piece, file)),

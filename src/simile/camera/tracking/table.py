@@ -95,12 +95,12 @@ def read_detections(
             ball = seen.per_frame(game, _BALL, frames, piece) if seen.has(_BALL) else None
             if ball is not None:
                 ball = here.to_metres(ball, np.arange(piece.first, piece.stop) + first)
-            actions = _actions(acted, game, line, piece)
+            actions = take_actions(acted, game, line, piece)
             games.append(Game(piece.name, rate, court, stand, detections, actions=actions, ball=ball, **extra))
     return tuple(games)
 
 
-def _actions(rows: Rows, game: str, line: Timeline, piece: Piece) -> FloatArray | None:
+def take_actions(rows: Rows, game: str, line: Timeline, piece: Piece) -> FloatArray | None:
     """Return how the operator moved in a piece, (T, 1) or (T, 3); None where the table does not say."""
     roles = tuple(role for role in AXES if rows.has((role,)))
     if not roles:

@@ -4,39 +4,62 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import aim_stages, court_options, features_of, place_of
+from simile.cli.camera.games import (
+    aim_stages,
+    calibration_of,
+    features_of,
+    game_option,
+    game_options,
+    open_one,
+    place_of,
+)
 from simile.cli.camera.heads import driver_of, head_of, head_options, tell_head
 from simile.errors import DataError
+
+if TYPE_CHECKING:
+    from simile._common.typing import FloatArray
+    from simile.camera.games import Game
 
 
 @click.command(short_help="Drive a pan-tilt-zoom head (VISCA or ONVIF).")
 @click.argument("policy", type=click.Path(path_type=Path), required=False)
+@click.argument("game", required=False)
 @head_options
-@court_options
+@game_option
+@game_options
 @options.stage_option
 @click.option("--check", is_flag=True, help="Turn by a degree and back, tell which units fit, and end.")
 @options.policy_options
 def drive(
     policy: Path | None,
+    game: str | None,
     stage: tuple[str, ...],
     check: bool,
     trust: tuple[str, ...],
     max_memory: float | None,
     **given: Any,
 ) -> None:
-    """Drive a head from detections on stdin: a JSON list of [x, y] in metres per line and frame.
+    """Drive a head from detections on stdin: a JSON list of [x, y] per line and frame; or as GAME was recorded.
+
+    Positions are in metres from the middle of the court, unless --units and --middle tell otherwise. A recorded game
+    is played at its own pace, as if it were live; lines come when they come, and count as frames of the policy unless
+    --rate tells how many there are a second.
 
     On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
     --acceleration come behind the stages; an AccelerationLimit or a JerkLimit at the end of these takes their place.
     """
-    from simile.online import Predictor
+    import numpy as np
+
+    from simile.camera.live.acting import Actor
+    from simile.camera.live.doubts import Doubts
 
     if check:
         _check(given)
@@ -45,18 +68,26 @@ def drive(
         raise click.ClickException("POLICY is missing: name the file of the policy that drives, or give --check")
     stages = options.stages_of(stage)
     loaded = options.load_policy(policy, trust, max_memory)
-    court, camera = place_of(given)
-    stream = features_of(loaded, court).stream()
-    aim = aim_stages(loaded, court, camera, ())
-    predictor = Predictor(loaded, stages=aim, rate=loaded.card.rate or 25.0)
+    own = loaded.card.rate or 25.0
+    played = None if game is None else open_one(game, given, loaded)
+    court, camera = place_of(given, loaded) if played is None else (played.court, played.camera)
+    rate = (given["rate"] or own) if played is None else played.rate
+    features, aim = features_of(loaded, court), aim_stages(loaded, court, camera, ())
+    actor = Actor(loaded, features, rate=rate, stages=aim)
     if loaded.n_actions == 1:
         tilt, zoom = camera.still_view(court)
         told = f"tilt {tilt:.1f} and zoom {zoom:.2f} look at the middle of the court from {camera}"
         click.echo(f"simile: the policy pans; tilt and zoom stay as they are: {told}", err=True)
     with driver_of(loaded, stages, given) as driver:
-        for detections in _lines(sys.stdin):
-            x = None if detections is None else stream.step(detections)
-            driver.send(predictor.step(x))
+        shown, doubts = 0, Doubts(court)
+        for seen in _lines(sys.stdin, given) if played is None else _play(played):
+            if seen is None and actor.alike:
+                driver.send(actor.predictor.step(None))
+                continue
+            driver.send(actor.act(np.empty((0, 2)) if seen is None else seen, shown / rate))
+            if played is None and seen is not None and len(seen):
+                options.say(doubts.note(shown / rate, seen, dropped=0, detecting=0.0))
+            shown += 1
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -71,17 +102,29 @@ def _check(given: Mapping[str, Any]) -> None:
         click.get_current_context().exit(1)
 
 
-def _lines(source: TextIO) -> Iterator[Any]:
-    """Yield the detections (n, 2) of each line; None for an empty one."""
+def _play(game: Game) -> Iterator[FloatArray]:
+    """Yield the detections (n, 2) of each frame when it is its time."""
+    began = time.monotonic()
+    for i, seen in enumerate(game.detections):
+        time.sleep(max(0.0, began + i / game.rate - time.monotonic()))
+        yield seen
+
+
+def _lines(source: TextIO, given: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the detections (n, 2) of each line, in metres; None for an empty one."""
     import numpy as np
 
+    from simile.camera.tracking.units import Ground
+
+    ground = Ground.of(given["units"], given["middle"], calibration_of(given))
     for number, line in enumerate(source, start=1):
         if not line.strip():
             yield None
             continue
         try:
-            yield np.array(json.loads(line), dtype=np.float64).reshape(-1, 2)
+            points = np.array(json.loads(line), dtype=np.float64).reshape(-1, 2)
         except (ValueError, TypeError) as error:
             raise DataError(
                 f"stdin: line {number} must be a JSON list of [x, y]; got {line.strip()[:80]!r}: {error}"
             ) from None
+        yield ground.to_metres(points, np.full(len(points), number - 1))

@@ -34,10 +34,12 @@ def evaluate(
     """
     from simile.camera.features import demonstrations
     from simile.camera.film.framing import compare_framing
+    from simile.camera.pace import resample
     from simile.cli.output import to_json
     from simile.evaluation.evaluation import evaluate as measure
 
-    loaded, found = options.load_policy(policy, trust, max_memory), open_all(games, given)
+    loaded = options.load_policy(policy, trust, max_memory)
+    found = open_all(games, given, loaded)
     given_stages = options.stages_of(stage)
     stages = {game.camera: aim_stages(loaded, game.court, game.camera, given_stages) for game in found}
     rolled = [roll_out(loaded, game, stages[game.camera]) for game in found]
@@ -48,7 +50,10 @@ def evaluate(
         click.echo(to_json(judged.to_dict()) if as_json else judged)
         return
     # Of an operator who also tilts and zooms, a policy that pans is measured by the pan.
-    alike = [replace(game, actions=actions[:, :k]) for game, actions in zip(found, operated, strict=True)]
+    alike = [
+        resample(replace(game, actions=actions[:, :k]), loaded.card.rate or game.rate)
+        for game, actions in zip(found, operated, strict=True)
+    ]
     demos = demonstrations(alike, features_of(loaded, found[0].court))
-    measured = measure(loaded, demos, stages=stages[found[0].camera], rate=demos.rate)
+    measured = replace(measure(loaded, demos, stages=stages[found[0].camera], rate=demos.rate), doubts=())  # said
     click.echo(to_json({**judged.to_dict(), "rows": measured.rows}) if as_json else f"{judged}\n\n{measured}")

@@ -8,11 +8,20 @@ from typing import Any
 import click
 
 from simile.cli import options
-from simile.cli.camera.games import aim_stages, calibration_of, features_of, game_options, open_all, roll_out
+from simile.cli.camera.games import (
+    aim_stages,
+    calibration_of,
+    features_of,
+    game_option,
+    game_options,
+    open_one,
+    roll_out,
+)
 
 
 @click.command(short_help="Show a game and what the cameras see of it.")
 @click.argument("game")
+@game_option
 @game_options
 @click.option(
     "--policy", multiple=True, type=click.Path(path_type=Path), help="Show what this policy does, too. May be repeated."
@@ -47,11 +56,11 @@ def watch(
         raise click.ClickException("--stage limits what a policy does: say with --policy which")
     if page and size is not None:
         raise click.ClickException(f"--size is for films, and {out} is a page, which fits its window: leave it out")
-    found = open_all((game,), given)[0]
+    loaded = [options.load_policy(path, trust, max_memory) for path in policy]
+    found = open_one(game, given, *loaded)
     cameras = {} if found.actions is None else {"operator": found.actions}
-    for name, path in zip(_name(policy), policy, strict=True):
-        loaded = options.load_policy(path, trust, max_memory)
-        cameras[name] = roll_out(loaded, found, aim_stages(loaded, found.court, found.camera, stages))
+    for name, one in zip(_name(policy), loaded, strict=True):
+        cameras[name] = roll_out(one, found, aim_stages(one, found.court, found.camera, stages))
     if not cameras:
         raise click.ClickException(f"{game} has no operator: say with --policy who films it")
     shown = {name: given[name] for name in ("view", "thirds")}
@@ -77,6 +86,7 @@ def _name(policies: tuple[Path, ...]) -> list[str]:
 @click.argument("video", type=click.Path(path_type=Path))
 @options.policy_argument
 @click.argument("game")
+@game_option
 @game_options
 @click.option("--fov", type=float, show_default="120", help="Degrees across the width of the panorama.")
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the result.")
@@ -104,7 +114,8 @@ def crop(
     if None not in (given["fov"], given["calibration"]):
         raise click.ClickException("--fov and --calibration both tell where in the video what is: leave one out")
 
-    loaded, found = options.load_policy(policy, trust, max_memory), open_all((game,), given)[0]
+    loaded = options.load_policy(policy, trust, max_memory)
+    found = open_one(game, given, loaded)
     panorama: Panorama | Calibrated = Panorama.of(found, given["fov"] or 120.0)
     if given["fov"] is None and (calibration := calibration_of(given)) is not None:
         panorama = Calibrated.of(found, calibration)

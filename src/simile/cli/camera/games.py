@@ -97,6 +97,9 @@ place_options = options.stack(
         "--calibration", type=click.Path(path_type=Path), help="Of the picture, as `simile camera calibrate` writes it."
     ),
 )
+game_option = click.option(
+    "--game", "chosen", help="Which game of a file that has several: its name, or number from 0."
+)
 file_options = options.stack(
     court_options,
     click.option("--rate", type=float, help="Frames per second, where a file does not say it."),
@@ -130,12 +133,13 @@ game_options = options.stack(
 axes_option = click.option("--axes", type=click.Choice(["1", "3"]), default="1", help="Pan, or pan, tilt, zoom.")
 
 
-def place_of(given: Mapping[str, Any]) -> tuple[Court, Camera]:
-    """Return the court and the camera that the options tell."""
+def place_of(given: Mapping[str, Any], policy: Policy | None = None) -> tuple[Court, Camera]:
+    """Return the court and the camera that the options tell; by default the court of a policy."""
     from simile.camera.courts import BASKETBALL
     from simile.camera.geometry import Camera
+    from simile.camera.retarget import court_of
 
-    court = _court_of(given) or BASKETBALL
+    court = _court_of(given) or (policy and court_of(policy.card)) or BASKETBALL
     return court, given.get("camera") or Camera.beside(court)
 
 
@@ -156,14 +160,24 @@ def calibration_of(given: Mapping[str, Any]) -> Calibration | None:
     return choose_calibration(**sight, latency=given["latency"] or 0.0)
 
 
-def open_all(paths: Sequence[str], given: Mapping[str, Any]) -> tuple[Game, ...]:
-    """Read the games of all files, as the `game_options` tell."""
+def open_all(paths: Sequence[str], given: Mapping[str, Any], *policies: Policy) -> tuple[Game, ...]:
+    """Read the games of all files, as the `game_options` tell, and say what seems wrong with them, or for policies."""
+    from simile.camera.doubts import doubt_fit, doubt_games
+    from simile.camera.retarget import court_of
     from simile.camera.tracking import open_games
 
     same = ("camera", "rate", "columns", "operator", "provider", "units", "middle", "confidence", "gap")
     told = {name: given[name] for name in same} | {"axes": given["axes"] and int(given["axes"])}
-    calibration, court = calibration_of(given), _court_of(given)
-    found = [(path, game) for path in paths for game in open_games(path, court, calibration=calibration, **told)]
+    court, calibration = _court_of(given), calibration_of(given)
+    if court is None and policies and given["provider"] is None:
+        court = court_of(policies[0].card)
+    found = []
+    for path in paths:
+        games = open_games(path, court, calibration=calibration, **told)
+        options.say(doubt_games(path, games))
+        found += [(path, game) for game in games]
+    for policy in policies:
+        options.say(doubt_fit(policy.card, [game for _, game in found], features_of(policy, found[0][1].court)))
     times = Counter(game.name for _, game in found)  # games of several folders may be called alike
     return tuple(replace(g, name=f"{path}: {g.name}") if times[g.name] > 1 else g for path, g in found)
 
@@ -176,6 +190,20 @@ def write_games(games: Sequence[Game], out: Path) -> None:
         save_game(game, out / f"game-{i:03d}.npz")
     minutes = sum(len(game) / game.rate for game in games) / 60.0
     click.echo(f"{out}: {len(games)} games, {minutes:.1f} minutes of {games[0].court.name}")
+
+
+def open_one(path: str, given: Mapping[str, Any], *policies: Policy) -> Game:
+    """Read the game of a file that --game tells: by name, or by number."""
+    games, chosen = open_all((path,), given, *policies), given["chosen"]
+    if chosen is None and len(games) > 1:
+        options.say([f"{path} has {len(games)} games: the first, {games[0].name!r}, is taken; --game takes another"])
+    found = {game.name: game for game in games} | {str(i): game for i, game in enumerate(games)}
+    if chosen not in (None, *found):
+        raise click.ClickException(
+            f"--game: {path} has no game {chosen!r}: there are 0 to {len(games) - 1}, from {games[0].name!r} to "
+            f"{games[-1].name!r}"
+        )
+    return games[0] if chosen is None else found[chosen]
 
 
 def features_of(policy: Policy, court: Court) -> Features:
@@ -203,10 +231,20 @@ def aim_stages(policy: Policy, court: Court, camera: Camera, stages: Sequence[St
 
 
 def roll_out(policy: Policy, game: Game, stages: Sequence[Stage]) -> FloatArray:
-    """Let a policy film a game: from where the operator of its axes begins, or from a guess where there is none."""
+    """Let a policy film a game: from where the operator of its axes begins, or from a guess where there is none.
+
+    It acts at its own pace; where the game has another, on what was seen last, and the frames have what lies between.
+    """
+    import numpy as np
+
+    from simile.camera.pace import interpolate, resample
     from simile.policies.rollouts import ColdStart, rollout
 
-    contexts = features_of(policy, game.court).batch(game.detections)
+    paced = resample(game, policy.card.rate or game.rate)
+    contexts = features_of(policy, game.court).batch(paced.detections)
     k = policy.n_actions
     start = ColdStart() if game.actions is None or game.actions.shape[1] < k else game.actions[0, :k]
-    return rollout(policy, [contexts], start=start, stages=stages, rate=game.rate)[0]
+    acted = rollout(policy, [contexts], start=start, stages=stages, rate=paced.rate)[0]
+    if paced is game:
+        return acted
+    return interpolate(np.arange(len(game)) / game.rate, np.arange(len(paced)) / paced.rate, acted)
