@@ -13,6 +13,8 @@ import pytest
 from commands import simile_
 from simile.camera.geometry import Camera
 from simile.camera.simulation import simulate
+from simile.data.demonstrations import Demonstrations
+from simile.data.reading import read, write
 from visca_emulator import Server
 
 FOOT = 0.3048
@@ -92,7 +94,6 @@ def go_through(folder: Path, whole: Path, brief: Path, frames: int, rate: int, t
         drive = ("camera", "drive", policy, brief, "--head", f"127.0.0.1:{server.port}")
         said.append(simile_(*drive, *told, cwd=folder).stderr)
         assert server.camera.pan != 0.0
-        assert not server.camera.moving
     return said
 
 
@@ -116,8 +117,10 @@ TABLE = (
 
 
 def test_a_table_in_feet_at_60_hz_by_a_camera_elsewhere_goes_all_the_way(hall):
-    said = "".join(go_through(hall, "feet.csv", "brief.csv", 54, 60, TABLE))
-    assert not [word for word in ("lie off", "was trained", "outside", "operator looks", "players") if word in said]
+    judged, *others = go_through(hall, "feet.csv", "brief.csv", 54, 60, TABLE)
+    assert judged == ""
+    for said in others:  # less than a second of it may well lie outside what was trained on
+        assert not [word for word in ("lie off", "frames a second", "--court", "players") if word in said]
 
 
 def test_boxes_at_30_hz_with_a_homography_go_all_the_way(tmp_path):
@@ -178,8 +181,13 @@ def test_lines_in_feet_drive_a_head(hall):
     assert "--homography" in wrong
 
 
+def replace_rate(demos, rate):
+    return Demonstrations(tuple(replace(demo, rate=rate) for demo in demos))
+
+
 def test_contexts_outside_the_training_are_said_by_evaluate(hall):
     demos = pd.read_parquet(hall / "t.parquet")
+    write(replace_rate(read(hall / "t.parquet", quiet=True), 30.0), hall / "slow.parquet")
     contexts = [name for name in demos.columns if name.startswith(("heat", "centroid", "count"))]
     demos.assign(**{name: demos[name] + 1000.0 for name in contexts}).to_csv(hall / "far.csv", index=False)
     told = simile_("evaluate", "run/policy.safetensors", "far.csv", cwd=hall).stdout
@@ -187,4 +195,9 @@ def test_contexts_outside_the_training_are_said_by_evaluate(hall):
     quiet = simile_("evaluate", "run/policy.safetensors", "far.csv", "--json", cwd=hall)
     assert "contexts lie outside" in quiet.stderr
     assert isinstance(json.loads(quiet.stdout), list)
-    assert "outside" not in simile_("evaluate", "run/policy.safetensors", "t.parquet", cwd=hall).stdout
+    assert "note: " not in simile_("evaluate", "run/policy.safetensors", "t.parquet", cwd=hall).stdout
+    for slow in (("slow.parquet",), ("t.parquet", "--resample", "30")):
+        told = simile_("evaluate", "run/policy.safetensors", *slow, cwd=hall).stdout
+        assert "was trained at 60 frames a second, and takes a step in each of 30 here" in told
+    limited = ("evaluate", "run/policy.safetensors", "slow.parquet", "--stage", "RateLimit(9)")
+    assert "(--resample 60)" in simile_(*limited, cwd=hall, code=2).stderr

@@ -57,7 +57,7 @@ class Evaluation:
     demos : Demonstrations or DistributedDemonstrations
         What the expert did meanwhile.
     doubts : tuple of str
-        What of the data does not fit what the policy was trained on: contexts outside its range in most frames.
+        What does not fit what the policy was trained on: the rate, contexts outside its range in most frames.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -183,7 +183,7 @@ def evaluate(
         )
     fit = reduce(add, (fit for _, _, fit in told))
     rolled = recorded.show(recorded.map(_take, found, shared=(0,)))
-    return Evaluation(tuple(rows), rolled, recorded, fit.doubts(policy.card))
+    return Evaluation(tuple(rows), rolled, recorded, fit.doubts(policy.card, recorded.rate))
 
 
 def _evaluate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.policies.cards import Card
+from simile.policies.rollouts import SAME_RATE
 
 MOST = 0.5  # share of the frames in which a context lies outside, from which on it is told; as a service does
 SHOWN = 3
@@ -46,8 +48,20 @@ class Fit:
         sums = self.known + other.known, self.outside + other.outside
         return Fit(*sums, np.fmin(self.low, other.low), np.fmax(self.high, other.high))
 
-    def doubts(self, card: Card) -> tuple[str, ...]:
-        """Return what to say of contexts that lie outside the training's range in most frames: a sentence, or none."""
+    def doubts(self, card: Card, rate: float | None = None) -> tuple[str, ...]:
+        """Return what to say of data, of so many frames a second, that are unlike the training's."""
+        return (*self._doubt_rate(card, rate), *self._doubt_ranges(card))
+
+    @staticmethod
+    def _doubt_rate(card: Card, rate: float | None) -> tuple[str, ...]:
+        if card.rate is None or rate is None or math.isclose(card.rate, rate, rel_tol=SAME_RATE):
+            return ()
+        return (
+            f"the policy was trained at {card.rate:g} frames a second, and takes a step in each of {rate:g} here: what "
+            f"it knows of speed and smoothness does not hold: resample the data to its rate (--resample {card.rate:g})",
+        )
+
+    def _doubt_ranges(self, card: Card) -> tuple[str, ...]:
         m = len(self.known)
         ranges = card.ranges(m)
         shares = self.outside / np.maximum(self.known, 1)

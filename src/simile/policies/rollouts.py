@@ -263,7 +263,8 @@ def _chain(
     if rate is None and ours and theirs and not math.isclose(ours, theirs, rel_tol=SAME_RATE):
         raise ArgumentError(
             f"rate: the policy was trained at {ours:g} frames per second, and the demonstrations have {theirs:g}: "
-            "give rate=..., for the stages"
+            f"resample them, simile.read(..., resample={ours:g}) (--resample {ours:g}), or say that a step is a frame "
+            "by rate=... (--rate)"
         )
     pace = ours or theirs if rate is None else checks.rate(rate)
     return Chain(stages, n, policy.n_actions, pace, reasonable(policy))
