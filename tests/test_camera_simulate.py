@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 import simile
 from simile.camera.courts import BASKETBALL, COURTS, SOCCER, Court
+from simile.camera.features import demonstrations
 from simile.camera.film.framing import framing
 from simile.camera.geometry import Camera
 from simile.camera.simulation import FIVE_A_SIDE, Detector, Operator, Play, simulate
+from simile.camera.simulation.operators import lag_signal
 
 SPORTS = pytest.mark.parametrize("sport", [BASKETBALL, SOCCER], ids=lambda court: court.name)
 
@@ -391,6 +393,31 @@ def test_smooth_learning_is_accurate_and_as_smooth_as_the_operator(recorded):
     assert judged.mean("rmse") < 0.5 * np.concatenate(test.actions).std()
     assert judged.mean("rmse") < 0.5 * judged.mean("rmse", of="hold_last")
     assert judged.mean("difference_2") < 3.0 * judged.mean("difference_2", of="expert")
+
+
+def slow_features(game):
+    """Features of a game (T, m), averaged over a second or two, for what moves slowly."""
+    return np.column_stack([np.ones(len(game)), lag_signal(features(game), 1.5, game.rate)])
+
+
+@SPORTS
+def test_tilt_and_zoom_can_be_told_from_what_is_detected(sport: Court):
+    games = simulate(6, minutes=1.0, sport=sport, axes=3, seed=11)
+    x, y = (np.concatenate([f(g) for g in games[:4]]) for f in (slow_features, lambda g: g.actions))
+    told = np.linalg.lstsq(np.column_stack([x, np.abs(x[:, 1])]), y, rcond=None)[0]
+    seen, acted = (np.concatenate([f(g) for g in games[4:]]) for f in (slow_features, lambda g: g.actions))
+    errors = np.sqrt(np.mean((np.column_stack([seen, np.abs(seen[:, 1])]) @ told - acted) ** 2, axis=0))
+    assert (errors < acted.std(axis=0)).all()  # the best constant
+
+
+@pytest.mark.long
+def test_pan_tilt_and_zoom_learned_together_each_beat_a_constant():
+    demos = demonstrations(simulate(8, minutes=0.8, axes=3, seed=1))
+    train, test = demos[:6], demos[6:]
+    rolled = np.concatenate(simile.rollout(simile.learn(train).policy, test))
+    acted, mean = np.concatenate(test.actions), np.concatenate(train.actions).mean(axis=0)
+    ratio = np.sqrt(np.mean((rolled - acted) ** 2, axis=0) / np.mean((acted - mean) ** 2, axis=0))
+    assert (ratio < 0.9).all()
 
 
 ELSEWHERE = {
