@@ -69,6 +69,7 @@ def test_what_came_in_a_message_is_brought_to_where_numbers_may_begin():
     assert _align(same) is same
 
 
+@pytest.mark.long
 def test_two_workers_cross_fit_the_policy_file_of_one_machine(client, tmp_path):
     demos = demos_of(60, 3, 45, 80, k=2, rate=30.0)
     for backend in (None, DaskBackend(client, parts=3)):
@@ -164,6 +165,7 @@ class Slow:
         return seen.demos.actions
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_the_middle_of_a_round_changes_nothing(client, no_digest):
     demos = demos_of(60, 45, 80, 30)
     choices = {**QUICK, "feedback": Slow()}

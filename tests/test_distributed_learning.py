@@ -91,7 +91,7 @@ def test_of_many_frames_some_do(tmp_path, monkeypatch):
     monkeypatch.setattr(ridge, "FEWEST_FILTERED", 3)
     monkeypatch.setattr(second_opinion, "TREES", replace(second_opinion.TREES, max_frames=300))
     models = (replace(FOREST, max_frames=200), *QUICK["model"][1:])
-    some = check_same(demos, tmp_path, 1, 3, 7, model=models)
+    some = check_same(demos, tmp_path, 3, 7, model=models)
     for ours, theirs in zip(some.rounds, all_of_them.rounds, strict=True):  # a little worse, and of another filter
         assert ours.radius != theirs.radius
         assert 0.5 < ours.validation_error / theirs.validation_error < 3.0

@@ -83,6 +83,7 @@ def test_a_folder_without_a_run_is_told(tmp_path):
     assert "is no folder of a run" in simile_("report", ".", cwd=tmp_path, code=2).stderr
 
 
+@pytest.mark.long
 def test_a_comparison_ends_in_a_report_with_every_contender(folder, open_page):
     words = ("--reductions", "learn", "--reductions", "clone", "--model", "SmoothForest(n_trees=4)", "--n-rounds", "1")
     simile.write(tasks.pursuit(n_sequences=4, length=60, seed=5), folder / "few.csv")

@@ -320,6 +320,7 @@ def test_the_header_needs_no_trust_and_builds_nothing(demos, path: Path, monkeyp
         read_header(path)
 
 
+@pytest.mark.long
 def test_bytes_do_not_depend_on_threads_or_on_the_process(demos, monkeypatch):
     def made() -> list[str]:
         import hashlib
