@@ -91,6 +91,7 @@ endef
 accuracy: $(CLI) ## measure the default on games and on real data, and renew the pages that quote it (an hour)
 	$(PIP) --editable ".[bench]"
 	$(call record,hardness,rounds games soccer,$(BIN)/python benchmarks/hardness.py)
+	$(call record,axes,learn games soccer axes,$(BIN)/python benchmarks/axes.py)
 	$(call record,tutorial,learn,$(BIN)/python benchmarks/tutorial.py)
 	$(call record,demo,learn rivals games,MPLBACKEND=agg $(BIN)/simile demo --film --out out)
 	cp out/demo.png out/viewfinder.webp docs/assets/
@@ -98,7 +99,7 @@ accuracy: $(CLI) ## measure the default on games and on real data, and renew the
 	$(call record,eye,learn games,$(BIN)/python benchmarks/eye.py --jobs 2)
 	$(call record,outliers,learn outliers games,$(BIN)/python benchmarks/outliers.py --jobs 2)
 	$(call record,curve,learn games,$(BIN)/python benchmarks/curve.py --jobs 2)
-	$(BIN)/python benchmarks/quotes.py demo accuracy curve holding hardness outliers tutorial smoother
+	$(BIN)/python benchmarks/quotes.py demo accuracy axes curve holding hardness outliers tutorial smoother
 
 results: $(CLI) ## reproduce the experiments of the paper into docs/results.md, and quote it in README.md (20 minutes)
 	SIMILE_DATA=$${SIMILE_DATA:-../shared/data} MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md

@@ -90,7 +90,7 @@ def rows_of(text: str) -> list[tuple[str, str, list[str]]]:
 
 
 def hardness(text: str) -> str:
-    """Make the table of how hard simulated games are from what benchmarks/hardness.py prints."""
+    """Make a table of both sports from what benchmarks/hardness.py and axes.py print."""
     sports = [part.splitlines() for part in text.strip().split("\n\n") if ", seeds " in part.partition("\n")[0]]
     lines = ["| | " + " | ".join(part[0].partition(",")[0] for part in sports) + " |", "|---" * (len(sports) + 1) + "|"]
     for rows in zip(*(part[1:] for part in sports), strict=True):
@@ -115,6 +115,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),
     ("docs/simulator.md", "hardness", f"{BENCH}/hardness.txt", hardness),
+    ("docs/simulator.md", "axes", f"{BENCH}/axes.txt", hardness),
     ("docs/tutorial.md", "tutorial", f"{BENCH}/tutorial.txt", trained("as smooth as the expert")),
     ("docs/tutorial.md", "smoother", f"{BENCH}/tutorial.txt", trained("smoother")),
 )
