@@ -152,6 +152,11 @@ def test_render_draws_a_game_with_its_calibration_and_the_empty_court(studio: Pa
     x, y = view.to_pixels([0.0, 0.0]).astype(int)
     assert empty[y, x].min() > 180  # the middle line
     assert "--out" in simile_("camera", "render", "short/game-000.npz", "--out", "x.avi", cwd=studio, code=2).stderr
+    elsewhere = ("--size", "320", "180", "--camera", "5,-18,6", "--out", "aside.mp4")
+    simile_("camera", "render", "short/game-000.npz", *elsewhere, cwd=studio)
+    assert json.loads((studio / "aside.json").read_text())["position"] == [5.0, -18.0, 6.0]
+    near = simile_("camera", "render", "short/game-000.npz", "--camera", "0,-8,2", cwd=studio, code=2)
+    assert "no lens shows the whole court" in near.stderr
 
 
 def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,24 +20,38 @@ from simile.camera.film.encoding import Progress, choose_encoder
 from simile.camera.film.scene import PALETTES, markings
 from simile.camera.games import Game
 from simile.camera.geometry import Camera, Lens
+from simile.errors import ArgumentError
 
 TALL = 1.85  # metres
+WIDEST = 150.0  # degrees that a lens may show without bending lines
 FINE = 4  # bits of a pixel behind the point, in which OpenCV draws
 STEPS = 0.1  # metres between the points of a line, which a lens may bend
 
 
-def overview(court: Court, size: tuple[int, int] = (1280, 720)) -> View:
-    """Return the view of a camera that stands still and sees the whole court, from behind its near side.
+def overview(court: Court, size: tuple[int, int] = (1280, 720), camera: Camera | None = None) -> View:
+    """Return the view of a camera that stands still, with a lens that shows the whole court.
 
+    Parameters
+    ----------
+    camera : Camera, optional
+        Where it stands; far behind the near side by default. Its lens does not count.
+
+    Examples
+    --------
     >>> from simile.camera.courts import BASKETBALL
-    >>> view = overview(BASKETBALL)
+    >>> view = overview(BASKETBALL, camera=Camera((9.0, -20.0, 7.0)))
     >>> bool((abs(view.to_pixels(BASKETBALL.corners) - [640, 360]) < [640, 360]).all())
     True
     """
-    position = (0.0, -court.length, 0.43 * court.length)
-    tilt = float(Camera(position).aim([0.0, -0.06 * court.width])[1])
-    tangent = np.abs(Camera(position, lens=Lens(90.0)).project(court.corners, 0.0, tilt, 1.0)[:, 0]).max() / 0.97
-    return View(Camera(position, lens=Lens(2.0 * math.degrees(math.atan(tangent)))), size, (0.0, tilt, 1.0))
+    place = Camera((0.0, -court.length, 0.43 * court.length)) if camera is None else camera
+    aspect = size[0] / size[1]
+    wide = replace(place, lens=Lens(90.0, aspect))
+    pan, tilt = (float(angle) for angle in wide.aim([0.0, -0.06 * court.width]))
+    across, up = np.abs(wide.project(court.corners, pan, tilt, 1.0)).T
+    lens = Lens(2.0 * math.degrees(math.atan(max(across.max(), aspect * up.max()) / 0.97)), aspect)
+    if not lens.widest < WIDEST:  # nor is it NaN, with a corner behind it
+        raise ArgumentError(f"camera: no lens shows the whole court from {place}: go farther away, or higher")
+    return View(replace(place, lens=lens), size, (pan, tilt, 1.0))
 
 
 def render_video(game: Game, path: AnyPath, view: View, *, watch: Progress | None = None) -> None:

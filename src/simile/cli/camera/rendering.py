@@ -8,18 +8,20 @@ from typing import Any
 import click
 
 from simile._common.files import write_atomically
-from simile.cli.camera.games import game_options, open_all
+from simile.cli.camera.games import game_option, game_options, open_one
 
 
 @click.command(short_help="Draw a game as a still camera would film it.")
 @click.argument("game")
+@game_option
 @game_options
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of the picture.")
-@click.option("--out", type=click.Path(path_type=Path), default="game.mp4", help="Video to write: .mp4 or .gif.")
+@click.option("--out", type=click.Path(path_type=Path), default="game.mp4", help="Video to write: .mp4, .gif or .webp.")
 def render(game: str, size: tuple[int, int], out: Path, **given: Any) -> None:
     """Draw the players of GAME on their court as a camera that sees all of it would film them: to try `live` with.
 
-    Beside the video stand its calibration (.json) and a picture of the empty court (.png), under the same name.
+    --camera is where that camera stands, with a lens that is wide enough. Beside the video stand its calibration
+    (.json) and a picture of the empty court (.png), under the same name.
     """
     import numpy as np
 
@@ -30,8 +32,8 @@ def render(game: str, size: tuple[int, int], out: Path, **given: Any) -> None:
     from simile.cli.progress import Frames
 
     cv2 = need("cv2", "rendering a game", extra="vision")
-    found = open_all((game,), given)[0]
-    view = overview(found.court, even_size(size))
+    found = open_one(game, {**given, "camera": None})
+    view = overview(found.court, even_size(size), given["camera"])
     with Frames("drawing") as progress:
         render_video(found, out, view, watch=progress)
     calibration, empty = out.with_suffix(".json"), out.with_suffix(".png")
