@@ -30,6 +30,7 @@ from simile.camera.live.sources import Shot
 from simile.errors import ArgumentError, StorageError
 
 AHEAD = 8  # frames that may wait to be encoded; more are dropped
+PATIENCE = 0.1  # seconds between two looks whether the encoder has failed
 CLOCK = 90_000  # of the times in a file or stream, per second
 FILES = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska", ".ts": "mpegts"}
 STREAMS = {"udp": "mpegts", "srt": "mpegts", "tcp": "mpegts", "rtmp": "flv", "rtmps": "flv", "rtsp": "rtsp"}
@@ -75,11 +76,15 @@ class Cut(Closing):
         Of what goes out.
     rate : float
         Frames per second, about; every frame keeps its own time.
+    fast : bool
+        Wait for the encoder rather than drop a frame, as a `Source` that is read as fast as it goes.
     """
 
-    def __init__(self, out: str | Path, windows: Windows, *, size: tuple[int, int], rate: float) -> None:
+    def __init__(
+        self, out: str | Path, windows: Windows, *, size: tuple[int, int], rate: float, fast: bool = False
+    ) -> None:
         self.name, self.size, self.rate = redact(str(out)), even_size(size), rate
-        self._windows = windows
+        self._windows, self._fast = windows, fast
         self._av, self._image = need("av", "a live picture", extra="live"), need("PIL.Image", "a live picture")
         self.frames, self.dropped = 0, 0
         self.error: Exception | None = None
@@ -92,14 +97,16 @@ class Cut(Closing):
         return self
 
     def send(self, shot: Shot, action: FloatArray) -> FloatArray:
-        """Let the frame be cut and encoded; where too many wait already, it is dropped."""
-        if self.error is not None:
-            raise StorageError(f"{self.name} cannot be written any more: {self.error}: is there room, and a receiver?")
-        try:
-            self._waiting.put_nowait((shot, action))
-        except queue.Full:
-            self.dropped += 1
-        return action
+        """Let the frame be cut and encoded; where too many wait already, it is dropped, or waits, too."""
+        while self.error is None:
+            try:
+                self._waiting.put((shot, action), block=self._fast, timeout=PATIENCE)
+            except queue.Full:
+                if self._fast:
+                    continue
+                self.dropped += 1
+            return action
+        raise StorageError(f"{self.name} cannot be written any more: {self.error}: is there room, and a receiver?")
 
     def close(self) -> None:
         """Encode what waits, and finish."""

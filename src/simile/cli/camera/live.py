@@ -252,7 +252,7 @@ def _open_cut(out: str, video: Source, calibration: Calibration | None, given: d
         if calibration is None or given["fov"] is not None
         else Calibrated(calibration, camera, still)
     )
-    return Cut(out, windows, size=given["size"], rate=video.rate)
+    return Cut(out, windows, size=given["size"], rate=video.rate, fast=video.fast)
 
 
 def _open_log(path: Path | None, policy: Policy) -> Log | None:
