@@ -39,7 +39,7 @@ class Tables:
         k = values.shape[1]
         columns, lags = layout(horizon, fused.width - k, k)
         entries = {int(offset): i for i, offset in enumerate(columns - lags * fused.width)}
-        left = np.where(nodes["child"] >= 0, nodes["child"], ~nodes["child"])
+        left = np.arange(len(nodes)) + np.where(nodes["child"] >= 0, nodes["child"], ~nodes["child"])
         trees = [_Tree.of(nodes, left, int(root), entries) for root in fused.trees.roots]
         ends = np.cumsum([(0, 0), *((len(t.feature), len(t.leaves)) for t in trees)], axis=0)
         return cls(
