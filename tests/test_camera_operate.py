@@ -219,5 +219,5 @@ def test_the_command_films_what_was_recorded(tmp_path: Path, game: Game):
 def test_a_game_without_anybody_is_refused_by_the_command(tmp_path: Path, game: Game):
     save_game(replace(game, players=None, detections=game.detections + 900.0), tmp_path / "far.npz")
     told = simile_("camera", "operate", "far.npz", cwd=tmp_path, code=2)
-    assert "nobody is known on the basketball court" in told.stderr
+    assert "far.npz: 100% of the positions lie off the court (28 x 15 m)" in told.stderr
     assert not (tmp_path / "operated").exists()

@@ -347,7 +347,7 @@ def test_a_roll_out_takes_the_rate_of_the_card_or_of_the_data_or_the_one_it_is_g
     np.testing.assert_array_equal(roll(policy, demos.contexts), at[20.0])
     np.testing.assert_array_equal(roll(bare, fast), at[50.0])
     np.testing.assert_array_equal(roll(policy, fast, rate=50.0), at[50.0])
-    with pytest.raises(SimileError, match=r"trained at 20 frames .* demonstrations have 50: give rate="):
+    with pytest.raises(SimileError, match=r"trained at 20 frames .* demonstrations have 50: resample them.* by rate="):
         roll(policy, fast)
     with pytest.raises(SimileError, match="give rate="):
         roll(bare, fast.contexts)

@@ -110,6 +110,10 @@ def test_the_slider_bends_the_curve_at_once_and_a_rest_retrains(
     assert child.locator("input").is_checked()
     until(page, "document.querySelectorAll('.slider .mark').length === 2")
     until(page, "!document.querySelector('.legend').innerText.includes('preview')")
+    for _ in range(50):  # it is drawn with the next picture of the browser, or the one after
+        if pixels_near(page, PLOT, PREVIEW) > coloured + 300:
+            break
+        page.wait_for_timeout(100)
     assert pixels_near(page, PLOT, PREVIEW) > coloured + 300  # the new policy has the preview's colour
     screenshot(page, "studio-retrained")
     page.reload()

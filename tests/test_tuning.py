@@ -32,7 +32,7 @@ from simile.learning.tuning.spaces import ask_by, label
 from simile.learning.tuning.trial import Split, judge, train
 from simile.policies.storage.files import to_bytes
 
-DEMOS = tasks.pursuit(n_sequences=6, length=80, seed=5)
+DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
 KNOWN = Known(DEMOS, 1.0, 0)
 LINES = CrossFitting(mixture=("hinges", "hinges+ridge", "ridge"), stretch=(0.5, 1.0), lag=Between(1.0, 12.0, log=True))
 FOREST = simile.SmoothForest(n_trees=2, min_leaf=8)
