@@ -241,7 +241,8 @@ def _demonstration(game: Game, features: Features) -> Demonstration:
     if game.actions is None:
         raise DataError(
             f"game {game.name!r} has no actions, so there is nothing to learn from it: "
-            "leave it out, or give it those of an operator (--operator, or dataclasses.replace(game, actions=...))"
+            "give it those of an operator (--operator), let a simulated one film it (simile camera operate), or leave "
+            "it out"
         )
     if game.court != features.court:
         raise ArgumentError(

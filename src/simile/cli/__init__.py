@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 
 from simile._common.needs import EXTRAS, tell
 
@@ -25,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from simile.cli.app import app
     from simile.errors import SimileError
 
+    warnings.formatwarning = _tell_warning
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
@@ -60,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(sentence: str, code: int) -> int:
     sys.stderr.write(f"simile: {sentence}\n")
     return code
+
+
+def _tell_warning(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Write a warning, of whichever library, as a sentence: where in its code it came up is no user's affair."""
+    return f"simile: {message}\n"
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

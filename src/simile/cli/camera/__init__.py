@@ -21,8 +21,8 @@ from simile.cli.camera.simulation import simulate
 def camera() -> None:
     """Automated camera planning, the case study of the paper: from tracking data to a smooth broadcast camera.
 
-    GAMES are files that `simile camera simulate` writes (.npz), SportVU logs (.json) or tables of detections (.csv,
-    .parquet).
+    GAMES are files that `simile camera simulate` writes (.npz), SportVU logs (.json), boxes of MOTChallenge (.txt),
+    tables of detections (.csv, .parquet) or, with --provider, the files of a soccer game.
     """
 
 
