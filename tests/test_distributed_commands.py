@@ -140,6 +140,7 @@ def test_commands_find_on_a_cluster_what_they_find_here(client, policy, words, f
     assert "The first of 3 files, as all are read" in there.stderr
 
 
+@pytest.mark.long
 def test_a_search_on_a_cluster_is_that_of_one_machine_and_trains_there(client, policy, monkeypatch):
     quick = partial(CrossFitting, mixture=("hinges+ridge",))
     monkeypatch.setattr("simile.learning.tuning.CrossFitting", quick)

@@ -698,6 +698,7 @@ def test_equal_seeds_give_equal_numbers_apart_from_times(found):
             assert {k: row[k] for k in steady} == {k: other[k] for k in steady}
 
 
+@pytest.mark.long
 def test_seeds_may_be_measured_in_several_processes(found):
     together = measure(seeds=(0, 1), source=SOURCE, effort=TINY, claims=["large-step"], n_jobs=2)
     assert together["large-step"].rows == found[0]["large-step"].rows

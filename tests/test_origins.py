@@ -382,6 +382,12 @@ def test_the_ranges_on_a_card_tell_contexts_far_from_0_apart():
     assert (low[1], high[1]) == tuple(extreme[1] for extreme in far.extremes())
 
 
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    """Hear warnings: a service that has run in this process may have muted them."""
+    caplog.set_level(logging.WARNING, logger="simile.policies.precision")
+
+
 @pytest.mark.parametrize("model", [FOREST, RandomForestRegressor(4, random_state=0)])
 def test_a_policy_that_is_fed_what_it_cannot_tell_apart_says_so_once(model: Any, caplog: pytest.LogCaptureFixture):
     demos = near(missing=0.0)

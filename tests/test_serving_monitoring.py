@@ -402,12 +402,12 @@ def watched(policy, demos: simile.Demonstrations) -> tuple[Monitor, dict[str, fl
     return monitor, most
 
 
-@pytest.mark.parametrize(("n_games", "minutes"), [(4, 0.3), pytest.param(6, 1.0, marks=pytest.mark.long)])
-def test_filming_ordinary_games_is_no_trouble(capsys, n_games, minutes):
+@pytest.mark.long
+def test_filming_ordinary_games_is_no_trouble(capsys):
     from simile.camera.features import demonstrations
     from simile.camera.simulation import simulate
 
-    games = demonstrations(simulate(n_games, minutes=minutes, seed=5))
+    games = demonstrations(simulate(6, minutes=1.0, seed=5))
     policy = simile.learn(games[:-1]).policy
     with capsys.disabled():
         for name, part in (("own games", games[:-1]), ("another game", games[-1:])):

@@ -144,6 +144,7 @@ def test_an_upload_that_is_too_large_is_answered_before_it_ends(server: Server):
         assert http.get("/api/state").status_code == 200
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_loses_nothing(games: Path, tmp_path: Path):
     folder = tmp_path / "studio"
     asked = {**QUICK, "algorithm": "paper", "n_rounds": 12}

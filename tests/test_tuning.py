@@ -350,6 +350,7 @@ def test_a_mixture_is_measured_by_its_own_kind():
     assert len(set(steps)) == 3
 
 
+@pytest.mark.long
 def test_a_network_may_join_the_mixture():
     pytest.importorskip("torch")
     from simile.models.neural import MLP, TorchRegressor
