@@ -140,7 +140,9 @@ class Batcher:
         if self.monitor is not None:
             self.monitor.observe(slots, X, A)
         self.counts.overrides += len(batch)
-        return [(stream, Answer(frame.n, frame.override, "operator")) for stream, frame in batch]
+        return [
+            (stream, Answer(frame.n, frame.override, "operator", None, 0, frame.problem)) for stream, frame in batch
+        ]
 
     def _bridge(self, gaps: list[Item]) -> None:
         """Make the actions of frames that never came; nobody gets them, but the next action goes on from there."""

@@ -37,6 +37,8 @@ class Counts:
     stages_restarted: int = _count("Times that the stages of a stream ran away, and began anew from rest.")
     failed: int = _count("Frames that the policy could not act on.")
     overrides: int = _count("Frames in which an operator acted.")
+    take_overs: int = _count("Times that an operator at /operate took a stream over.")
+    fell_silent: int = _count("Times that such an operator was not heard any more, and the stream was handed back.")
     missing: int = _count("Frames that never came, by their numbers.")
     bridged_missing: int = _count("Actions made for missing frames.")
     bridged_late: int = _count("Actions made and sent at a deadline.")

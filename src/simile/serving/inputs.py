@@ -26,7 +26,7 @@ class Reader:
     def __call__(self, x: Any, override: Any) -> Read:
         """Return x and the override, in order, and what is wrong with them or None."""
         try:
-            return self._context(x), self._override(override), None
+            return self._context(x), None if override is None else self.read_action(override, "override"), None
         except ArgumentError as error:
             return None, None, str(error)
 
@@ -41,12 +41,11 @@ class Reader:
             raise ArgumentError(f"x must be finite, or null where a value is missing; got {x}")
         return x
 
-    def _override(self, override: Any) -> list[float] | None:
-        if override is None:
-            return None
-        if len(override) != self.n_actions or not all(map(math.isfinite, override)):
-            raise ArgumentError(f"override must be {self.n_actions} finite numbers; got {reprlib.repr(override)}")
-        action: list[float] = self._check_action(np.array(override, dtype=np.float64), "override").tolist()
+    def read_action(self, given: list[float], name: str) -> list[float]:
+        """Return an operator's action, which is called `name`; ArgumentError where it is none."""
+        if len(given) != self.n_actions or not all(map(math.isfinite, given)):
+            raise ArgumentError(f"{name} must be {self.n_actions} finite numbers; got {reprlib.repr(given)}")
+        action: list[float] = self._check_action(np.array(given, dtype=np.float64), name).tolist()
         return action
 
 

@@ -132,7 +132,91 @@ class Notice(Struct, omit_defaults=True):
     stream: str | None = None
 
 
+class Watch(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an operator is shown of a stream beside its actions.
+
+    Parameters
+    ----------
+    contexts : bool
+        Whether each frame comes with its context.
+    """
+
+    contexts: bool = False
+
+
+class OperatorMessage(Struct, forbid_unknown_fields=True):
+    """A message of an operator: exactly one of these.
+
+    Parameters
+    ----------
+    take : list of float, optional
+        The action of all frames from now on, until another one comes, or none for half a second.
+    hand_back : bool, optional
+        Let the policy act again.
+    watch : Watch, optional
+        What to show.
+    """
+
+    take: list[float] | None = None
+    hand_back: Literal[True] | None = None
+    watch: Watch | None = None
+
+
+class Seated(Struct, frozen=True):
+    """What an operator who has sat down must know."""
+
+    stream: str
+    live: bool  # whether there is such a stream now
+    operated: bool  # whether somebody has it in hand
+    rate: float | None
+    contexts: list[str]
+    actions: list[str]
+    low: list[float | None]  # between which the actions of the policy lie
+    high: list[float | None]
+
+
+class Shown(Struct, omit_defaults=True, gc=False):
+    """A frame as an operator sees it: when it came in unix seconds, and what was answered."""
+
+    n: int | None
+    t: float
+    a: list[float] | None = None
+    by: By | None = None
+    x: list[Number] | None = None  # on request
+    error: str | None = None
+
+
+class Welcome(Struct):
+    """The first message to an operator."""
+
+    seated: Seated
+
+
+class Showing(Struct, omit_defaults=True):
+    """What has happened since the message before, the newest frame last."""
+
+    frames: list[Shown]
+    skipped: int = 0  # older ones that are not shown
+
+
+class Complaint(Struct):
+    """The answer to an operator's message that cannot be used."""
+
+    error: str
+
+
+class Overheard(Struct):
+    """Any of these as an operator's client takes it."""
+
+    seated: Seated | None = None
+    frames: list[Shown] = []
+    skipped: Count = 0
+    error: str | None = None
+    event: dict[str, Any] | None = None
+
+
 Reply = Answer | OpenAnswer | CloseAnswer | Notice
+ToOperator = Welcome | Showing | Complaint | Notice
 
 
 class Heard(Struct):
@@ -150,6 +234,8 @@ class Heard(Struct):
 
 from_json = msgspec.json.Decoder(Frame).decode
 from_msgpack = msgspec.msgpack.Decoder(Frame).decode
+operator_from_json = msgspec.json.Decoder(OperatorMessage).decode
+operator_from_msgpack = msgspec.msgpack.Decoder(OperatorMessage).decode
 to_json = msgspec.json.Encoder().encode
 to_msgpack = msgspec.msgpack.Encoder().encode
 

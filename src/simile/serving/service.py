@@ -24,6 +24,8 @@ from simile.serving.registry import StreamRegistry
 from simile.serving.sessions import QueuedFrame, Sink, Stream
 from simile.serving.switcher import PolicySwitcher, PreparedPolicy
 
+Watcher = Callable[[Stream, QueuedFrame, Answer], None]  # must be quick
+
 SWEEP = 1.0  # seconds between two looks for streams that have gone
 CLOSED = "this stream was closed, was idle for too long, or was opened by somebody else: open it again"
 
@@ -87,6 +89,7 @@ class Service:
         self._reader = Reader(self._switcher.streams)
         self._batcher = Batcher(self._switcher, self.counts, monitor)
         self._registry = StreamRegistry(self.max_streams, self._switcher, self._batcher.begin, self.counts, clock)
+        self.watchers: dict[str, Watcher] = {}  # of streams by name: each is shown what was answered, after all were
         self._waiting: list[Stream] = []  # those with a queue
         self._next_sweep = -math.inf
 
@@ -199,10 +202,13 @@ class Service:
         if stream.deadline:
             stream.due = now + stream.period + stream.deadline
         x, override, problem = frame.x, frame.override, None
-        if override is not None or type(x) is not list or len(x) != self._reader.n_contexts:
+        hand = stream.hand
+        if override is not None or hand is not None or type(x) is not list or len(x) != self._reader.n_contexts:
             x, override, problem = self._reader(x, override)
             if problem is not None:
                 counts.malformed += 1
+            if override is None:  # what the client itself sends wins
+                override = hand
         queue = stream.queue
         if not queue:
             self._waiting.append(stream)
@@ -235,10 +241,13 @@ class Service:
                     self._waiting.append(stream)
         if batch:
             self.counts.answers += len(batch)
-            for stream, answer in self._take(batch):
+            answered = self._take(batch)
+            for stream, answer in answered:
                 self._send(stream, answer)
             now = self.clock()
             self.latencies.add([now - queued.arrived for _, queued in batch])
+            if self.watchers:
+                self._show(batch, answered)
 
     def tick(self, now: float) -> list[Stream]:
         """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""
@@ -249,8 +258,12 @@ class Service:
         ]
         if late:
             self.counts.bridged_late += len(late)
-            for stream, answer in self._take([(stream, stream.make_overdue(now)) for stream in late]):
+            batch = [(stream, stream.make_overdue(now)) for stream in late]
+            answered = self._take(batch)
+            for stream, answer in answered:
                 self._send(stream, answer)
+            if self.watchers:
+                self._show(batch, answered)
         if now < self._next_sweep:
             return []
         self._next_sweep = now + SWEEP
@@ -260,6 +273,22 @@ class Service:
         self.counts.expired += len(expired)
         self._switcher.settle(self._registry.slots)
         return expired
+
+    def take_over(self, stream: Stream, action: Sequence[float] | None) -> None:
+        """Let an operator act in the frames of a stream from now on, or hand it back with None.
+
+        What its client sends as `override` wins.
+
+        Raises
+        ------
+        Refusal
+            When the stream is closed.
+        ArgumentError
+            When the action is none.
+        """
+        if stream.slot < 0:
+            raise self._registry.refuse("closed", CLOSED)
+        stream.hand = None if action is None else self._reader.read_action(list(action), "take")
 
     def take_restarted(self) -> list[str]:
         """Return the names of streams whose stages ran away, and began anew from rest, since the last call."""
@@ -328,6 +357,16 @@ class Service:
             log.exception("a batch of %d frames failed", len(batch))
             self.counts.failed += len(batch)
             return [(stream, Answer(queued.n, error=FAILED)) for stream, queued in batch]
+
+    def _show(self, batch: list[Item], answered: list[Answered]) -> None:
+        """Show what was answered to those who watch; by now everybody has their answers."""
+        watched = {stream: queued for stream, queued in batch if stream.name in self.watchers}
+        for stream, answer in answered:
+            if stream in watched:
+                try:
+                    self.watchers[stream.name](stream, watched[stream], answer)
+                except Exception:  # who looks on must not be in the way
+                    log.exception("a frame of stream %s could not be shown", stream.name)
 
     def _send(self, stream: Stream, answer: Answer) -> None:
         if stream.sink is None:  # its connection went while others were answered

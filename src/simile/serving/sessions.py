@@ -56,6 +56,8 @@ class Stream:
         What the next answer must tell.
     by : str or None
         Who made the last action.
+    hand : list of float or None
+        What an operator does, who has taken the stream over.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class Stream:
         "dropped",
         "due",
         "frames",
+        "hand",
         "late",
         "lost",
         "n",
@@ -93,6 +96,7 @@ class Stream:
         self.seen = -math.inf  # when the last frame came
         self.frames = self.dropped = self.late = self.unsent = self.lost = 0
         self.by: By | None = None
+        self.hand: list[float] | None = None
 
     @property
     def closed(self) -> bool:
@@ -102,7 +106,7 @@ class Stream:
     def make_successor(self) -> Stream:
         """Return the same stream for another connection; this one, which has nothing waiting, is closed by it."""
         heir = Stream(self.name, self.slot)
-        for name in ("begun", "by", "dropped", "frames", "late", "lost", "taken", "unsent"):
+        for name in ("begun", "by", "dropped", "frames", "hand", "late", "lost", "taken", "unsent"):
             setattr(heir, name, getattr(self, name))
         heir.n = heir.received = self.taken
         self.slot = -1
@@ -142,7 +146,7 @@ class Stream:
         """Return the frame that did not come in time; the next one is due a period later."""
         self.n = 0 if self.n is None else self.n + 1
         self.due = max(self.due + self.period, now)
-        return QueuedFrame(self.n, None, None, None, now)
+        return QueuedFrame(self.n, None, self.hand, None, now)
 
     def unsend(self, answers: int = 1) -> None:
         """Note that answers were not sent; the next one tells."""

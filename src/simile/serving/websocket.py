@@ -36,6 +36,7 @@ from simile.serving.messages import (
     Frame,
     Notice,
     Reply,
+    ToOperator,
     complete,
     explain,
     from_json,
@@ -43,12 +44,13 @@ from simile.serving.messages import (
     to_json,
     to_msgpack,
 )
+from simile.serving.operators import MOST_SEATS, Seat, Seats
 from simile.serving.turns import LEAST, PING, READ, SHARE, TURN, TURN_OF_ONE, USUAL_RATE, Allowance, measure_frame
 
 if TYPE_CHECKING:
     from simile.serving.state import ServerState
 
-PATH = re.compile(rf"/streams(?:/({NAME.pattern})?)?")
+PATH = re.compile(rf"/(?:streams(?:/({NAME.pattern})?)?|operate/(?P<operate>{NAME.pattern}))")
 TEXT, BINARY, CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
 UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 SMALL_BUFFER = 16 << 10  # bytes of answers that wait in this process for a slow reader: older ones are of no use
@@ -56,6 +58,11 @@ LAST_WORDS = 1.0  # seconds for a peer to hear why it is cut off
 SHARE_OF_ONE = 0.75  # of all connections and streams, for one address
 GREETING = 5.0  # seconds for a peer to say what it wants
 PING_EVERY = 20.0  # seconds of silence after which a peer is asked whether it is there
+NOWHERE = (
+    404,
+    "streams are at /streams/NAME, NAME being 1 to 64 of A-Z a-z 0-9 . _ -, and at /streams; operators sit at "
+    "/operate/NAME",
+)
 NO_WEBSOCKET = "this port is for WebSockets, version 13: HTTP has a port of its own"
 TOO_MUCH = "this connection goes on sending far more than --max-rate allows: send less"
 
@@ -90,6 +97,7 @@ class ConnectionRegistry:
         self.connections: set[Connection] = set()
         self.addresses: Counter[str] = Counter()  # how many connections each has
         self.holders: dict[str, ClientStream] = {}
+        self.seats = Seats(state)  # of operators
         self.origins: dict[str, str] = {}  # the address that opened a stream
         each, most = state.options.max_per_address, state.options.max_connections
         self.share = SHARE_OF_ONE if each is None else min(1.0, each / most)  # of all, for an address
@@ -115,9 +123,9 @@ class ConnectionRegistry:
             or self._find_refusal(found, guest.address)
             or _find_handshake_trouble(request)
         )
-        if refused is None:
-            return Connection(self, guest, found[1] if found else None)
-        return WSUpgradeResponseWithListener(self.refuse(*refused), None)
+        if refused is None and found is not None:
+            return Connection(self, guest, found[1], operates=found["operate"])
+        return WSUpgradeResponseWithListener(self.refuse(*(refused or NOWHERE)), None)
 
     def refuse(self, status: int, sentence: str) -> WSUpgradeResponse:
         """Count a refusal, and return it as all clients expect it."""
@@ -134,7 +142,7 @@ class ConnectionRegistry:
         state, most = self.state, self.state.options.max_connections
         each = math.ceil(most * self.share)
         if found is None:
-            return 404, "streams are at /streams/NAME, NAME being 1 to 64 of A-Z a-z 0-9 . _ -, and at /streams"
+            return NOWHERE
         if state.draining:
             return 503, "the service is ending: try another, or wait for its next start"
         if len(self.connections) >= most:
@@ -143,15 +151,19 @@ class ConnectionRegistry:
             return 503, f"this address has {each} connections already: close one, or raise --max-per-address"
         if found[1] and found[1] not in state.service.streams and state.is_full:
             return 503, f"all {state.options.max_streams} streams are taken: close one, wait, or raise --max-streams"
+        if found["operate"] and self.seats.is_full(found["operate"]):
+            return 503, f"{MOST_SEATS} operators sit at this stream already: one of them must leave"
         return None
 
     def tell(self, event: dict[str, Any], name: str | None = None) -> None:
-        """Tell an event to whoever holds a stream or, without a name, to every connection."""
+        """Tell an event to whoever holds a stream, and to its operators; or, without a name, to every connection."""
         if name is None:
             for connection in list(self.connections):
                 connection.tell(event)
-        elif (stream := self.holders.get(name)) is not None:
+            return
+        if (stream := self.holders.get(name)) is not None:
             stream.tell(event)
+        self.seats.tell(event, name)
 
     async def cut_slow_readers(self) -> None:
         """Cut off who has read nothing for too long, for ever."""
@@ -252,9 +264,11 @@ class StreamProtocol(WSProtocol):  # type: ignore[misc]
 
 
 class Connection(WSListener):
-    """One peer: decodes what comes and encodes what goes."""
+    """One peer, with a stream, many or, as an operator, none: decodes what comes and encodes what goes."""
 
-    def __init__(self, registry: ConnectionRegistry, guest: Guest, name: str | None) -> None:
+    def __init__(
+        self, registry: ConnectionRegistry, guest: Guest, name: str | None, *, operates: str | None = None
+    ) -> None:
         self.registry = registry
         self.guest = guest
         self.state = registry.state
@@ -264,6 +278,7 @@ class Connection(WSListener):
         self.transport: WSTransport | None = None
         self.streams: dict[str, ClientStream] = {}
         self.only = None if name is None else ClientStream(self, name, many=False)
+        self.seat = None if operates is None else Seat(self, operates)
         self.reads = False  # whether what is sent goes out: the peer is there, and takes it
         self.ended = False
         self.paused_at = math.inf  # since when it does not take it
@@ -286,6 +301,8 @@ class Connection(WSListener):
         self.guest.leave()  # it has shown who it is: it is counted here from now on
         self.registry.connections.add(self)
         self.registry.addresses[self.guest.address] += 1
+        if self.seat is not None:
+            self.seat.sit_down()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002
         """Leave the streams to whoever resumes them, until they expire."""
@@ -296,6 +313,8 @@ class Connection(WSListener):
         self.registry.addresses -= Counter((self.guest.address,))  # and no address is kept without a connection
         for stream in list(self.streams.values()):
             stream.leave()
+        if self.seat is not None:
+            self.seat.leave()
 
     def pause_writing(self) -> None:
         """Keep only the newest answer of each stream from now on."""
@@ -306,6 +325,8 @@ class Connection(WSListener):
         self.reads, self.paused_at = self.transport is not None and not self.ended, math.inf
         for stream in list(self.streams.values()):
             stream.send_held()
+        if self.seat is not None:
+            self.seat.show()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:  # noqa: ARG002
         """Take a message now or, where this turn has had enough, in the next one."""
@@ -356,6 +377,9 @@ class Connection(WSListener):
             self.end(WSCloseCode.INTERNAL_ERROR, "the service has made a mistake")
 
     def _take(self, data: bytes | memoryview) -> None:
+        if self.seat is not None:
+            self.seat.take(data)
+            return
         try:
             message = from_msgpack(data) if self.binary else from_json(data)
         except UNREADABLE as error:
@@ -458,10 +482,12 @@ class Connection(WSListener):
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell an event that is not about a stream alone."""
-        if self.reads and self.spoken:  # who does not read cannot be told; the metrics have it
+        if self.reads and (
+            self.spoken or self.seat is not None
+        ):  # who does not read cannot be told; the metrics have it
             self.send(Notice(event), self.binary)
 
-    def send(self, reply: Reply, binary: bool) -> None:
+    def send(self, reply: Reply | ToOperator, binary: bool) -> None:
         """Send a reply, or count it where the peer does not read, or has gone."""
         if not self.reads:
             self.state.service.counts.unsent += 1

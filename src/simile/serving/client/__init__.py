@@ -7,6 +7,7 @@
 
 from simile.serving.client.asynchronous import AsyncClient
 from simile.serving.client.blocking import Client
+from simile.serving.client.operating import Operator, Seen
 from simile.serving.client.protocol import Opened, ServiceError
 
-__all__ = ["AsyncClient", "Client", "Opened", "ServiceError"]
+__all__ = ["AsyncClient", "Client", "Opened", "Operator", "Seen", "ServiceError"]

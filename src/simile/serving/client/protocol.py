@@ -83,13 +83,8 @@ class ClientProtocol(ABC):
 
         from simile.serving.messages import Heard
 
-        if not _is_address(str(url)):
-            raise ArgumentError(f"url must be like 'ws://127.0.0.1:8770/streams/NAME'; got {url!r}")
-        if token is not None and not (token.isascii() and token.isprintable()):
-            raise ArgumentError("token must be printable ASCII, as a header of HTTP is")
-        for name, given in (("timeout", timeout), ("patience", patience)):
-            if not (math.isfinite(given) and given >= 0.0):
-                raise ArgumentError(f"{name} must be a number of seconds, not below 0; got {given!r}")
+        self._options = prepare_connection(url, "streams", token=token, timeout=timeout, ssl=ssl)
+        _check_seconds(patience, "patience")
         self.lost = 0
         self.bridged = 0
         self.reconnections = 0
@@ -97,14 +92,6 @@ class ClientProtocol(ABC):
         self.opened: Opened | None = None
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS)
         self._url, self._timeout, self._patience = url, timeout, patience
-        self._options: dict[str, Any] = {
-            "additional_headers": {} if token is None else {"Authorization": f"Bearer {token}"},
-            "compression": None,  # a frame is too short for it, and it takes time
-            "open_timeout": timeout,
-            "close_timeout": 1.0,
-            "proxy": None,  # a controller is not steered through one
-            **({} if ssl is None else {"ssl": ssl}),
-        }
         kind = msgspec.msgpack if msgpack else msgspec.json
         self._as_text = not msgpack
         self._encode, self._decode = kind.Encoder().encode, kind.Decoder(Heard).decode
@@ -139,7 +126,7 @@ class ClientProtocol(ABC):
     async def _begin(self, start: ArrayLike | None, deadline: float, resume: bool) -> Opened:
         begin: dict[str, Any] = {"deadline": float(deadline), "resume": bool(resume)}
         if start is not None:
-            begin["start"] = _numbers(start, "start")
+            begin["start"] = read_numbers(start, "start")
         self._deadline = begin["deadline"]
         try:
             if not self._connected:
@@ -153,7 +140,7 @@ class ClientProtocol(ABC):
         """Send a frame and wait for its action; where the connection breaks, connect again, resume, and repeat it."""
         message: dict[str, Any] = {"x": _context(x)}
         if override is not None:
-            message["override"] = _numbers(override, "action")
+            message["override"] = read_numbers(override, "action")
         if self._deadline and self._connected:
             await self._catch_up()
         self._n += 1
@@ -201,8 +188,8 @@ class ClientProtocol(ABC):
     async def _connect(self, *, resume: bool = False) -> None:
         try:
             await self._dial()
-        except _lost() as error:
-            broken = _explain(error)
+        except list_losses() as error:
+            broken = explain_loss(error)
             if broken.hopeless or not self._met:
                 raise ServiceError(f"no connection to {self._url}: {broken}") from None
             raise broken from None
@@ -228,8 +215,8 @@ class ClientProtocol(ABC):
         encoded: bytes = self._encode(message)
         try:
             await self._write(encoded.decode() if self._as_text else encoded)
-        except _lost() as error:
-            raise _explain(error) from None
+        except list_losses() as error:
+            raise explain_loss(error) from None
 
     async def _receive(self, seconds: float) -> Heard:
         """Return the next message; one that is none, or an action that no actuator could take, ends the connection."""
@@ -239,8 +226,8 @@ class ClientProtocol(ABC):
             said = await self._read(seconds)
         except TimeoutError:
             raise
-        except _lost() as error:
-            raise _explain(error) from None
+        except list_losses() as error:
+            raise explain_loss(error) from None
         try:
             heard: Heard = self._decode(said)
         except (MsgspecError, UnicodeError, RecursionError, TypeError) as error:
@@ -287,6 +274,30 @@ class ClientProtocol(ABC):
         return action.copy()
 
 
+def prepare_connection(
+    url: str, place: str, *, token: str | None, timeout: float, ssl: ssl.SSLContext | None
+) -> dict[str, Any]:
+    """Return how to connect to an address, which is below `place`; ArgumentError where it is none."""
+    if not _is_address(str(url)):
+        raise ArgumentError(f"url must be like 'ws://127.0.0.1:8770/{place}/NAME'; got {url!r}")
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise ArgumentError("token must be printable ASCII, as a header of HTTP is")
+    _check_seconds(timeout, "timeout")
+    return {
+        "additional_headers": {} if token is None else {"Authorization": f"Bearer {token}"},
+        "compression": None,  # a frame is too short for it, and it takes time
+        "open_timeout": timeout,
+        "close_timeout": 1.0,
+        "proxy": None,  # a controller is not steered through one
+        **({} if ssl is None else {"ssl": ssl}),
+    }
+
+
+def _check_seconds(given: float, name: str) -> None:
+    if not (math.isfinite(given) and given >= 0.0):
+        raise ArgumentError(f"{name} must be a number of seconds, not below 0; got {given!r}")
+
+
 def _is_refusal(reply: Heard) -> bool:
     """Tell whether the server refuses what is no frame."""
     return reply.error is not None and reply.n is None
@@ -300,14 +311,14 @@ def _is_address(url: str) -> bool:
         return False
 
 
-def _lost() -> tuple[type[Exception], ...]:
+def list_losses() -> tuple[type[Exception], ...]:
     """Return what is raised where a connection breaks, or does not come about; TimeoutError is an OSError."""
     from websockets.exceptions import WebSocketException
 
     return WebSocketException, OSError, EOFError, ValueError
 
 
-def _explain(error: Exception) -> Broken:
+def explain_loss(error: Exception) -> Broken:
     """Say why a connection broke or never came about, and whether it is of use to try again."""
     from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -343,7 +354,7 @@ def _values(given: Any, name: str) -> list[float | None]:
     return [None if v != v else v for v in found] if np.isnan(values).any() else found
 
 
-def _numbers(given: Any, name: str) -> Sequence[float | None]:
+def read_numbers(given: Any, name: str) -> Sequence[float | None]:
     """Return finite numbers as a list."""
     values = _values(given, name)
     if None in values:
