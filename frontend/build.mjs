@@ -20,7 +20,7 @@ if (testing) {
 } else {
   await build({
     ...common,
-    entryPoints: ["report", "studio", "calibrate"].flatMap((page) => [`src/${page}.ts`, `src/${page}.css`]),
+    entryPoints: ["report", "studio", "calibrate", "live"].flatMap((page) => [`src/${page}.ts`, `src/${page}.css`]),
     outdir: "../src/simile/_common/pages/built",
     format: "iife",
     minify: true,

@@ -229,6 +229,15 @@ def test_operators_speak_msgpack_too(server: Server, seats: str, contexts: np.nd
         assert event(ws)["frames"][0]["by"] == "policy"
 
 
+def test_the_streams_are_told_where_no_stream_is_named(server: Server, seats: str, contexts: np.ndarray):
+    with Client(f"{server.url}/listed") as client:
+        client.step(contexts[0])
+        with shared.connect(seats, proxy=None, close_timeout=1) as ws:
+            told, code = shared.farewell(ws)
+    assert next(s for s in told[0]["streams"] if s["name"] == "listed")["frames"] == 1
+    assert (len(told), code) == (1, 1000)
+
+
 def test_operators_need_what_everybody_needs(policies: Any, contexts: np.ndarray):
     with shared.served(policies["served"], "--token", "open sesame") as server:
         seats = server.url.removesuffix("/streams") + "/operate"

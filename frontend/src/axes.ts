@@ -31,14 +31,14 @@ export function yAxis(options: uPlot.Axis = {}): uPlot.Axis {
   return axis({ size: options.label ? LEFT - 20 : LEFT, values: (_, splits) => splits.map(short), ...options });
 }
 
-/** An axis of seconds: plain ones, or minutes and seconds where there are many. */
-export function timeAxis(seconds: number): uPlot.Axis {
+/** An axis of seconds, counted from `origin`: plain ones, or minutes and seconds where there are many. */
+export function timeAxis(seconds: number, origin = 0): uPlot.Axis {
   const fine = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
   const long = seconds >= 120;
   const write = (at: number) => (long && Number.isInteger(at) ? minutes(at) : `${Number(at.toFixed(3))}`);
   return axis({
     incrs: long ? [...fine, ...TIMES] : [...fine, 1, 2, 5, 10, 20, 50, 100],
-    values: (_, splits) => splits.map((at) => (at === null ? "" : `${write(at)}${long ? "" : " s"}`)),
+    values: (_, splits) => splits.map((at) => (at === null ? "" : `${write(at - origin)}${long ? "" : " s"}`)),
     space: 70,
     size: 30,
   });

@@ -29,6 +29,8 @@ export interface Shown {
   step: number; // frames between values
   begins: number;
   unit: string;
+  origin?: number; // the frame that is called 0; the first, unless it is told
+  span?: [low: number, high: number]; // of y; as the curves need it, unless it is told
 }
 
 const LEAST = 8; // values in view, at the closest
@@ -49,6 +51,7 @@ export class TimeChart {
   private readonly hidden = new Set<string>();
   private readonly view = new View();
   private readonly height: number;
+  private readonly striped: boolean; // whether all of it is shown below
   private readonly strip = new Strip(58);
   private readonly area = h("div", { class: "plot chart" });
   private readonly top = h("div", { class: "top" });
@@ -58,9 +61,11 @@ export class TimeChart {
 
   constructor(
     private readonly root: HTMLElement,
-    options: { height?: number; label?: string } = {},
+    options: { height?: number; label?: string; strip?: boolean } = {},
   ) {
     this.height = options.height ?? 320;
+    this.striped = options.strip ?? true;
+    this.strip.root.hidden = !this.striped;
     root.classList.add("timechart");
     describe(root, options.label ?? "Trajectories over time");
     const tool = (text: string, name: string, act: () => void) =>
@@ -96,9 +101,10 @@ export class TimeChart {
     if (!keepRange) this.marked = null;
     this.view.fit(length * shown.step, LEAST * shown.step, keepRange);
     const looks = shown.tracks.map(({ name, colour, width, dash }) => [name, colour, width, dash]);
-    const kind = JSON.stringify([looks, shown.rate, shown.unit, this.view.frames, this.lanes.length]);
+    const { rate, unit, origin } = shown;
+    const kind = JSON.stringify([looks, rate, unit, origin, this.view.frames, this.lanes.length]);
     if (kind !== this.kind) this.build();
-    else this.strip.show(...this.stripped());
+    else this.showStrip();
     this.kind = kind;
     this.moved();
   }
@@ -118,6 +124,11 @@ export class TimeChart {
     this.marked = [begin, end];
     this.schedule();
     this.strip.redraw();
+  }
+
+  /** Where the curves are drawn, in pixels of the page; null as long as there are none. */
+  get box(): DOMRect | null {
+    return this.plot?.over.getBoundingClientRect() ?? null;
   }
 
   destroy(): void {
@@ -170,13 +181,13 @@ export class TimeChart {
   }
 
   private build(): void {
-    const { tracks, rate, unit } = this.shown;
+    const { tracks, rate, unit, origin = 0 } = this.shown;
     this.plot?.destroy();
     this.legend?.destroy();
     const entries = tracks.map(({ name, colour, dash }) => ({ name, colour, dash: dash !== undefined }));
     this.legend = legend(entries, (i, shown) => this.toggle(i, shown), this.hidden);
     this.top.prepend(this.legend.root);
-    const time = rate === null ? axis({ size: 30, space: 70 }) : timeAxis(this.view.frames / rate);
+    const time = rate === null ? axis({ size: 30, space: 70 }) : timeAxis(this.view.frames / rate, origin / rate);
     const room = LANE * this.lanes.length;
     const press = (event: MouseEvent, select: (event: MouseEvent) => unknown) =>
       event.shiftKey ? byDragging(this.view, event, this.plot!.over, () => this.moved()) : select(event);
@@ -185,7 +196,12 @@ export class TimeChart {
       height: this.height,
       padding: [10, RIGHT, 0, 0],
       series: [{}, ...this.series()],
-      scales: { x: { time: false, range: () => [this.view.begin * this.unit, this.view.end * this.unit] } },
+      scales: {
+        x: { time: false, range: () => [this.view.begin * this.unit, this.view.end * this.unit] },
+        y: {
+          range: (_, low, high) => this.shown.span ?? (low === null ? [0, 1] : uPlot.rangeNum(low, high, 0.1, true)),
+        },
+      },
       axes: [{ ...time, gap: 4 + room, size: 30 + room }, yAxis(unit ? { label: unit } : {})],
       cursor: {
         drag: { x: true, y: false, setScale: false },
@@ -205,7 +221,7 @@ export class TimeChart {
       },
     };
     this.plot = new uPlot(options, [[], ...tracks.map(() => [])], this.area);
-    this.strip.show(...this.stripped());
+    this.showStrip();
   }
 
   private series(): uPlot.Series[] {
@@ -223,9 +239,10 @@ export class TimeChart {
     });
   }
 
-  private stripped(): Parameters<Strip["show"]> {
+  private showStrip(): void {
+    if (!this.striped) return;
     const data = this.extremes(0, this.view.frames, Math.min(600, this.width));
-    return [this.series(), data, [0, this.view.frames * this.unit], this.width, (u) => this.shade(u)];
+    this.strip.show(this.series(), data, [0, this.view.frames * this.unit], this.width, (u) => this.shade(u));
   }
 
   /** The curves from `begin` to `end`, in at most so many buckets, as uPlot likes them. */
@@ -290,11 +307,12 @@ export class TimeChart {
   }
 
   private say(u: uPlot): void {
-    const { tracks, rate, step } = this.shown;
+    const { tracks, rate, step, origin = 0 } = this.shown;
     const left = u.cursor.left ?? -1;
     const at = left < 0 ? -1 : Math.max(0, Math.round(u.posToVal(left, "x") / this.unit / step));
     for (const [i, { values }] of tracks.entries()) this.legend?.say(i, at < 0 ? "" : format(values[at]));
-    this.now.textContent = at < 0 ? "" : rate === null ? `frame ${at * step}` : clock((at * step) / rate);
+    this.now.textContent =
+      at < 0 ? "" : rate === null ? `frame ${at * step - origin}` : clock((at * step - origin) / rate);
   }
 
   private resize(width: number): void {

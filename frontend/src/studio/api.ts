@@ -17,7 +17,7 @@ const SILENT = "The server is not answering. Is `simile studio` still running?";
 const runPath = (id: string, rest = ""): string => `api/runs/${encodeURIComponent(id)}${rest}`;
 const dataPath = (id: string): string => `api/data/${encodeURIComponent(id)}`;
 
-async function ask(method: string, path: string, body?: unknown): Promise<Response> {
+export async function ask(method: string, path: string, body?: unknown): Promise<Response> {
   const request: RequestInit = { method, credentials: "same-origin" };
   if (body !== undefined) {
     request.body = JSON.stringify(body);
@@ -43,7 +43,7 @@ function sentence(text: string, status: number): string {
   return `The server refused with status ${status}.`;
 }
 
-const json = async <T>(answer: Promise<Response>): Promise<T> => (await (await answer).json()) as T;
+export const json = async <T>(answer: Promise<Response>): Promise<T> => (await (await answer).json()) as T;
 
 export const getState = (): Promise<State> => json(ask("GET", "api/state"));
 export const readAgain = (id: string, options: ReadOptions): Promise<Data> => json(ask("POST", dataPath(id), options));

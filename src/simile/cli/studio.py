@@ -25,6 +25,14 @@ from simile.cli import options
 )
 @click.option("--max-upload", type=click.FloatRange(min=0.0, min_open=True), default=200.0, help="MB of a file.")
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Trainings at a time.")
+@click.option(
+    "--service",
+    "services",
+    multiple=True,
+    metavar="URL",
+    help="A `simile serve` elsewhere that the live page may talk to: wss://pan.example:8770. May be repeated; those of "
+    "this machine need not be named.",
+)
 @click.option("--open/--no-open", "show", default=True, help="Open a browser.")
 def studio(
     data: tuple[str, ...],
@@ -35,6 +43,7 @@ def studio(
     max_upload: float,
     jobs: int,
     max_memory: float | None,
+    services: tuple[str, ...],
     show: bool,
     **given: Any,
 ) -> None:
@@ -59,5 +68,6 @@ def studio(
         upload=round(max_upload * 1e6),
         jobs=jobs,
         max_memory=max_memory,
+        services=services,
         show=show,
     )

@@ -205,6 +205,22 @@ class Complaint(Struct):
     error: str
 
 
+class StreamFacts(Struct, forbid_unknown_fields=True):
+    """What may be told of a stream."""
+
+    name: str
+    frames: Count
+    dropped: Count
+    late: Count
+    by: By | None
+
+
+class StreamList(Struct, forbid_unknown_fields=True):
+    """The streams that live."""
+
+    streams: list[StreamFacts]
+
+
 class Overheard(Struct):
     """Any of these as an operator's client takes it."""
 
@@ -216,7 +232,7 @@ class Overheard(Struct):
 
 
 Reply = Answer | OpenAnswer | CloseAnswer | Notice
-ToOperator = Welcome | Showing | Complaint | Notice
+ToOperator = Welcome | Showing | Complaint | Notice | StreamList
 
 
 class Heard(Struct):

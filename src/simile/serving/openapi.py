@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from simile.serving.messages import NAME, By, CloseAnswer, Count
+from simile.serving.messages import NAME, CloseAnswer, Count, StreamList
 
 JSON, TEXT = "application/json", "text/plain"
 Answers = dict[int, tuple[str, type]]  # by status: what it means, and what is sent
@@ -57,22 +57,6 @@ class PolicyFacts(Struct, frozen=True, forbid_unknown_fields=True):
     fade: list[float] | None  # what a frame leaves of it
     digest: str
     drift: Literal["known", "unknown"]
-
-
-class StreamFacts(Struct, forbid_unknown_fields=True):
-    """What may be told of a stream."""
-
-    name: str
-    frames: Count
-    dropped: Count
-    late: Count
-    by: By | None
-
-
-class StreamList(Struct, forbid_unknown_fields=True):
-    """The streams that live."""
-
-    streams: list[StreamFacts]
 
 
 class Error(Struct, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from msgspec import MsgspecError
+from picows import WSCloseCode
 
 from simile.errors import SimileError
 from simile.serving.messages import (
@@ -86,6 +87,33 @@ class Seats:
         for seat in self.by_name.get(stream.name, ()):
             x = frame.x if seat.watch.contexts else None
             seat.note(Shown(answer.n, t, answer.a, answer.by, x, answer.error))
+
+
+class Lobby:
+    """Where an operator learns which streams there are, and is sent away.
+
+    Parameters
+    ----------
+    connection : Connection
+        Who is there.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def sit_down(self) -> None:
+        """Tell the streams."""
+        self.connection.send(self.connection.state.describe_streams(), binary=False)
+        self.connection.end(WSCloseCode.OK, "sit down at /operate/NAME")
+
+    def take(self, data: bytes | memoryview) -> None:
+        """Take no message."""
+
+    def show(self) -> None:
+        """Show nothing more."""
+
+    def leave(self) -> None:
+        """Leave nothing behind."""
 
 
 class Seat:

@@ -22,9 +22,9 @@ from simile.online.gaps import Extrapolate, Gap
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 from simile.serving import snapshots
-from simile.serving.messages import Closed
+from simile.serving.messages import Closed, StreamFacts, StreamList
 from simile.serving.metrics import build_registry, write_metrics
-from simile.serving.openapi import PolicyFacts, StreamFacts, StreamList
+from simile.serving.openapi import PolicyFacts
 from simile.serving.policy_file import LoadedPolicy, hide_path, load_policy
 from simile.serving.service import Service
 

@@ -44,13 +44,13 @@ from simile.serving.messages import (
     to_json,
     to_msgpack,
 )
-from simile.serving.operators import MOST_SEATS, Seat, Seats
+from simile.serving.operators import MOST_SEATS, Lobby, Seat, Seats
 from simile.serving.turns import LEAST, PING, READ, SHARE, TURN, TURN_OF_ONE, USUAL_RATE, Allowance, measure_frame
 
 if TYPE_CHECKING:
     from simile.serving.state import ServerState
 
-PATH = re.compile(rf"/(?:streams(?:/({NAME.pattern})?)?|operate/(?P<operate>{NAME.pattern}))")
+PATH = re.compile(rf"/(?:streams(?:/({NAME.pattern})?)?|operate(?:/(?P<operate>{NAME.pattern})|(?P<lobby>)))")
 TEXT, BINARY, CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
 UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 SMALL_BUFFER = 16 << 10  # bytes of answers that wait in this process for a slow reader: older ones are of no use
@@ -124,7 +124,7 @@ class ConnectionRegistry:
             or _find_handshake_trouble(request)
         )
         if refused is None and found is not None:
-            return Connection(self, guest, found[1], operates=found["operate"])
+            return Connection(self, guest, found[1], operates=found["operate"] or found["lobby"])
         return WSUpgradeResponseWithListener(self.refuse(*(refused or NOWHERE)), None)
 
     def refuse(self, status: int, sentence: str) -> WSUpgradeResponse:
@@ -278,7 +278,7 @@ class Connection(WSListener):
         self.transport: WSTransport | None = None
         self.streams: dict[str, ClientStream] = {}
         self.only = None if name is None else ClientStream(self, name, many=False)
-        self.seat = None if operates is None else Seat(self, operates)
+        self.seat = None if operates is None else Seat(self, operates) if operates else Lobby(self)
         self.reads = False  # whether what is sent goes out: the peer is there, and takes it
         self.ended = False
         self.paused_at = math.inf  # since when it does not take it

@@ -25,7 +25,7 @@ from simile.studio.workspace import Data, clean_name, make_id
 
 LONGEST = 1 << 16  # bytes of a JSON body
 _KINDS = (("js", "javascript"), ("css", "css"))
-STATIC = {f"{page}.{ending}": f"text/{kind}" for page in ("studio", "calibrate") for ending, kind in _KINDS}
+STATIC = {f"{page}.{ending}": f"text/{kind}" for page in ("studio", "calibrate", "live") for ending, kind in _KINDS}
 
 
 def routes(studio: Studio) -> list[Route | WebSocketRoute]:
@@ -35,6 +35,7 @@ def routes(studio: Studio) -> list[Route | WebSocketRoute]:
         Route("/", api.page),
         Route("/favicon.ico", api.nothing),
         Route("/calibrate", api.calibrate),
+        Route("/live", api.live),
         Route("/static/{name}", api.static),
         Route("/api/state", api.state),
         Route("/api/data/{name:path}", api.upload, methods=["PUT"]),
@@ -52,7 +53,10 @@ def routes(studio: Studio) -> list[Route | WebSocketRoute]:
         Route("/api/runs/{id}/roll", api.roll, methods=["POST"]),
         Route("/api/runs/{id}/court", api.court),
         Route("/api/runs/{id}/{what}", api.download),
+        Route("/api/services", api.services),
+        Route("/api/streams", api.streams, methods=["POST"]),
         WebSocketRoute("/api/events", api.events),
+        WebSocketRoute("/api/operate", api.operate),
     ]
 
 
@@ -94,6 +98,23 @@ class Api:
         """Answer with the page to calibrate on."""
         policy = {"content-security-policy": CALIBRATE_POLICY}
         return Response(asset("calibrate.html"), media_type="text/html", headers=policy)
+
+    async def live(self, request: Request) -> Response:  # noqa: ARG002
+        """Answer with the page of a stream that is being served."""
+        return Response(asset("live.html"), media_type="text/html", headers={"content-security-policy": PAGE_POLICY})
+
+    async def services(self, request: Request) -> Response:  # noqa: ARG002
+        """Tell the services that this studio was started with."""
+        return answer_json({"services": self.studio.services.known})
+
+    async def streams(self, request: Request) -> Response:
+        """List the streams of a running service."""
+        wanted = requests.read_request(await self._read_json(request), requests.Watching)
+        return answer_json(await self.studio.services.list_streams(**wanted))
+
+    async def operate(self, socket: WebSocket) -> None:
+        """Let a page look on at a stream of a running service, and take it over."""
+        await self.studio.services.operate(socket)
 
     async def courts(self, request: Request) -> Response:
         """Tell the lines and landmarks of all courts, or of one of its own size."""

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 from simile._common.web import RequestError
 from simile.errors import SimileError
 from simile.learning import ALGORITHMS
+from simile.serving.messages import NAME
 
 LARGEST = 1e12  # lambda that is taken
 
@@ -133,6 +134,23 @@ class Calibrating(Struct, forbid_unknown_fields=True):
     pairs: Annotated[list[Click], Meta(max_length=200, description="at most 200 clicks: u, v and name")]
     model: Literal["homography", "camera"] = "homography"
     name: FileName | UnsetType = UNSET
+
+
+Address = Annotated[str, Meta(max_length=300, pattern=r"\A[^\s\0]+\Z", description="like ws://127.0.0.1:8770")]
+Secret = Annotated[str, Meta(max_length=500, pattern=r"\A[ -~]*\Z", description="a token of printable ASCII")]
+
+
+class Watching(Struct, forbid_unknown_fields=True):
+    """A running service, whose streams are to be listed."""
+
+    service: Address = ""
+    token: Secret = ""
+
+
+class Operating(Watching, forbid_unknown_fields=True):
+    """One of its streams, to look on at and to take over."""
+
+    stream: Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z", description="the name of a stream")] = ""
 
 
 RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")

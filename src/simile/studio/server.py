@@ -28,7 +28,7 @@ from simile.studio.studio import Studio
 from simile.studio.workspace import Data, Workspace, make_id
 
 PORT = 8765  # where the studio is, unless something else is there
-LONGEST_WORD = 1 << 16  # bytes of a message over a WebSocket; the page has nothing to say
+LONGEST_WORD = 1 << 16  # bytes of a message over a WebSocket; a page has little to say
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ def build_app(
     jobs: int = 1,
     max_memory: float | None = None,
     given: Sequence[Data] = (),
+    services: Sequence[str] = (),
 ) -> Starlette:
     """Build the server of a workspace.
 
@@ -63,8 +64,10 @@ def build_app(
         MB that a child process may take, which looks into a file or trains; a half of the machine's by default.
     given : sequence of Data
         Data to look into at the start.
+    services : sequence of str
+        Addresses of services elsewhere that the live page may talk to, beside those of this machine.
     """
-    studio = Studio(workspace, upload=upload, jobs=jobs, max_memory=max_memory)
+    studio = Studio(workspace, upload=upload, jobs=jobs, max_memory=max_memory, services=services)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -99,6 +102,7 @@ def serve(
     upload: int = 200_000_000,
     jobs: int = 1,
     max_memory: float | None = None,
+    services: Sequence[str] = (),
     show: bool = True,
 ) -> None:
     """Serve a workspace until Ctrl-C; prints the address to open.
@@ -115,7 +119,7 @@ def serve(
         Where to listen; port 0 is 8765 or, where that is taken, a free one.
     hosts : sequence of str
         What `Host` may say beside, as for a tunnel from another port: see `simile._common.web.list_hosts`.
-    upload, jobs, max_memory
+    upload, jobs, max_memory, services
         As for `build_app`.
     show : bool
         Whether to open a browser.
@@ -140,6 +144,7 @@ def serve(
         jobs=jobs,
         max_memory=max_memory,
         given=given,
+        services=services,
     )
     address = f"{web.write_address('http', host, port)}/?token={token}"
     sys.stdout.write(f"{address}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from simile.learning.runs import DEFAULTS, POLICY, RunFolder
 from simile.studio import child_tasks
 from simile.studio.events import Events
 from simile.studio.jobs import Jobs
+from simile.studio.live import Services
 from simile.studio.preview_service import PreviewService, import_early
 from simile.studio.run_view import describe_record, describe_run, spread_smoothness
 from simile.studio.workspace import DONE, UNFINISHED, Data, Job, Workspace, clean_name, make_id, read_clock
@@ -44,14 +45,25 @@ class Studio:
     max_memory : float, optional
         MB that a child process may take, which looks into a file or trains, or a policy that is looked at; a half of
         the machine's by default.
+    services : sequence of str
+        Addresses of services elsewhere that the live page may talk to.
     """
 
-    def __init__(self, workspace: Workspace, *, upload: int, jobs: int = 1, max_memory: float | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        upload: int,
+        jobs: int = 1,
+        max_memory: float | None = None,
+        services: Sequence[str] = (),
+    ) -> None:
         self.workspace = workspace
         self.upload = upload
         self.max_memory = max_memory
         self.events = Events()
         self.previews = PreviewService(max_memory)
+        self.services = Services(services)
         self.data: dict[str, Data] = {data.id: data for data in workspace.data()}
         self.jobs = Jobs(workspace, jobs, max_memory, self._refresh)
         self._views: dict[str, dict[str, Any]] = {}

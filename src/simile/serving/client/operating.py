@@ -150,11 +150,15 @@ class Operator:
         from simile.serving.messages import Overheard
 
         try:
-            return msgspec.json.decode(self._wire.recv(seconds), type=Overheard)
+            said = self._wire.recv(seconds)
         except TimeoutError:
             raise
-        except (*list_losses(), msgspec.MsgspecError, RecursionError) as error:
+        except list_losses() as error:
             raise ServiceError(f"the server does not answer: {explain_loss(error)}") from None
+        try:
+            return msgspec.json.decode(said, type=Overheard)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise ServiceError(f"what the server says is no answer: {str(error)[:200]}") from None
 
 
 def _read(shown: Shown) -> Seen:

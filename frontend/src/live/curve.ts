@@ -1,0 +1,66 @@
+// The curve of one action as it comes, with the lever that takes it in hand.
+import { h } from "../dom";
+import { TimeChart } from "../timechart";
+import { Lever } from "./lever";
+import type { Session } from "./session";
+
+const MARGIN = 0.25; // of what was seen, above and below it
+const EDGE = 0.02; // of what can be seen, by which it grows while the lever is held there
+
+export class Curve {
+  readonly root: HTMLElement;
+  readonly lever: Lever;
+  private readonly chart: TimeChart;
+  private span: [number, number] | null = null;
+  private drawn = 0; // frames
+
+  constructor(
+    private readonly session: Session,
+    readonly index: number,
+  ) {
+    const name = session.seated.actions[index]!;
+    const root = h("div", {});
+    this.chart = new TimeChart(root, { height: 240, label: `${name} as it comes`, strip: false });
+    this.root = h("div", { class: "curve" }, root);
+    this.lever = new Lever(name, this.chart, this.root);
+    this.root.append(this.lever.root);
+  }
+
+  /** Draw the latest `n` frames; `aim` is what somebody here wants. */
+  show(n: number, aim: number | null): void {
+    const { seated, last } = this.session;
+    const values = this.session.values(this.index, n);
+    const now = last?.a?.[this.index];
+    this.widen(values, aim);
+    const span = this.span ?? [0, 1];
+    const name = seated.actions[this.index]!;
+    const tracks = [{ name, colour: 1, values, width: 1.75 }];
+    this.chart.show({ tracks, rate: seated.rate, step: 1, begins: 0, unit: name, origin: n, span }, n === this.drawn);
+    this.drawn = n;
+    if (now !== undefined) this.lever.place(aim ?? now, span, aim !== null);
+  }
+
+  destroy(): void {
+    this.chart.destroy();
+  }
+
+  /** See all that came; what can be seen never shrinks, so that the lever does not move by itself. */
+  private widen(values: Float32Array, aim: number | null): void {
+    const seen = [...values, ...(aim === null ? [] : [aim])].filter((value) => !Number.isNaN(value));
+    if (seen.length === 0) return;
+    const [low, high] = [Math.min(...seen), Math.max(...seen)];
+    const { low: lowest, high: highest } = this.session.seated;
+    const limits: [number | null, number | null] = [lowest[this.index] ?? null, highest[this.index] ?? null];
+    if (this.span === null || low < this.span[0] || high > this.span[1]) {
+      const from = Math.min(low, this.span?.[0] ?? low);
+      const to = Math.max(high, this.span?.[1] ?? high);
+      const room = MARGIN * (to - from || Math.abs(to) || 1);
+      this.span = [Math.max(from - room, limits[0] ?? from - room), Math.min(to + room, limits[1] ?? to + room)];
+      if (this.span[0] >= this.span[1]) this.span = [from - room, to + room];
+    } else if (aim !== null) {
+      const room = EDGE * (this.span[1] - this.span[0]);
+      if (aim - this.span[0] < room) this.span = [Math.max(this.span[0] - room, limits[0] ?? -Infinity), this.span[1]];
+      if (this.span[1] - aim < room) this.span = [this.span[0], Math.min(this.span[1] + room, limits[1] ?? Infinity)];
+    }
+  }
+}

@@ -1,0 +1,82 @@
+// What a person wants the actions to be, and how they get there: as fast as a hand moves, and never at a jump.
+
+const SOFT = 0.15; // seconds in which most of what a person wants is done
+
+export class Hand {
+  private wanted: number[] | null = null;
+  private at: number[] = [];
+
+  constructor(
+    private readonly low: (number | null)[],
+    private readonly high: (number | null)[],
+  ) {}
+
+  get holds(): boolean {
+    return this.wanted !== null;
+  }
+
+  /** What is wanted of the i-th action; null while nothing is in hand. */
+  aim(i: number): number | null {
+    return this.wanted?.[i] ?? null;
+  }
+
+  /** Want the i-th action to be so; the others stay where they are when it is taken in hand. */
+  set(i: number, value: number, now: number[]): void {
+    if (this.wanted === null) {
+      this.wanted = [...now];
+      this.at = [...now];
+    }
+    const low = this.low[i] ?? Number.NEGATIVE_INFINITY;
+    const high = this.high[i] ?? Number.POSITIVE_INFINITY;
+    this.wanted[i] = Math.min(high, Math.max(low, value));
+  }
+
+  /** Want it to be so much more than it is wanted, or is. */
+  nudge(i: number, by: number, now: number[]): void {
+    this.set(i, (this.wanted?.[i] ?? now[i]!) + by, now);
+  }
+
+  /** What to do now, so many seconds after the last time. */
+  step(passed: number): number[] {
+    const share = 1 - Math.exp(-passed / SOFT);
+    this.at = this.at.map((at, i) => at + share * (this.wanted![i]! - at));
+    return this.at;
+  }
+
+  release(): void {
+    this.wanted = null;
+  }
+}
+
+export const IDLE = 0.15; // of the way of a stick, in which it counts as let go
+
+export interface Pad {
+  readonly axes: readonly number[];
+  readonly buttons: readonly { readonly pressed: boolean }[];
+}
+
+/** How far each of k actions is pushed by a gamepad, from -1 to 1; forwards counts down there. */
+export function pushed(pad: Pad, k: number): number[] {
+  const stick = (axis: number, sign: number): number => {
+    const value = sign * (pad.axes[axis] ?? 0);
+    return Math.abs(value) > IDLE ? value : 0;
+  };
+  const [across, along, right] = [stick(0, 1), stick(1, -1), stick(3, -1)];
+  // Where there is one action, nobody knows whether it goes across or along.
+  const all = k === 1 ? [across || along] : [across, along, right];
+  return Array.from({ length: k }, (_, i) => all[i] ?? 0);
+}
+
+/** Which of k actions a key moves, and whether up or down; null for other keys. */
+export function keyMove(key: string, k: number): [action: number, way: number] | null {
+  const moves: Record<string, [number, number]> = {
+    ArrowLeft: [0, -1],
+    ArrowRight: [0, 1],
+    ArrowDown: [k === 1 ? 0 : 1, -1],
+    ArrowUp: [k === 1 ? 0 : 1, 1],
+    "-": [2, -1],
+    "+": [2, 1],
+  };
+  const move = moves[key];
+  return move !== undefined && move[0] < k ? move : null;
+}
