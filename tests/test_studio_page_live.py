@@ -104,7 +104,7 @@ def test_a_stream_is_taken_over_by_the_mouse_handed_back_and_found_in_the_list(
     stream.wait_for("operator")
     page.wait_for_selector(".state[data-by=operator]")
     until(page, "document.querySelectorAll('#corrections [data-stretch]').length === 1")
-    assert page.locator("#events li", has_text="operated").count() == 1
+    assert page.locator("#events li", has_text="taken over").count() == 1
     page.wait_for_timeout(600)  # longer than a service waits for a word: it goes on being held
     assert stream.by[-1] == "operator"
     assert np.abs(np.diff(stream.sent)).max() < 10.0  # no jump

@@ -35,10 +35,17 @@ export function yAxis(options: uPlot.Axis = {}): uPlot.Axis {
 export function timeAxis(seconds: number, origin = 0): uPlot.Axis {
   const fine = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
   const long = seconds >= 120;
-  const write = (at: number) => (long && Number.isInteger(at) ? minutes(at) : `${Number(at.toFixed(3))}`);
+  const write = (at: number) => (long && Number.isInteger(at) ? minutes(at) : String(Number(at.toFixed(3))));
+  const splits: uPlot.Axis.Splits = (_, __, low, high, step) => {
+    const first = Math.ceil((low - origin) / step - 1e-9);
+    const last = Math.floor((high - origin) / step + 1e-9);
+    return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => origin + (first + i) * step);
+  };
   return axis({
+    ...(origin ? { splits } : {}),
     incrs: long ? [...fine, ...TIMES] : [...fine, 1, 2, 5, 10, 20, 50, 100],
-    values: (_, splits) => splits.map((at) => (at === null ? "" : `${write(at - origin)}${long ? "" : " s"}`)),
+    values: (_, splits) =>
+      splits.map((at) => (at === null ? "" : `${write(at - origin).replace("-", "−")}${long ? "" : " s"}`)),
     space: 70,
     size: 30,
   });

@@ -240,7 +240,9 @@ function note(event: Event): void {
   quiet.hidden = true;
   const { kind, on, reason, ...details } = event;
   const more = Object.entries(details).map(([name, value]) => `${name.replaceAll("_", " ")} ${String(value)}`);
-  const text = [on ? kind : `${kind}: over`, reason, ...more].filter(Boolean).join(" · ");
+  const what =
+    kind === "operated" ? (on ? "taken over" : "handed back") : on ? kind.replaceAll("_", " ") : `${kind}: over`;
+  const text = [what, reason, ...more].filter(Boolean).join(" · ");
   const time = new Date().toLocaleTimeString("en-GB");
   events.prepend(
     h("li", { class: on ? "on" : "off", "data-kind": kind }, h("time", {}, time), text.replaceAll("_", " ")),

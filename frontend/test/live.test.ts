@@ -51,7 +51,11 @@ test("a stretch that nothing came before has no correction, and a frame without 
   session.add(frames("operator", 4, 5), 7);
   assert.equal(correction(session.stretches[0]!, 0), null);
   assert.equal(session.skipped, 7);
-  assert.deepEqual([...session.values(0, 5)], [Number.NaN, Number.NaN, Number.NaN, 4, 5]);
+  session.add([{ n: 3, t: 1, shadows: { next: [1] } }]);
+  assert.deepEqual(session.shadows, ["next"]);
+  session.frames.pop();
+  const values = session.values(5, ({ a }) => a?.[0]);
+  assert.deepEqual([...values], [Number.NaN, Number.NaN, Number.NaN, 4, 5]);
 });
 
 test("the table has what was not left out, and quotes names", () => {

@@ -23,14 +23,16 @@ export class Corrections {
   private session: Session | null = null;
 
   constructor(root: HTMLElement) {
-    const titles = ["", "when", "seconds", "mean correction", ""];
+    const head = h("tr", {}, h("th", {}), h("th", {}, "when"));
+    head.append(...["seconds", "correction"].map((title) => h("th", { class: "number" }, title)), h("th", {}));
+    const hint = "A correction: how far you went, in the mean, from where the policy stood when you took over.";
     this.list = h(
       "div",
-      { class: "scroll" },
-      h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((title) => h("th", {}, title)))), this.rows),
+      {},
+      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), this.rows)),
+      h("p", { class: "hint" }, hint),
+      this.save,
     );
-    const hint = "A mean correction is how far you went from where the policy stood when you took over.";
-    this.list.append(h("p", { class: "hint" }, hint), this.save);
     this.save.onclick = () => this.download();
     root.append(this.none, this.list, this.screen);
     this.list.hidden = true;

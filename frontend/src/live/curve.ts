@@ -1,9 +1,11 @@
 // The curve of one action as it comes, with the lever that takes it in hand.
 import { h } from "../dom";
-import { TimeChart } from "../timechart";
+import { TimeChart, type Track } from "../timechart";
 import { Lever } from "./lever";
 import type { Session } from "./session";
 
+const SHADOWS = [3, 4, 2, 8, 9, 6]; // colours
+const DASH = [4, 4];
 const MARGIN = 0.25; // of what was seen, above and below it
 const EDGE = 0.02; // of what can be seen, by which it grows while the lever is held there
 
@@ -20,7 +22,11 @@ export class Curve {
   ) {
     const name = session.seated.actions[index]!;
     const root = h("div", {});
-    this.chart = new TimeChart(root, { height: 240, label: `${name} as it comes`, strip: false });
+    this.chart = new TimeChart(root, {
+      height: session.seated.actions.length === 1 ? 320 : 220,
+      label: `${name} as it comes`,
+      strip: false,
+    });
     this.root = h("div", { class: "curve" }, root);
     this.lever = new Lever(name, this.chart, this.root);
     this.root.append(this.lever.root);
@@ -29,15 +35,33 @@ export class Curve {
   /** Draw the latest `n` frames; `aim` is what somebody here wants. */
   show(n: number, aim: number | null): void {
     const { seated, last } = this.session;
-    const values = this.session.values(this.index, n);
-    const now = last?.a?.[this.index];
-    this.widen(values, aim);
+    const i = this.index;
+    const tracks = this.tracks(n);
+    const now = last?.a?.[i];
+    this.widen(tracks, aim);
     const span = this.span ?? [0, 1];
-    const name = seated.actions[this.index]!;
-    const tracks = [{ name, colour: 1, values, width: 1.75 }];
+    const name = seated.actions[i]!;
     this.chart.show({ tracks, rate: seated.rate, step: 1, begins: 0, unit: name, origin: n, span }, n === this.drawn);
     this.drawn = n;
     if (now !== undefined) this.lever.place(aim ?? now, span, aim !== null);
+  }
+
+  /** What was sent and, where the service tells it, the band around it and what candidates would have sent. */
+  private tracks(n: number): Track[] {
+    const { session, index: i } = this;
+    const found: Track[] = [
+      { name: session.seated.actions[i]!, colour: 1, values: session.values(n, ({ a }) => a?.[i]), width: 1.75 },
+    ];
+    const band = { colour: 7, width: 1, dash: DASH };
+    if (session.last?.band) {
+      found.push({ name: "band, low", ...band, values: session.values(n, (frame) => frame.band?.[0][i]) });
+      found.push({ name: "band, high", ...band, values: session.values(n, (frame) => frame.band?.[1][i]) });
+    }
+    session.shadows.forEach((name, k) => {
+      const values = session.values(n, ({ shadows }) => shadows?.[name]?.[i]);
+      found.push({ name, colour: SHADOWS[k % SHADOWS.length]!, width: 1.25, values });
+    });
+    return found;
   }
 
   destroy(): void {
@@ -45,10 +69,15 @@ export class Curve {
   }
 
   /** See all that came; what can be seen never shrinks, so that the lever does not move by itself. */
-  private widen(values: Float32Array, aim: number | null): void {
-    const seen = [...values, ...(aim === null ? [] : [aim])].filter((value) => !Number.isNaN(value));
-    if (seen.length === 0) return;
-    const [low, high] = [Math.min(...seen), Math.max(...seen)];
+  private widen(tracks: Track[], aim: number | null): void {
+    let [low, high] = aim === null ? [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] : [aim, aim];
+    for (const { values } of tracks) {
+      for (const value of values) {
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+    }
+    if (low > high) return;
     const { low: lowest, high: highest } = this.session.seated;
     const limits: [number | null, number | null] = [lowest[this.index] ?? null, highest[this.index] ?? null];
     if (this.span === null || low < this.span[0] || high > this.span[1]) {

@@ -20,6 +20,8 @@ export interface Frame {
   a?: number[];
   by?: By;
   x?: (number | null)[];
+  band?: [low: number[], high: number[]]; // between which the policy is sure that the action belongs
+  shadows?: Record<string, number[]>; // what candidates would have done
 }
 
 /** A stretch under an operator, with a little of what was before and after. */
@@ -41,6 +43,7 @@ export class Session {
   stretches: Stretch[] = [];
   skipped = 0;
   private made = 0;
+  private readonly names = new Set<string>(); // of shadows
   private readonly around: number;
 
   constructor(readonly seated: Seated) {
@@ -57,18 +60,24 @@ export class Session {
     for (const frame of frames) {
       this.follow(frame);
       this.frames.push(frame);
+      for (const name of Object.keys(frame.shadows ?? {})) this.names.add(name);
     }
     if (this.frames.length > KEPT) this.frames.splice(0, this.frames.length - KEPT);
   }
 
-  /** The i-th action of the latest `n` frames; NaN where there was none. */
-  values(i: number, n: number): Float32Array {
+  /** What `read` finds in each of the latest `n` frames; NaN where there is nothing. */
+  values(n: number, read: (frame: Frame) => number | undefined): Float32Array {
     const found = new Float32Array(n).fill(Number.NaN);
     const from = Math.max(0, this.frames.length - n);
     for (let k = from; k < this.frames.length; k++) {
-      found[n - this.frames.length + k] = this.frames[k]!.a?.[i] ?? Number.NaN;
+      found[n - this.frames.length + k] = read(this.frames[k]!) ?? Number.NaN;
     }
     return found;
+  }
+
+  /** The candidates that act beside the policy at work. */
+  get shadows(): string[] {
+    return [...this.names];
   }
 
   private follow(frame: Frame): void {
