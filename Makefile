@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 endif
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-EXTRAS := cli,dask,export,frames,live,minari,motion,onvif,plot,remote,s3,serve,skops,studio,torch,tracking,tune,video,vision
+EXTRAS := cli,dask,export,frames,live,midi,minari,motion,onvif,plot,remote,s3,serve,skops,studio,torch,tracking,tune,video,vision
 # Compiled modules are kept even where the environment says otherwise: workers and their children share them.
 TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal --quiet
 CLI := .venv/.installed-cli

@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -35,7 +36,7 @@ from simile.camera.heads.emulators import Body, ViscaEmulator
 from simile.camera.live.acting import Actor
 from simile.camera.live.detectors import Motion
 from simile.camera.live.doubts import LOOK_BACK, Doubts
-from simile.camera.live.hands import EVENT, Joystick, Keys, Operator, Wish, open_device, parse_keys
+from simile.camera.live.hands import EVENT, Faders, Joystick, Keys, Operator, Wish, help_with, open_device, parse_keys
 from simile.camera.live.outputs import Cut, Log, Turned
 from simile.camera.live.pipeline import Pipeline
 from simile.camera.live.sights import Through
@@ -304,6 +305,71 @@ def test_a_joystick_turns_as_long_as_it_is_pushed_and_its_button_hands_back(tmp_
         assert stick.read() == Wish(None, back=True)
         os.close(events)
     assert struct.calcsize("<IhBB") == 8
+
+
+class Played:
+    """A MIDI port, of which the bytes are written by a test."""
+
+    def __init__(self):
+        self.parser, self.closed = pytest.importorskip("mido", reason="needs the extra 'midi'").Parser(), False
+
+    def iter_pending(self):
+        return iter(self.parser)
+
+    def close(self):
+        self.closed = True
+
+
+def test_faders_turn_by_as_much_as_they_are_moved_and_buttons_hand_back():
+    port = Played()
+    with Faders(port) as faders:
+        assert faders.read() == Wish()
+        port.parser.feed(bytes([0xB0, 7, 100, 0xB0, 7, 110, 0xB0, 7]))
+        np.testing.assert_allclose(faders.read().by, [10 / 127 * 60.0, 0.0, 0.0])
+        port.parser.feed(bytes([105]))  # the rest of a message that came in two parts
+        np.testing.assert_allclose(faders.read().by, [-5 / 127 * 60.0, 0.0, 0.0])
+        port.parser.feed(bytes([0xE2, 0, 64, 0xE2, 0, 80]))  # a pitch wheel is a fader, too: the second is tilt
+        np.testing.assert_allclose(faders.read().by, [0.0, 16 * 128 / 16383 * 30.0, 0.0])
+        port.parser.feed(bytes([0xB1, 7, 10, 0xB1, 7, 11, 0xB1, 8, 10, 0xB1, 8, 11]))  # the third, and one too many
+        np.testing.assert_allclose(faders.read().by, [0.0, 0.0, 2.0 / 127])
+        assert faders.read() == Wish()
+        for pressed in ([0x90, 60, 100], [0xB0, 41, 127], [0xB0, 41, 0, 0xB0, 41, 127]):
+            port.parser.feed(bytes(pressed))
+            assert faders.read() == Wish(None, back=True)
+        port.parser.feed(
+            bytes([0xB0, 41, 0, 0x80, 60, 0, 0x90, 60, 0, 0xF8])
+        )  # buttons that are let go of, and a clock
+        assert faders.read() == Wish()
+    assert port.closed
+
+
+def test_faders_are_found_by_a_part_of_their_name_or_told_what_there_is(monkeypatch):
+    mido = pytest.importorskip("mido", reason="needs the extra 'midi'")
+    opened = []
+    monkeypatch.setattr(mido, "get_input_names", lambda: ["Through 0", "nanoKONTROL2 1"])
+    monkeypatch.setattr(mido, "open_input", lambda name: opened.append(name) or Played())
+    for given in ("midi:", "midi:nano", "midi:nanoKONTROL2 1"):
+        open_device(given).close()
+    assert opened == ["Through 0", "nanoKONTROL2 1", "nanoKONTROL2 1"]
+    with pytest.raises(ArgumentError, match="no MIDI port is called 'X-Touch': there are Through 0, nanoKONTROL2 1"):
+        open_device("midi:X-Touch")
+    monkeypatch.setattr(mido, "get_input_names", list)
+    with pytest.raises(ArgumentError, match="no MIDI port is called 'anything': there is none: is the controller"):
+        open_device("midi:")
+    monkeypatch.setattr(mido, "get_input_names", lambda: (_ for _ in ()).throw(OSError("no sequencer")))
+    with pytest.raises(ArgumentError, match="MIDI cannot be used here: no sequencer"):
+        open_device("midi:")
+    assert [help_with(given)[:9] for given in ("keys", "midi:", "/dev/input/js0")] == [
+        "arrows or",
+        "the first",
+        "the left ",
+    ]
+
+
+def test_without_mido_it_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mido", None)
+    with pytest.raises(ArgumentError, match=r"smooth-imitation\[midi\]"):
+        open_device("midi:")
 
 
 def test_taking_over_and_handing_back_are_without_a_jump(policy, games):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +189,47 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
         assert abs(server.camera.pan) < 2.0
 
 
+def test_a_joystick_takes_the_head_over_and_hands_it_back(studio: Path, tmp_path: Path):
+    from simile.camera.live.hands import EVENT
+
+    stick, seen = tmp_path / "js0", json.dumps([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]]) + "\n"
+    os.mkfifo(stick)
+    with Server() as server:
+        process = subprocess.Popen(
+            command(
+                *("camera", "drive", "run/policy.safetensors", "--head", f"127.0.0.1:{server.port}", "--timeout", "5"),
+                *("--take-over", str(stick)),
+            ),
+            cwd=studio,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+        def play(until: Callable[[], bool]) -> None:
+            deadline = time.monotonic() + 60.0
+            while not until():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                assert process.stdin is not None
+                process.stdin.write(seen)
+                process.stdin.flush()
+                time.sleep(0.02)
+
+        events = os.open(stick, os.O_WRONLY)
+        count = iter(range(50))
+        play(lambda: next(count, None) is None)
+        before = server.camera.pan
+        os.write(events, EVENT.pack(0, 32767, 2, 0))
+        play(lambda: server.camera.pan > before + 5.0)
+        os.write(events, EVENT.pack(0, 0, 2, 0) + EVENT.pack(0, 1, 1, 0))
+        play(lambda: server.camera.pan < before + 3.0)
+        os.close(events)
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told
+    assert "the left stick turns" in told
+
+
 def test_an_emulated_head_is_driven_by_another_process_within_its_bounds(studio: Path):
     game = load_game(studio / "games" / "game-003.npz")
     frames = [[[float(x), float(y)] for x, y in frame if np.isfinite(x)] for frame in game.detections[:40]]
@@ -249,6 +292,7 @@ def test_mistakes_are_told_in_one_sentence(studio: Path):
         (("camera", "watch", "train.parquet"), "train.parquet"),
         (("camera", "drive", policy, "--head", "127.0.0.1:x"), "--head"),
         (("camera", "drive", policy), "--head"),
+        (("camera", "drive", policy, "--head", "127.0.0.1", "--take-over", "keys"), "would both read stdin"),
         (("camera", "drive", "--head", "127.0.0.1"), "POLICY is missing"),
         (("camera", "drive", policy, "--head", "http://127.0.0.1"), "visca+tcp://HOST"),
         (("camera", "drive", policy, "--head", "127.0.0.1", "--model", "eos"), "sony-x400"),

@@ -22,6 +22,7 @@ EXTRAS = {
     "h5py": "minari",
     "kloppy": "tracking",
     "matplotlib": "cli",
+    "mido": "midi",
     "msgspec": "serve",
     "onnx": "export",
     "onnxruntime": "live",

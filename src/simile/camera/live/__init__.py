@@ -6,7 +6,7 @@ pace; `Pipeline.film` puts them together, and `Turned` and `Cut` are where it go
 
 from simile.camera.live.acting import Actor
 from simile.camera.live.detectors import Detector, Function, Motion
-from simile.camera.live.hands import Joystick, Keys, Operator
+from simile.camera.live.hands import Faders, Joystick, Keys, Operator
 from simile.camera.live.latencies import Latencies
 from simile.camera.live.lines import Found, Lines
 from simile.camera.live.networks import Network
@@ -19,6 +19,7 @@ __all__ = [
     "Actor",
     "Cut",
     "Detector",
+    "Faders",
     "Found",
     "Function",
     "Joystick",

@@ -1,4 +1,4 @@
-"""A person who takes over, by the keys of a terminal or by a joystick, and hands back."""
+"""A person who takes over, by the keys of a terminal, a joystick or the faders of a MIDI controller, and hands back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from simile._common.needs import need
 from simile._common.typing import FloatArray
 from simile.camera.heads.links import Closing
 from simile.errors import ArgumentError
@@ -21,7 +22,13 @@ STEP = np.array([1.0, 1.0, 0.05])  # what one press of a key moves: degrees, deg
 FASTEST = np.array([30.0, 20.0, 1.0])  # what a joystick moves in a second, at most
 IDLE = 0.15  # of the way of a stick, in which it counts as let go
 SOFT = 0.15  # seconds in which most of what a person wants is done
+SWEEP = np.array([60.0, 30.0, 2.0])  # what the whole way of a fader turns: degrees, degrees, and zoom
+HIGHEST = 127  # that a control of MIDI can be
+JUMP = 64  # a control that changes by more at once is a button
 HELP = "arrows or h j k l turn the camera, + and - zoom, space hands back to the policy, q quits"
+STICK_HELP = "the left stick turns, the right one zooms, button 1 hands back"
+FADER_HELP = "the first fader that you move pans, the second tilts, the third zooms; any button hands back"
+MIDI = "midi:"  # before the name of a port
 TURNS = {"D": 0, "h": 0, "C": 1, "l": 1, "B": 2, "j": 2, "A": 3, "k": 3, "-": 4, "+": 5}  # axis, down or up
 EVENT = struct.Struct("<IhBB")  # of a joystick
 STICKS = {0: (0, 1.0), 1: (1, -1.0), 4: (2, -1.0)}  # pan, tilt and zoom; a stick pushed forward counts down
@@ -132,6 +139,73 @@ class Joystick(Closing):
         os.close(self._fd)
 
 
+class Faders(Closing):
+    """The faders of a MIDI controller: the first that is moved pans, the second tilts, the third zooms.
+
+    Buttons hand back.
+
+    A fader turns the camera by as much as it is moved, wherever it stood before, so that nothing jumps. Faders are
+    those controls, and pitch wheels, that change by little at a time; notes, and controls that jump, are buttons.
+
+    Parameters
+    ----------
+    port : mido input port
+        Where messages come from, see `open_port`.
+    """
+
+    def __init__(self, port: Any) -> None:
+        self._port = port
+        self._at: dict[tuple[str, int, int], float] = {}  # where each control was last
+        self._axes: dict[tuple[str, int, int], int] = {}  # what each fader moves, in the order in which they were
+
+    def read(self) -> Wish:
+        """Return how far the faders were moved since the last call."""
+        by, back = np.zeros(3), False
+        for message in self._port.iter_pending():
+            if message.type == "note_on":
+                back = back or message.velocity > 0
+            elif message.type in ("control_change", "pitchwheel"):
+                back = self._move(*_read_control(message), by) or back
+        return Wish(by if by.any() else None, back=back)
+
+    def close(self) -> None:
+        """Free the port."""
+        self._port.close()
+
+    def _move(self, control: tuple[str, int, int], value: float, by: FloatArray) -> bool:
+        """Add what a control has moved; tells whether it was a button that was pressed."""
+        before, self._at[control] = self._at.get(control), value
+        if before is None:
+            return value == HIGHEST  # a fader is hardly first heard of at its end, and a button is
+        if abs(value - before) > JUMP:
+            return value > before
+        axis = self._axes.setdefault(control, len(self._axes))
+        if axis < len(by):
+            by[axis] += (value - before) / HIGHEST * SWEEP[axis]
+        return False
+
+
+def _read_control(message: Any) -> tuple[tuple[str, int, int], float]:
+    """Return which control a message of MIDI is about, and where it is, from 0 to 127."""
+    if message.type == "pitchwheel":
+        return (message.type, message.channel, 0), (message.pitch + 8192) / 16383 * HIGHEST
+    return (message.type, message.channel, message.control), float(message.value)
+
+
+def open_port(name: str) -> Any:
+    """Return a MIDI port by its name, or by a part of it; without a name the first."""
+    mido = need("mido", f"--take-over {MIDI}PORT", extra="midi")
+    try:
+        names: list[str] = mido.get_input_names()
+        found = [one for one in names if name in (one, "")] or [one for one in names if name in one]
+        if not found:
+            told = f"there are {', '.join(names)}" if names else "there is none: is the controller plugged in?"
+            raise ArgumentError(f"take-over: no MIDI port is called {name or 'anything'!r}: {told}")
+        return mido.open_input(found[0])
+    except (OSError, ImportError) as error:
+        raise ArgumentError(f"take-over: MIDI cannot be used here: {error}: --take-over keys needs none") from None
+
+
 class Operator:
     """A person beside a policy: acts from the first turn of the device until handing back.
 
@@ -163,5 +237,12 @@ class Operator:
 
 
 def open_device(given: str) -> Device:
-    """Return the keys of this terminal, or the joystick at a path."""
+    """Return the keys of this terminal, the faders at a MIDI port, or the joystick at a path."""
+    if given.startswith(MIDI):
+        return Faders(open_port(given.removeprefix(MIDI)))
     return Keys() if given == "keys" else Joystick(given)
+
+
+def help_with(given: str) -> str:
+    """Say how to use a device."""
+    return FADER_HELP if given.startswith(MIDI) else HELP if given == "keys" else STICK_HELP

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,6 +22,7 @@ from simile.cli.camera.games import (
     open_one,
     place_of,
 )
+from simile.cli.camera.hands import operator_of, take_over_option
 from simile.cli.camera.heads import driver_of, head_of, head_options, tell_head
 from simile.errors import DataError
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 @game_option
 @game_options
 @options.stage_option
+@take_over_option
 @click.option("--check", is_flag=True, help="Turn by a degree and back, tell which units fit, and end.")
 @options.policy_options
 def drive(
@@ -55,6 +58,7 @@ def drive(
 
     On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
     --acceleration come behind the stages; an AccelerationLimit or a JerkLimit at the end of these takes their place.
+    They hold for a person who takes over, too.
     """
     import numpy as np
 
@@ -66,6 +70,8 @@ def drive(
         return
     if policy is None:
         raise click.ClickException("POLICY is missing: name the file of the policy that drives, or give --check")
+    if given["take_over"] == "keys" and game is None:
+        raise click.ClickException("--take-over keys and detections would both read stdin: use a joystick or faders")
     stages = options.stages_of(stage)
     loaded = options.load_policy(policy, trust, max_memory)
     own = loaded.card.rate or 25.0
@@ -78,13 +84,18 @@ def drive(
         tilt, zoom = camera.still_view(court)
         told = f"tilt {tilt:.1f} and zoom {zoom:.2f} look at the middle of the court from {camera}"
         click.echo(f"simile: the policy pans; tilt and zoom stay as they are: {told}", err=True)
-    with driver_of(loaded, stages, given) as driver:
-        shown, doubts = 0, Doubts(court)
+    with ExitStack() as stack:
+        operator = operator_of(stack, given)
+        driver = stack.enter_context(driver_of(loaded, stages, given))
+        shown, doubts, last = 0, Doubts(court), None
         for seen in _lines(sys.stdin, given) if played is None else _play(played):
-            if seen is None and actor.alike:
-                driver.send(actor.predictor.step(None))
+            taken = None if operator is None or last is None else operator.act(last, shown / rate)
+            if operator is not None and operator.leaves:
+                return
+            if seen is None and actor.alike and taken is None:
+                driver.send(last := actor.predictor.step(None))
                 continue
-            driver.send(actor.act(np.empty((0, 2)) if seen is None else seen, shown / rate))
+            driver.send(last := actor.act(np.empty((0, 2)) if seen is None else seen, shown / rate, taken))
             if played is None and seen is not None and len(seen):
                 options.say(doubts.note(shown / rate, seen, dropped=0, detecting=0.0))
             shown += 1

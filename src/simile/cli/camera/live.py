@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from simile.cli import INTERRUPTED, options
 from simile.cli.camera.games import aim_stages, court_options, features_of, place_of
+from simile.cli.camera.hands import operator_of, take_over_option
 from simile.cli.camera.heads import driver_of, head_options
 
 if TYPE_CHECKING:
@@ -72,11 +73,7 @@ LAYOUTS = ("yolov5", "yolov8", "end2end", "end2end7", "torchvision")
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of what is written.")
 @options.stage_option
 @click.option("--log", type=click.Path(path_type=Path), help="A line for every frame: .csv or .jsonl.")
-@click.option(
-    "--take-over",
-    metavar="keys|/dev/input/js0",
-    help="Let a person act, too: arrows or hjkl turn, +- zoom, space hands back, q quits; or a joystick.",
-)
+@take_over_option
 @click.option("--fast", is_flag=True, help="Read a file as fast as it goes, and drop nothing.")
 @click.option("--seconds", type=float, help="Stop after so many seconds of video.")
 @click.option("--retry", type=float, default=60.0, help="Seconds to try a lost stream again.")
@@ -120,7 +117,6 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
     """Open all that stands behind a source; the stack closes it."""
     from simile.camera.heads.driver import BRAKES
     from simile.camera.live.acting import Actor
-    from simile.camera.live.hands import HELP, Operator, open_device
     from simile.camera.live.outputs import Turned
     from simile.camera.live.pipeline import Pipeline
 
@@ -141,13 +137,7 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
         if given["poses"] == "head":
             place = _look_through(driver, calibration, given["latency"])
     outputs += [stack.enter_context(_open_cut(out, video, calibration, given)) for out in given["out"]]
-    operator = None
-    if given["take_over"] is not None:
-        device = open_device(given["take_over"])
-        stack.callback(device.close)
-        operator = Operator(device)
-        _say(HELP if given["take_over"] == "keys" else "the left stick turns, the right one zooms, button 1 hands back")
-    return Pipeline(detector, actor, court, place, outputs, operator)
+    return Pipeline(detector, actor, court, place, outputs, operator_of(stack, given))
 
 
 def _read_calibration(video: Source, given: dict[str, Any]) -> Calibration | None:
