@@ -94,7 +94,7 @@ async function list(): Promise<void> {
 }
 
 function offer(found: StreamFacts[]): void {
-  const names = found.map(({ name }) => name);
+  const names = found.map(({ name }) => name).sort();
   const present = [...streams.children].map((button) => (button as HTMLElement).dataset.name);
   if (JSON.stringify(names) !== JSON.stringify(present)) {
     streams.replaceChildren(
@@ -231,6 +231,10 @@ addEventListener("keydown", (event) => {
   move((now) => hand!.nudge(i, way * drawn[i]!.lever.step * (event.shiftKey ? 5 : 1), now));
 });
 back.onclick = handBack;
+// Nobody steers what they do not see.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) handBack();
+});
 setInterval(act, ACT);
 
 // --------------------------------------------------------------------------------------------------------- showing
@@ -242,7 +246,7 @@ function note(event: Event): void {
   const more = Object.entries(details).map(([name, value]) => `${name.replaceAll("_", " ")} ${String(value)}`);
   const what =
     kind === "operated" ? (on ? "taken over" : "handed back") : on ? kind.replaceAll("_", " ") : `${kind}: over`;
-  const text = [what, reason, ...more].filter(Boolean).join(" · ");
+  const text = [what, reason !== HANDED_BACK && reason, ...more].filter(Boolean).join(" · ");
   const time = new Date().toLocaleTimeString("en-GB");
   events.prepend(
     h("li", { class: on ? "on" : "off", "data-kind": kind }, h("time", {}, time), text.replaceAll("_", " ")),

@@ -7,7 +7,7 @@ import type { Session } from "./session";
 const SHADOWS = [3, 4, 2, 8, 9, 6]; // colours
 const DASH = [4, 4];
 const MARGIN = 0.25; // of what was seen, above and below it
-const EDGE = 0.02; // of what can be seen, by which it grows while the lever is held there
+const EDGE = 0.004; // of what can be seen, by which it grows while the lever is held there
 
 export class Curve {
   readonly root: HTMLElement;

@@ -142,10 +142,9 @@ class Joystick(Closing):
 class Faders(Closing):
     """The faders of a MIDI controller: the first that is moved pans, the second tilts, the third zooms.
 
-    Buttons hand back.
-
     A fader turns the camera by as much as it is moved, wherever it stood before, so that nothing jumps. Faders are
-    those controls, and pitch wheels, that change by little at a time; notes, and controls that jump, are buttons.
+    those controls, and pitch wheels, that change by little at a time. Notes, and controls that jump, are buttons, which
+    hand back.
 
     Parameters
     ----------
