@@ -20,7 +20,19 @@ import simile
 from conftest import SEED, demos_of
 from served import check_conservation
 from simile.online import Predictor, RateLimit
-from simile.serving.messages import Answer, Frame, complete, explain, from_json, from_msgpack, to_json, to_msgpack
+from simile.serving.messages import (
+    Answer,
+    Frame,
+    OperatorMessage,
+    complete,
+    explain,
+    from_json,
+    from_msgpack,
+    operator_from_json,
+    operator_from_msgpack,
+    to_json,
+    to_msgpack,
+)
 from simile.serving.service import Service
 from simile.serving.sessions import Refusal, Stream
 from simile.serving.websocket import UNREADABLE
@@ -34,6 +46,7 @@ plain = st.recursive(
     numbers, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
 )
 fields = st.sampled_from(["x", "n", "override", "open", "close", "stream", "start", "deadline", "resume", "y"])
+wishes = st.sampled_from(["take", "hand_back", "watch", "contexts"])
 almost = st.dictionaries(fields, plain | st.dictionaries(fields, plain, max_size=3), max_size=5)
 
 
@@ -73,6 +86,17 @@ def check_decoded(data: bytes, decode: Any) -> None:
 def test_any_bytes_are_a_frame_or_a_sentence(data: bytes) -> None:
     check_decoded(data, from_json)
     check_decoded(data, from_msgpack)
+
+
+@given(st.binary(max_size=200) | st.dictionaries(wishes, plain).map(packed))
+def test_any_bytes_are_an_operators_message_or_a_sentence(data: bytes) -> None:
+    for decode in (operator_from_json, operator_from_msgpack):
+        sentence = ""
+        try:
+            assert isinstance(decode(data), OperatorMessage)
+        except UNREADABLE as error:
+            sentence = explain(error)
+        assert len(sentence) < LONGEST_SENTENCE
 
 
 @given(almost)

@@ -101,6 +101,9 @@ def test_who_watches_sees_every_answer_and_is_in_nobodys_way(policies: Any, cont
     for stream in streams:
         played.put(stream, listed(contexts[0]))
     played.service.run()
+    assert not seen
+    played.service.show()
+    played.service.show()
     assert [(s.name, frame.x, answer.n) for s, frame, answer in seen] == [("two", listed(contexts[0]), 0)]
     assert set(played.answers) == set(NAMES)
     assert "could not be shown" in caplog.text

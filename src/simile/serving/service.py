@@ -89,7 +89,8 @@ class Service:
         self._reader = Reader(self._switcher.streams)
         self._batcher = Batcher(self._switcher, self.counts, monitor)
         self._registry = StreamRegistry(self.max_streams, self._switcher, self._batcher.begin, self.counts, clock)
-        self.watchers: dict[str, Watcher] = {}  # of streams by name: each is shown what was answered, after all were
+        self.watchers: dict[str, Watcher] = {}  # of streams by name: `show` shows them what was answered
+        self._unseen: list[tuple[list[Item], list[Answered]]] = []
         self._waiting: list[Stream] = []  # those with a queue
         self._next_sweep = -math.inf
 
@@ -247,7 +248,19 @@ class Service:
             now = self.clock()
             self.latencies.add([now - queued.arrived for _, queued in batch])
             if self.watchers:
-                self._show(batch, answered)
+                self._unseen.append((batch, answered))
+
+    def show(self) -> None:
+        """Show what was answered since the last call to those who watch; call it when the answers have gone out."""
+        unseen, self._unseen = self._unseen, []
+        for batch, answered in unseen:
+            watched = {stream: queued for stream, queued in batch if stream.name in self.watchers}
+            for stream, answer in answered:
+                if stream in watched:
+                    try:
+                        self.watchers[stream.name](stream, watched[stream], answer)
+                    except Exception:  # who looks on must not be in the way
+                        log.exception("a frame of stream %s could not be shown", stream.name)
 
     def tick(self, now: float) -> list[Stream]:
         """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""
@@ -263,7 +276,7 @@ class Service:
             for stream, answer in answered:
                 self._send(stream, answer)
             if self.watchers:
-                self._show(batch, answered)
+                self._unseen.append((batch, answered))
         if now < self._next_sweep:
             return []
         self._next_sweep = now + SWEEP
@@ -357,16 +370,6 @@ class Service:
             log.exception("a batch of %d frames failed", len(batch))
             self.counts.failed += len(batch)
             return [(stream, Answer(queued.n, error=FAILED)) for stream, queued in batch]
-
-    def _show(self, batch: list[Item], answered: list[Answered]) -> None:
-        """Show what was answered to those who watch; by now everybody has their answers."""
-        watched = {stream: queued for stream, queued in batch if stream.name in self.watchers}
-        for stream, answer in answered:
-            if stream in watched:
-                try:
-                    self.watchers[stream.name](stream, watched[stream], answer)
-                except Exception:  # who looks on must not be in the way
-                    log.exception("a frame of stream %s could not be shown", stream.name)
 
     def _send(self, stream: Stream, answer: Answer) -> None:
         if stream.sink is None:  # its connection went while others were answered

@@ -166,6 +166,7 @@ class ServerState:
             gathering, self.gathering = self.gathering, []
             for connection in gathering:
                 connection.send_gathered()
+            self.service.show()
         finally:
             self._due = False
 
@@ -245,6 +246,7 @@ class ServerState:
             await asyncio.sleep(TICK if self.service.has_deadlines else SLOW_TICK)
             for stream in self.service.tick(self.clock()):
                 self.tell({"kind": "expired", "on": True}, stream.name)
+            self.service.show()
 
     async def tell_troubles(self) -> None:
         """Tell the streams what became of their stages, and what the monitor sees in them, for ever."""
