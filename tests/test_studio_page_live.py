@@ -117,7 +117,6 @@ def test_a_stream_is_taken_over_by_the_mouse_handed_back_and_found_in_the_list(
     row = page.locator("#corrections [data-stretch='1']")
     assert float(row.locator("td.number").first.inner_text()) >= 0.6
     assert float(row.locator("td.number").nth(1).inner_text()) > 0.0
-    page.wait_for_timeout(2500)  # a little of what comes after belongs to it
     screenshot(page, "live")
     row.get_by_role("button", name="Watch 1 again").click()
     page.get_by_text("Correction 1, again").wait_for()
@@ -195,8 +194,15 @@ def test_a_service_that_is_not_there_or_not_here_is_told_in_a_sentence(studio: S
         page.get_by_text(re.compile(re.escape(sentence))).wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1600])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (390, "light"),
+        (1600, "dark"),
+        pytest.param(390, "dark", marks=pytest.mark.long),
+        pytest.param(1600, "light", marks=pytest.mark.long),
+    ],
+)
 def test_the_page_fits_into_narrow_and_wide_windows(
     studio: Studio, service: servers.Server, stream: Streaming, open_page: Opener, width: int, scheme: str
 ) -> None:
@@ -206,8 +212,7 @@ def test_the_page_fits_into_narrow_and_wide_windows(
     stream.wait_for("operator")
     page.keyboard.press("Space")
     stream.wait_for("policy")
-    page.wait_for_timeout(1500)
     page.get_by_role("button", name="Watch 1 again").click()
-    page.wait_for_timeout(1500)
+    page.wait_for_timeout(500)
     assert not scrolls_sideways(page)
     screenshot(page, f"live-{width}-{scheme}")
