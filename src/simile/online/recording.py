@@ -1,0 +1,508 @@
+"""Recording: what streams saw, what was sent, and who acted, kept as files that `simile.read` takes as demonstrations.
+
+Whoever acts notes a batch at the price of an append; a thread of its own makes columns of them and waits for the disk.
+What cannot be kept is counted, and never keeps anybody from acting.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import logging
+import os
+import secrets
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.needs import need
+from simile._common.typing import BoolArray, FloatArray, IntArray
+from simile.errors import ArgumentError
+from simile.online.journals import JournalFolder, build_schema
+from simile.policies.cards import Card
+from simile.policies.policies import Policy
+from simile.policies.storage.files import digest_of
+
+GATHER_EVERY, WRITE_EVERY = 0.1, 0.5  # seconds
+MOST_WAITING = 64 << 20  # bytes, about, of one track that wait for the thread
+PER_BATCH = 1000  # bytes of a batch that waits, beside its numbers
+MOST_EVENTS = 16  # that are kept until the next frame of a stream
+TURN = 32  # batches that the thread takes before it lets others have their turn
+STEP = 1e-6  # seconds between two frames of a stream, at least
+LEAST_LIMIT = 1.0  # MB
+NICENESS = 10  # of the thread, where a thread can have one: whoever acts comes first
+WHO = ("policy", "operator", "gap")
+
+log = logging.getLogger("simile.recording")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Noted:
+    """A frame of each of n different streams."""
+
+    track: Track
+    slots: IntArray  # (n,)
+    numbers: Sequence[int]  # of the frames, n
+    t: float  # seconds
+    X: FloatArray | None  # (n, m); None where no context came
+    A: FloatArray  # (n, k)
+    who: str
+    limited: BoolArray | None  # (n,); None where no stage changed any
+    policy: str | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Began:
+    """A stream of this label that begins in a slot."""
+
+    track: Track
+    slot: int
+    label: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Happened:
+    """Something to be told in the next frame of a slot, or of all."""
+
+    track: Track
+    slot: int | None
+    text: str
+
+
+class Recorder:
+    """Writes what streams see and do into a folder; give it to a `Predictor`, a `PredictorPool` or a `Service`.
+
+    Files are `recording-NNNNNN.parquet`, of bounded size; the one being written is an Arrow IPC stream,
+    `recording-NNNNNN.arrows`, to which all that came in the last half second is added at once. After `kill -9` the rest
+    reads. `simile.read(folder)` takes all of it, at any time. A row is a frame: `sequence` (the stream and the moment
+    at which it began), `n`, `t` (Unix seconds), the contexts, the actions that were sent, `who` acted ("policy",
+    "operator" or "gap"), whether a stage `limited` the action, the digest of the `policy`, and the `event`s told since
+    the frame before (JSON, one a line).
+
+    Parameters
+    ----------
+    folder : path
+        Where to; it is held by a lock, and its owner's alone.
+    limit : float, optional
+        MB that the files may take, at least 1; the oldest whole files go first, with a warning. None for no limit.
+    leave_out : sequence of str
+        Contexts whose values are not kept: they are missing in the recording.
+    hashed : sequence of str
+        Contexts of which a keyed hash is kept instead of the value. The key is drawn anew in every process and kept
+        nowhere: equal values are equal within one run, and no value can be told from its hash.
+
+    Attributes
+    ----------
+    rows, lost, failures, removed : int
+        Frames that are on the disk, frames that could not be kept, writes that failed, files that had to go.
+    failing : bool
+        Whether the last write failed.
+    digest : str or None
+        Of the policy's file, for whoever knows it; else it is computed of the policy.
+
+    Examples
+    --------
+    >>> import simile, tempfile
+    >>> demos = simile.tasks.pursuit(n_sequences=2, length=100, seed=0)
+    >>> policy = simile.clone(demos, model=simile.SmoothForest(n_trees=3), horizon=simile.Horizon(2, 0)).policy
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Recorder(folder) as recorder:
+    ...         predictor = simile.Predictor(policy, recorder=recorder)
+    ...         actions = [predictor.step(x) for x in demos[0].contexts]
+    ...     recorded = simile.read(folder, quiet=True)
+    >>> bool(np.array_equal(recorded[0].actions, actions))
+    True
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        limit: float | None = None,
+        leave_out: Sequence[str] = (),
+        hashed: Sequence[str] = (),
+    ) -> None:
+        need("pyarrow", "recording")
+        self.folder = Path(folder)
+        self.limit = None if limit is None else checks.number(limit, "limit", at_least=LEAST_LIMIT)
+        self.leave_out, self.hashed = tuple(leave_out), tuple(hashed)
+        if both := next((name for name in self.leave_out if name in self.hashed), None):
+            raise ArgumentError(f"hashed: {both!r} is left out already: name it in one of leave_out and hashed")
+        self.rows = self.lost = self.failures = 0
+        self.failing = False
+        self.digest: str | None = None
+        self._columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._key = secrets.token_bytes(32)
+        self._waiting: deque[Noted | Began | Happened] = deque()
+        self._gathered: list[dict[str, Any]] = []
+        self._store: JournalFolder | None = None
+        self._thread: threading.Thread | None = None
+        self._wake, self._flushed = threading.Event(), threading.Condition()
+        self._closing = False
+        self._asked = self._done = 0  # flushes
+        self._losing = threading.Lock()  # `lost` is counted by several threads
+        self._moment = 0  # microseconds at which the last stream began
+        self._wall = time.time() - time.monotonic()  # so that the time never goes back
+
+    @property
+    def removed(self) -> int:
+        """How many files the limit has cost."""
+        return 0 if self._store is None else self._store.removed
+
+    def track(self, policy: Policy, *, rate: float | None = None, digest: str | None = None) -> Track:
+        """Return what notes the streams of a policy; all tracks of a recorder have the same columns.
+
+        Parameters
+        ----------
+        policy : Policy
+            What acts; its card has the names.
+        rate : float, optional
+            Frames a second.
+        digest : str, optional
+            Of the policy's file; by default the recorder's, or that which it would have.
+
+        Raises
+        ------
+        ArgumentError
+            When the columns are not those of the folder, or of the tracks before, or have names that cannot be.
+        """
+        columns = _name_columns(policy)
+        if self._closing:
+            raise ArgumentError("recorder: it is closed: make a new one")
+        if self._columns is None:
+            self._open(columns, rate)
+        elif columns != self._columns:
+            raise ArgumentError(
+                f"recorder: it records {', '.join((*self._columns[0], *self._columns[1]))}, and this policy has "
+                f"{', '.join((*columns[0], *columns[1]))}: use a recorder, and a folder, of its own"
+            )
+        return Track(self, digest or self.digest or digest_of(policy))
+
+    def flush(self) -> None:
+        """Wait until all that was noted is on the disk, or counted as lost."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        with self._flushed:
+            self._asked += 1
+            wanted = self._asked
+            self._wake.set()
+            self._flushed.wait_for(lambda: self._done >= wanted)
+
+    def close(self) -> None:
+        """Write what is left, make the last file whole, and leave the folder to others."""
+        atexit.unregister(self.close)
+        self._closing = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------- callers' threads
+
+    def now(self) -> float:
+        """Return the time in Unix seconds, by a clock that never goes back."""
+        return self._wall + time.monotonic()
+
+    def put(self, item: Noted | Began | Happened) -> None:
+        """Let something wait for the thread."""
+        self._waiting.append(item)
+
+    def lose(self, frames: int) -> None:
+        """Count frames that cannot be kept."""
+        with self._losing:
+            self.lost += frames
+
+    def name_sequence(self, name: str) -> str:
+        """Return what a stream that begins now is called in the recording: no other has this name."""
+        self._moment = max(self._moment + 1, int(1e6 * self.now()))
+        moment = datetime.fromtimestamp(self._moment // 1_000_000, UTC).replace(microsecond=self._moment % 1_000_000)
+        return f"{name} {moment.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
+
+    def _open(self, columns: tuple[tuple[str, ...], tuple[str, ...]], rate: float | None) -> None:
+        contexts, actions = columns
+        for argument, names in (("leave_out", self.leave_out), ("hashed", self.hashed)):
+            if odd := next((name for name in names if name not in contexts), None):
+                reason = (
+                    "it is an action, which a demonstration needs"
+                    if odd in actions
+                    else f"the contexts are {', '.join(contexts)}"
+                )
+                raise ArgumentError(f"{argument}: {odd!r} is no context: {reason}")
+        self._store = JournalFolder(self.folder, self.limit, build_schema(contexts, actions, rate))
+        self._columns = columns
+        self._thread = threading.Thread(target=self._work, name="simile recorder", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    # ------------------------------------------------------------------------------------------------------- own thread
+
+    def _work(self) -> None:
+        if sys.platform == "linux":
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        due = time.monotonic() + WRITE_EVERY
+        while not self._closing:
+            self._wake.wait(GATHER_EVERY)
+            self._wake.clear()
+            asked = self._asked
+            self._gather()
+            if asked > self._done or time.monotonic() >= due:
+                self._write()
+                due = time.monotonic() + WRITE_EVERY
+                with self._flushed:
+                    self._done = asked
+                    self._flushed.notify_all()
+        self._gather()
+        self._write()
+        self._try(self._close_store, 0)
+        with self._flushed:
+            self._done = self._asked
+            self._flushed.notify_all()
+
+    def _gather(self) -> None:
+        """Make columns of what waits, a few batches at a time: nobody who acts waits for it long."""
+        run: list[Noted] = []
+        for _ in range(len(self._waiting)):
+            item = self._waiting.popleft()
+            if isinstance(item, Noted):
+                run.append(item)
+                if len(run) < TURN:
+                    continue
+            self._take(run)
+            run = []
+            if isinstance(item, Began):
+                item.track.labels[item.slot] = item.label
+                item.track.events.pop(item.slot, None)
+            elif isinstance(item, Happened):
+                for slot in list(item.track.labels) if item.slot is None else [item.slot]:
+                    item.track.events.setdefault(slot, deque(maxlen=MOST_EVENTS)).append(item.text)
+            time.sleep(0.0)  # which lets others have Python's lock
+        self._take(run)
+
+    def _take(self, run: list[Noted]) -> None:
+        for track in dict.fromkeys(one.track for one in run):
+            own = [one for one in run if one.track is track]
+            self._try(partial(self._add, track, own), sum(len(one.slots) for one in own))
+            track.taken += sum(track.weigh(len(one.slots)) for one in own)
+
+    def _add(self, track: Track, run: list[Noted]) -> None:
+        self._gathered.append(track.gather(run))
+
+    def _write(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return
+        rows = sum(len(part["n"]) for part in gathered)
+        if self._try(lambda: self._append(gathered), rows):
+            self.rows += rows
+            assert self._store is not None
+            if self._try(self._store.tidy, 0):
+                self._report(failing=False)
+
+    def _append(self, gathered: list[dict[str, Any]]) -> None:
+        assert self._store is not None
+        self._store.append(self._build(gathered))
+
+    def _close_store(self) -> None:
+        assert self._store is not None
+        self._store.close()
+
+    def _build(self, gathered: list[dict[str, Any]]) -> Any:
+        """Return a record batch of what was gathered."""
+        pa = need("pyarrow", "recording")
+        assert self._columns is not None
+        assert self._store is not None
+        contexts, actions = self._columns
+        columns: list[Any] = []
+
+        def join(name: str) -> Any:
+            return np.concatenate([part[name] for part in gathered])
+
+        def spread(name: str) -> Any:
+            """Return texts, of which many rows share one, as a column."""
+            codes: dict[str | None, int] = {}
+            parts = [
+                (part[name][0], [codes.setdefault(text, len(codes)) for text in part[name][1]]) for part in gathered
+            ]
+            indices = np.concatenate([np.array(own, dtype=np.int32)[rows] for rows, own in parts])
+            return pa.DictionaryArray.from_arrays(indices, pa.array(list(codes), pa.string())).dictionary_decode()
+
+        columns += [spread("sequence"), pa.array(join("n")), pa.array(join("t"))]
+        X, A = join("X"), join("A")
+        for i, name in enumerate(contexts):
+            columns.append(self._keep(X[:, i], name))
+            time.sleep(0.0)
+        columns += [pa.array(np.ascontiguousarray(A[:, i])) for i in range(len(actions))]
+        columns += [spread("who"), pa.array(join("limited")), spread("policy")]
+        columns.append(pa.array(list(chain.from_iterable(part["event"] for part in gathered)), pa.string()))
+        return pa.RecordBatch.from_arrays(columns, schema=self._store.schema)
+
+    def _keep(self, values: FloatArray, name: str) -> Any:
+        """Return a context as a column: null where it is missing, or is not to be kept."""
+        pa = need("pyarrow", "recording")
+        if name in self.leave_out:
+            return pa.nulls(len(values), pa.float64())
+        if name in self.hashed:
+            known, rows = np.unique(values, return_inverse=True)
+            values = np.array([self._hash(value) for value in known.tolist()])[rows]
+        return pa.array(np.ascontiguousarray(values), from_pandas=True)
+
+    def _hash(self, value: float) -> float:
+        """Return a whole number of 48 bits that stands for a value; missing stays missing."""
+        if value != value:
+            return value
+        found = hashlib.blake2b(np.float64(value + 0.0).tobytes(), key=self._key, digest_size=6)
+        return float(int.from_bytes(found.digest(), "little"))
+
+    def _try(self, act: Callable[[], None], frames: int) -> bool:
+        """Do what may fail, and return whether it was done; the frames that it costs are counted."""
+        try:
+            act()
+        except Exception as error:  # whatever it is, whoever acts goes on
+            self.failures += 1
+            self.lose(frames)
+            self._report(failing=True, error=error)
+            return False
+        return True
+
+    def _report(self, *, failing: bool, error: Exception | None = None) -> None:
+        if failing and not self.failing:  # said once; it is tried again and again
+            log.warning("the recording cannot be written: %s", error)
+        self.failing = failing
+
+
+class Track:
+    """Notes the streams of one policy for a `Recorder`; one thread notes, by slots.
+
+    Attributes
+    ----------
+    policy : str or None
+        Digest of the policy at work.
+    noted : int
+        Frames that were noted, those that are lost too.
+    """
+
+    def __init__(self, recorder: Recorder, policy: str | None) -> None:
+        self.recorder, self.policy = recorder, policy
+        self.noted = 0
+        self._t = 0.0
+        self._put = 0  # bytes that were ever put, and by the thread taken
+        self.taken = 0
+        columns = recorder._columns
+        assert columns is not None
+        self._width = 8 * (len(columns[0]) + len(columns[1]) + 2)
+        self._m = len(columns[0])
+        # The thread's own:
+        self.labels: dict[int, str] = {}
+        self.events: dict[int, deque[str]] = {}  # that the next frame of a slot will have
+
+    def begin(self, slot: int, name: str) -> None:
+        """Note that a stream begins in a slot, or begins anew."""
+        self.recorder.put(Began(self, slot, self.recorder.name_sequence(name)))
+
+    def note(
+        self,
+        slots: IntArray,
+        numbers: Sequence[int],
+        X: FloatArray | None,
+        A: FloatArray,
+        who: str,
+        limited: BoolArray | None = None,
+        t: float | None = None,
+    ) -> None:
+        """Note a frame of different streams; the arrays are kept as they are, and must not change.
+
+        Parameters
+        ----------
+        slots, numbers : (n,) int
+            Whose frames, and which.
+        X : (n, m) array or None
+            The contexts, NaN where missing; None where none came.
+        A : (n, k) array
+            What was sent.
+        who : {"policy", "operator", "gap"}
+            Who acted.
+        limited : (n,) bool, optional
+            Where a stage changed the action.
+        t : float, optional
+            Unix seconds; now by default. In a track it increases.
+        """
+        n = len(slots)
+        self.noted += n
+        weight = self.weigh(n)
+        if self._put - self.taken + weight > MOST_WAITING:
+            self.recorder.lose(n)
+            return
+        self._put += weight
+        now = self.recorder.now() if t is None else t
+        self._t = now if now > self._t else self._t + STEP
+        self.recorder.put(Noted(self, slots, numbers, self._t, X, A, who, limited, self.policy))
+
+    def tell(self, event: Mapping[str, Any], slot: int | None = None) -> None:
+        """Note something that happened to the stream of a slot, or to all; the next frame has it."""
+        self.recorder.put(Happened(self, slot, json.dumps(event)))
+
+    def weigh(self, frames: int) -> int:
+        """Return the bytes, about, that so many frames of a batch take while they wait."""
+        return PER_BATCH + frames * self._width
+
+    def gather(self, run: Sequence[Noted]) -> dict[str, Any]:
+        """Return columns of some batches; for the recorder's thread."""
+        lengths = [len(one.slots) for one in run]
+        slots = np.concatenate([one.slots for one in run])
+        events: list[str | None] = [None] * len(slots)
+        if self.events:
+            for row, slot in enumerate(slots.tolist()):
+                if told := self.events.pop(slot, None):
+                    events[row] = "\n".join(told)
+        own, rows = np.unique(slots, return_inverse=True)
+        return {
+            "sequence": (rows, [self.labels[slot] for slot in own.tolist()]),
+            "n": np.array(list(chain.from_iterable(one.numbers for one in run)), dtype=np.int64),
+            "t": np.repeat([one.t for one in run], lengths),
+            "X": np.concatenate(
+                [np.full((n, self._m), np.nan) if one.X is None else one.X for one, n in zip(run, lengths, strict=True)]
+            ),
+            "A": np.concatenate([one.A for one in run]),
+            "who": (np.repeat(np.arange(len(run)), lengths), [one.who for one in run]),
+            "limited": np.concatenate(
+                [
+                    np.zeros(n, np.bool_) if one.limited is None else one.limited
+                    for one, n in zip(run, lengths, strict=True)
+                ]
+            ),
+            "policy": (np.repeat(np.arange(len(run)), lengths), [one.policy for one in run]),
+            "event": events,
+        }
+
+
+def _name_columns(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of contexts and actions; numbered ones where the card does not have them."""
+    card = getattr(policy, "card", None) or Card()
+    m = policy.n_contexts or len(card.context_names)
+    if not m:
+        raise ArgumentError("recorder: the policy does not say how many contexts it takes: give n_contexts, or names")
+    return _choose_names(card.context_names, m, "x"), _choose_names(card.action_names, policy.n_actions, "a")
+
+
+def _choose_names(names: Sequence[str], n: int, letter: str) -> tuple[str, ...]:
+    return tuple(names) if len(set(names)) == len(names) == n else tuple(f"{letter}{i}" for i in range(n))
