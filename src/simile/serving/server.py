@@ -25,6 +25,7 @@ from simile._common.door import Door, Guest
 from simile._common.files import clear_leftovers
 from simile._common.supervision import supervise
 from simile.errors import ArgumentError, SimileError, StorageError
+from simile.online.recording import Recorder
 from simile.serving import snapshots
 from simile.serving.guard import build_guard, check_exposure, load_tls
 from simile.serving.http import build_app
@@ -64,6 +65,20 @@ def serve(options: Options, announce: Announce) -> None:
     tls = load_tls(options.certfile, options.keyfile)
     _give_memory_back()
     loaded = load_policy(options.policy, options.trust, options.max_memory)
+    shadows = _load_shadows(options)
+    with ExitStack() as held:
+        recorder = None if options.record is None else held.enter_context(_open_recorder(options))
+        _run(options, loaded, shadows, recorder, tls, announce)
+
+
+def _run(
+    options: Options,
+    loaded: LoadedPolicy,
+    shadows: dict[str, LoadedPolicy],
+    recorder: Recorder | None,
+    tls: ssl.SSLContext | None,
+    announce: Announce,
+) -> None:
     rate = options.rate or loaded.policy.card.rate
     service = Service(
         loaded.policy,
@@ -76,7 +91,13 @@ def serve(options: Options, announce: Announce) -> None:
         monitor=Monitor(loaded.policy, rate, options.max_streams, stages=options.stages),
         handover=options.handover,
         max_memory=options.max_memory,
+        recorder=recorder,
+        shadows={name: shadow.policy for name, shadow in shadows.items()},
     )
+    if service.recording is not None:
+        service.recording.policy = loaded.digest
+    for shadow in () if service.shadows is None else service.shadows.all:
+        shadow.digest = shadows[shadow.name].digest
     options = replace(options, max_connections=_allow_files(options.max_connections))
     # They write a line for every peer that goes without a word: anybody could fill a disk so.
     logging.getLogger("aiofastnet").setLevel(logging.CRITICAL)
@@ -86,6 +107,23 @@ def serve(options: Options, announce: Announce) -> None:
     with _own_snapshots(options.snapshots, options.policy), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         _restore(service, options)
         runner.run(_serve(options, loaded, service, tls, announce))
+
+
+def _open_recorder(options: Options) -> Recorder:
+    assert options.record is not None
+    return Recorder(
+        options.record, limit=options.record_limit, leave_out=options.record_without, hashed=options.record_hashed
+    )
+
+
+def _load_shadows(options: Options) -> dict[str, LoadedPolicy]:
+    """Read the candidates, by the names of their files."""
+    found: dict[str, LoadedPolicy] = {}
+    for path in options.shadows:
+        if path.name in found:
+            raise ArgumentError(f"--shadow: two files are called {path.name}: rename one of them")
+        found[path.name] = load_policy(path, options.trust, options.max_memory)
+    return found
 
 
 async def _serve(

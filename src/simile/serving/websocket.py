@@ -146,7 +146,8 @@ class ConnectionRegistry:
         return None
 
     def tell(self, event: dict[str, Any], name: str | None = None) -> None:
-        """Tell an event to whoever holds a stream or, without a name, to every connection."""
+        """Tell an event to whoever holds a stream or, without a name, to every connection; and to the recording."""
+        self.state.service.note_event(event, name)
         if name is None:
             for connection in list(self.connections):
                 connection.tell(event)
