@@ -698,7 +698,7 @@ def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
     ready = (*start, "--log", "x.csv")
     (place / "wide.png").write_bytes((place / "empty.png").read_bytes()[:50])
     for arguments, word in (
-        (start, "--head, --out or --log"),
+        (start, "--head, --out, --log or --record"),
         (ready, "--calibration is missing"),
         ((*ready, "--calibration", "nowhere.json"), "nowhere.json"),
         ((*ready, "--calibration", "view.json", "--detector", "people"), "--detector must be motion, a file.onnx"),

@@ -298,8 +298,7 @@ def test_a_journal_that_became_parquet_is_read_once(policy, contexts, tmp_path):
 
 def test_reading_beside_a_recorder_always_finds_whole_frames(policy, contexts, tmp_path, monkeypatch):
     monkeypatch.setattr(journals, "MOST_ROWS", 30)
-    monkeypatch.setattr(recording, "WRITE_EVERY", 0.0)
-    monkeypatch.setattr(recording, "GATHER_EVERY", 0.001)
+    monkeypatch.setattr(recording, "WRITE_EVERY", 0.001)
     done = threading.Event()
 
     def record() -> None:
@@ -443,14 +442,14 @@ def test_a_journal_that_cannot_become_parquet_stays_and_reads(policy, contexts, 
 
 def test_beyond_the_memory_that_may_wait_whole_batches_are_dropped_and_counted(policy, contexts, tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "MOST_WAITING", 20_000)
-    monkeypatch.setattr(recording, "GATHER_EVERY", 60.0)
+    monkeypatch.setattr(recording, "WRITE_EVERY", 60.0)
     with Recorder(tmp_path) as recorder:
         predictor = simile.Predictor(policy, recorder=recorder)
         time.sleep(0.1)  # the thread waits now
-        for x in contexts[:100]:
+        for x in np.tile(contexts, (10, 1)):
             predictor.step(x)
-        assert 80 <= recorder.lost < 100
-    assert recorder.rows + recorder.lost == predictor.recording.noted == 100
+        assert recorder.lost > 1000
+    assert recorder.rows + recorder.lost == predictor.recording.noted == 4000
     assert [row["n"] for row in rows_of(tmp_path)] == list(range(recorder.rows))
 
 

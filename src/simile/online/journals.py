@@ -90,6 +90,7 @@ class JournalFolder:
         except BaseException:
             self._held.close()
             raise
+        need("pyarrow.parquet", "recording")  # now, and not while somebody acts
         self._sink = io.BytesIO()
         ipc = need("pyarrow.ipc", "recording")
         self._writer = ipc.new_stream(self._sink, schema, options=ipc.IpcWriteOptions(compression=_choose_codec()))
@@ -219,7 +220,10 @@ def settle(journal: Path) -> None:
     batches = None if target.exists() else read_journal(journal)
     first = None if batches is None else next(batches, None)
     if batches is not None and first is not None:
-        with replacing(target, secret=True) as file, pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
+        # Numbers that are hardly ever the same twice make no dictionary.
+        texts = [field.name for field in first.schema if pa.types.is_string(field.type)]
+        how = {"compression": "zstd", "use_dictionary": texts}
+        with replacing(target, secret=True) as file, pq.ParquetWriter(file, first.schema, **how) as writer:
             waiting, rows = [first], first.num_rows
             for batch in batches:
                 waiting.append(batch)

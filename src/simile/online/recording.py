@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import json
 import logging
 import os
 import secrets
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,57 +25,20 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.needs import need
-from simile._common.typing import BoolArray, FloatArray, IntArray
+from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
 from simile.online.journals import JournalFolder, build_schema
+from simile.online.tracks import Track
 from simile.policies.cards import Card
 from simile.policies.policies import Policy
 from simile.policies.storage.files import digest_of
 
-GATHER_EVERY, WRITE_EVERY = 0.1, 0.5  # seconds
-MOST_WAITING = 64 << 20  # bytes, about, of one track that wait for the thread
-PER_BATCH = 1000  # bytes of a batch that waits, beside its numbers
-MOST_EVENTS = 16  # that are kept until the next frame of a stream
-TURN = 32  # batches that the thread takes before it lets others have their turn
-STEP = 1e-6  # seconds between two frames of a stream, at least
+WRITE_EVERY = 0.5  # seconds
+MOST_WAITING = 64 << 20  # bytes of a track that wait for the thread
 LEAST_LIMIT = 1.0  # MB
 NICENESS = 10  # of the thread, where a thread can have one: whoever acts comes first
-WHO = ("policy", "operator", "gap")
 
 log = logging.getLogger("simile.recording")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Noted:
-    """A frame of each of n different streams."""
-
-    track: Track
-    slots: IntArray  # (n,)
-    numbers: Sequence[int]  # of the frames, n
-    t: float  # seconds
-    X: FloatArray | None  # (n, m); None where no context came
-    A: FloatArray  # (n, k)
-    who: str
-    limited: BoolArray | None  # (n,); None where no stage changed any
-    policy: str | None
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Began:
-    """A stream of this label that begins in a slot."""
-
-    track: Track
-    slot: int
-    label: str
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Happened:
-    """Something to be told in the next frame of a slot, or of all."""
-
-    track: Track
-    slot: int | None
-    text: str
 
 
 class Recorder:
@@ -144,10 +103,10 @@ class Recorder:
         self.rows = self.lost = self.failures = 0
         self.failing = False
         self.digest: str | None = None
+        self.most_waiting = MOST_WAITING
         self._columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self._key = secrets.token_bytes(32)
-        self._waiting: deque[Noted | Began | Happened] = deque()
-        self._gathered: list[dict[str, Any]] = []
+        self._tracks: list[Track] = []
         self._store: JournalFolder | None = None
         self._thread: threading.Thread | None = None
         self._wake, self._flushed = threading.Event(), threading.Condition()
@@ -189,7 +148,9 @@ class Recorder:
                 f"recorder: it records {', '.join((*self._columns[0], *self._columns[1]))}, and this policy has "
                 f"{', '.join((*columns[0], *columns[1]))}: use a recorder, and a folder, of its own"
             )
-        return Track(self, digest or self.digest or digest_of(policy))
+        found = Track(self, digest or self.digest or digest_of(policy), *map(len, columns))
+        self._tracks.append(found)
+        return found
 
     def flush(self) -> None:
         """Wait until all that was noted is on the disk, or counted as lost."""
@@ -221,10 +182,6 @@ class Recorder:
     def now(self) -> float:
         """Return the time in Unix seconds, by a clock that never goes back."""
         return self._wall + time.monotonic()
-
-    def put(self, item: Noted | Began | Happened) -> None:
-        """Let something wait for the thread."""
-        self._waiting.append(item)
 
     def lose(self, frames: int) -> None:
         """Count frames that cannot be kept."""
@@ -259,102 +216,62 @@ class Recorder:
         if sys.platform == "linux":
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-        due = time.monotonic() + WRITE_EVERY
         while not self._closing:
-            self._wake.wait(GATHER_EVERY)
+            self._wake.wait(WRITE_EVERY)
             self._wake.clear()
             asked = self._asked
-            self._gather()
-            if asked > self._done or time.monotonic() >= due:
-                self._write()
-                due = time.monotonic() + WRITE_EVERY
-                with self._flushed:
-                    self._done = asked
-                    self._flushed.notify_all()
-        self._gather()
+            self._write()
+            self._report_done(asked)
         self._write()
         self._try(self._close_store, 0)
+        self._report_done(self._asked)
+
+    def _report_done(self, flush: int) -> None:
         with self._flushed:
-            self._done = self._asked
+            self._done = flush
             self._flushed.notify_all()
 
-    def _gather(self) -> None:
-        """Make columns of what waits, a few batches at a time: nobody who acts waits for it long."""
-        run: list[Noted] = []
-        for _ in range(len(self._waiting)):
-            item = self._waiting.popleft()
-            if isinstance(item, Noted):
-                run.append(item)
-                if len(run) < TURN:
-                    continue
-            self._take(run)
-            run = []
-            if isinstance(item, Began):
-                item.track.labels[item.slot] = item.label
-                item.track.events.pop(item.slot, None)
-            elif isinstance(item, Happened):
-                for slot in list(item.track.labels) if item.slot is None else [item.slot]:
-                    item.track.events.setdefault(slot, deque(maxlen=MOST_EVENTS)).append(item.text)
-            time.sleep(0.0)  # which lets others have Python's lock
-        self._take(run)
-
-    def _take(self, run: list[Noted]) -> None:
-        for track in dict.fromkeys(one.track for one in run):
-            own = [one for one in run if one.track is track]
-            self._try(partial(self._add, track, own), sum(len(one.slots) for one in own))
-            track.taken += sum(track.weigh(len(one.slots)) for one in own)
-
-    def _add(self, track: Track, run: list[Noted]) -> None:
-        self._gathered.append(track.gather(run))
-
     def _write(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if not gathered:
-            return
-        rows = sum(len(part["n"]) for part in gathered)
-        if self._try(lambda: self._append(gathered), rows):
+        parts = [part for track in list(self._tracks) for part in track.take()]
+        rows = sum(len(part["n"]) for part in parts)
+        if rows and self._try(partial(self._append, parts), rows):
             self.rows += rows
             assert self._store is not None
             if self._try(self._store.tidy, 0):
                 self._report(failing=False)
 
-    def _append(self, gathered: list[dict[str, Any]]) -> None:
+    def _append(self, parts: list[dict[str, Any]]) -> None:
         assert self._store is not None
-        self._store.append(self._build(gathered))
+        self._store.append(self._build(parts))
 
     def _close_store(self) -> None:
         assert self._store is not None
         self._store.close()
 
-    def _build(self, gathered: list[dict[str, Any]]) -> Any:
-        """Return a record batch of what was gathered."""
+    def _build(self, parts: list[dict[str, Any]]) -> Any:
+        """Return a record batch of what was noted, a column at a time: nobody who acts waits for it long."""
         pa = need("pyarrow", "recording")
         assert self._columns is not None
         assert self._store is not None
-        contexts, actions = self._columns
-        columns: list[Any] = []
-
-        def join(name: str) -> Any:
-            return np.concatenate([part[name] for part in gathered])
-
-        def spread(name: str) -> Any:
-            """Return texts, of which many rows share one, as a column."""
-            codes: dict[str | None, int] = {}
-            parts = [
-                (part[name][0], [codes.setdefault(text, len(codes)) for text in part[name][1]]) for part in gathered
-            ]
-            indices = np.concatenate([np.array(own, dtype=np.int32)[rows] for rows, own in parts])
-            return pa.DictionaryArray.from_arrays(indices, pa.array(list(codes), pa.string())).dictionary_decode()
-
-        columns += [spread("sequence"), pa.array(join("n")), pa.array(join("t"))]
-        X, A = join("X"), join("A")
-        for i, name in enumerate(contexts):
-            columns.append(self._keep(X[:, i], name))
-            time.sleep(0.0)
-        columns += [pa.array(np.ascontiguousarray(A[:, i])) for i in range(len(actions))]
-        columns += [spread("who"), pa.array(join("limited")), spread("policy")]
-        columns.append(pa.array(list(chain.from_iterable(part["event"] for part in gathered)), pa.string()))
-        return pa.RecordBatch.from_arrays(columns, schema=self._store.schema)
+        X, A = (np.concatenate([part[name] for part in parts]) for name in ("X", "A"))
+        values = dict(zip(self._columns[0], X.T, strict=True))
+        events, row = [None] * len(X), 0
+        for part in parts:
+            for at, text in part["event"].items():
+                events[row + at] = text
+            row += len(part["n"])
+        columns: dict[str, Any] = {"event": pa.array(events, pa.string())}
+        for name in ("sequence", "who", "policy"):
+            columns[name] = _spread([part[name] for part in parts])
+        for name in ("n", "t", "limited"):
+            columns[name] = pa.array(np.concatenate([part[name] for part in parts]))
+        for name, column in values.items():
+            columns[name] = self._keep(column, name)
+            time.sleep(0.0)  # which lets others have Python's lock
+        for name, column in zip(self._columns[1], A.T, strict=True):
+            columns[name] = pa.array(np.ascontiguousarray(column))
+        schema = self._store.schema
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _keep(self, values: FloatArray, name: str) -> Any:
         """Return a context as a column: null where it is missing, or is not to be kept."""
@@ -390,109 +307,13 @@ class Recorder:
         self.failing = failing
 
 
-class Track:
-    """Notes the streams of one policy for a `Recorder`; one thread notes, by slots.
-
-    Attributes
-    ----------
-    policy : str or None
-        Digest of the policy at work.
-    noted : int
-        Frames that were noted, those that are lost too.
-    """
-
-    def __init__(self, recorder: Recorder, policy: str | None) -> None:
-        self.recorder, self.policy = recorder, policy
-        self.noted = 0
-        self._t = 0.0
-        self._put = 0  # bytes that were ever put, and by the thread taken
-        self.taken = 0
-        columns = recorder._columns
-        assert columns is not None
-        self._width = 8 * (len(columns[0]) + len(columns[1]) + 2)
-        self._m = len(columns[0])
-        # The thread's own:
-        self.labels: dict[int, str] = {}
-        self.events: dict[int, deque[str]] = {}  # that the next frame of a slot will have
-
-    def begin(self, slot: int, name: str) -> None:
-        """Note that a stream begins in a slot, or begins anew."""
-        self.recorder.put(Began(self, slot, self.recorder.name_sequence(name)))
-
-    def note(
-        self,
-        slots: IntArray,
-        numbers: Sequence[int],
-        X: FloatArray | None,
-        A: FloatArray,
-        who: str,
-        limited: BoolArray | None = None,
-        t: float | None = None,
-    ) -> None:
-        """Note a frame of different streams; the arrays are kept as they are, and must not change.
-
-        Parameters
-        ----------
-        slots, numbers : (n,) int
-            Whose frames, and which.
-        X : (n, m) array or None
-            The contexts, NaN where missing; None where none came.
-        A : (n, k) array
-            What was sent.
-        who : {"policy", "operator", "gap"}
-            Who acted.
-        limited : (n,) bool, optional
-            Where a stage changed the action.
-        t : float, optional
-            Unix seconds; now by default. In a track it increases.
-        """
-        n = len(slots)
-        self.noted += n
-        weight = self.weigh(n)
-        if self._put - self.taken + weight > MOST_WAITING:
-            self.recorder.lose(n)
-            return
-        self._put += weight
-        now = self.recorder.now() if t is None else t
-        self._t = now if now > self._t else self._t + STEP
-        self.recorder.put(Noted(self, slots, numbers, self._t, X, A, who, limited, self.policy))
-
-    def tell(self, event: Mapping[str, Any], slot: int | None = None) -> None:
-        """Note something that happened to the stream of a slot, or to all; the next frame has it."""
-        self.recorder.put(Happened(self, slot, json.dumps(event)))
-
-    def weigh(self, frames: int) -> int:
-        """Return the bytes, about, that so many frames of a batch take while they wait."""
-        return PER_BATCH + frames * self._width
-
-    def gather(self, run: Sequence[Noted]) -> dict[str, Any]:
-        """Return columns of some batches; for the recorder's thread."""
-        lengths = [len(one.slots) for one in run]
-        slots = np.concatenate([one.slots for one in run])
-        events: list[str | None] = [None] * len(slots)
-        if self.events:
-            for row, slot in enumerate(slots.tolist()):
-                if told := self.events.pop(slot, None):
-                    events[row] = "\n".join(told)
-        own, rows = np.unique(slots, return_inverse=True)
-        return {
-            "sequence": (rows, [self.labels[slot] for slot in own.tolist()]),
-            "n": np.array(list(chain.from_iterable(one.numbers for one in run)), dtype=np.int64),
-            "t": np.repeat([one.t for one in run], lengths),
-            "X": np.concatenate(
-                [np.full((n, self._m), np.nan) if one.X is None else one.X for one, n in zip(run, lengths, strict=True)]
-            ),
-            "A": np.concatenate([one.A for one in run]),
-            "who": (np.repeat(np.arange(len(run)), lengths), [one.who for one in run]),
-            "limited": np.concatenate(
-                [
-                    np.zeros(n, np.bool_) if one.limited is None else one.limited
-                    for one, n in zip(run, lengths, strict=True)
-                ]
-            ),
-            "policy": (np.repeat(np.arange(len(run)), lengths), [one.policy for one in run]),
-            "event": events,
-        }
+def _spread(parts: Sequence[tuple[IntArray, list[str | None]]]) -> Any:
+    """Return a column of texts that many rows share: each part has the number of its text for every row."""
+    pa = need("pyarrow", "recording")
+    codes: dict[str | None, int] = {}
+    own = [np.array([codes.setdefault(text, len(codes)) for text in texts], np.int32) for _, texts in parts]
+    indices = np.concatenate([codes_[rows] for codes_, (rows, _) in zip(own, parts, strict=True)])
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(codes), pa.string())).dictionary_decode()
 
 
 def _name_columns(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:

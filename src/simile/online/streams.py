@@ -22,7 +22,8 @@ from simile.policies.rollouts import ColdStart, GivenStart
 from simile.policies.stages import Chain, Stage
 
 if TYPE_CHECKING:
-    from simile.online.recording import Recorder, Track
+    from simile.online.recording import Recorder
+    from simile.online.tracks import Track
 
 
 class Streams:
@@ -179,11 +180,10 @@ class Streams:
         who: str = "policy",
         t: float | None = None,
     ) -> None:
-        """Note the last frame of these streams: contexts X (n, m) and what was sent, A (n, k), which may yet change."""
+        """Note the last frame of these streams: contexts X (n, m) and what was sent, A (n, k)."""
         numbers = (self.history.frame[streams] - 1).tolist()
         limited = self.chain.limited[streams] if self.chain.stages and who != "operator" else None
-        seen = None if X is None else X.copy()
-        track.note(streams, numbers, seen, np.array(self.chain.undo(A)), who, limited, t)
+        track.note(streams, numbers, X, self.chain.undo(A), who, limited, t)
 
     # ----------------------------------------------------------------------------------------------------------- state
 

@@ -16,7 +16,7 @@ import numpy as np
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import DivergedError, SimileError
 from simile.online import Extrapolate
-from simile.online.recording import Track
+from simile.online.tracks import Track
 from simile.serving.counts import Counts
 from simile.serving.messages import Answer, By
 from simile.serving.monitoring import Monitor

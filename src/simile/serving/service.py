@@ -13,7 +13,8 @@ from simile._common import checks
 from simile.errors import ArgumentError
 from simile.online import Extrapolate
 from simile.online.gaps import Gap
-from simile.online.recording import Recorder, Track
+from simile.online.recording import Recorder
+from simile.online.tracks import Track
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 from simile.serving import snapshots
