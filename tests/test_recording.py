@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import logging
 import os
 import shutil
 import signal
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
@@ -440,6 +442,60 @@ def test_a_journal_that_cannot_become_parquet_stays_and_reads(policy, contexts, 
     assert len(read(tmp_path)[0]) == 35
 
 
+def test_a_start_beside_a_journal_that_cannot_become_parquet_is_a_start(
+    policy, contexts, tmp_path, monkeypatch, caplog
+):
+    with Recorder(tmp_path / "first") as recorder:
+        simile.Predictor(policy, recorder=recorder).step(contexts[0])
+        recorder.flush()
+        shutil.copytree(tmp_path / "first", tmp_path / "killed")
+    with monkeypatch.context() as full, Recorder(tmp_path / "killed") as recorder:
+        full.setattr(journals, "settle", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        simile.Predictor(policy, recorder=recorder).step(contexts[0])
+        recorder.flush()
+        assert "could not be made whole: [Errno 28] full" in caplog.text
+        assert [len(d) for d in read(tmp_path / "killed")] == [1, 1]
+        full.undo()
+    assert {p.suffix for p in (tmp_path / "killed").iterdir()} == {".parquet"}
+
+
+def test_whatever_fails_in_the_thread_costs_its_frames_and_is_counted(policy, contexts, tmp_path, monkeypatch):
+    with Recorder(tmp_path) as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        with monkeypatch.context() as broken:
+            broken.setattr(predictor.recording, "lay_out", lambda _: 1 / 0)
+            predictor.step(contexts[0])
+            recorder.flush()
+        predictor.step(contexts[1])
+    assert (recorder.rows, recorder.lost, recorder.failing) == (1, 1, False)
+
+
+def test_a_batch_that_cannot_be_taken_back_ends_its_journal(policy, contexts, tmp_path, monkeypatch):
+    class Torn(io.FileIO):
+        def truncate(self, size=None):
+            raise OSError(errno.EIO, "broken")
+
+    write = journals._write_all
+
+    def fail(file, data):
+        write(file, data[:200])
+        raise OSError(errno.EIO, "broken")
+
+    with Recorder(tmp_path) as recorder, monkeypatch.context() as broken:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        broken.setattr(journals.io, "FileIO", Torn)
+        predictor.step(contexts[0])
+        recorder.flush()
+        broken.setattr(journals, "_write_all", fail)
+        predictor.step(contexts[1])
+        recorder.flush()
+        broken.undo()
+        predictor.step(contexts[2])
+    assert (recorder.rows, recorder.lost) == (2, 1)
+    assert [row["n"] for row in rows_of(tmp_path)] == [0, 2]
+    assert len(journals.list_files(tmp_path)) == 2
+
+
 def test_beyond_the_memory_that_may_wait_whole_batches_are_dropped_and_counted(policy, contexts, tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "MOST_WAITING", 20_000)
     monkeypatch.setattr(recording, "WRITE_EVERY", 60.0)
@@ -477,6 +533,33 @@ def test_after_kill_9_all_but_the_last_second_reads(policy, contexts, tmp_path):
         server.stop()
     assert {p.suffix for p in folder.iterdir()} == {".parquet"}  # in good order
     assert [len(d) for d in read(folder)] == [len(demo), 1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit")
+def test_a_full_disk_is_told_to_streams_which_are_served_on(policy, contexts, tmp_path):
+    import resource
+
+    file, folder = tmp_path / "policy.safetensors", tmp_path / "kept"
+    policy.save(file)
+    with served(file, "--record", str(folder), *GENEROUS) as server, server.connect("/one") as ws:
+        ask(ws, {"x": contexts[0].tolist()})
+        until(lambda: server.metric("simile_recorded_total") == 1)
+        limits = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        events = []
+
+        def told(on: bool) -> bool:
+            ws.send(json.dumps({"x": contexts[1].tolist()}))
+            while "a" not in (said := json.loads(ws.recv(timeout=10))):
+                events.append(said["event"])
+            return {"kind": "record_failed", "on": on} in events
+
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (100, limits[1]))
+        until(lambda: told(True))
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limits)
+        until(lambda: told(False))
+        assert server.metric("simile_record_lost_total") > 0
+        assert [event["on"] for event in events if event["kind"] == "record_failed"] == [True, False]
+    assert any("record_failed" in (row["event"] or "") for row in rows_of(folder))
 
 
 def test_run_records_and_what_was_recorded_can_be_trained_on(policy, contexts, tmp_path):

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from simile._common.files import PRIVATE, clear_leftovers, make_folder, replacin
 from simile._common.needs import need
 from simile.data.reading.arrow import METADATA_KEY, read_journal
 from simile.data.reading.tables import Roles
-from simile.errors import ArgumentError, DataError
+from simile.errors import ArgumentError, DataError, StorageError
 
 NAME = re.compile(r"recording-(\d{6,})\.(arrows|parquet)")
 LOCK = ".recording.lock"
@@ -96,15 +96,15 @@ class JournalFolder:
         self._writer = ipc.new_stream(self._sink, schema, options=ipc.IpcWriteOptions(compression=_choose_codec()))
         self._head = b""  # of every journal: its schema
 
-    def append(self, batch: Any) -> None:
-        """Add a batch to the journal, and wait until it is on the disk.
+    def append(self, batches: Sequence[Any]) -> None:
+        """Add record batches to the journal, and wait until they are on the disk.
 
         Raises
         ------
         OSError
-            When it cannot be; the journal is then as it was.
+            When they cannot be; the journal is then as it was.
         """
-        data = self._pack(batch)
+        data = b"".join(map(self._pack, batches))
         if self._file is None:
             self._begin()
         assert self._file is not None
@@ -113,12 +113,10 @@ class JournalFolder:
             _write_all(self._file, data)
             os.fsync(self._file.fileno())
         except OSError:
-            with suppress(OSError):  # half a batch would hide all that come after it
-                self._file.truncate(self._whole)
-                self._file.seek(self._whole)
+            self._take_back()
             raise
         self._whole += len(data)
-        self._rows += batch.num_rows
+        self._rows += sum(batch.num_rows for batch in batches)
 
     def tidy(self) -> None:
         """Turn a journal that is full into a Parquet file, and keep to the limit.
@@ -152,6 +150,16 @@ class JournalFolder:
             if path.suffix == ".arrows":
                 settle(path)
 
+    def _take_back(self) -> None:
+        """Leave the journal as it was: half a batch would hide all that come after it."""
+        assert self._file is not None
+        try:
+            self._file.truncate(self._whole)
+            self._file.seek(self._whole)
+        except OSError:  # then this one has ended
+            self._file.close()
+            self._file = None
+
     def _pack(self, batch: Any) -> bytes:
         """Return a batch as the bytes of an IPC message."""
         if not self._head:  # the writer begins with the schema
@@ -172,7 +180,10 @@ class JournalFolder:
     def _recover(self) -> None:
         """Turn the journals of killed processes into whole files; refuse a folder that holds other columns."""
         clear_leftovers(self.folder)
-        self._settle_all()
+        try:
+            self._settle_all()
+        except (OSError, StorageError) as error:  # it reads as it is, and there may be room later
+            log.warning("a journal in %s could not be made whole: %s", self.folder, error)
         for _, path in list_files(self.folder)[-1:]:
             there = _read_schema(path)
             if there is not None and there.names != self.schema.names:

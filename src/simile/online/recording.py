@@ -1,6 +1,7 @@
 """Recording: what streams saw, what was sent, and who acted, kept as files that `simile.read` takes as demonstrations.
 
-Whoever acts notes a batch at the price of an append; a thread of its own makes columns of them and waits for the disk.
+Whoever acts notes frames at the price of a few copies; a thread of its own makes columns of them, and waits for the
+disk.
 What cannot be kept is counted, and never keeps anybody from acting.
 """
 
@@ -25,10 +26,10 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.needs import need
-from simile._common.typing import FloatArray, IntArray
+from simile._common.typing import FloatArray
 from simile.errors import ArgumentError
 from simile.online.journals import JournalFolder, build_schema
-from simile.online.tracks import Track
+from simile.online.tracks import Block, Track
 from simile.policies.cards import Card
 from simile.policies.policies import Policy
 from simile.policies.storage.files import digest_of
@@ -232,49 +233,50 @@ class Recorder:
             self._flushed.notify_all()
 
     def _write(self) -> None:
-        parts = [part for track in list(self._tracks) for part in track.take()]
-        rows = sum(len(part["n"]) for part in parts)
-        if rows and self._try(partial(self._append, parts), rows):
+        assert self._store is not None
+        batches: list[Any] = []
+        for track in list(self._tracks):
+            for block in track.take():
+                self._try(partial(self._add, track, block, batches), block.length)
+        rows = sum(batch.num_rows for batch in batches)
+        if rows and self._try(partial(self._store.append, batches), rows):
             self.rows += rows
-            assert self._store is not None
             if self._try(self._store.tidy, 0):
                 self._report(failing=False)
 
-    def _append(self, parts: list[dict[str, Any]]) -> None:
-        assert self._store is not None
-        self._store.append(self._build(parts))
+    def _add(self, track: Track, block: Block, batches: list[Any]) -> None:
+        columns = track.lay_out(block)
+        if block.length:
+            batches.append(self._build(columns))
 
     def _close_store(self) -> None:
         assert self._store is not None
         self._store.close()
 
-    def _build(self, parts: list[dict[str, Any]]) -> Any:
-        """Return a record batch of what was noted, a column at a time: nobody who acts waits for it long."""
+    def _build(self, part: dict[str, Any]) -> Any:
+        """Return a record batch of a block of rows, a column at a time: nobody who acts waits for it long."""
         pa = need("pyarrow", "recording")
         assert self._columns is not None
         assert self._store is not None
-        X, A = (np.concatenate([part[name] for part in parts]) for name in ("X", "A"))
-        values = dict(zip(self._columns[0], X.T, strict=True))
-        events, row = [None] * len(X), 0
-        for part in parts:
-            for at, text in part["event"].items():
-                events[row + at] = text
-            row += len(part["n"])
+        contexts, actions = self._columns
+        events: list[str | None] = [None] * len(part["n"])
+        for row, text in part["event"].items():
+            events[row] = text
         columns: dict[str, Any] = {"event": pa.array(events, pa.string())}
         for name in ("sequence", "who", "policy"):
-            columns[name] = _spread([part[name] for part in parts])
+            rows, texts = part[name]
+            shared = pa.array(texts, pa.string())
+            columns[name] = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), shared).dictionary_decode()
         for name in ("n", "t", "limited"):
-            columns[name] = pa.array(np.concatenate([part[name] for part in parts]))
-        for name, column in values.items():
-            columns[name] = self._keep(column, name)
+            columns[name] = pa.array(part[name])
+        for name, values in (*zip(contexts, part["X"].T, strict=True), *zip(actions, part["A"].T, strict=True)):
+            columns[name] = self._keep(values, name)
             time.sleep(0.0)  # which lets others have Python's lock
-        for name, column in zip(self._columns[1], A.T, strict=True):
-            columns[name] = pa.array(np.ascontiguousarray(column))
         schema = self._store.schema
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _keep(self, values: FloatArray, name: str) -> Any:
-        """Return a context as a column: null where it is missing, or is not to be kept."""
+        """Return numbers as a column: null where one is missing, or is not to be kept."""
         pa = need("pyarrow", "recording")
         if name in self.leave_out:
             return pa.nulls(len(values), pa.float64())
@@ -305,15 +307,6 @@ class Recorder:
         if failing and not self.failing:  # said once; it is tried again and again
             log.warning("the recording cannot be written: %s", error)
         self.failing = failing
-
-
-def _spread(parts: Sequence[tuple[IntArray, list[str | None]]]) -> Any:
-    """Return a column of texts that many rows share: each part has the number of its text for every row."""
-    pa = need("pyarrow", "recording")
-    codes: dict[str | None, int] = {}
-    own = [np.array([codes.setdefault(text, len(codes)) for text in texts], np.int32) for _, texts in parts]
-    indices = np.concatenate([codes_[rows] for codes_, (rows, _) in zip(own, parts, strict=True)])
-    return pa.DictionaryArray.from_arrays(indices, pa.array(list(codes), pa.string())).dictionary_decode()
 
 
 def _name_columns(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:

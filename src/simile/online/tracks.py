@@ -145,13 +145,13 @@ class Track:
             codes = self._codes if slot is None else self._codes[slot : slot + 1]
             self._block.told += [(self._block.length, code, text) for code in codes[codes >= 0].tolist()]
 
-    def take(self) -> list[dict[str, Any]]:
-        """Return the columns of all that was noted since the last call; for the recorder's thread."""
+    def take(self) -> list[Block]:
+        """Return all that was noted since the last call; for the recorder's thread."""
         with self._lock:
             blocks, self._full, self._waiting = [*self._full, self._block], [], 0
             fuller = self._block.length > FEWEST_ROWS // 2 or len(blocks) > 1
             self._block = Block.make(len(self._block.codes) if fuller else FEWEST_ROWS, self._m, self._k)
-        return [self._lay_out(block) for block in blocks if block.length or block.told or block.gone]
+        return blocks
 
     def _turn_over(self, rows: int) -> Block:
         """Put the block aside, and return a new one with room for so many rows."""
@@ -161,7 +161,8 @@ class Track:
         self._block = Block.make(room, self._m, self._k)
         return self._block
 
-    def _lay_out(self, block: Block) -> dict[str, Any]:
+    def lay_out(self, block: Block) -> dict[str, Any]:
+        """Return the rows of a block by column; texts as a list, and which of them stands in every row."""
         rows = slice(block.length)
         codes = block.codes[rows]
         found, row_of = np.unique(codes, return_inverse=True)

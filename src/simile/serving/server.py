@@ -23,6 +23,7 @@ import aiofastnet
 from simile._common import locks, web
 from simile._common.door import Door, Guest
 from simile._common.files import clear_leftovers
+from simile._common.needs import need
 from simile._common.supervision import supervise
 from simile.errors import ArgumentError, SimileError, StorageError
 from simile.online.recording import Recorder
@@ -44,6 +45,7 @@ THREADS = 2  # one reads a policy while another writes a snapshot; each has a he
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # as malloc.h numbers them
 LARGE = 128 << 10  # bytes of a block that goes back to the system when it is freed
 YOUNG = (50_000, 20, 50)  # objects, and rounds, between looks for garbage: frames are freed without any
+SWITCH = 0.0005  # seconds for which a thread may keep Python's lock while another waits
 COLLECT_EVERY, COLLECT_AFTER = 10.0, 2000.0  # seconds between looks, and for each second that a whole one took
 
 Announce = Callable[[str, str | None, PolicyFacts], None]
@@ -111,6 +113,10 @@ def _run(
 
 def _open_recorder(options: Options) -> Recorder:
     assert options.record is not None
+    # A thread that makes columns holds Python's lock: frames wait for it no longer than this.
+    sys.setswitchinterval(SWITCH)
+    pa = need("pyarrow", "--record")
+    pa.set_memory_pool(pa.system_memory_pool())  # which gives back what it does not need
     return Recorder(
         options.record, limit=options.record_limit, leave_out=options.record_without, hashed=options.record_hashed
     )

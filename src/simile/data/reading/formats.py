@@ -116,11 +116,12 @@ def _matching(pattern: File, files: Iterable[File]) -> list[File]:
 
 
 def _files_below(folder: File) -> list[File]:
-    below = [
-        p
-        for p in folder.rglob("*")
-        if (isinstance(p, Url) or p.is_file()) and not p.name.startswith((".", "_")) and _is_known(p)
-    ]
+    below = _list_below(folder)
+    while any(p.name.startswith("recording-") for p in below):
+        # While somebody records, a journal becomes Parquet under another name, and a list may have neither.
+        before, below = set(below), _list_below(folder)
+        if set(below) == before:
+            break
     if not below:
         raise DataError(f"{folder}: there is no data file in this folder; known are {', '.join(_OPENERS)}")
     below = _leave_out_journals(below)
@@ -130,6 +131,14 @@ def _files_below(folder: File) -> list[File]:
             f"choose with a pattern, as '{folder}/*{suffixes[0]}'"
         )
     return _sort(below)
+
+
+def _list_below(folder: File) -> list[File]:
+    return [
+        p
+        for p in folder.rglob("*")
+        if (isinstance(p, Url) or p.is_file()) and not p.name.startswith((".", "_")) and _is_known(p)
+    ]
 
 
 def _leave_out_journals(files: list[File]) -> list[File]:
