@@ -165,11 +165,11 @@ def beside(
                 runs[name].append(one_run(server.url, server.pid, n, seconds, LINES, kind))
         alone = median(p for run in runs["alone"] for p in run.by_second)
         for name, found in runs.items():
-            p50, _, p99, lost, untold, share, _, _ = np.median([run.figures for run in found], axis=0)
+            p50, _, p99, lost, untold, share, each, _ = np.median([run.figures for run in found], axis=0)
             typical = median(p for run in found for p in run.by_second)
             cells = [f"{p50:.2f}", f"{p99:.2f}", f"{typical:.2f}", f"{typical - alone:+.2f}"]
-            rows.append([name, *cells, f"{lost + untold:,.0f}", f"{share:.0%}"])
-        columns = ("", "p50", "p99", "of a second", "beside alone", "lost", "CPU")
+            rows.append([name, *cells, f"{lost + untold:,.0f}", f"{share:.0%}", f"{each:.0f}"])
+        columns = ("", "p50", "p99", "of a second", "beside alone", "lost", "CPU", "us/frame")
         print(table(f"{n} streams over {LINES} connections, milliseconds", columns, rows))
         counted = servers["--record"].metrics()
         print(f"\nrecorded: {counted['simile_recorded_total']:,.0f}, lost: {counted['simile_record_lost_total']:,.0f}")

@@ -152,6 +152,38 @@ def test_under_load_they_are_left_out_and_counted(policies, contexts):
     assert (played.shadow.frames, played.shadow.skipped) == (6, 3)
 
 
+def test_what_is_dropped_while_an_operator_acts_is_followed_from_there(policies, contexts):
+    played = Shadowed(policies[0], shadows={"new": policies[1]})
+    stream = played.open("one")
+    played.step(stream, override=[2.0])  # it knows nothing yet
+    assert (played.shadow.frames, played.shadow.skipped) == (0, 1)
+    played.step(stream, listed(contexts[1]), override=[2.1])
+    assert (played.shadow.frames, played.shadow.skipped, played.shadow.operator.frames) == (1, 1, 1)
+    played.put(stream, listed(contexts[2]), override=[2.2])
+    played.service.run()
+    played.service.shadows.drop()
+    played.step(stream, listed(contexts[3]), override=[2.3])
+    played.step(stream, listed(contexts[4]), override=[2.4])
+    assert (played.shadow.frames, played.shadow.skipped, played.shadow.operator.frames) == (2, 3, 2)
+
+
+def test_a_start_that_is_no_action_to_a_shadow_costs_the_shadow_alone(policies, contexts):
+    far = simile.clone(_tiny(), model=simile.SmoothForest(n_trees=2)).policy
+    played = Shadowed(policies[0], shadows={"far": far})
+    stream = played.open("one", start=[0.5])
+    twin = Predictor(policies[0], start=[0.5])
+    assert np.array_equal(played.play(stream, contexts[:5]), [twin.step(x) for x in contexts[:5]])
+    assert played.shadow.frames + played.shadow.skipped + played.shadow.failed == 5
+
+
+def _tiny() -> simile.Demonstrations:
+    """Demonstrations to which 0.5 is no action at all."""
+    demos = demos_of(200, 200, rate=RATE)
+    tiny = [1e-9 * d.actions for d in demos]
+    names = {"context_names": demos.context_names, "action_names": demos.action_names}
+    return simile.Demonstrations.from_arrays([d.contexts for d in demos], tiny, rate=RATE, **names)
+
+
 def test_a_shadow_that_fails_costs_itself_alone(policies, contexts, caplog):
     work = policies[0]
     card = work.card

@@ -135,8 +135,8 @@ class Shadow:
         self._past[slots] = np.nan
 
     def catch_up(self, at_work: Streams) -> None:
-        """Let streams that have skipped frames, and are not led by an operator, go on from what was done."""
-        stale = np.flatnonzero(self._stale & ~self._led)
+        """Let streams that have skipped frames go on from what was done."""
+        stale = np.flatnonzero(self._stale)
         if len(stale):
             self.streams.adopt(at_work, stale)
             self._past[stale] = np.nan
@@ -213,11 +213,12 @@ class Shadows:
         for shadow in self.all:
             begin = time.thread_time()
             if isinstance(turn, Beginning):
-                shadow.begin(turn.slots, turn.start, actuators=turn.actuators)
+                begin_anew = partial(shadow.begin, turn.slots, turn.start, actuators=turn.actuators)
+                _try(shadow, begin_anew, turn.slots, frames=0)
             elif turn is not None:
-                _try(shadow, partial(shadow.follow, turn), turn.slots)
+                _try(shadow, partial(shadow.follow, turn), turn.slots, frames=len(turn.slots))
             if not self._turns:
-                _try(shadow, partial(shadow.catch_up, at_work), NOBODY)
+                _try(shadow, partial(shadow.catch_up, at_work), NOBODY, frames=0)
             shadow.seconds += time.thread_time() - begin
 
     def drop(self) -> None:
@@ -237,11 +238,11 @@ class Shadows:
         return {shadow.name: shadow.look(slot) for shadow in self.all}
 
 
-def _try(shadow: Shadow, act: Callable[[], None], slots: IntArray) -> None:
-    """Let a shadow act in a frame of these streams; one that fails skips it."""
+def _try(shadow: Shadow, act: Callable[[], None], slots: IntArray, *, frames: int) -> None:
+    """Let a shadow do something with these streams; where it fails, so many frames have."""
     try:
         act()
     except Exception as error:  # a model of somebody else may raise anything, and nobody waits for it
-        shadow.failed += len(slots)
+        shadow.failed += frames
         shadow.leave_out(slots)
         log.warning("the shadow %s failed: %s", shadow.name, str(error)[:200])

@@ -175,6 +175,9 @@ class ServerState:
                 connection.send_gathered()
         finally:
             self._due = False
+        self._wake_shadows()
+
+    def _wake_shadows(self) -> None:
         if self.service.shadows is not None and not self._following:
             self._following = True
             self.loop.call_soon(self._follow)
@@ -183,8 +186,7 @@ class ServerState:
         """Let the shadows take a batch, after all that has come meanwhile."""
         self._following = False
         if self.service.follow():
-            self._following = True
-            self.loop.call_soon(self._follow)
+            self._wake_shadows()
 
     def close(self, name: str) -> Closed | None:
         """End a stream; None where there is none."""
@@ -269,6 +271,7 @@ class ServerState:
             await asyncio.sleep(TICK if self.service.has_deadlines else SLOW_TICK)
             for stream in self.service.tick(self.clock()):
                 self.tell({"kind": "expired", "on": True}, stream.name)
+            self._wake_shadows()
 
     async def tell_troubles(self) -> None:
         """Tell the streams what became of their stages, and what the monitor sees in them, for ever."""
