@@ -28,7 +28,7 @@ NAME = re.compile(r"recording-(\d{6,})\.(arrows|parquet)")
 LOCK = ".recording.lock"
 MOST_BYTES, MOST_ROWS = 32 << 20, 200_000  # of a journal
 SHARES = 4  # files that a limit leaves room for, at least
-GROUP = 1 << 16  # rows of a row group of Parquet
+GROUP = 1 << 13  # rows of a row group of Parquet: few, for they are in memory while they are written
 BOOKKEEPING = ("sequence", "n", "t", "who", "limited", "policy", "event")
 
 log = logging.getLogger("simile.recording")
@@ -90,8 +90,9 @@ class JournalFolder:
         except BaseException:
             self._held.close()
             raise
-        need("pyarrow.parquet", "recording")  # now, and not while somebody acts
         self._sink = io.BytesIO()
+        # What is loaded for it is loaded now, and not while somebody acts.
+        need("pyarrow.parquet", "recording").write_table(schema.empty_table(), io.BytesIO(), compression="zstd")
         ipc = need("pyarrow.ipc", "recording")
         self._writer = ipc.new_stream(self._sink, schema, options=ipc.IpcWriteOptions(compression=_choose_codec()))
         self._head = b""  # of every journal: its schema
