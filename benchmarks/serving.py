@@ -7,7 +7,8 @@ was due, which leaves nothing out when the generator or the server falls behind.
 echoes, in turn with ours: what this machine, its neighbours and the generator take alone. On a shared machine a process
 is stopped for tens of milliseconds now and then, whatever it does; so beside the 99th percentile of all frames stands
 that of a typical second, the median over the seconds of all runs, and how many of them stay below 5 ms. Other figures
-are medians of three runs. The kernel is `Predictor.step` in this process.
+are medians of three runs. The kernel is `Predictor.step` in this process. At the end 500 streams are served with and
+without `--record`, in turn, and the same with a `--shadow`.
 Lost frames are those that the server dropped and told. CPU time is that of the server, as a share and for each answer,
 and that of the generator: at the end of its core it measures itself. `--quick` takes seconds and few streams: no figure
 to judge by.
@@ -62,6 +63,8 @@ def main() -> None:
             compare(server, policy, 2.0 if options.quick else seconds, options.kind, server_core)
         finally:
             server.stop()
+        n, repeats = (20, 1) if options.quick else (500, 8)
+        beside(Path(folder, "policy.simile"), arguments, n, seconds, options.kind, server_core, repeats)
 
 
 def measure(server: Server, streams: list[int], seconds: float, kind: str, core: int | None, repeats: int) -> None:
@@ -140,6 +143,41 @@ def compare(server: Server, policy: Any, seconds: float, kind: str, core: int | 
     ]
     print(table("One stream, milliseconds", ("", *COLUMNS), rows))
     print(f"\nadded to the kernel at p50: {1e3 * (median(served) - median(alone)):.3f} ms")
+
+
+def beside(
+    policy: Path, arguments: list[str], n: int, seconds: float, kind: str, core: int | None, repeats: int
+) -> None:
+    """Print what recording costs, and what a shadow does: servers with and without take turns."""
+    ways = {
+        "alone": [],
+        "--record": ["--record", str(policy.with_name("recorded")), "--record-limit", "1000"],
+        "--shadow": ["--shadow", str(policy)],
+    }
+    rows, servers = [], {}
+    try:
+        for name, more in ways.items():
+            servers[name] = Server(policy, [*arguments, *more], core=core)
+        runs: dict[str, list[OneRun]] = {name: [] for name in ways}
+        for turn in range(repeats):
+            for name in (*ways,) if turn % 2 else reversed((*ways,)):
+                server = servers[name]
+                runs[name].append(one_run(server.url, server.pid, n, seconds, LINES, kind))
+        alone = median(p for run in runs["alone"] for p in run.by_second)
+        for name, found in runs.items():
+            p50, _, p99, lost, untold, share, each, _ = np.median([run.figures for run in found], axis=0)
+            typical = median(p for run in found for p in run.by_second)
+            cells = [f"{p50:.2f}", f"{p99:.2f}", f"{typical:.2f}", f"{typical - alone:+.2f}"]
+            rows.append([name, *cells, f"{lost + untold:,.0f}", f"{share:.0%}", f"{each:.0f}"])
+        columns = ("", "p50", "p99", "of a second", "beside alone", "lost", "CPU", "us/frame")
+        print(table(f"{n} streams over {LINES} connections, milliseconds", columns, rows))
+        counted = servers["--record"].metrics()
+        print(f"\nrecorded: {counted['simile_recorded_total']:,.0f}, lost: {counted['simile_record_lost_total']:,.0f}")
+        (shadow,) = servers["--shadow"].json("/shadows")["shadows"]
+        print(f"frames of the shadow: {shadow['frames']:,}, skipped under load: {shadow['skipped']:,}")
+    finally:
+        for server in servers.values():
+            server.stop()
 
 
 def kernel(policy: Any) -> list[float]:

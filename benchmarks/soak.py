@@ -3,11 +3,12 @@
 A server in a process of its own serves 50 streams at 60 Hz, on connections of their own and several over one, in JSON
 and msgpack. A seeded schedule injects malformed, oversized, out of order, duplicated and missing frames, NaN, slow
 readers, abrupt disconnects, noise instead of HTTP, floods, silent connections, kill -9 and restart, a full disk while
-snapshotting (RLIMIT_FSIZE of the running server), and policy files replaced by junk, by half a policy, by hostile ones
-and by another policy. Every answer is compared with a `Predictor` of its own, to the bit, across disconnects and
-restarts too; while one policy hands over to another, with the actuator's rate limit. Every frame must be answered, or
-told to be lost, and the server's memory must not grow. The exit status is 1 if one was wrong or lost without being
-counted. Linux only: the full disk needs prlimit.
+snapshotting and recording (RLIMIT_FSIZE of the running server), and policy files replaced by junk, by half a policy, by
+hostile ones and by another policy, which is also a shadow. Every answer is compared with a `Predictor` of its own, to
+the bit, across disconnects and restarts too; while one policy hands over to another, with the actuator's rate limit.
+Every frame must be answered, or told to be lost; every action that was heard must be in the recording, or counted as
+lost there, but for the last second before a kill; and the server's memory must not grow. The exit status is 1 if one
+was wrong or lost without being counted. Linux only: the full disk needs prlimit.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
     arguments = [
         *("--stage", f"RateLimit({limit})", "--snapshots", str(folder / "streams.safetensors")),
         *("--max-per-address", "1024"),  # all come from here
+        *("--record", str(folder / "recorded"), "--shadow", str(policies[1][0])),
         *("--snapshot-every", "1", "--max-streams", str(options.streams + FUZZERS + 5), "--queue", str(QUEUE)),
     ]
     server = Server(served, arguments)
@@ -87,11 +89,12 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
         await direct(trials, begin + seconds)
         await finish(world, callers)
         counted = await asyncio.to_thread(server.metrics)
+        shadows = (await asyncio.to_thread(server.json, "/shadows"))["shadows"]
         for fuzzer in fuzzers:
             fuzzer.check()
     except OSError as error:  # a server that does not answer: say what it said last, instead of where we noticed
         world.ledger.mistake(f"the server could not be asked: {error}; it said last:\n{server.tail}")
-        counted = {}
+        counted, shadows = {}, []
     finally:
         for task in tasks:
             task.cancel()
@@ -101,8 +104,30 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
             world.ledger.mistake(f"the soak itself: {task.exception()!r}")
     if status != 0:
         world.ledger.mistake(f"the server left with status {status} when it was asked to end: {server.tail}")
+    check_recording(world, folder / "recorded", counted)
+    check_shadows(world, shadows)
     report(world, fuzzers, counted, memory, time.monotonic() - begin)
     return 1 if world.ledger.mistakes else 0
+
+
+def check_recording(world: World, folder: Path, counted: dict[str, float]) -> None:
+    """See that what was heard is recorded, or was counted as lost."""
+    heard, recorded, missing = world.tape.compare(folder, counted.get("simile_record_lost_total", 0.0))
+    world.ledger.held["actions heard that are in the recording"] = recorded
+    world.ledger.lost["not recorded, and counted, or in the last second before a kill"] = heard - recorded - missing
+    if missing:
+        world.ledger.mistake(f"{missing:,} of {heard:,} actions are not in the recording, and were not counted")
+
+
+def check_shadows(world: World, shadows: list[dict[str, Any]]) -> None:
+    """See that the shadows acted, or told that they did not."""
+    for shadow in shadows:
+        world.ledger.held["frames of shadows"] += shadow["frames"]
+        world.ledger.lost["skipped by shadows under load, and counted"] += shadow["skipped"]
+        if shadow["failed"] or not shadow["frames"]:
+            world.ledger.mistake(
+                f"the shadow {shadow['name']} acted in {shadow['frames']} frames, failed in {shadow['failed']}"
+            )
 
 
 def called(world: World, url: str, options: argparse.Namespace) -> tuple[list[Line], list[Caller], list[Caller]]:

@@ -648,10 +648,14 @@ def test_the_command_films_a_file_to_a_file(place):
     assert f"cut.mp4: {frames} frames" in told.stdout
     again = simile_(
         *("camera", "live", "game.mp4", *WHO, "--detections", "log.jsonl", "--calibration", "view.json", "--fast"),
-        *("--log", "again.jsonl", "--stage", "RateLimit(20)"),
+        *("--log", "again.jsonl", "--stage", "RateLimit(20)", "--record", "recorded"),
         cwd=place,
     )
     assert f"{FRAMES} frames" in again.stdout
+    (recorded,) = simile.read(place / "recorded", quiet=True)
+    logged = [json.loads(line) for line in (place / "again.jsonl").read_text().splitlines()]
+    assert recorded.actions[:, 0].tolist() == pytest.approx([line["action"][0] for line in logged], abs=1e-4)
+    assert recorded.context_names == simile.load(place / "policy.safetensors").card.context_names
     first, second = ((place / name).read_text().splitlines() for name in ("log.jsonl", "again.jsonl"))
     one, two = ([json.loads(line)["action"][0] for line in lines] for lines in (first, second))
     assert one == pytest.approx(two, abs=0.3)  # boxes are logged to hundredths of a pixel
@@ -759,7 +763,7 @@ def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
     ready = (*start, "--log", "x.csv")
     (place / "wide.png").write_bytes((place / "empty.png").read_bytes()[:50])
     for arguments, word in (
-        (start, "--head, --out or --log"),
+        (start, "--head, --out, --log or --record"),
         (ready, "--calibration is missing"),
         ((*ready, "--calibration", "nowhere.json"), "nowhere.json"),
         ((*ready, "--calibration", "view.json", "--detector", "people"), "--detector must be motion, a file.onnx"),

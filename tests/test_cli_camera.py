@@ -169,6 +169,7 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
             command(
                 *("camera", "drive", "run/policy.safetensors", "--head", f"127.0.0.1:{server.port}", "--timeout", "5"),
                 *("--stage", "Bounds(-1.5, 1.5)", "--stage", "Play(0.1)", "--stage", "JerkLimit(400, 60, 30)"),
+                *("--record", "recorded"),
             ),
             cwd=studio,
             stdin=subprocess.PIPE,
@@ -187,6 +188,9 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
         assert not server.camera.moving
         assert server.camera.pan != 0.0
         assert abs(server.camera.pan) < 2.0
+    (recorded,) = simile.read(studio / "recorded", quiet=True)
+    assert len(recorded) >= len(frames)
+    assert recorded.action_names == simile.load(studio / "run" / "policy.safetensors").card.action_names
 
 
 def test_a_joystick_takes_the_head_over_and_hands_it_back(studio: Path, tmp_path: Path):

@@ -171,6 +171,7 @@ class Caller:
 
     def _acted(self, n: int, action: list[float], by: str | None, error: str | None) -> None:
         ledger = self.world.ledger
+        self.world.tape.hear(self.name, n, action)
         if (written := self.written.pop(n, 0.0)) and not self.line.slow:
             ledger.latencies.append(time.perf_counter() - written)
         bridge = self._is_bridge(n, by, error)

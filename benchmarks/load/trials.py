@@ -152,22 +152,25 @@ class Trials:
         await asyncio.sleep(self.world.handover + 3.0)  # all are handed over and have begun anew
 
     async def fill_disk(self) -> None:
-        """Let no file grow beyond 2 KiB, by RLIMIT_FSIZE of the running server: snapshots fail as on a full disk."""
+        """Let no file grow beyond 2 KiB, by RLIMIT_FSIZE of the running server: snapshots and recording fail."""
         self.world.ledger.injected["disk full while snapshotting"] += 1
         pid = self.server.pid
         limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-        before = await self._count("snapshot_failures")
+        before, unrecorded = await self._count("snapshot_failures"), await self._count("record_lost")
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (TINY_DISK, limits[1]))
         try:
             await self._grown("snapshot_failures", before, "full disk counted, serving went on")
+            await self._grown("record_lost", unrecorded, "frames not recorded on a full disk, and counted")
         finally:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
         await self._grown("snapshots", await self._count("snapshots"), "snapshots again when the disk had room")
+        await self._grown("recorded", await self._count("recorded"), "frames recorded again when the disk had room")
 
     async def kill(self) -> None:
         """Kill the server and start it again: streams must go on from the last snapshot."""
         await self._grown("snapshots", await self._count("snapshots"), None)
         self.world.ledger.injected["kill -9 and restart"] += 1
+        self.world.tape.kill(await self._count("record_lost"))
         await asyncio.to_thread(self.server.kill)
         await asyncio.sleep(0.1)
         for caller in self.callers:

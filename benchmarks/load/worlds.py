@@ -10,6 +10,7 @@ import msgspec
 
 from load.ledgers import Ledger
 from load.malformed import malformed
+from load.tapes import Tape
 
 
 @dataclass
@@ -33,6 +34,7 @@ class World:
     step: float
     handover: float = 1.0
     ledger: Ledger = field(default_factory=Ledger)
+    tape: Tape = field(default_factory=Tape)
     generation: int = 0  # policies that have taken over
     successor: Any = None  # the policy whose file was put in the place of the other
     calm: bool = False  # no faults now

@@ -36,7 +36,7 @@ HOMES = {
     "learning.frontier": "Frontier path",
     "models": "Bagging Criterion SmoothForest",
     "models.neural": "GRU MLP TCN TorchRegressor",
-    "online": "Extrapolate HoldAction HoldContext Predictor PredictorPool",
+    "online": "Extrapolate HoldAction HoldContext Predictor PredictorPool Recorder",
     "policies.hold": "Hold",
     "policies.offset": "Offset",
     "policies.policies": "Mixture SmoothPolicy StochasticMixture collapse interpolate prune",

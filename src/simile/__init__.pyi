@@ -83,6 +83,7 @@ from simile.online import HoldAction as HoldAction
 from simile.online import HoldContext as HoldContext
 from simile.online import Predictor as Predictor
 from simile.online import PredictorPool as PredictorPool
+from simile.online import Recorder as Recorder
 from simile.online.export import Exported as Exported
 from simile.online.export import export_c as export_c
 from simile.online.export import export_onnx as export_onnx

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from simile.data.recorded import Recorded
     from simile.learning.distributed import DistributedDemonstrations
     from simile.learning.distributed.dask import DaskBackend
+    from simile.online import Recorder
     from simile.policies.policies import Policy
     from simile.policies.stages import Stage
 
@@ -184,6 +185,20 @@ start_option = click.option(
 stage_option = click.option(
     "--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order."
 )
+record_options = stack(
+    click.option(
+        "--record",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder to keep all frames and actions in, as data to train on.",
+    ),
+    click.option(
+        "--record-limit",
+        type=click.FloatRange(min=1.0),
+        help="MB that these files may take; the oldest go first.",
+    ),
+    click.option("--record-without", multiple=True, help="Context not to keep. May be repeated."),
+    click.option("--record-hashed", multiple=True, help="Context to keep a keyed hash of. May be repeated."),
+)
 host_option = click.option(
     "--allow-host",
     multiple=True,
@@ -320,6 +335,32 @@ def say(sentences: Sequence[str]) -> None:
     """Write sentences for whoever looks on, beside the output."""
     for sentence in sentences:
         click.echo(f"simile: {sentence}", err=True)
+
+
+def check_record(given: Mapping[str, Any]) -> None:
+    """Refuse what says how to record where nothing is."""
+    for option in ("record_limit", "record_without", "record_hashed"):
+        if given["record"] is None and given[option]:
+            raise click.ClickException(f"--{option.replace('_', '-')} needs --record: name the folder to record into")
+
+
+@contextmanager
+def recording(given: Mapping[str, Any], policy: Path) -> Iterator[Recorder | None]:
+    """Yield the recorder that --record asks for, or None; at the end it is closed, and what was lost is said."""
+    from simile.online import Recorder
+    from simile.policies.storage.loading import read_header
+
+    check_record(given)
+    if given["record"] is None:
+        yield None
+        return
+    how = {"leave_out": given["record_without"], "hashed": given["record_hashed"]}
+    recorder = Recorder(given["record"], limit=given["record_limit"], **how)
+    recorder.digest = read_header(policy)["digest"]
+    with recorder:
+        yield recorder
+    if recorder.lost:
+        say([f"{recorder.lost} frames could not be recorded in {given['record']}"])
 
 
 def stages_of(texts: Sequence[str]) -> tuple[Stage, ...]:

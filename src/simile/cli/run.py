@@ -34,6 +34,7 @@ LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 @click.option("--start", multiple=True, type=float, help="Where the actuator stands, one number per action.")
 @click.option("--gap", default="Extrapolate()", help="What to do in a dropped frame (an empty row).")
 @options.stage_option
+@options.record_options
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
 @options.policy_options
 @click.pass_context
@@ -57,14 +58,6 @@ def run(
     from simile.online import Predictor
 
     found = options.load_policy(policy, trust, max_memory)
-    predictor = Predictor(
-        found,
-        start=list(given["start"]) or None,
-        gap=parse(given["gap"], "gap"),
-        stages=options.stages_of(given["stage"]),
-        rate=given["rate"],
-        seed=given["seed"],
-    )
     names = found.card.context_names
     if not names:
         raise click.ClickException(f"{policy} does not say which columns it was trained on")
@@ -74,7 +67,18 @@ def run(
     if time is None and given["time_unit"] is not None:
         raise click.ClickException("--time-unit needs the field of time: name it with --time")
     wire.check((*names, *(() if time is None else (time,))))
-    bad = _stream(predictor, wire, names, time, UNITS[given["time_unit"] or "s"])
+    with options.recording(given, policy) as recorder:
+        predictor = Predictor(
+            found,
+            start=list(given["start"]) or None,
+            gap=parse(given["gap"], "gap"),
+            stages=options.stages_of(given["stage"]),
+            rate=given["rate"],
+            seed=given["seed"],
+            recorder=recorder,
+            name="run",
+        )
+        bad = _stream(predictor, wire, names, time, UNITS[given["time_unit"] or "s"])
     if bad:
         click.echo(f"simile: {bad} rows could not be used; the messages above say why", err=True)
         ctx.exit(MISTAKE)

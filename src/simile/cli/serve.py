@@ -54,6 +54,13 @@ POSITIVE = click.FloatRange(min=0.0, min_open=True)
 )
 @click.option("--snapshots", type=FILE, help="File that keeps the streams, for the next start to go on with them.")
 @click.option("--snapshot-every", type=POSITIVE, default=5.0, help="Seconds between two.")
+@options.record_options
+@click.option(
+    "--shadow",
+    type=FILE,
+    multiple=True,
+    help="Policy that acts beside, on the same frames, and is never sent: GET /shadows compares. May be repeated.",
+)
 @click.option("--watch/--no-watch", default=True, help="Reload when the policy file is replaced.")
 @options.policy_options
 def serve(policy: Path, **given: Any) -> None:
@@ -70,8 +77,9 @@ def serve(policy: Path, **given: Any) -> None:
     from simile.serving.state import Options
 
     logs.calm()
+    options.check_record(given)
     token_file, stages = given.pop("token_file"), given.pop("stage")
-    given |= {"origins": given.pop("allow_origin"), "hosts": given.pop("allow_host")}
+    given |= {"origins": given.pop("allow_origin"), "hosts": given.pop("allow_host"), "shadows": given.pop("shadow")}
     if token_file is not None:
         given["token"] = read_token(token_file)
     gap = parse(given.pop("gap"), "gap")

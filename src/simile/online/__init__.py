@@ -3,6 +3,7 @@
 from simile.online.gaps import Extrapolate, HoldAction, HoldContext
 from simile.online.pool import PredictorPool
 from simile.online.predictor import Predictor
+from simile.online.recording import Recorder
 from simile.policies.stages import AccelerationLimit, Bounds, DeadBand, JerkLimit, Play, RateLimit
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "Predictor",
     "PredictorPool",
     "RateLimit",
+    "Recorder",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,9 @@ from simile.online.snapshots import State, check_state
 from simile.online.streams import Streams
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
+
+if TYPE_CHECKING:
+    from simile.online.recording import Recorder
 
 
 class PredictorPool:
@@ -37,6 +40,10 @@ class PredictorPool:
         As for a `Predictor`.
     seed : int
         For stochastic policies: stream i draws as sequence i of a roll-out with this seed does.
+    recorder : Recorder, optional
+        What keeps every frame and action, off this thread.
+    name : str
+        What the recording calls these streams, before a hyphen and their numbers.
 
     Examples
     --------
@@ -58,9 +65,13 @@ class PredictorPool:
         stages: Sequence[Stage] = (),
         rate: float | None = None,
         seed: int = 0,
+        recorder: Recorder | None = None,
+        name: str = "stream",
     ) -> None:
         n_streams = checks.whole_number(n_streams, "n_streams", at_least=1)
         self._streams = Streams(policy, n_streams, start=start, gap=gap, stages=stages, rate=rate, seed=seed)
+        self._names = [f"{name}-{i}" for i in range(n_streams)]
+        self.recording = None if recorder is None else self._streams.record(recorder, self._names)
 
     def __len__(self) -> int:
         return len(self._streams.everyone)
@@ -89,6 +100,12 @@ class PredictorPool:
             return np.empty((0, self._streams.n_actions))
         whole = mask is None or mask.all()
         taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
+        if self.recording is not None:
+            here = np.ones(len(ids), np.bool_) if mask is None else mask
+            if here.any():
+                self._streams.note(self.recording, ids[here], contexts[here], taken[here])
+            if not here.all():
+                self._streams.note(self.recording, ids[~here], None, taken[~here], "gap")
         self._streams.warn_of_restarts()
         return taken
 
@@ -101,11 +118,15 @@ class PredictorPool:
         actions = self._streams.read_actions(A, "A", len(ids))
         n_contexts, names = self._streams.n_contexts, self._streams.names
         contexts = None if X is None else inputs.read_contexts(X, len(ids), n_contexts, names)
-        return self._streams.override(ids, actions, contexts)
+        taken = self._streams.override(ids, actions, contexts)
+        if self.recording is not None:
+            self._streams.note(self.recording, ids, contexts, taken, "operator")
+        return taken
 
     def reset(self, streams: ArrayLike | None = None, start: Any = None) -> None:
         """Make all streams, or some, new; `start` as in the constructor, for these streams alone."""
         self._streams.reset(self._ids(streams), start)
+        self._begin(self._ids(streams))
 
     def state_dict(self) -> State:
         """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
@@ -114,6 +135,7 @@ class PredictorPool:
     def load_state_dict(self, state: State) -> None:
         """Go on where another pool was when it returned `state`; policy and stages must be like its own."""
         self._streams.load(check_state(state, self.state_dict()))
+        self._begin(self._streams.everyone)
 
     def adopt(self, other: PredictorPool) -> None:
         """Go on where `other` is, which may be of another policy: its contexts and actions become the past here.
@@ -135,6 +157,13 @@ class PredictorPool:
             if here != there and here:
                 raise ArgumentError(f"other must have {here} {what}, as this pool; got {there}")
         ours.adopt(theirs)
+        self._begin(ours.everyone)
+
+    def _begin(self, streams: IntArray) -> None:
+        """Let the recording of these streams begin anew with the next frame."""
+        if self.recording is not None:
+            for slot in streams.tolist():
+                self.recording.begin(slot, self._names[slot])
 
     def _ids(self, streams: ArrayLike | None) -> IntArray:
         return self._streams.everyone if streams is None else inputs.read_streams(streams, len(self))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +17,9 @@ from simile.online.snapshots import State, check_state
 from simile.online.streams import Streams
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
+
+if TYPE_CHECKING:
+    from simile.online.recording import Recorder
 
 ONE = np.arange(1)  # the only stream
 
@@ -44,6 +48,11 @@ class Predictor:
         Frames per second, for stages and time stamps; that of the policy's card by default.
     seed : int
         For stochastic policies: the draws are those of sequence 0 of a roll-out with this seed.
+    recorder : Recorder, optional
+        What keeps every frame and action, off this thread. An `override` between two ticks, which takes the place of
+        the latest action, is in the recording from the next tick on.
+    name : str
+        What the recording calls this stream.
 
     Examples
     --------
@@ -67,10 +76,16 @@ class Predictor:
         stages: Sequence[Stage] = (),
         rate: float | None = None,
         seed: int = 0,
+        recorder: Recorder | None = None,
+        name: str = "predictor",
     ) -> None:
         self._streams = Streams(policy, 1, start=_alone(start), gap=gap, stages=stages, rate=rate, seed=seed)
         self._clock = Clock(self._streams.rate)
         self._held = np.full(policy.n_actions, np.nan)  # what was sent at the latest tick
+        self.name = name
+        self.recording = None if recorder is None else self._streams.record(recorder, [name])
+        self._epoch = 0.0  # the Unix time of the clock's zero
+        self._tick: float | None = None  # what that clock says at this tick
 
     def step(self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None) -> FloatArray:
         """Take one frame and return the action to send.
@@ -128,8 +143,8 @@ class Predictor:
         A = self._streams.read_actions(action, "action", 1)
         X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
         if t is None and not self._clock.running:
-            return self._streams.override(ONE, A, X).reshape(-1)
-        if not self._run(t, X, lambda at: self._streams.override(ONE, A, at)):
+            return self._follow(A, X).reshape(-1)
+        if not self._run(t, X, lambda at: self._follow(A, at)):
             self._held = self._streams.amend(ONE, A)[0]
         return self._held.copy()
 
@@ -138,6 +153,7 @@ class Predictor:
         self._streams.reset(ONE, _alone(start))
         self._clock.reset()
         self._held[:] = np.nan
+        self._begin()
 
     def state_dict(self) -> State:
         """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
@@ -153,11 +169,32 @@ class Predictor:
         self._streams.load(state)
         self._clock.load(state)
         self._held = np.array(state["held"])
+        self._begin()
 
     def _take(self, X: FloatArray | None) -> FloatArray:
         taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        if self.recording is not None:
+            who = "gap" if X is None else "policy"
+            self._streams.note(self.recording, ONE, X, taken, who, self._read_clock())
         self._streams.warn_of_restarts()
         return taken
+
+    def _follow(self, A: FloatArray, X: FloatArray | None) -> FloatArray:
+        taken = self._streams.override(ONE, A, X)
+        if self.recording is not None:
+            self._streams.note(self.recording, ONE, X, taken, "operator", self._read_clock())
+        return taken
+
+    def _begin(self) -> None:
+        """Let the recording begin anew with the next frame."""
+        self._tick = None
+        if self.recording is not None:
+            self._epoch = time.time() - self._clock.now
+            self.recording.begin(0, self.name)
+
+    def _read_clock(self) -> float | None:
+        """Return the Unix time of the tick at hand; None where frames are not stamped: it is now."""
+        return None if self._tick is None else self._epoch + self._tick
 
     def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
         """Run the ticks due by time t; returns how many there were."""
@@ -167,8 +204,10 @@ class Predictor:
             self._streams.restart(ONE, X)
         if clock.is_paused(t) or not clock.running:
             clock.begin(t)
+            self._epoch = time.time() - t
         due = clock.due(t)
         for tick in due:
+            self._tick = clock.origin + tick / (clock.rate or 1.0)
             self._held = take(clock.context_at(tick, t, X))[0]
             clock.ticks = tick + 1
         clock.note(t, X)

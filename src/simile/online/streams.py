@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from simile.policies.cards import Card
 from simile.policies.policies import Policy, acting, offset, trend
 from simile.policies.rollouts import ColdStart, GivenStart
 from simile.policies.stages import Chain, Stage
+
+if TYPE_CHECKING:
+    from simile.online.recording import Recorder
+    from simile.online.tracks import Track
 
 
 class Streams:
@@ -157,6 +161,30 @@ class Streams:
         self.history.amend(streams, self.policy.units.standardize(A))
         self.history.offset[streams] = kept
 
+    # ------------------------------------------------------------------------------------------------------- recording
+
+    def record(self, recorder: Recorder, names: Sequence[str]) -> Track:
+        """Return the track of a recorder that notes these streams, by their names."""
+        self.chain.watched = True
+        track = recorder.track(self.policy, rate=self.rate)
+        for slot, name in enumerate(names):
+            track.begin(slot, name)
+        return track
+
+    def note(
+        self,
+        track: Track,
+        streams: IntArray,
+        X: FloatArray | None,
+        A: FloatArray,
+        who: str = "policy",
+        t: float | None = None,
+    ) -> None:
+        """Note the last frame of these streams: contexts X (n, m) and what was sent, A (n, k)."""
+        numbers = (self.history.frame[streams] - 1).tolist()
+        limited = self.chain.limited[streams] if self.chain.stages and who != "operator" else None
+        track.note(streams, numbers, X, self.chain.undo(A), who, limited, t)
+
     # ----------------------------------------------------------------------------------------------------------- state
 
     def mark(self, streams: IntArray) -> Mark:
@@ -167,10 +195,11 @@ class Streams:
         """Take back the frame since `mark`, of what the policy knows; the stages are not asked to."""
         self.history.withdraw(streams, mark)
 
-    def adopt(self, other: Streams) -> None:
-        """Go on from the past of `other`, whose policy may be another, with other lags and units."""
+    def adopt(self, other: Streams, streams: IntArray | None = None) -> None:
+        """Go on from the past of `other`, in all streams or some; its policy may have other lags and units."""
         ours, theirs = self.policy.units, other.policy.units
-        live = other.everyone[other.history.begun]
+        some = self.everyone if streams is None else streams
+        live = some[other.history.begun[some]]
         past = other.history.state(live)
         if offset(other.policy) is None:
             del past["offset"]  # then it is taken anew
@@ -183,14 +212,14 @@ class Streams:
                 past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
         if other.n_contexts == 0:  # none has come yet
             past["contexts"] = np.zeros((len(live), 1, self.n_contexts))
-        self.history.forget(self.everyone)
+        self.history.forget(some)
         with np.errstate(over="ignore"):
             self.history.load(live, past)
         if self.chain.sent.shape == other.chain.sent.shape:
-            self.chain.load(self.everyone, other.chain.sent, other.chain.moving)
+            self.chain.load(some, other.chain.sent[some], other.chain.moving[some])
             return
-        self.chain.reset(self.everyone)
-        begun = self.everyone[self.history.begun]
+        self.chain.reset(some)
+        begun = some[self.history.begun[some]]
         for back in range(self.chain.depth, 0, -1):
             held = other.history.position[begun] - other.history.last(begun)  # 0 but for a hysteresis
             wanted = other.history.past_actions(begun, min(back, other.history.reach))[:, -1]

@@ -304,6 +304,8 @@ class Chain:
         self.reason = reason
         self._safe = max(0.0, min(-float(reason[0].max()), float(reason[1].min()))) ** 2  # a sum of squares
         self.restarted: set[int] = set()
+        self.watched = False  # whether `limited` is kept, for somebody who records
+        self.limited = np.zeros(n_streams, np.bool_)  # whose last action a stage has changed, units aside
         for stage in self.stages:
             _check_stage(stage, n_actions, self.seconds)
 
@@ -316,6 +318,7 @@ class Chain:
             again = streams[wild]
             self.reset(again)
             now[wild], still = self._pass(again, wanted[wild])
+            self.limited[again] = True
             if still is not None:
                 self.reset(again)
                 raise DivergedError(
@@ -331,8 +334,9 @@ class Chain:
         new = ~self.moving[streams] if self.n_new else None
         if new is not None and not new.any():
             new = None
+        changed = np.zeros(len(streams), np.bool_)
         for i, stage in enumerate(self.stages):
-            past = sent[:, i]
+            past, asked = sent[:, i], wanted
             if new is not None:
                 past[new] = wanted[new, np.newaxis]
             advance = self._advance[i]
@@ -345,7 +349,11 @@ class Chain:
                 past[:, 0] = wanted
             if new is not None:
                 past[new] = wanted[new, np.newaxis]
+            if self.watched and self._undo[i] is None:
+                changed |= (wanted != asked).any(axis=1)
         self.sent[streams] = sent
+        if self.watched:
+            self.limited[streams] = changed
         if new is not None:
             self._mark(streams, moving=True)
         if np.vdot(sent, sent) <= self._safe:  # none can be outside: at a fraction of the cost

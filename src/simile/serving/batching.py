@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, IntArray
 from simile.errors import DivergedError, SimileError
 from simile.online import Extrapolate
+from simile.online.tracks import Track
 from simile.serving.counts import Counts
 from simile.serving.messages import Answer, By
 from simile.serving.monitoring import Monitor
 from simile.serving.sessions import QueuedFrame, Stream
+from simile.serving.shadows import Shadows
 from simile.serving.switcher import PolicySwitcher
 
 LONGEST_BRIDGE = 30  # missing frames that are bridged one by one, where the gap does not say
@@ -47,10 +49,22 @@ class Batcher:
         What happens is counted here.
     monitor : Monitor or None
         Sees all that is taken.
+    recording : Track or None
+        Keeps all that is taken.
+    shadows : Shadows or None
+        Take it too, later.
     """
 
-    def __init__(self, switcher: PolicySwitcher, counts: Counts, monitor: Monitor | None) -> None:
+    def __init__(
+        self,
+        switcher: PolicySwitcher,
+        counts: Counts,
+        monitor: Monitor | None,
+        recording: Track | None = None,
+        shadows: Shadows | None = None,
+    ) -> None:
         self.switcher, self.counts, self.monitor = switcher, counts, monitor
+        self.recording, self.shadows = recording, shadows
         self.restarted: set[str] = set()  # streams whose stages began anew, for somebody to tell
         self._longest = switcher.gap.frames if isinstance(switcher.gap, Extrapolate) else LONGEST_BRIDGE
 
@@ -60,6 +74,10 @@ class Batcher:
         self.switcher.acting.reset(slots, start)
         if self.monitor is not None:
             self.monitor.reset(slots)
+        if self.recording is not None:
+            self.recording.begin(stream.slot, stream.name)
+        if self.shadows is not None:
+            self.shadows.begin(stream.slot, start)
         stream.begun = start is not None
 
     def take(self, batch: Sequence[Item]) -> list[Answered]:
@@ -139,6 +157,7 @@ class Batcher:
         self.switcher.acting.override(slots, A, X)
         if self.monitor is not None:
             self.monitor.observe(slots, X, A)
+        self._note(batch, slots, X, A, "operator")
         self.counts.overrides += len(batch)
         return [
             (stream, Answer(frame.n, frame.override, "operator", None, 0, frame.problem)) for stream, frame in batch
@@ -152,7 +171,11 @@ class Batcher:
             self.counts.missing += missing
             left.append(missing if missing <= self._longest else 1)
         for number in range(max(left)):
-            batch = [item for item, n in zip(gaps, left, strict=True) if n > number and item[0].begun]
+            batch = [
+                (stream, QueuedFrame(frame.n - n + number, None, None, None, frame.arrived))
+                for (stream, frame), n in zip(gaps, left, strict=True)
+                if n > number and stream.begun
+            ]
             if batch:
                 done, failed = self._attempt(batch, None)
                 self.counts.bridged_missing += len(done)
@@ -181,11 +204,21 @@ class Batcher:
             self.restarted.update(stream.name for stream, _ in batch if stream.slot in again)
             again.clear()
         by: By = "gap" if X is None else "policy"
+        self._note(batch, slots, X, actions, by)
         done = [
             (stream, Answer(frame.n, a, by, None, 0, frame.problem))
             for (stream, frame), a in zip(batch, actions.tolist(), strict=True)
         ]
         return done, []
+
+    def _note(self, batch: list[Item], slots: IntArray, X: FloatArray | None, A: FloatArray, by: By) -> None:
+        """Let what was done be recorded, and be followed by the shadows."""
+        if self.recording is not None:
+            chain = self.switcher.streams.chain
+            limited = chain.limited[slots] if chain.stages and by != "operator" else None
+            self.recording.note(slots, [frame.n for _, frame in batch], X, chain.undo(A), by, limited)
+        if self.shadows is not None:
+            self.shadows.note(slots, X, A, by)
 
     def _restart(self, item: Item) -> Answered:
         stream, frame = item
@@ -196,6 +229,10 @@ class Batcher:
         self.counts.diverged += 1
         # The actuator is where it is: only the policy forgets.
         self.switcher.acting.reset(np.array([stream.slot]), None, actuators=False)
+        if self.recording is not None:  # no demonstration goes on over that
+            self.recording.begin(stream.slot, stream.name)
+        if self.shadows is not None:
+            self.shadows.begin(stream.slot, None, actuators=False)
         stream.begun = False
 
 

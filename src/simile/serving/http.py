@@ -42,6 +42,7 @@ def build_app(state: ServerState, guard: Guard) -> Starlette:
             Route("/openapi.json", api.openapi, methods=["GET"]),
             Route("/policy", api.policy, methods=["GET"]),
             Route("/rollouts", api.roll_out, methods=["POST"]),
+            Route("/shadows", api.shadows, methods=["GET"]),
             Route("/streams", api.streams, methods=["GET"]),
             Route("/streams/{name}", api.close, methods=["DELETE"]),
             Route("/reload", api.reload, methods=["POST"]),
@@ -94,6 +95,10 @@ class HttpApi:
     async def policy(self, _: Request) -> Response:
         """Show what the policy at work is."""
         return answer_json(self.state.facts)
+
+    async def shadows(self, _: Request) -> Response:
+        """Show how the candidates do."""
+        return answer_json(self.state.describe_shadows())
 
     async def streams(self, _: Request) -> Response:
         """List the streams."""

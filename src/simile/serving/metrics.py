@@ -6,7 +6,7 @@ trouble are labels; streams are not, for anybody could name a million of them. `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
+    from simile.online.recording import Recorder
     from simile.serving.service import Service
+    from simile.serving.shadows import MeanSquare, Shadow, Shadows
 
 
 class ServiceCollector:
@@ -45,6 +47,10 @@ class ServiceCollector:
         yield Gauge("simile_streams", "Streams that are open.", value=len(service.streams))
         yield Gauge("simile_streams_limit", "Streams that there can be.", value=service.max_streams)
         yield _describe_latencies(service.latencies)
+        if service.recorder is not None:
+            yield from _describe_recording(service.recorder)
+        if service.shadows is not None:
+            yield from _describe_shadows(service.shadows, service.policy.card.action_names)
         if service.monitor is not None:
             live = np.array([stream.slot for stream in service.streams.values()], np.intp)
             yield from _describe_troubles(service.monitor, live)
@@ -78,6 +84,46 @@ def _describe_latencies(latencies: Latencies) -> Metric:
         buckets=list(zip(edges, below, strict=True)),
         sum_value=latencies.total,
     )
+
+
+def _describe_recording(recorder: Recorder) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily as Counter
+
+    for name, meaning, value in (
+        ("recorded", "Frames that are on the disk.", recorder.rows),
+        ("record_lost", "Frames that could not be recorded.", recorder.lost),
+        ("record_failures", "Times that the recording could not be written.", recorder.failures),
+        ("record_removed", "Files of the recording that had to go, to keep to --record-limit.", recorder.removed),
+    ):
+        yield Counter(f"simile_{name}", meaning, value=value)
+
+
+def _describe_shadows(shadows: Shadows, actions: Sequence[str]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily as Counter
+
+    def count(name: str, meaning: str, value: Callable[[Shadow], float]) -> Metric:
+        family = Counter(f"simile_shadow_{name}", meaning, labels=["shadow", "digest"])
+        for shadow in shadows.all:
+            family.add_metric([shadow.name, shadow.digest or ""], value(shadow))
+        return family
+
+    def add_up(name: str, meaning: str, score: Callable[[Shadow], MeanSquare]) -> Metric:
+        family = Counter(f"simile_shadow_{name}", meaning, labels=["shadow", "digest", "action"])
+        for shadow in shadows.all:
+            sums = score(shadow).squares.tolist()
+            for i, value in enumerate(sums):
+                action = actions[i] if len(actions) == len(sums) else f"a{i}"
+                family.add_metric([shadow.name, shadow.digest or "", action], value)
+        return family
+
+    yield count("frames", "Frames that a shadow acted in.", lambda s: s.frames)
+    yield count("skipped", "Frames that a shadow left out, under load or after it had.", lambda s: s.skipped)
+    yield count("failed", "Frames that a shadow could not act on.", lambda s: s.failed)
+    yield count("seconds", "CPU time that a shadow took.", lambda s: s.seconds)
+    yield count("operator_frames", "Frames of operators that a shadow is compared with.", lambda s: s.operator.frames)
+    yield add_up("operator_squared_error", "Squared errors to operators, summed.", lambda s: s.operator)
+    yield count("policy_frames", "Frames of the policy that a shadow is compared with.", lambda s: s.policy.frames)
+    yield add_up("policy_squared_difference", "Squared differences to the policy, summed.", lambda s: s.policy)
 
 
 def _describe_troubles(monitor: Monitor, live: IntArray) -> Iterator[Metric]:

@@ -59,6 +59,35 @@ class PolicyFacts(Struct, frozen=True, forbid_unknown_fields=True):
     drift: Literal["known", "unknown"]
 
 
+class ShadowScore(Struct, forbid_unknown_fields=True):
+    """How far a shadow was from what was done."""
+
+    frames: Count
+    squared_error: list[float] | None  # its mean, for each action; null without a frame
+
+
+class ShadowFacts(Struct, forbid_unknown_fields=True):
+    """What may be told of a candidate that acts beside the policy at work."""
+
+    name: str
+    digest: str | None
+    frames: Count  # that it acted in
+    skipped: Count
+    failed: Count
+    seconds: float  # of CPU
+    operator: ShadowScore  # in the frames of operators
+    policy: ShadowScore  # in those of the policy at work
+    roughness: list[float] | None  # the mean square of second differences, for each action
+    roughness_done: list[float] | None  # the same of what was done
+
+
+class ShadowList(Struct, forbid_unknown_fields=True):
+    """The candidates."""
+
+    actions: list[str]
+    shadows: list[ShadowFacts]
+
+
 class Error(Struct, forbid_unknown_fields=True):
     """Why something was not done."""
 
@@ -153,6 +182,7 @@ def _describe_paths(n_contexts: int, n_actions: int, *, token: bool) -> dict[str
         "/openapi.json": ask("openapi", "This document", {200: ("the document", dict)}),
         "/policy": ask("policy", "What the policy at work is", {200: ("the policy", PolicyFacts)}),
         "/rollouts": {"post": operation("rollOut", advice, rollouts, requestBody=body)},
+        "/shadows": ask("shadows", "Candidates beside the policy at work", {200: ("the candidates", ShadowList)}),
         "/streams": ask("streams", "The streams there are", {200: ("the streams", StreamList)}),
         "/streams/{name}": {"delete": operation("closeStream", "End a stream", closing, parameters=[name])},
         "/reload": {
@@ -176,7 +206,7 @@ def _describe_rollout(n_contexts: int, n_actions: int) -> dict[str, Any]:
 
 def _describe_answers(n_actions: int) -> dict[str, Any]:
     """Return the schemas of all answers; those of actions say how many there are."""
-    answers = (Actions, CloseAnswer, Error, Health, PolicyFacts, StreamList)
+    answers = (Actions, CloseAnswer, Error, Health, PolicyFacts, ShadowList, StreamList)
     found: dict[str, Any] = msgspec.json.schema_components(answers, ref_template=REFERENCE)[1]
     found["Actions"]["properties"]["actions"]["items"] |= {"minItems": n_actions, "maxItems": n_actions}
     return found

@@ -23,8 +23,10 @@ import aiofastnet
 from simile._common import locks, web
 from simile._common.door import Door, Guest
 from simile._common.files import clear_leftovers
+from simile._common.needs import need
 from simile._common.supervision import supervise
 from simile.errors import ArgumentError, SimileError, StorageError
+from simile.online.recording import Recorder
 from simile.serving import snapshots
 from simile.serving.guard import build_guard, check_exposure, load_tls
 from simile.serving.http import build_app
@@ -43,6 +45,7 @@ THREADS = 2  # one reads a policy while another writes a snapshot; each has a he
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # as malloc.h numbers them
 LARGE = 128 << 10  # bytes of a block that goes back to the system when it is freed
 YOUNG = (50_000, 20, 50)  # objects, and rounds, between looks for garbage: frames are freed without any
+SWITCH = 0.0005  # seconds for which a thread may keep Python's lock while another waits
 COLLECT_EVERY, COLLECT_AFTER = 10.0, 2000.0  # seconds between looks, and for each second that a whole one took
 
 Announce = Callable[[str, str | None, PolicyFacts], None]
@@ -64,6 +67,20 @@ def serve(options: Options, announce: Announce) -> None:
     tls = load_tls(options.certfile, options.keyfile)
     _give_memory_back()
     loaded = load_policy(options.policy, options.trust, options.max_memory)
+    shadows = _load_shadows(options)
+    with ExitStack() as held:
+        recorder = None if options.record is None else held.enter_context(_open_recorder(options))
+        _run(options, loaded, shadows, recorder, tls, announce)
+
+
+def _run(
+    options: Options,
+    loaded: LoadedPolicy,
+    shadows: dict[str, LoadedPolicy],
+    recorder: Recorder | None,
+    tls: ssl.SSLContext | None,
+    announce: Announce,
+) -> None:
     rate = options.rate or loaded.policy.card.rate
     service = Service(
         loaded.policy,
@@ -76,7 +93,13 @@ def serve(options: Options, announce: Announce) -> None:
         monitor=Monitor(loaded.policy, rate, options.max_streams, stages=options.stages),
         handover=options.handover,
         max_memory=options.max_memory,
+        recorder=recorder,
+        shadows={name: shadow.policy for name, shadow in shadows.items()},
     )
+    if service.recording is not None:
+        service.recording.policy = loaded.digest
+    for shadow in () if service.shadows is None else service.shadows.all:
+        shadow.digest = shadows[shadow.name].digest
     options = replace(options, max_connections=_allow_files(options.max_connections))
     # They write a line for every peer that goes without a word: anybody could fill a disk so.
     logging.getLogger("aiofastnet").setLevel(logging.CRITICAL)
@@ -86,6 +109,27 @@ def serve(options: Options, announce: Announce) -> None:
     with _own_snapshots(options.snapshots, options.policy), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         _restore(service, options)
         runner.run(_serve(options, loaded, service, tls, announce))
+
+
+def _open_recorder(options: Options) -> Recorder:
+    assert options.record is not None
+    # A thread that makes columns holds Python's lock: frames wait for it no longer than this.
+    sys.setswitchinterval(SWITCH)
+    pa = need("pyarrow", "--record")
+    pa.set_memory_pool(pa.system_memory_pool())  # which gives back what it does not need
+    return Recorder(
+        options.record, limit=options.record_limit, leave_out=options.record_without, hashed=options.record_hashed
+    )
+
+
+def _load_shadows(options: Options) -> dict[str, LoadedPolicy]:
+    """Read the candidates, by the names of their files."""
+    found: dict[str, LoadedPolicy] = {}
+    for path in options.shadows:
+        if path.name in found:
+            raise ArgumentError(f"--shadow: two files are called {path.name}: rename one of them")
+        found[path.name] = load_policy(path, options.trust, options.max_memory)
+    return found
 
 
 async def _serve(

@@ -6,11 +6,15 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from simile._common import checks
 from simile.errors import ArgumentError
 from simile.online import Extrapolate
 from simile.online.gaps import Gap
+from simile.online.recording import Recorder
+from simile.online.tracks import Track
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 from simile.serving import snapshots
@@ -22,6 +26,7 @@ from simile.serving.messages import FURTHEST, LARGEST_N, Answer, Frame
 from simile.serving.monitoring import Monitor
 from simile.serving.registry import StreamRegistry
 from simile.serving.sessions import QueuedFrame, Sink, Stream
+from simile.serving.shadows import SLOW, Shadows
 from simile.serving.switcher import PolicySwitcher, PreparedPolicy
 
 Watcher = Callable[[Stream, QueuedFrame, Answer], None]  # must be quick
@@ -58,6 +63,11 @@ class Service:
         Seconds that a reload takes to hand every stream over.
     max_memory : float, optional
         MB that a policy may take with the past of all streams that there can be; a half of what there is by default.
+    recorder : Recorder, optional
+        What keeps every frame and action, off this thread; whoever made it closes it.
+    shadows : mapping of str to Policy
+        Candidates by name, for the same columns: they act on the same frames, when `follow` is called, and are never
+        sent. They stay the same when the policy at work is replaced.
     """
 
     def __init__(
@@ -74,6 +84,8 @@ class Service:
         monitor: Monitor | None = None,
         handover: float = 1.0,
         max_memory: float | None = None,
+        recorder: Recorder | None = None,
+        shadows: Mapping[str, Policy] = MappingProxyType({}),
     ) -> None:
         self.max_streams = checks.whole_number(max_streams, "max_streams", at_least=1)
         self.queue = checks.whole_number(queue, "queue", at_least=1)
@@ -84,15 +96,28 @@ class Service:
         self.clock, self.monitor = clock, monitor
         self.counts, self.latencies = Counts(), Latencies()
         self._switcher = PolicySwitcher(
-            policy, self.max_streams, gap=gap, stages=stages, rate=rate, seconds=handover, max_memory=max_memory
+            policy,
+            self.max_streams,
+            gap=gap,
+            stages=stages,
+            rate=rate,
+            seconds=handover,
+            max_memory=max_memory,
+            recorded=recorder is not None,
         )
+        self.shadows = self._prepare_shadows(shadows)
+        self.recorder = recorder
+        self.recording: Track | None = None
+        if recorder is not None:
+            self.recording = recorder.track(policy, rate=self.rate, digest=self._switcher.current.file_digest)
         self._reader = Reader(self._switcher.streams)
-        self._batcher = Batcher(self._switcher, self.counts, monitor)
+        self._batcher = Batcher(self._switcher, self.counts, monitor, self.recording, self.shadows)
         self._registry = StreamRegistry(self.max_streams, self._switcher, self._batcher.begin, self.counts, clock)
         self.watchers: dict[str, Watcher] = {}  # of streams by name: `show` shows them what was answered
         self._unseen: list[tuple[list[Item], list[Answered]]] = []
         self._waiting: list[Stream] = []  # those with a queue
         self._next_sweep = -math.inf
+        self._slowest = 0.0  # seconds, of the answers of the last round
 
     # -------------------------------------------------------------------------------------------------- what there is
 
@@ -246,7 +271,9 @@ class Service:
             for stream, answer in answered:
                 self._send(stream, answer)
             now = self.clock()
-            self.latencies.add([now - queued.arrived for _, queued in batch])
+            took = [now - queued.arrived for _, queued in batch]
+            self.latencies.add(took)
+            self._slowest = max(took)
             if self.watchers:
                 self._unseen.append((batch, answered))
 
@@ -261,6 +288,23 @@ class Service:
                         self.watchers[stream.name](stream, watched[stream], answer)
                     except Exception:  # who looks on must not be in the way
                         log.exception("a frame of stream %s could not be shown", stream.name)
+
+    def follow(self) -> bool:
+        """Let the shadows take a batch that was answered, where nobody waits; returns whether there is another.
+
+        Under load, when answers are slow or batches wait for too long, all that wait are left out, and counted.
+        """
+        shadows = self.shadows
+        if shadows is None or not shadows.has_turns:
+            return False
+        if self._slowest > SLOW or shadows.is_late():
+            shadows.drop()
+            self._slowest = 0.0
+            return False
+        if self._waiting:
+            return False  # the next round comes first, and asks again
+        shadows.run(self._switcher.streams)
+        return shadows.has_turns
 
     def tick(self, now: float) -> list[Stream]:
         """Do what the clock says: deadlines, idle streams, ends of hand-overs; returns the streams that expired."""
@@ -335,6 +379,14 @@ class Service:
             raise
         self._reader = reader
         self.counts.reloads += 1
+        if self.recording is not None:
+            self.recording.policy = prepared.file_digest
+
+    def note_event(self, event: Mapping[str, Any], name: str | None) -> None:
+        """Let the recording tell what happened to a stream or, without a name, to all."""
+        stream = None if name is None else self.streams.get(name)
+        if self.recording is not None and (name is None or stream is not None):
+            self.recording.tell(event, None if stream is None else stream.slot)
 
     def snapshot(self) -> snapshots.Snapshot:
         """Return copies of all that a new service of the same policy needs to go on with every stream.
@@ -358,10 +410,24 @@ class Service:
             raise ArgumentError(f"snapshot: a new service is needed; this one has {len(self.streams)} streams")
         sessions, unfit = snapshots.restore(self._switcher.current, snapshot)
         self._registry.restore(sessions)
+        for stream in sessions:
+            if self.recording is not None:
+                self.recording.begin(stream.slot, stream.name)
+            if self.shadows is not None:
+                self.shadows.join(stream.slot)
         self.counts.unrestored += len(unfit)
         return unfit
 
     # ---------------------------------------------------------------------------------------------------------- helpers
+
+    def _prepare_shadows(self, policies: Mapping[str, Policy]) -> Shadows | None:
+        prepared = {}
+        for name, policy in policies.items():
+            try:
+                prepared[name] = self._switcher.prepare(policy)
+            except ArgumentError as error:
+                raise ArgumentError(f"shadows: {name} cannot act beside the policy: {error}") from None
+        return Shadows(prepared, self.clock) if prepared else None
 
     def _take(self, batch: list[Item]) -> list[Answered]:
         try:

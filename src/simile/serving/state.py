@@ -24,7 +24,7 @@ from simile.policies.stages import Stage
 from simile.serving import snapshots
 from simile.serving.messages import Closed, StreamFacts, StreamList
 from simile.serving.metrics import build_registry, write_metrics
-from simile.serving.openapi import PolicyFacts
+from simile.serving.openapi import PolicyFacts, ShadowList
 from simile.serving.policy_file import LoadedPolicy, hide_path, load_policy
 from simile.serving.service import Service
 
@@ -72,6 +72,11 @@ class Options:
     max_rate: float | None = None
     snapshots: Path | None = None
     snapshot_every: float = 5.0
+    record: Path | None = None
+    record_limit: float | None = None
+    record_without: tuple[str, ...] = ()
+    record_hashed: tuple[str, ...] = ()
+    shadows: tuple[Path, ...] = ()
     watch: bool = True
     trust: tuple[str, ...] = ()
     max_memory: float | None = None
@@ -104,6 +109,8 @@ class ServerState:
         self._begun = self.clock()
         self._due = False  # whether a run is on its way
         self._failing = False  # whether the last snapshot could not be written
+        self._losing = False  # whether the recording could not be written
+        self._following = False  # whether the shadows are on their way
         self._reloading, self._snapshotting = asyncio.Lock(), asyncio.Lock()
         self._stamp = read_stamp(options.policy)
         self._registry = build_registry(service)
@@ -169,6 +176,18 @@ class ServerState:
             self.service.show()
         finally:
             self._due = False
+        self._wake_shadows()
+
+    def _wake_shadows(self) -> None:
+        if self.service.shadows is not None and not self._following:
+            self._following = True
+            self.loop.call_soon(self._follow)
+
+    def _follow(self) -> None:
+        """Let the shadows take a batch, after all that has come meanwhile."""
+        self._following = False
+        if self.service.follow():
+            self._wake_shadows()
 
     def close(self, name: str) -> Closed | None:
         """End a stream; None where there is none."""
@@ -185,6 +204,11 @@ class ServerState:
         """Describe the streams."""
         streams = self.service.streams.values()
         return StreamList([StreamFacts(s.name, s.frames, s.dropped, s.late, s.by) for s in streams])
+
+    def describe_shadows(self) -> ShadowList:
+        """Describe the candidates that act beside the policy at work."""
+        shadows = () if self.service.shadows is None else self.service.shadows.all
+        return ShadowList(self.names[1], [shadow.describe() for shadow in shadows])
 
     def metrics(self) -> bytes:
         """Return the metrics as Prometheus reads them."""
@@ -208,6 +232,8 @@ class ServerState:
                 log.error("the policy file cannot be used: %s", explain(error))
                 return self._report_failed_reload(f"it cannot be used ({type(error).__name__}): train it anew")
             self.loaded = loaded
+            if self.service.recording is not None:
+                self.service.recording.policy = loaded.digest
             self.tell({"kind": "reloaded", "on": True, "digest": loaded.digest}, None)
             log.warning("the policy %s is at work", loaded.digest[:12])
             return None
@@ -247,6 +273,7 @@ class ServerState:
             for stream in self.service.tick(self.clock()):
                 self.tell({"kind": "expired", "on": True}, stream.name)
             self.service.show()
+            self._wake_shadows()
 
     async def tell_troubles(self) -> None:
         """Tell the streams what became of their stages, and what the monitor sees in them, for ever."""
@@ -257,6 +284,10 @@ class ServerState:
             for slot, kind, on, detail in [] if self.service.monitor is None else self.service.monitor.events():
                 if (stream := self.service.slots.get(slot)) is not None:
                     self.tell({"kind": kind, "on": on, **detail}, stream.name)
+            recorder = self.service.recorder
+            if recorder is not None and recorder.failing != self._losing:
+                self._losing = recorder.failing
+                self.tell({"kind": "record_failed", "on": self._losing}, None)
 
     async def watch_file(self) -> None:
         """Reload whenever the file is replaced, for ever."""

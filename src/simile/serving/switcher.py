@@ -14,7 +14,7 @@ from simile.policies.footprint import Footprint
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 from simile.policies.storage.encoding import Encoder
-from simile.policies.storage.files import Packed, digest
+from simile.policies.storage.files import Packed, digest, digest_of
 from simile.serving.handover import DEEPEST, Acting, Handover
 from simile.serving.inputs import check_columns
 
@@ -28,6 +28,7 @@ class PreparedPolicy:
 
     streams: Streams
     digest: str | None  # of the policy as it acts, whatever its card says; None for one that cannot be written down
+    file_digest: str | None = None  # that of its file
 
 
 class PolicySwitcher:
@@ -45,6 +46,8 @@ class PolicySwitcher:
         MB that each policy may take, with the past of all slots; a half of what there is by default.
     policy : Policy
         The first.
+    recorded : bool
+        Whether it is noted which actions a stage has changed.
     """
 
     def __init__(
@@ -57,7 +60,9 @@ class PolicySwitcher:
         rate: float | None,
         seconds: float,
         max_memory: float | None,
+        recorded: bool = False,
     ) -> None:
+        self.recorded = recorded
         self.gap, self.stages, self.seconds = gap, tuple(stages), seconds
         self._given_rate, self._n_streams = rate, n_streams
         self._limit = memory.read_limit(max_memory)
@@ -105,9 +110,10 @@ class PolicySwitcher:
             )
         if not streams.n_contexts:
             raise ArgumentError("policy: it does not say how many contexts it takes: give n_contexts, or their names")
+        streams.chain.watched = self.recorded
         encoder = Encoder()
         try:
             tree = encoder.encode(policy, "policy")
         except StorageError:
             return PreparedPolicy(streams, None)
-        return PreparedPolicy(streams, digest(Packed({"policy": tree}, encoder.tensors)))
+        return PreparedPolicy(streams, digest(Packed({"policy": tree}, encoder.tensors)), digest_of(policy))

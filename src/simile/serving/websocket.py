@@ -156,7 +156,11 @@ class ConnectionRegistry:
         return None
 
     def tell(self, event: dict[str, Any], name: str | None = None) -> None:
-        """Tell an event to whoever holds a stream, and to its operators; or, without a name, to every connection."""
+        """Tell an event to whoever holds a stream, to its operators, and to the recording.
+
+        Without a name it is told to every connection.
+        """
+        self.state.service.note_event(event, name)
         if name is None:
             for connection in list(self.connections):
                 connection.tell(event)

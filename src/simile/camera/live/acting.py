@@ -8,7 +8,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray
 from simile.camera.features import Features
-from simile.online import Predictor
+from simile.online import Predictor, Recorder
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 
@@ -34,12 +34,22 @@ class Actor:
         Limits of speed and the like, see `Predictor`.
     rate : float
         Frames per second of the video.
+    recorder : Recorder, optional
+        What keeps every step of the policy, in its own units.
     """
 
-    def __init__(self, policy: Policy, features: Features, *, rate: float, stages: Sequence[Stage] = ()) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        features: Features,
+        *,
+        rate: float,
+        stages: Sequence[Stage] = (),
+        recorder: Recorder | None = None,
+    ) -> None:
         self.rate = policy.card.rate or rate
         self.alike = abs(rate / self.rate - 1.0) < ALIKE
-        self.predictor = Predictor(policy, stages=stages, rate=self.rate)
+        self.predictor = Predictor(policy, stages=stages, rate=self.rate, recorder=recorder, name="camera")
         self.context = np.full(len(features.names), np.nan)
         self._stream = features.stream()
         self._seen: float | None = None  # when the last frame was

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 @game_options
 @options.stage_option
 @take_over_option
+@options.record_options
 @click.option("--check", is_flag=True, help="Turn by a degree and back, tell which units fit, and end.")
 @options.policy_options
 def drive(
@@ -79,12 +80,13 @@ def drive(
     court, camera = place_of(given, loaded) if played is None else (played.court, played.camera)
     rate = (given["rate"] or own) if played is None else played.rate
     features, aim = features_of(loaded, court), aim_stages(loaded, court, camera, ())
-    actor = Actor(loaded, features, rate=rate, stages=aim)
     if loaded.n_actions == 1:
         tilt, zoom = camera.still_view(court)
         told = f"tilt {tilt:.1f} and zoom {zoom:.2f} look at the middle of the court from {camera}"
         click.echo(f"simile: the policy pans; tilt and zoom stay as they are: {told}", err=True)
     with ExitStack() as stack:
+        recorder = stack.enter_context(options.recording(given, policy))
+        actor = Actor(loaded, features, rate=rate, stages=aim, recorder=recorder)
         operator = operator_of(stack, given)
         driver = stack.enter_context(driver_of(loaded, stages, given))
         shown, doubts, last = 0, Doubts(court), None

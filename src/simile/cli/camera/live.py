@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from simile.camera.live.pipeline import Moment, Output, Pipeline
     from simile.camera.live.sights import Through
     from simile.camera.live.sources import Source
+    from simile.online import Recorder
     from simile.policies.policies import Policy
 
 SAME_SHAPE = 0.01  # by which pictures of one camera may differ in their shape
@@ -72,6 +73,7 @@ LAYOUTS = ("yolov5", "yolov8", "end2end", "end2end7", "torchvision")
 @click.option("--fov", type=float, help="Degrees across the width of a panorama, to cut by instead of --calibration.")
 @click.option("--size", type=(int, int), default=(1280, 720), help="Width and height of what is written.")
 @options.stage_option
+@options.record_options
 @click.option("--log", type=click.Path(path_type=Path), help="A line for every frame: .csv or .jsonl.")
 @take_over_option
 @click.option("--fast", is_flag=True, help="Read a file as fast as it goes, and drop nothing.")
@@ -91,13 +93,14 @@ def live(
     """
     from simile.camera.live.sources import Source
 
-    if not (given["head"] or given["out"] or given["log"]):
-        raise click.ClickException("nothing would come of it: say where it goes with --head, --out or --log")
+    if not (given["head"] or given["out"] or given["log"] or given["record"]):
+        raise click.ClickException("nothing would come of it: say where it goes with --head, --out, --log or --record")
     loaded, interrupted = options.load_policy(policy, trust, max_memory), False
     with ExitStack() as stack:
         video = Source(source, fast=given["fast"], retry=given["retry"], tell=_say)
         stack.callback(video.close)
-        pipeline = _assemble(stack, video, loaded, given)
+        recorder = stack.enter_context(options.recording(given, policy))
+        pipeline = _assemble(stack, video, loaded, recorder, given)
         log = _open_log(given["log"], loaded)
         stack.enter_context(video)
         report = Report(video, given["every"])
@@ -113,7 +116,9 @@ def live(
         ctx.exit(INTERRUPTED)
 
 
-def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, Any]) -> Pipeline:
+def _assemble(
+    stack: ExitStack, video: Source, policy: Policy, recorder: Recorder | None, given: dict[str, Any]
+) -> Pipeline:
     """Open all that stands behind a source; the stack closes it."""
     from simile.camera.heads.driver import BRAKES
     from simile.camera.live.acting import Actor
@@ -128,7 +133,7 @@ def _assemble(stack: ExitStack, video: Source, policy: Policy, given: dict[str, 
     # What brakes a head is the business of its driver; twice would be late.
     braking = stages[-1:] if given["head"] is not None and isinstance((*stages, None)[-1], BRAKES) else ()
     aimed = aim_stages(policy, court, camera, stages[: len(stages) - len(braking)])
-    actor = Actor(policy, features_of(policy, court), rate=video.rate, stages=aimed)
+    actor = Actor(policy, features_of(policy, court), rate=video.rate, stages=aimed, recorder=recorder)
     outputs: list[Output] = []
     place: Calibration | Through | None = calibration
     if given["head"] is not None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,56 @@ def open_ipc(path: File) -> Table:
     with decoding(path, "Arrow"), open_reader() as reader:
         schema = reader.schema
     return _table(path, "Arrow", schema, batches, {}, {})
+
+
+def open_journal(path: File) -> Table:
+    """Open the journal of a recording: an Arrow IPC stream that may still be written, or was cut off.
+
+    It is kept open, for whoever records may make it whole, and remove it, before it is scanned.
+    """
+    if isinstance(path, Url):
+        raise DataError(f"{path}: a journal of a recording is read where it was written: fetch the file first")
+    pa, twin = need("pyarrow", "reading Arrow files"), path.with_suffix(".parquet")
+    try:
+        source = pa.OSFile(str(path))
+    except FileNotFoundError:
+        if not twin.exists():
+            raise
+        return open_parquet(twin)
+
+    def batches(fields: list[str], *_: int) -> Iterator[Any]:
+        for batch in _read_whole(source, fields):
+            yield from (batch.slice(i, _ROWS) for i in range(0, batch.num_rows, _ROWS))
+
+    first = next(_read_whole(source), None)
+    if first is None:
+        raise DataError(f"{path}: there is no whole batch in this journal: who recorded was ended before the first")
+    return _table(path, "Arrow", first.schema, batches, {}, {})
+
+
+def read_journal(path: Path) -> Iterator[Any]:
+    """Yield the whole batches of an Arrow IPC stream; what is cut off at its end is left out."""
+    with need("pyarrow", "reading Arrow files").OSFile(str(path)) as source:
+        yield from _read_whole(source)
+
+
+def _read_whole(source: Any, fields: Sequence[str] = ()) -> Iterator[Any]:
+    ipc = need("pyarrow.ipc", "reading Arrow files")
+    try:
+        source.seek(0)
+        schema = ipc.read_schema(source)
+        source.seek(0)
+        chosen = [schema.get_field_index(name) for name in fields]
+        reader = ipc.open_stream(source, options=ipc.IpcReadOptions(included_fields=chosen, use_threads=False))
+    except (OSError, ValueError):
+        return
+    while True:
+        try:
+            batch = reader.read_next_batch()
+            batch.validate(full=True)  # a damaged file must not lead to reads outside of its buffers
+        except (OSError, ValueError, StopIteration):
+            return
+        yield batch
 
 
 def _table(

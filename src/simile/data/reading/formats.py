@@ -11,7 +11,7 @@ from pathlib import Path
 from simile._common import memory
 from simile._common.urls import File, Url, locate, redact, refuse_url
 from simile.data.reading.arrays import open_arrays
-from simile.data.reading.arrow import open_ipc, open_parquet
+from simile.data.reading.arrow import open_ipc, open_journal, open_parquet, read_journal
 from simile.data.reading.datasets import open_dataset
 from simile.data.reading.records import open_records
 from simile.data.reading.tables import Budget, Table
@@ -22,6 +22,7 @@ _OPENERS: dict[str, Callable[[File], Table]] = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"), open_text),
     **dict.fromkeys((".parquet", ".pq"), open_parquet),
     **dict.fromkeys((".feather", ".arrow", ".ipc"), open_ipc),
+    ".arrows": open_journal,
     **dict.fromkeys((".jsonl", ".ndjson"), open_records),
     ".npz": open_arrays,
 }
@@ -115,19 +116,43 @@ def _matching(pattern: File, files: Iterable[File]) -> list[File]:
 
 
 def _files_below(folder: File) -> list[File]:
-    below = [
-        p
-        for p in folder.rglob("*")
-        if (isinstance(p, Url) or p.is_file()) and not p.name.startswith((".", "_")) and _is_known(p)
-    ]
+    below = _list_below(folder)
+    while any(p.name.startswith("recording-") for p in below):
+        # While somebody records, a journal becomes Parquet under another name, and a list may have neither.
+        before, below = set(below), _list_below(folder)
+        if set(below) == before:
+            break
     if not below:
         raise DataError(f"{folder}: there is no data file in this folder; known are {', '.join(_OPENERS)}")
-    if len(suffixes := sorted({suffix_of(p) for p in below})) > 1:  # the same data twice, as a rule
+    below = _leave_out_journals(below)
+    if len(suffixes := sorted({suffix_of(p) for p in below} - {".arrows"})) > 1:  # the same data twice, as a rule
         raise ArgumentError(
             f"path: {folder} holds files of several formats ({', '.join(suffixes)}): "
             f"choose with a pattern, as '{folder}/*{suffixes[0]}'"
         )
     return _sort(below)
+
+
+def _list_below(folder: File) -> list[File]:
+    return [
+        p
+        for p in folder.rglob("*")
+        if (isinstance(p, Url) or p.is_file()) and not p.name.startswith((".", "_")) and _is_known(p)
+    ]
+
+
+def _leave_out_journals(files: list[File]) -> list[File]:
+    """Return files without the journals of a recording that are in it as Parquet too, or have no row yet."""
+    journals = [p for p in files if isinstance(p, Path) and suffix_of(p) == ".arrows"]
+    gone = {p for p in journals if p.with_suffix(".parquet") in files or _is_empty(p)}
+    return [p for p in files if p not in gone] if len(gone) < len(files) else files
+
+
+def _is_empty(journal: Path) -> bool:
+    try:
+        return next(read_journal(journal), None) is None
+    except FileNotFoundError:  # it has just become Parquet, which is found when it is opened
+        return False
 
 
 def _is_known(path: File) -> bool:

@@ -184,7 +184,12 @@ def _look(
     with _naming(tables[0].path):
         choice = asked.choose(columns, roles, group=group, files=len(tables))
     light = replace(choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False)
-    gathered = gather([find_spans(table, spans) for table in tables], light, file_names([t.path for t in tables]))
+    gathered = gather(
+        [find_spans(table, spans) for table in tables],
+        light,
+        file_names([t.path for t in tables]),
+        joined=bool(roles.continues),
+    )
     with _naming(tables[0].path):
         choice = replace(choice.without(gathered.counters) if gathered.counters else choice, guessed=())
     return choice, _timing(gathered.pieces, choice, asked, told=roles.rate), sum(sum(t.groups) for t in tables)
@@ -207,8 +212,9 @@ def _read(
     else:
         with _naming(tables[0].path):
             choice = asked.choose(columns, roles, group=SINGLE if beside else group, files=len(tables))
+    joined = bool(roles.continues)
     try:
-        gathered = gather(tables, choice, file_names(paths))
+        gathered = gather(tables, choice, file_names(paths), joined=joined)
     except NoGroupError:
         gathered = None
     may_be: list[str] = []
@@ -217,7 +223,7 @@ def _read(
         with _naming(tables[0].path):
             other = asked.choose(columns, roles, group=SINGLE, files=len(tables))
         if gathered is None or other.contexts != choice.contexts:
-            gathered = gather(open_tables(path, max_memory=max_memory), other, file_names(paths))
+            gathered = gather(open_tables(path, max_memory=max_memory), other, file_names(paths), joined=joined)
         choice = other
     assert gathered is not None
     if gathered.counters:

@@ -48,19 +48,22 @@ class Gathered:
     turned: frozenset[str]
 
 
-def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gathered:
+def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joined: bool = False) -> Gathered:
     """Return the sequences of all tables, in the order in which they begin, without guessed contexts that count rows.
 
     Parameters
     ----------
     names : sequence of str
         One per table: the name of the sequence where no column tells them apart.
+    joined : bool
+        Whether what has the same label in several tables is one sequence, which goes on from one to the next.
     """
     gathered: list[list[Pieces]] = []
     turned: set[str] = set()
     by_row = dict.fromkeys(choice.guessed, 0)  # how many steps from row to row there were, as long as all are 1
+    begun: dict[str, Pieces] = {}  # in the tables before
     for table, name in zip(tables, names, strict=True):
-        by_label: dict[str, Pieces] = {}
+        by_label = dict(begun)
         last: dict[str, FloatArray] = {}
         for batch in table.scan(choice.wanted):
             _add(batch, choice, by_label, name)
@@ -71,7 +74,9 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str]) -> Gat
                 by_row[column] += len(values) - 1
                 if (np.diff(values) != 1.0).any():
                     del by_row[column]
-        gathered.append(list(by_label.values()))
+        gathered.append([p for label, p in by_label.items() if label not in begun])
+        if joined:
+            begun = by_label
         if choice.sequence is not None and tidy(choice.sequence) != choice.sequence:  # blanks after delimiters
             names_of = tidy_all(list(by_label))
             for label, p in by_label.items():

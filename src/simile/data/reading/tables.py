@@ -52,6 +52,7 @@ class Roles:
     rate: float | None = None
     group: str | None = None
     about: Mapping[str, Any] | None = field(default=None, compare=False)  # see `Demonstration.about`
+    continues: bool | None = None  # whether a sequence goes on from file to file, as in recordings
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Roles:
@@ -64,6 +65,7 @@ class Roles:
             None if stored["rate"] is None else checks.number(stored["rate"], "rate", above=0.0),
             stored.get("group"),
             stored.get("about"),
+            stored.get("continues") is True or None,
         )
         if not isinstance(roles.about, dict | None):
             raise TypeError("what it is about must be facts by name")

@@ -23,7 +23,7 @@ from simile.data.reading.tables import Roles
 from simile.errors import ArgumentError
 
 _ROWS = 1 << 16
-_IF_SAID = ("group", "about")
+_IF_SAID = ("group", "about", "continues")
 FORGETFUL = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")  # keep no roles, and not what the sequences are about
 
 
@@ -43,7 +43,9 @@ def write(demos: Demonstrations, path: str | Path) -> None:
         The suffix tells the format: .csv, .tsv, .txt (also .gz), .parquet, .feather, .arrow, .jsonl or .npz.
     """
     demos, path = Demonstrations.of(demos), Path(path)
-    writer = _WRITERS[suffix_of(path).removesuffix(".gz")]
+    if (suffix := suffix_of(path).removesuffix(".gz")) not in _WRITERS:
+        raise ArgumentError(f"path: {suffix} files are what a Recorder writes while it records: use .arrow")
+    writer = _WRITERS[suffix]
     _check(demos)
     with replacing(path) as file:
         if path.suffix.lower() == ".gz":

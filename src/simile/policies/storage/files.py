@@ -59,11 +59,31 @@ def _choose_version(policy: Any) -> int:
     return 3 if new else 1 if policy.units.origin is None else 2
 
 
+def digest_of(policy: Any) -> str | None:
+    """Return the digest that the file of a policy has, or would have; None for one that cannot be written down."""
+    try:
+        return str(_pack(policy).header["digest"])
+    except StorageError:
+        return None
+
+
 def to_bytes(policy: Any) -> bytes:
     """Return a policy as the bytes of its file; equal policies give equal bytes."""
-    from importlib.metadata import version
-
     from safetensors.numpy import save
+
+    packed = _pack(policy)
+    # One entry alone: safetensors writes several in random order.
+    data: bytes = save(packed.tensors, metadata={"simile": _text(packed.header)})
+    if _header_size(data) > LARGEST_HEADER:
+        raise StorageError(
+            f"the names and settings of the policy take {_header_size(data):,} bytes, and a file holds at most "
+            f"{LARGEST_HEADER:,}: shorten the card, or drop components with simile.prune"
+        )
+    return data
+
+
+def _pack(policy: Any) -> Packed:
+    from importlib.metadata import version
 
     encoder = Encoder()
     card = encoder.encode(policy.card, "card")
@@ -76,14 +96,7 @@ def to_bytes(policy: Any) -> bytes:
     }
     check_writable(header, {name: (array.dtype, array.shape) for name, array in encoder.tensors.items()})
     header["digest"] = digest(Packed(header, encoder.tensors))
-    # One entry alone: safetensors writes several in random order.
-    data: bytes = save(encoder.tensors, metadata={"simile": _text(header)})
-    if _header_size(data) > LARGEST_HEADER:
-        raise StorageError(
-            f"the names and settings of the policy take {_header_size(data):,} bytes, and a file holds at most "
-            f"{LARGEST_HEADER:,}: shorten the card, or drop components with simile.prune"
-        )
-    return data
+    return Packed(header, encoder.tensors)
 
 
 def from_bytes(data: bytes) -> Packed:
