@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from accuracy import find_data
@@ -35,7 +37,8 @@ from simile.policies.rollouts import ExpertStart
 N_ROUNDS, N_HANDS = 3, 4
 HELD_OUT = 0.4  # of the demonstrations, and of the corrections: few sequences need many judges
 PAIRS = ((0, 1), (0, 3), (1, 2), (2, 3))  # of the four runs of car following, that a policy learns from
-SEEDS = (520, 521, 522)  # of games, looked at by nobody before
+SEEDS = (520, 521)  # of games, looked at by nobody before
+SPLITS = (60, 61, 62, 63)  # of all sequences of car following, for the gate
 BETTER = 0.95  # of the squared error: what is in truth better
 COLUMNS = ["a_speed"], ["x_lead_speed", "x_lead_accel", "x_lead_curvature"]
 
@@ -63,9 +66,9 @@ class World:
         return found.grouped([stretch.sequence.rpartition(" ")[0] for stretch in found.stretches])
 
 
-def cars(folder: Path, pair: tuple[int, int]) -> World:
-    """Half of the runs for the policy, of the others three quarters for the operator."""
-    demos = simile.read(
+def read_cars(folder: Path) -> simile.Demonstrations:
+    """Read car following, in groups by run."""
+    return simile.read(
         folder / "car_following/car_following.csv",
         sequence="sequence",
         time="t",
@@ -74,6 +77,11 @@ def cars(folder: Path, pair: tuple[int, int]) -> World:
         group=f"{folder / 'car_following/sequences.csv'}:run",
         quiet=True,
     )
+
+
+def cars(folder: Path, pair: tuple[int, int]) -> World:
+    """Half of the runs for the policy, of the others three quarters for the operator."""
+    demos = read_cars(folder)
     runs = sorted(set(demos.groups or ()), key=str)
     mine = {str(runs[i]) for i in pair}
     half, rest = (
@@ -88,6 +96,19 @@ def games(seed: int) -> World:
     """Eight games for the policy, twelve for the operator, four for nobody."""
     played = demonstrations(simulate(24, minutes=(0.8, 1.2), seed=seed))
     return World(f"games of seed {seed}", played[:8], *deal(played[8:]), ScriptedOperator(8.0))  # degrees
+
+
+def gate_sources(
+    folder: Path | None, seeds: tuple[int, ...], splits: tuple[int, ...]
+) -> Iterator[tuple[str, simile.Demonstrations, ScriptedOperator]]:
+    """Yield more sequences than the rounds have, for a gate is judged by many."""
+    for split in splits if folder is not None else ():
+        demos = read_cars(folder)
+        order = np.random.default_rng(split).permutation(len(demos))
+        yield f"car following, split {split}", demos.where(order[:36]), ScriptedOperator(1.5)
+    for seed in seeds:
+        played = demonstrations(simulate(48, minutes=(0.8, 1.2), seed=seed))
+        yield f"games of seed {seed}", played, ScriptedOperator(8.0)
 
 
 def deal(rest: simile.Demonstrations) -> tuple[simile.Demonstrations, simile.Demonstrations]:
@@ -141,21 +162,27 @@ def error(policy: simile.SmoothPolicy, demos: simile.Demonstrations, first: simi
 class Bench:
     """A policy at work, and what the gate and the truth have to judge another by."""
 
-    world: World
+    name: str
     old: simile.SmoothPolicy
     rulers: tuple[Ruler, Ruler, Ruler]  # held-out demonstrations and corrections, and all that nobody learned from
 
     @classmethod
-    def of(cls, world: World, folder: Path) -> tuple[Bench, simile.Demonstrations, Corrections]:
-        """Return the bench, what the policy learned from, and the corrections to learn from."""
-        train, held, old = world.learn()
-        corrections = world.record(old, folder, 0)
-        numbers = np.arange(len(corrections))
-        judging = np.isin(corrections.demos.kin, np.unique(corrections.demos.kin)[::2])
-        truth = simile.Demonstrations((*held, *world.known, *world.nobody)).grouped(None)
-        parts = held, corrections.where(numbers[judging]).demos, truth
+    def of(cls, name: str, demos: simile.Demonstrations, operator: ScriptedOperator) -> tuple[Bench, Any, Corrections]:
+        """Deal a quarter to the policy, one to judge, one to the operator and one to the truth.
+
+        Returns the bench, what the policy learned from, and corrections to learn from: half of the operator's.
+        """
+        order = np.random.default_rng(0).permutation(len(demos))
+        train, held, known, more = (demos.where(order[i::4]).grouped(None) for i in range(4))
+        old = simile.learn(train).policy
+        with tempfile.TemporaryDirectory() as folder:
+            record(operator.watch(old, known), old, Path(folder) / "recording-000000.parquet")
+            found = read_corrections(folder)
+        judging = found.demos.kin % 2 == 0
+        truth = simile.Demonstrations((*held, *known, *more)).grouped(None)
+        parts = held, found.where(np.flatnonzero(judging)).demos, truth
         rulers = tuple(Ruler(part, old.units.scale, old.memory) for part in parts)
-        return cls(world, old, rulers), train, corrections.where(numbers[~judging])
+        return cls(name, old, rulers), train, found.where(np.flatnonzero(~judging))
 
     def roll_out(self, policy: simile.SmoothPolicy) -> list[list[np.ndarray]]:
         """Roll a policy out over all that judges."""
@@ -187,31 +214,27 @@ def shuffle(corrections: Corrections, rng: np.random.Generator) -> Corrections:
     return replace(corrections, demos=simile.Demonstrations(tuple(demos)))
 
 
-def run_gate(worlds: list[World], n: int) -> None:
+def run_gate(sources: list[tuple[str, simile.Demonstrations, ScriptedOperator]], n: int) -> None:
     """Print how often the gate takes what is no better, and what is 5 % better."""
-    gate, per = Gate(), -(-n // (2 * len(worlds)))
-    found: dict[str, list[tuple[bool, float, float, float]]] = {
-        "other seeds": [],
-        "corrections shuffled": [],
-        "5 % better": [],
-    }
-    for world in worlds:
-        with tempfile.TemporaryDirectory() as folder:
-            bench, train, corrections = Bench.of(world, Path(folder))
-        old = bench.roll_out(bench.old)
+    gate, per = Gate(), -(-n // (2 * len(sources)))
+    found: dict[str, list[tuple[float, ...]]] = {"other seeds": [], "corrections shuffled": [], "5 % better": []}
+    for source in sources:
+        bench, train, corrections = Bench.of(*source)
+        old, reasons = bench.roll_out(bench.old), []
         for seed in range(1, per + 1):
             others = bench.roll_out(simile.learn(train, seed=seed).policy)
             wrong = shuffle(corrections, np.random.default_rng(seed))
-            lessons = simile.Demonstrations((*train, *wrong.lessons(4.0)))
-            shuffled = bench.roll_out(simile.learn(lessons, seed=seed).policy)
-            cases = {"other seeds": others, "corrections shuffled": shuffled}
-            cases["5 % better"] = bench.improve_truly(others, old)
-            for name, new in cases.items():
+            shuffled = bench.roll_out(simile.learn([*train, *wrong.lessons()], seed=seed).policy)
+            better = bench.improve_truly(others, old)
+            for name, new in zip(found, (others, shuffled, better), strict=True):
                 judged = gate.decide(*bench.rulers[:2], old[:2], new[:2])
                 ratios = judged.demonstrations.ratio, judged.corrections.ratio
                 found[name].append((judged.accepted, bench.truth(new, old), *ratios))
+                if name == "5 % better" and not judged.accepted:
+                    reasons.append(judged.reason)
         groups = [int(ruler.demos.kin.max()) + 1 for ruler in bench.rulers[:2]]
-        print(f"  {world.name}: {groups[0]} demonstrations, corrections of {groups[1]} sequences judge", flush=True)
+        taken = [int(sum(row[0] for row in rows[-per:])) for rows in found.values()]
+        print(f"  {bench.name:28}{groups[0]:>8}{groups[1]:>8}   {taken} of {per} each", *reasons[:1], flush=True)
     print(f"  {'':22}{'candidates':>10}{'accepted':>10}{'in truth':>10}{'shown':>8}{'corrected':>11}")
     for name, rows in found.items():
         taken, *ratios = np.array(rows, dtype=float).T
@@ -219,8 +242,8 @@ def run_gate(worlds: list[World], n: int) -> None:
         print(f"  {name:22}{len(rows):>10}{taken.mean():>10.0%}{means[0]:>10.3f}{means[1]:>8.3f}{means[2]:>11.3f}")
     nulls = [row for name in ("other seeds", "corrections shuffled") for row in found[name]]
     worse = [row[0] for row in nulls if row[1] >= 1.0]
-    print(f"  all no better          {len(nulls):>9}{np.mean([row[0] for row in nulls]):>10.0%}")
-    print(f"  of them worse in truth {len(worse):>9}{np.mean(worse) if worse else np.nan:>10.0%}", flush=True)
+    print(f"  {'all that are no better':22}{len(nulls):>10}{np.mean([row[0] for row in nulls]):>10.0%}")
+    print(f"  {'of them worse in truth':22}{len(worse):>10}{np.mean(worse) if worse else np.nan:>10.0%}", flush=True)
 
 
 def main() -> None:
@@ -232,19 +255,18 @@ def main() -> None:
     parser.add_argument("--tune", action="store_true", help="on the splits by which choices were made")
     given = parser.parse_args()
     folder = find_data(given.data)
-    pairs, seeds = (((0, 2), (1, 3)), (77,)) if given.tune else (PAIRS, SEEDS)
-    worlds = [cars(folder, pair) for pair in pairs] if folder is not None else []
-    worlds += [games(seed) for seed in seeds]
+    pairs, seeds, splits = (((0, 2), (1, 3)), (77,), (1, 2)) if given.tune else (PAIRS, SEEDS, SPLITS)
     if given.only != "gate":
-        for by in ("aggregate", "mix"):
-            ratios = np.array([run_rounds(world, by) for world in worlds])
+        worlds = [cars(folder, pair) for pair in pairs] if folder is not None else []
+        worlds += [games(seed) for seed in seeds]
+        for by in ("mix", "aggregate"):
+            ratios = np.array([run_rounds(world, by) for world in worlds[:: 1 if by == "mix" else 3]])
             again, nobody, held = np.exp(np.log(np.maximum(ratios, 1e-3)).mean(axis=0))
             print(f"\nby={by!r}, after over before: again {again:.2f}, nobody {nobody:.2f}, held out {held:.3f}")
     if given.only != "rounds":
-        print(
-            "\nThe gate, on candidates that are in truth no better, and 5 % better (squared errors over the old one's)"
-        )
-        run_gate(worlds, given.candidates)
+        print("\nThe gate: accepted of other seeds, of corrections shuffled, and of those that are 5 % better in truth")
+        print(f"  {'':28}{'demos':>8}{'groups':>8}")
+        run_gate(list(gate_sources(folder, seeds, splits)), given.candidates)
 
 
 if __name__ == "__main__":

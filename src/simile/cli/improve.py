@@ -42,7 +42,7 @@ reason_option = click.option("--reason", default="", help="Why, for the ledger."
 @click.option("--dry-run", is_flag=True, help="Judge the new policy, and keep nothing.")
 @options.trust_option
 @options.json_option
-def improve(policy: Path, /, **given: Any) -> None:
+def improve(policy: Path, **given: Any) -> None:
     """Learn the next version of POLICY from demonstrations and from what an operator did instead.
 
     Both policies are rolled out over demonstrations and corrections that neither has learned from. Where the new one is

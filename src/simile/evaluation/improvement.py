@@ -18,7 +18,7 @@ from simile.data.corrections import Corrections
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import draw_groups
 from simile.errors import ArgumentError
-from simile.evaluation.gate import FEWEST, Gate, Verdict
+from simile.evaluation.gate import Gate, Verdict
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.folds import Folds
 from simile.learning.initial import Kept, check_initial, find_new, note_initial
@@ -29,7 +29,8 @@ from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import load_own, save_own
 
 WAYS = ("aggregate", "mix")
-WEIGHTS = (1.0, 4.0, 16.0)  # times that a frame under the operator counts
+WEIGHTS = (1.0, 2.0, 4.0)  # times that a frame under the operator counts
+JUDGES = 6  # groups that judge, at least, where there are as many
 COLUMNS = (("weight", 6, "g"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f"))
 
 
@@ -124,7 +125,7 @@ def improve(
         what its models left out advise. The old policy has learned from most of the demonstrations, so that its errors
         there are flattering: it gives way where corrections say so, and stays what it is elsewhere.
     weight : float, optional
-        How many frames of demonstrations a frame under the operator counts for. By default the one of 1, 4 and 16
+        How many frames of demonstrations a frame under the operator counts for. By default the one of 1, 2 and 4
         with the least product of both errors, on demonstrations and on corrections that models left out.
     model : Regressor, or several, optional
         F, as for `simile.learn`.
@@ -279,7 +280,7 @@ def _set_apart(
     kin = np.unique(demos.kin[new], return_inverse=True)[1] if len(new) else new
     n, groups = int(demos.kin.max()) + 1, len(set(kin.tolist()))
     others = len(new) < len(demos)  # something is left to learn from anyway
-    wanted = min(max(round(test * n), FEWEST), groups if others else groups - 1)
+    wanted = min(max(round(test * n), JUDGES), groups if others else groups - 1)
     if wanted < 1:
         found = "it has learned from all of them" if not groups else "there is one alone"
         raise ArgumentError(

@@ -157,7 +157,7 @@ class Ledger:
             finally:
                 new.unlink(missing_ok=True)
             event = ACCEPTED if accepted else CANDIDATE
-            self._write(self._line(digest, event, who, reason, old, (old,), facts or {}))
+            self._write(self._line(digest, event, who, reason, old if accepted else None, (old,), facts))
             if accepted:
                 self._put(digest)
         return digest
