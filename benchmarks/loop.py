@@ -32,6 +32,7 @@ from simile.evaluation.gate import Gate
 from simile.evaluation.improvement import improve
 from simile.experiments.operators import ScriptedOperator, record, share_operated
 from simile.learning.measures import Ruler
+from simile.policies.policies import prune, whole
 from simile.policies.rollouts import ExpertStart
 
 N_ROUNDS, N_HANDS = 3, 4
@@ -93,9 +94,9 @@ def cars(folder: Path, pair: tuple[int, int]) -> World:
 
 
 def games(seed: int) -> World:
-    """Eight games for the policy, twelve for the operator, four for nobody."""
-    played = demonstrations(simulate(24, minutes=(0.8, 1.2), seed=seed))
-    return World(f"games of seed {seed}", played[:8], *deal(played[8:]), ScriptedOperator(8.0))  # degrees
+    """Games of half a minute: 14 for the policy, 18 for the operator, 6 for nobody."""
+    played = demonstrations(simulate(38, minutes=(0.4, 0.6), seed=seed))
+    return World(f"games of seed {seed}", played[:14], *deal(played[14:]), ScriptedOperator(8.0))  # degrees
 
 
 def gate_sources(
@@ -107,7 +108,7 @@ def gate_sources(
         order = np.random.default_rng(split).permutation(len(demos))
         yield f"car following, split {split}", demos.where(order[:36]), ScriptedOperator(1.5)
     for seed in seeds:
-        played = demonstrations(simulate(48, minutes=(0.8, 1.2), seed=seed))
+        played = demonstrations(simulate(60, minutes=(0.4, 0.6), seed=seed))
         yield f"games of seed {seed}", played, ScriptedOperator(8.0)
 
 
@@ -194,9 +195,9 @@ class Bench:
         ruler = self.rulers[2]
         return float(ruler.squares(rolled[2]).sum() / ruler.squares(old[2]).sum())
 
-    def improve_truly(self, rolled: list[list[np.ndarray]], old: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
-        """Draw roll-outs towards the expert until their squared error, on all sequences, is 5 % below the old one's."""
-        share = 1.0 - (BETTER / self.truth(rolled, old)) ** 0.5
+    def improve_truly(self, rolled: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
+        """Draw roll-outs towards the expert until every squared error is 5 % less."""
+        share = 1.0 - BETTER**0.5
         return [
             [a + share * (b - a) for a, b in zip(some, ruler.demos.actions, strict=True)]
             for some, ruler in zip(rolled, self.rulers, strict=True)
@@ -221,11 +222,15 @@ def run_gate(sources: list[tuple[str, simile.Demonstrations, ScriptedOperator]],
     for source in sources:
         bench, train, corrections = Bench.of(*source)
         old, reasons = bench.roll_out(bench.old), []
+        one = whole(prune(bench.old).policy)
+        assert one is not None
+        alike = {"smoothness": one.smoothness, "hold": 0.0 if one.hold is None else one.hold}  # as `improve` keeps them
         for seed in range(1, per + 1):
-            others = bench.roll_out(simile.learn(train, seed=seed).policy)
+            others = bench.roll_out(simile.learn(train, seed=seed, **alike).policy)
             wrong = shuffle(corrections, np.random.default_rng(seed))
-            shuffled = bench.roll_out(simile.learn([*train, *wrong.lessons()], seed=seed).policy)
-            better = bench.improve_truly(others, old)
+            lessons = simile.Demonstrations((*train, *wrong.lessons()))
+            shuffled = bench.roll_out(simile.learn(lessons, seed=seed, **alike).policy)
+            better = bench.improve_truly(others)
             for name, new in zip(found, (others, shuffled, better), strict=True):
                 judged = gate.decide(*bench.rulers[:2], old[:2], new[:2])
                 ratios = judged.demonstrations.ratio, judged.corrections.ratio

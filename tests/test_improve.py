@@ -177,11 +177,20 @@ def test_what_is_rougher_or_turns_more_often_is_refused(policy, mixed):
     trembling = [[a + 0.05 * (-1.0) ** np.arange(len(a))[:, np.newaxis] for a in some] for some in old]
     turning = [[a + 0.5 * np.sin(np.arange(len(a)) / 3.0)[:, np.newaxis] for a in some] for some in better]
     assert "it turns more often than the old one" in Gate().decide(held, corrected, trembling, turning).reason
-    gone = [[np.full_like(a, np.inf) for a in some] for some in better]
-    verdict = Gate().decide(held, corrected, old, gone)
-    assert not verdict.accepted
-    assert "may be inf % larger" in verdict.reason
-    assert json.dumps(verdict.to_dict())
+
+
+def test_what_diverges_is_refused(policy, mixed, monkeypatch):
+    def roll_out(one, demos, **given):
+        if one is not policy:
+            raise simile.DivergedError("frame 3 is out of every reasonable range.")
+        return simile.rollout(one, demos, **given)
+
+    monkeypatch.setattr("simile.evaluation.gate.rollout", roll_out)
+    found = judged(policy, mixed, mixed.policy)
+    assert not found.accepted
+    assert found.reason == "not accepted: frame 3 is out of every reasonable range."
+    assert math.isinf(found.corrections.ratio)
+    assert found.to_dict()["reversals"][0] == found.reversals[1]
 
 
 def test_the_limit_keeps_its_level_for_groups_of_unlike_size():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -163,7 +163,15 @@ class Gate:
         """
         start = ExpertStart(max(old.memory, new.memory))
         rulers = Ruler(demos, old.units.scale, start.frames), Ruler(corrections, old.units.scale, start.frames)
-        before, after = ([_roll_out(one, ruler.demos, start) for ruler in rulers] for one in (old, new))
+        before = [rollout(old, ruler.demos, start=start) for ruler in rulers]
+        try:
+            after = [rollout(new, ruler.demos, start=start) for ruler in rulers]
+        except DivergedError as error:
+            same, gone = self.decide(rulers[0], rulers[1], before, before), math.inf
+            shown, corrected = (
+                replace(one, new=gone, ratio=gone, upper=gone) for one in (same.demonstrations, same.corrections)
+            )
+            return Verdict(False, f"not accepted: {error}", shown, corrected, same.roughness, same.reversals)
         return self.decide(rulers[0], rulers[1], before, after)
 
     def decide(
@@ -228,14 +236,5 @@ def _percent(share: float) -> str:
 
 
 def _count_turns(rolled: Trajectories, demos: Demonstrations) -> float:
-    """Count how often roll-outs turn, all actions together; what does not end well does so without end."""
-    turns = count_reversals(rolled, [log.threshold for log in demos.logs])
-    return math.inf if np.isnan(turns).any() else float(turns.sum())
-
-
-def _roll_out(policy: Policy, demos: Demonstrations, start: ExpertStart) -> list[FloatArray]:
-    """Roll out; infinite where the policy left every reasonable range."""
-    try:
-        return rollout(policy, demos, start=start)
-    except DivergedError:
-        return [np.full_like(a, math.inf) for a in demos.actions]
+    """Count how often roll-outs turn, all actions together."""
+    return float(count_reversals(rolled, [log.threshold for log in demos.logs]).sum())
