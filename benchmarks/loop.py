@@ -36,10 +36,11 @@ from simile.policies.policies import prune, whole
 from simile.policies.rollouts import ExpertStart
 
 N_ROUNDS, N_HANDS = 3, 4
-HELD_OUT = 0.4  # of the demonstrations, and of the corrections: few sequences need many judges
-PAIRS = ((0, 1), (0, 3), (1, 2), (2, 3))  # of the four runs of car following, that a policy learns from
+HELD_OUT = 0.4  # of the demonstrations of car following: few sequences need many judges
+PAIRS = ((0, 3), (1, 2))  # of the four runs of car following, that a policy learns from: either half
 SEEDS = (520, 521)  # of games, looked at by nobody before
 SPLITS = (60, 61, 62, 63)  # of all sequences of car following, for the gate
+SHARES = (0.125, 0.125, 0.25, 0.5)  # of a data set for the gate: policy, truth, judges, operator
 BETTER = 0.95  # of the squared error: what is in truth better
 COLUMNS = ["a_speed"], ["x_lead_speed", "x_lead_accel", "x_lead_curvature"]
 
@@ -49,15 +50,11 @@ class World:
     """Demonstrations of a policy, sequences that an operator knows, and those that nobody has seen."""
 
     name: str
-    half: simile.Demonstrations
+    train: simile.Demonstrations
+    held: simile.Demonstrations
     known: simile.Demonstrations
     nobody: simile.Demonstrations
     operator: ScriptedOperator
-
-    def learn(self) -> tuple[simile.Demonstrations, simile.Demonstrations, simile.SmoothPolicy]:
-        """Return what the first policy learns from, what is held out, and that policy."""
-        train, held = self.half.split(HELD_OUT, seed=1)
-        return train, held, simile.learn(train).policy
 
     def record(self, policy: simile.SmoothPolicy, folder: Path, day: int) -> Corrections:
         """Let the operator work for a day, and read all corrections so far, those of one sequence in one group."""
@@ -90,13 +87,17 @@ def cars(folder: Path, pair: tuple[int, int]) -> World:
         for own in (True, False)
     )
     name = " and ".join(sorted(run.rpartition("part")[2] for run in mine))
-    return World(f"car following, runs {name}", half, *deal(rest), ScriptedOperator(1.5))  # m/s
+    return World(
+        f"car following, runs {name}", *half.split(HELD_OUT, seed=1), *deal(rest), ScriptedOperator(1.5)
+    )  # m/s
 
 
 def games(seed: int) -> World:
-    """Games of half a minute: 14 for the policy, 18 for the operator, 6 for nobody."""
-    played = demonstrations(simulate(38, minutes=(0.4, 0.6), seed=seed))
-    return World(f"games of seed {seed}", played[:14], *deal(played[14:]), ScriptedOperator(8.0))  # degrees
+    """Games of half a minute: 8 for the policy, 30 to judge, 18 for the operator, 6 for nobody."""
+    played = demonstrations(simulate(62, minutes=(0.4, 0.6), seed=seed))
+    return World(
+        f"games of seed {seed}", played[:8], played[8:38], *deal(played[38:]), ScriptedOperator(8.0)
+    )  # degrees
 
 
 def gate_sources(
@@ -108,7 +109,7 @@ def gate_sources(
         order = np.random.default_rng(split).permutation(len(demos))
         yield f"car following, split {split}", demos.where(order[:36]), ScriptedOperator(1.5)
     for seed in seeds:
-        played = demonstrations(simulate(60, minutes=(0.4, 0.6), seed=seed))
+        played = demonstrations(simulate(96, minutes=(0.4, 0.6), seed=seed))
         yield f"games of seed {seed}", played, ScriptedOperator(8.0)
 
 
@@ -118,40 +119,41 @@ def deal(rest: simile.Demonstrations) -> tuple[simile.Demonstrations, simile.Dem
     return rest.where(order[len(rest) // N_HANDS :]), rest.where(order[: len(rest) // N_HANDS])
 
 
-def run_rounds(world: World, by: str) -> list[float]:
-    """Print what three rounds of take-overs and `improve` do; return again, nobody, held out over those at first."""
-    train, held, first = world.learn()
-    policy, gate = first, Gate()
+def run_rounds(world: World) -> dict[str, list[float]]:
+    """Print what three rounds of take-overs and `improve` do, both ways; return what is left of that at first."""
+    first, gate, ratios = simile.learn(world.train).policy, Gate(), {}
 
     def measure(one: simile.SmoothPolicy) -> list[float]:
         shares = [share_operated(world.operator.watch(one, d)) for d in (world.known, world.nobody)]
-        return [*shares, *(error(one, d, first) for d in (world.nobody, held))]
+        return [*shares, *(error(one, d, first) for d in (world.nobody, world.held))]
 
     def tell(what: str, numbers: list[float], words: str = "") -> None:
         again, nobody, unseen, kept = numbers
-        print(f"  {what:12}{again:>9.1%}{nobody:>9.1%}{unseen:>13.3f}{kept:>10.3f}  {words}", flush=True)
+        print(f"  {what:20}{again:>7.1%}{nobody:>8.1%}{unseen:>13.3f}{kept:>10.3f}  {words}", flush=True)
 
-    size = f"{len(train)} + {len(held)} demonstrations, operator {len(world.known)}, nobody {len(world.nobody)}"
-    print(f"\n{world.name}, by={by!r}: {size}")
-    print(f"  {'':12}{'again':>9}{'nobody':>9}{'RMSE nobody':>13}{'held out':>10}")
-    begin = now = measure(first)
+    sizes = [len(part) for part in (world.train, world.held, world.known, world.nobody)]
+    print(f"\n{world.name}: {sizes[0]} + {sizes[1]} demonstrations, operator {sizes[2]}, nobody {sizes[3]}")
+    print(f"  {'':20}{'again':>7}{'nobody':>8}{'RMSE nobody':>13}{'held out':>10}")
+    begin = measure(first)
     tell("at first", begin)
-    with tempfile.TemporaryDirectory() as folder:
-        for day in range(N_ROUNDS):
-            corrections = world.record(policy, Path(folder), day)
-            found = improve(policy, world.half, corrections, by=by, test=HELD_OUT, gate=gate)
-            policy = found.policy if found.verdict.accepted else policy
-            now = measure(policy)
-            tell(f"round {day + 1}", now, f"weight {found.weight:g}, {found.verdict.reason}")
-    everything = simile.Demonstrations((*train, *world.known)).grouped(None)
+    for by in ("mix", "aggregate"):
+        policy, now = first, begin
+        with tempfile.TemporaryDirectory() as folder:
+            for day in range(N_ROUNDS):
+                corrections = world.record(policy, Path(folder), day)
+                found = improve(policy, world.train, corrections, by=by, test=world.held, gate=gate)
+                if found.verdict.accepted:
+                    policy, now = found.policy, measure(found.policy)
+                tell(f"{by}, round {day + 1}", now, f"weight {found.weight:g}; {found.verdict.reason}")
+        ratios[by] = [now[0] / begin[0], now[1] / begin[1], now[3] / begin[3]]
+    everything = simile.Demonstrations((*world.train, *world.known)).grouped(None)
     tell("from scratch", measure(simile.learn(everything).policy))
-    late = [
-        np.concatenate([a[:1].repeat(n, 0), a])[: len(a)] for a in train.actions for n in [round(train.rate or 1.0)]
-    ]
-    worse = simile.learn(train.with_actions(late)).policy
+    n = round(first.card.rate or 1.0)
+    late = [np.concatenate([a[:1].repeat(n, 0), a])[: len(a)] for a in world.train.actions]
+    worse = simile.learn(world.train.with_actions(late)).policy
     judged = gate.judge(policy, worse, found.judges[0], found.judges[1].demos)
     print(f"  one that learned actions a second late: {judged.reason}", flush=True)
-    return [now[0] / begin[0], now[1] / begin[1], now[3] / begin[3]]
+    return ratios
 
 
 def error(policy: simile.SmoothPolicy, demos: simile.Demonstrations, first: simile.SmoothPolicy) -> float:
@@ -169,20 +171,22 @@ class Bench:
 
     @classmethod
     def of(cls, name: str, demos: simile.Demonstrations, operator: ScriptedOperator) -> tuple[Bench, Any, Corrections]:
-        """Deal a quarter to the policy, one to judge, one to the operator and one to the truth.
+        """Deal an eighth to the policy and one to the truth, a quarter to judge and half to the operator.
 
         Returns the bench, what the policy learned from, and corrections to learn from: half of the operator's.
         """
         order = np.random.default_rng(0).permutation(len(demos))
-        train, held, known, more = (demos.where(order[i::4]).grouped(None) for i in range(4))
+        shares = np.array([0, *SHARES]) * len(demos)
+        parts = np.split(order, np.cumsum(shares).astype(int)[1:-1])
+        train, more, held, known = (demos.where(part).grouped(None) for part in parts)
         old = simile.learn(train).policy
         with tempfile.TemporaryDirectory() as folder:
             record(operator.watch(old, known), old, Path(folder) / "recording-000000.parquet")
             found = read_corrections(folder)
         judging = found.demos.kin % 2 == 0
         truth = simile.Demonstrations((*held, *known, *more)).grouped(None)
-        parts = held, found.where(np.flatnonzero(judging)).demos, truth
-        rulers = tuple(Ruler(part, old.units.scale, old.memory) for part in parts)
+        judges = held, found.where(np.flatnonzero(judging)).demos, truth
+        rulers = tuple(Ruler(part, old.units.scale, old.memory) for part in judges)
         return cls(name, old, rulers), train, found.where(np.flatnonzero(~judging))
 
     def roll_out(self, policy: simile.SmoothPolicy) -> list[list[np.ndarray]]:
@@ -264,10 +268,13 @@ def main() -> None:
     if given.only != "gate":
         worlds = [cars(folder, pair) for pair in pairs] if folder is not None else []
         worlds += [games(seed) for seed in seeds]
+        found = [run_rounds(world) for world in worlds]
         for by in ("mix", "aggregate"):
-            ratios = np.array([run_rounds(world, by) for world in worlds[:: 1 if by == "mix" else 3]])
-            again, nobody, held = np.exp(np.log(np.maximum(ratios, 1e-3)).mean(axis=0))
-            print(f"\nby={by!r}, after over before: again {again:.2f}, nobody {nobody:.2f}, held out {held:.3f}")
+            means = np.exp(np.log(np.maximum([ratios[by] for ratios in found], 1e-3)).mean(axis=0))
+            said = ", ".join(
+                f"{n} {value:.2f}" for n, value in zip(("again", "nobody", "held out"), means, strict=True)
+            )
+            print(f"\nby={by!r}, after three rounds over at first: {said}")
     if given.only != "rounds":
         print("\nThe gate: accepted of other seeds, of corrections shuffled, and of those that are 5 % better in truth")
         print(f"  {'':28}{'demos':>8}{'groups':>8}")

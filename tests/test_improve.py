@@ -124,6 +124,16 @@ def test_a_second_round_judges_by_stretches_that_the_first_has_not_learned(mixed
     assert policy is not mixed.policy
 
 
+def test_demonstrations_of_ones_own_judge(policy, corrections):
+    found = improve(policy, TRAIN, corrections, weight=1.0, model=LIGHT, test=REST[3:])
+    assert found.judges[0] is not None
+    assert found.judges[0].names == REST[3:].names
+    assert found.facts["learned"]["demonstrations"] == 3
+    assert found.facts["held_out"]["demonstrations"] == 12
+    with pytest.raises(ArgumentError, match="test must be demonstrations that neither the policy nor the new one"):
+        improve(policy, TRAIN, corrections, model=LIGHT, test=REST)
+
+
 def test_mistakes_get_a_sentence(policy, corrections):
     with pytest.raises(ArgumentError, match="by must be 'aggregate' or 'mix'; got 'dagger'"):
         improve(policy, REST, corrections, by="dagger")
@@ -242,6 +252,9 @@ def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy,
     assert not told["verdict"]["accepted"]
     assert ledger.at_work == line.digest
     assert {v.digest: v.state for v in ledger.versions()}[told["digest"]] == "candidate"
+    simile.write(REST[3:], tmp_path / "held out.csv")
+    own = simile_(*words, "--test", "held out.csv", cwd=tmp_path, code=2)
+    assert "test must be demonstrations that neither" in own.stderr
     for lacking in ("--demos", "--corrections"):
         short = [w for i, w in enumerate(words) if lacking not in (w, words[i - 1])]
         assert f"{lacking} is missing" in simile_(*short, cwd=tmp_path, code=2).stderr

@@ -11,7 +11,9 @@ from simile.cli import options
 from simile.cli.output import to_json
 
 if TYPE_CHECKING:
+    from simile.data.demonstrations import Demonstrations
     from simile.evaluation.improvement import Improvement
+    from simile.policies.policies import Policy
 
 digest_argument = click.argument("digest")
 reason_option = click.option("--reason", default="", help="Why, for the ledger.")
@@ -35,7 +37,7 @@ reason_option = click.option("--reason", default="", help="Why, for the ledger."
 )
 @click.option("--weight", type=float, help="How much a frame under the operator counts; chosen by default.")
 @click.option("--model", help="F, as for `simile train`.")
-@click.option("--test", type=float, default=0.3, help="Share of demonstrations and corrections that judge.")
+@click.option("--test", default="0.3", help="Share of demonstrations and corrections that judge, or a data file.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits.")
 @click.option("--margin", type=float, help="Share by which the squared error on demonstrations may rise.")
 @click.option("--gain", type=float, help="Share by which that on corrections must fall.")
@@ -77,7 +79,8 @@ def improve(policy: Path, **given: Any) -> None:
             old,
             demos,
             corrections,
-            **{name: given[name] for name in ("by", "weight", "test", "seed")},
+            **{name: given[name] for name in ("by", "weight", "seed")},
+            test=_read_test(old, given),
             model=None if given["model"] is None else parse(given["model"], "model"),
             gate=Gate(**say),
             folder=None if given["dry_run"] else ledger.folder / CHECKPOINT,
@@ -85,6 +88,14 @@ def improve(policy: Path, **given: Any) -> None:
         )
     kept = None if given["dry_run"] else _keep(ledger, found)
     _tell(found, kept, policy, as_json=given["as_json"])
+
+
+def _read_test(old: Policy, given: dict[str, Any]) -> float | Demonstrations:
+    """Return what judges: a share, or the demonstrations of a file."""
+    try:
+        return float(given["test"])
+    except ValueError:
+        return options.read_for(old, given["test"], given)
 
 
 _LACKING = {

@@ -30,6 +30,7 @@ from simile.policies.storage.loading import load_own, save_own
 
 WAYS = ("aggregate", "mix")
 WEIGHTS = (1.0, 2.0, 4.0)  # times that a frame under the operator counts
+SHARE = 0.3  # of demonstrations and corrections that judge
 JUDGES = 6  # groups that judge, at least, where there are as many
 COLUMNS = (("weight", 6, "g"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f"))
 
@@ -99,7 +100,7 @@ def improve(
     by: str = "mix",
     weight: float | None = None,
     model: Any = None,
-    test: float = 0.3,
+    test: float | Demonstrations = SHARE,
     seed: int = 0,
     gate: Gate | None = None,
     folder: str | Path | None = None,
@@ -129,8 +130,9 @@ def improve(
         with the least product of both errors, on demonstrations and on corrections that models left out.
     model : Regressor, or several, optional
         F, as for `simile.learn`.
-    test : float
-        Share of the demonstrations, and of the stretches, that judge: whole groups.
+    test : float or Demonstrations
+        Share of the demonstrations, and of the stretches, that judge: whole groups. Or demonstrations that judge
+        instead, which the policy has not seen; of the stretches it is then 0.3.
     seed : int
         Same seed, same bits.
     gate : Gate, optional
@@ -157,21 +159,19 @@ def improve(
             "simile.data.corrections.read_corrections(folder)"
         )
     _check(policy, demos, corrections)
-    seen = policy.card.training
-    (learned, shown), (taken, held) = (
-        _set_apart(seen, part, test, seed, what)
-        for part, what in ((demos, "demonstrations"), (corrections.demos, "corrections"))
-    )
-    judges = demos.where(shown), corrections.where(held)
+    learned, shown = _hold_out(policy, demos, test, seed)
+    share = SHARE if isinstance(test, Demonstrations) else test
+    taken, held = _set_apart(policy.card.training, corrections.demos, share, seed, "corrections")
+    judges = shown, corrections.where(held)
     facts = {
         "data": demos.digest(),
         "corrections": corrections.digest,
         "learned": {"demonstrations": len(learned), "corrections": len(taken)},
         "held_out": {"demonstrations": len(shown), "corrections": len(held)},
     }
-    lesson = _Lesson(policy, demos.where(learned), corrections.where(taken), by, model, seed)
+    lesson = _Lesson(policy, learned, corrections.where(taken), by, model, seed)
     # Demonstrations and corrections are in the facts by their digests.
-    key = repr([digest_of(policy), facts, sorted(taken.tolist()), by, repr(model), seed])
+    key = repr([digest_of(policy), facts, learned.digest(), sorted(taken.tolist()), by, repr(model), seed])
     place = None if folder is None else Path(folder) / hashlib.sha256(key.encode()).hexdigest()[:16]
     trials = []
     for one in WEIGHTS if weight is None else (checks.number(weight, "weight", above=0.0),):
@@ -266,6 +266,19 @@ def _learn_or_read(lesson: _Lesson, weight: float, place: Path | None) -> Trial:
 def _choose(trials: Sequence[Trial]) -> Trial:
     """Choose the weight with the least product of both errors: what one loses, as a share, the other must win."""
     return min(trials, key=lambda t: t.demonstrations * t.corrections)
+
+
+def _hold_out(
+    policy: Policy, demos: Demonstrations, test: float | Demonstrations, seed: int
+) -> tuple[Demonstrations, Demonstrations]:
+    """Return the demonstrations to learn from, and those that judge."""
+    if not isinstance(test, Demonstrations):
+        learned, shown = _set_apart(policy.card.training, demos, test, seed, "demonstrations")
+        return demos.where(learned), demos.where(shown)
+    check_initial(policy, test)
+    if len(find_new(policy.card.training, test)) < len(test) or set(test.digests) & set(demos.digests):
+        raise ArgumentError("test must be demonstrations that neither the policy nor the new one learns from; some are")
+    return demos, test
 
 
 def _set_apart(
