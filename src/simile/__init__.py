@@ -27,6 +27,8 @@ HOMES = {
     "learning.distributed.dask": "DaskBackend",
     "errors": "ArgumentError DataError DivergedError SimileError StorageError",
     "evaluation.evaluation": "Evaluation evaluate",
+    "evaluation.gate": "Gate",
+    "evaluation.improvement": "improve",
     "data.losses": "Absolute Huber Squared",
     "online.export": "Exported export_c export_onnx",
     "learning.feedback": (

@@ -22,6 +22,8 @@ from simile.evaluation.diagnostics import diagnose as diagnose
 from simile.evaluation.diagnostics import stochastic_gap as stochastic_gap
 from simile.evaluation.evaluation import Evaluation as Evaluation
 from simile.evaluation.evaluation import evaluate as evaluate
+from simile.evaluation.gate import Gate as Gate
+from simile.evaluation.improvement import improve as improve
 from simile.evaluation.report import Report as Report
 from simile.learning.algorithms import AUTHORS as AUTHORS
 from simile.learning.algorithms import PRINTED as PRINTED

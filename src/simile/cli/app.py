@@ -9,6 +9,7 @@ from simile.cli.bench import bench
 from simile.cli.camera import camera
 from simile.cli.evaluate import compare, diagnose, evaluate, rollout
 from simile.cli.export import export
+from simile.cli.improve import accept, improve, roll_back, versions
 from simile.cli.inspect import inspect
 from simile.cli.report import report
 from simile.cli.reproduce import demo, reproduce
@@ -36,6 +37,6 @@ def app() -> None:
 
 for command in (
     *(demo, studio, train, tune, report, evaluate, rollout, compare),
-    *(diagnose, inspect, export, bench, run, serve, camera, reproduce),
+    *(diagnose, inspect, export, bench, run, serve, improve, versions, accept, roll_back, camera, reproduce),
 ):
     app.add_command(command)

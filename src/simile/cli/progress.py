@@ -13,6 +13,7 @@ from rich.console import Console
 from simile._common.files import append, write_atomically
 
 if TYPE_CHECKING:
+    from simile.evaluation.improvement import Trial
     from simile.learning.rounds import Round
 
 
@@ -61,6 +62,17 @@ class Rounds(Bar):
         self.step(
             f"round {turn.number}, error {math.sqrt(turn.error):.3f}{held_out}, roughness {turn.roughness:.2f}{refused}"
         )
+
+
+class Trials(Bar):
+    """The policies of an improvement, one for each weight of the corrections."""
+
+    def __init__(self, n_trials: int) -> None:
+        super().__init__("improving", n_trials)
+
+    def __call__(self, trial: Trial) -> None:
+        """Show a policy as it comes."""
+        self.step(f"weight {trial.weight:g}, error on corrections that were left out {trial.corrections:.3f}")
 
 
 class Contenders(Bar):

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from simile._common import checks
 from simile._common.parts import AtHand
@@ -49,7 +50,9 @@ class Demonstration:
     group_name : str
         What groups are, such as "person".
     weights : (T, k) array, optional
-        How much each action of each frame counts, as a robust `loss` has found; all alike by default.
+        How much each action of each frame counts, as a robust `loss` has found; all alike by default. First and last
+        frames of weight 0, such as those before an operator took over, are contexts that lags look back to: their
+        actions are nobody's example, and tell nothing of how the expert moves.
     about : mapping, optional
         Facts that all sequences of a set share, as plain JSON values, such as where the camera stands; a policy's card
         keeps them.
@@ -132,7 +135,15 @@ class Demonstration:
     @cached_property
     def marks(self) -> FloatArray:
         """What the sequence tells of its log, (62, k), see `simile.data.logs.find_marks`."""
-        return find_marks(self.actions)
+        return find_marks(self.actions[self.counted])
+
+    @cached_property
+    def counted(self) -> slice:
+        """The frames from the first to the last that counts; all where none does."""
+        if self.weights is None or not self.weights.any():
+            return slice(0, len(self))
+        counting = np.flatnonzero(self.weights.any(axis=1))
+        return slice(int(counting[0]), int(counting[-1]) + 1)
 
     def cut(self, start: int, stop: int | None = None) -> Demonstration:
         """Return frames `start` to `stop` as a demonstration of its own."""
@@ -140,6 +151,14 @@ class Demonstration:
             raise DataError(f"cut({start}, {stop}) leaves nothing of {self.name!r}: it has {count(len(self), 'frame')}")
         weights = None if self.weights is None else self.weights[start:stop]
         return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop], weights=weights)
+
+    def bridge(self, wrong: npt.NDArray[np.bool_]) -> FloatArray:
+        """Return the actions with those marked (T, k) replaced by lines between the others; of no others, as it is."""
+        out, frames = self.actions.copy(), np.arange(len(self))
+        for j, some in enumerate(wrong.T):
+            if some.any() and not some.all():
+                out[some, j] = np.interp(frames[some], frames[~some], self.actions[~some, j])
+        return out
 
     def only_action(self, number: int) -> Demonstration:
         """Return the same contexts with one of the actions alone."""

@@ -152,7 +152,8 @@ def fit_hold(
     stepping: Sequence[bool] | None = None,
 ) -> Hold | None:
     """Choose the hysteresis of each action for roll-outs over demonstrations, both in standard units."""
-    k = demos.n_actions
+    rolled = [a[d.counted] for a, d in zip(rolled, demos, strict=True)]  # elsewhere nobody showed how to move
+    demos, k = Demonstrations(tuple(d.cut(d.counted.start, d.counted.stop) for d in demos)), demos.n_actions
     budgets = [None] * k if budget is None else np.broadcast_to(budget, (k,)).tolist()
     ways = [None] * k if stepping is None else stepping
     habits = [Habits(demos, j, begin) for j in range(k)]

@@ -158,6 +158,12 @@ def marks_of(training: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(mark for mark in seen if isinstance(mark, int)) if isinstance(seen, list | tuple) else ()
 
 
+def find_new(training: Mapping[str, Any], demos: Recorded) -> IntArray:
+    """Return the numbers of the sequences that a policy with this on its card was not learned from."""
+    found: IntArray = demos.over("digests", _find_new, set(marks_of(training)))
+    return found
+
+
 def _find_new(digests: Sequence[bytes], marks: Collection[int]) -> IntArray:
     """Return the numbers of the sequences that have none of the marks."""
     return np.array([i for i, digest in enumerate(digests) if mark_of(digest) not in marks], dtype=np.intp)
@@ -168,8 +174,7 @@ def leave_seen(training: Mapping[str, Any], demos: Data) -> tuple[Data, str]:
 
     Returns the other sequences, and a sentence where some were left out.
     """
-    marks = set(marks_of(training))
-    new = demos.over("digests", _find_new, marks)
+    new = find_new(training, demos)
     if not len(new) or training.get("data") == demos.digest():
         raise ArgumentError(
             "initial was learned from all of these demonstrations, which cannot tell what is better than it: give "

@@ -126,7 +126,7 @@ class Ruler:
     def sums(self, rolled: Trajectories) -> ScoreSums:
         """Sum what the score is made of, to be added to that of other sequences."""
         begin, weights = self.begin, self.demos.weights
-        ours = [_differences(a if self.whole else a[begin:], self.order) for a in rolled]
+        ours = [_differences(a, self.order) for a in self._moving(rolled)]
         counted = [a[begin:].size for a in rolled] if weights is None else [w[begin:].sum() for w in weights]
         return ScoreSums(
             ExactSum.of(self.squares(rolled)), float(sum(counted)), ExactSum.of(np.array(ours)), self._expert
@@ -142,9 +142,14 @@ class Ruler:
     @cached_property
     def _expert(self) -> ExactSum:
         """The expert's part of the sums, which every roll-out is compared with: of the motion, without noise."""
-        actions = self.demos.actions if self.whole else [a[self.begin :] for a in self.demos.actions]
+        actions = self._moving(self.demos.actions)
         kept = np.array([log.kept[self.order - 1] for log in self.known_logs])
         return ExactSum.of(np.array([(kept * _differences(a, self.order), np.abs(a).sum(axis=0)) for a in actions]))
+
+    def _moving(self, trajectories: Trajectories) -> list[FloatArray]:
+        """Return what roughness is measured of: frames that count, for between others the expert did not move."""
+        begin = 0 if self.whole else self.begin
+        return [a[max(d.counted.start, begin) : d.counted.stop] for a, d in zip(trajectories, self.demos, strict=True)]
 
     @property
     def known_logs(self) -> tuple[Log, ...]:

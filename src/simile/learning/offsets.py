@@ -73,11 +73,14 @@ def _sum_pulls(
 
 
 def _disagreements(rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop, action: int) -> list[float]:
-    """Return the last action of the start less what f says next, of each sequence; 0 where there is no next."""
+    """Return the last action of the start less what f says next, of each sequence; 0 where there is no next.
+
+    A sequence whose first frames do not count starts in the midst of things: there is no start to remember.
+    """
     taps, q = loop.taps[:, action], loop.order
     said = [float(taps @ a[: q + 1, action][::-1]) if len(a) > q else np.nan for a in rolled]
-    last = [float(a[min(q, len(a)) - 1, action]) for a in demos.actions]
-    return [0.0 if np.isnan(f) else a - f for a, f in zip(last, said, strict=True)]
+    last = [float(d.actions[min(q, len(d)) - 1, action]) if d.counted.start == 0 else np.nan for d in demos]
+    return [0.0 if np.isnan(f) or np.isnan(a) else a - f for a, f in zip(last, said, strict=True)]
 
 
 def _response(fade: float, length: int, loop: ClosedLoop, action: int) -> FloatArray:

@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from simile._common import checks
 from simile._common.typing import FloatArray
@@ -95,7 +94,7 @@ def weigh(demos: Data, loss: Loss | None, *, seed: int = 0) -> Data:
     weights /= weights.mean(axis=0)  # so that penalties, and the frames of a leaf, mean what they did
     weighed = []
     for demo, far, counts in zip(demos, np.split(gross, cuts), np.split(weights, cuts), strict=True):
-        mended = replace(demo, actions=_bridge(demo.actions, far), weights=counts)
+        mended = replace(demo, actions=demo.bridge(far), weights=counts)
         vars(mended)["digest"] = demo.digest  # of what was recorded
         weighed.append(mended)
     return Demonstrations(tuple(weighed))  # type: ignore[return-value]
@@ -153,12 +152,3 @@ def _beside_neighbours(values: FloatArray) -> FloatArray:
 
     around: FloatArray = median_filter(values, size=(NEIGHBOURS, 1), mode="nearest")
     return values - around
-
-
-def _bridge(actions: FloatArray, far: npt.NDArray[np.bool_]) -> FloatArray:
-    """Replace the actions (T, k) that are far off by lines between the others; a sequence without others stays."""
-    out, frames = actions.copy(), np.arange(len(actions))
-    for j, wrong in enumerate(far.T):
-        if wrong.any() and not wrong.all():
-            out[wrong, j] = np.interp(frames[wrong], frames[~wrong], actions[~wrong, j])
-    return out

@@ -1,0 +1,308 @@
+"""From a policy at work, its demonstrations and an operator's corrections to the next version, and a verdict on it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.text import table
+from simile._common.typing import IntArray
+from simile.data.corrections import Corrections
+from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.groups import draw_groups
+from simile.errors import ArgumentError
+from simile.evaluation.gate import Gate, Verdict
+from simile.learning.crossfit import Choices, crossfit_rounds
+from simile.learning.folds import Folds
+from simile.learning.initial import Kept, check_initial, find_new, note_initial
+from simile.learning.rounds import Round
+from simile.policies.hold import Hold
+from simile.policies.policies import Policy
+from simile.policies.storage.files import digest_of
+from simile.policies.storage.loading import load_own, save_own
+
+WAYS = ("aggregate", "mix")
+WEIGHTS = (1.0, 2.0, 4.0)  # times that a frame under the operator counts
+SHARE = 0.3  # of demonstrations and corrections that judge
+JUDGES = 6  # groups that judge, at least, where there are as many
+COLUMNS = (("weight", 6, "g"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f"))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A policy that was learned with one weight of the corrections, and its errors on what its models left out."""
+
+    weight: float
+    policy: Policy
+    demonstrations: float  # root mean squared, in standard deviations; NaN where none was learned from
+    corrections: float
+
+
+@dataclass(frozen=True, eq=False)
+class Improvement:
+    """What `improve` found; prints as a table of old and new, and the verdict.
+
+    Attributes
+    ----------
+    old, policy : Policy
+        The policy at hand, and the new one.
+    verdict : Verdict
+        Whether the new one may take its place.
+    by : str
+        How it was learned, "aggregate" or "mix".
+    trials : tuple of Trial
+        One for each weight of the corrections that was tried.
+    weight : float
+        The one that was chosen, by what the models left out.
+    facts : mapping
+        Digests of demonstrations and corrections, and how many of each were learned from and held out.
+    judges : (Demonstrations, Corrections)
+        What was held out, and both were rolled out over.
+    notes : tuple of str
+        What the user should know.
+    """
+
+    old: Policy
+    policy: Policy
+    verdict: Verdict
+    by: str
+    trials: tuple[Trial, ...]
+    weight: float
+    facts: dict[str, Any]
+    judges: tuple[Demonstrations, Corrections]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Improvement({self.verdict.reason!r})"
+
+    def __str__(self) -> str:
+        rows = [
+            (t.weight, t.demonstrations, t.corrections, "  <- chosen" if t.weight == self.weight else "")
+            for t in self.trials
+        ]
+        tried = ["errors where models left sequences out, by how much a frame under the operator counts:"]
+        lines = [*tried, *table(COLUMNS, rows), ""] if len(rows) > 1 else []
+        return "\n".join([*lines, str(self.verdict), *(f"note: {note}" for note in self.notes)])
+
+
+def improve(
+    policy: Policy,
+    demos: Demonstrations | Demonstration,
+    corrections: Corrections,
+    *,
+    by: str = "mix",
+    weight: float | None = None,
+    model: Any = None,
+    test: float | Demonstrations = SHARE,
+    seed: int = 0,
+    gate: Gate | None = None,
+    folder: str | Path | None = None,
+    watch: Callable[[Trial], object] | None = None,
+) -> Improvement:
+    """Learn the next version of a policy from demonstrations and an operator's corrections, and judge it.
+
+    The new policy keeps units, filter, hold and horizon of the old one. What it is judged on is set apart before
+    anything is learned, from sequences and stretches that the old policy has not learned from either: its error there
+    would be flattering.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy at work, on contexts alone, as `simile.learn` makes them.
+    demos : Demonstrations
+        What it was learned from, and some that it has not seen, such as those that were held out when it was trained.
+    corrections : Corrections
+        What an operator did, see `simile.data.corrections.read_corrections`.
+    by : {"mix", "aggregate"}
+        "aggregate" learns anew from demonstrations and corrections together, as DAgger does, and that is the policy.
+        "mix" mixes what that makes with the old policy (Algorithm 1, line 10), as SIMILE does, as far as roll-outs of
+        what its models left out advise. The old policy has learned from most of the demonstrations, so that its errors
+        there are flattering: it gives way where corrections say so, and stays what it is elsewhere.
+    weight : float, optional
+        How many frames of demonstrations a frame under the operator counts for. By default the one of 1, 2 and 4
+        with the least product of both errors, on demonstrations and on corrections that models left out.
+    model : Regressor, or several, optional
+        F, as for `simile.learn`.
+    test : float or Demonstrations
+        Share of the demonstrations, and of the stretches, that judge: whole groups. Or demonstrations that judge
+        instead, which the policy has not seen; of the stretches it is then 0.3.
+    seed : int
+        Same seed, same bits.
+    gate : Gate, optional
+        When the new policy may take the place of the old one.
+    folder : path, optional
+        Where each policy that was learned is kept, so that the same call goes on where it was interrupted.
+    watch : callable, optional
+        Called with every `Trial` as it comes.
+
+    Returns
+    -------
+    Improvement
+
+    Examples
+    --------
+    See `docs/loop.md`.
+    """
+    demos, gate = Demonstrations.of(demos), Gate() if gate is None else gate
+    if by not in WAYS:
+        raise ArgumentError(f"by must be {' or '.join(map(repr, WAYS))}; got {by!r}")
+    if not isinstance(corrections, Corrections):
+        raise ArgumentError(
+            f"corrections must be Corrections; got {type(corrections).__name__}: read them with "
+            "simile.data.corrections.read_corrections(folder)"
+        )
+    _check(policy, demos, corrections)
+    learned, shown = _hold_out(policy, demos, test, seed)
+    share = SHARE if isinstance(test, Demonstrations) else test
+    taken, held = _set_apart(policy.card.training, corrections.demos, share, seed, "corrections")
+    judges = shown, corrections.where(held)
+    facts = {
+        "data": demos.digest(),
+        "corrections": corrections.digest,
+        "learned": {"demonstrations": len(learned), "corrections": len(taken)},
+        "held_out": {"demonstrations": len(shown), "corrections": len(held)},
+    }
+    lesson = _Lesson(policy, learned, corrections.where(taken), by, model, seed)
+    # Demonstrations and corrections are in the facts by their digests.
+    key = repr([digest_of(policy), facts, learned.digest(), sorted(taken.tolist()), by, repr(model), seed])
+    place = None if folder is None else Path(folder) / hashlib.sha256(key.encode()).hexdigest()[:16]
+    trials = []
+    for one in WEIGHTS if weight is None else (checks.number(weight, "weight", above=0.0),):
+        trials.append(_learn_or_read(lesson, one, place))
+        if watch is not None:
+            watch(trials[-1])
+    chosen = _choose(trials)
+    verdict = gate.judge(policy, chosen.policy, judges[0], judges[1].demos)
+    return Improvement(policy, chosen.policy, verdict, by, tuple(trials), chosen.weight, facts, judges, lesson.notes)
+
+
+def _check(policy: Policy, demos: Demonstrations, corrections: Corrections) -> None:
+    """Refuse a policy that was not made for such data, or that cross-fitting cannot go on from."""
+    check_initial(policy, demos)
+    check_initial(policy, corrections.demos)
+    try:
+        Kept.of(policy)
+    except ArgumentError:
+        raise ArgumentError(
+            f"policy must be one on contexts alone behind a linear filter, as simile.learn makes them; got {policy}: "
+            "learn one with simile.learn(demos), and improve that"
+        ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """What there is to learn from, and how."""
+
+    policy: Policy
+    demos: Demonstrations
+    corrections: Corrections
+    by: str
+    model: Any
+    seed: int
+
+    def learn(self, weight: float) -> Trial:
+        """Learn with this weight of the corrections."""
+        demos = Demonstrations((*self.demos, *self.corrections.lessons(weight)))
+        choices = Choices.of(demos, model=self.model, seed=self.seed, initial=self.policy)
+        kept = choices.kept
+        assert kept is not None
+        kept.check_filter(demos)
+        hold = Hold(np.zeros(demos.n_actions)) if kept.hold is None else kept.hold
+        models = choices.models if self.by == "mix" else choices.models[1:]
+        choices = replace(choices, models=models, regularizer=kept, stepping=kept.stepping, aim=kept.aim, hold=hold)
+        *_, last = crossfit_rounds(demos, choices, kept.smoothness)
+        return self._note(last, demos, weight)
+
+    def _note(self, last: Round, demos: Demonstrations, weight: float) -> Trial:
+        """Take the errors of what the models left out apart, and write them on the policy's card."""
+        pieces = Folds.of(demos).demos
+        assert isinstance(pieces, Demonstrations)
+        assert last.unseen is not None
+        errors = []
+        for corrected in (False, True):
+            own = np.array([(piece.weights is not None) == corrected for piece in pieces])
+            begin = last.policy.memory
+            counts = [np.ones_like(p.actions) if p.weights is None else p.weights for p in pieces]
+            n = sum(float(c[begin:].sum()) for c, mine in zip(counts, own, strict=True) if mine)
+            errors.append(math.sqrt(float(last.unseen[own].sum()) / n) if n else math.nan)
+        card, policy = last.policy.card, last.policy
+        improved = {
+            "from": digest_of(self.policy),
+            "by": self.by,
+            "weight": weight,
+            "corrections": self.corrections.digest,
+            "unseen": [None if math.isnan(e) else e for e in errors],
+        }
+        noted = replace(card, training={**card.training, "improved": improved})
+        return Trial(weight, policy.in_units(policy.units, policy.space, noted), *errors)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know."""
+        return tuple(filter(None, note_initial(self.policy, self.demos, rounds=False)))
+
+
+def _learn_or_read(lesson: _Lesson, weight: float, place: Path | None) -> Trial:
+    """Learn, or read what an earlier call has learned and kept."""
+    if place is None:
+        return lesson.learn(weight)
+    file = place / f"weight-{weight:g}.safetensors"
+    if file.exists():
+        policy = load_own(file)
+        errors = policy.card.training["improved"]["unseen"]
+        return Trial(weight, policy, *(math.nan if e is None else float(e) for e in errors))
+    trial = lesson.learn(weight)
+    save_own(trial.policy, file)
+    return trial
+
+
+def _choose(trials: Sequence[Trial]) -> Trial:
+    """Choose the weight with the least product of both errors: what one loses, as a share, the other must win."""
+    return min(trials, key=lambda t: t.demonstrations * t.corrections)
+
+
+def _hold_out(
+    policy: Policy, demos: Demonstrations, test: float | Demonstrations, seed: int
+) -> tuple[Demonstrations, Demonstrations]:
+    """Return the demonstrations to learn from, and those that judge."""
+    if not isinstance(test, Demonstrations):
+        learned, shown = _set_apart(policy.card.training, demos, test, seed, "demonstrations")
+        return demos.where(learned), demos.where(shown)
+    check_initial(policy, test)
+    if len(find_new(policy.card.training, test)) < len(test) or set(test.digests) & set(demos.digests):
+        raise ArgumentError("test must be demonstrations that neither the policy nor the new one learns from; some are")
+    return demos, test
+
+
+def _set_apart(
+    training: Mapping[str, Any], demos: Demonstrations, test: float, seed: int, what: str
+) -> tuple[IntArray, IntArray]:
+    """Return the numbers of sequences to learn from and of those that judge, which nobody has learned from yet."""
+    test = checks.number(test, "test", above=0.0, at_most=0.9)
+    new = find_new(training, demos)
+    seen = np.setdiff1d(np.arange(len(demos)), new)
+    apart = new[~np.isin(demos.kin[new], demos.kin[seen])]  # of groups that it knows nothing of, where there are such
+    new = apart if len(apart) else new
+    kin = np.unique(demos.kin[new], return_inverse=True)[1] if len(new) else new
+    n, groups = int(demos.kin.max()) + 1, len(set(kin.tolist()))
+    others = len(new) < len(demos)  # something is left to learn from anyway
+    wanted = min(max(round(test * n), JUDGES), groups if others else groups - 1)
+    if wanted < 1:
+        found = "it has learned from all of them" if not groups else "there is one alone"
+        raise ArgumentError(
+            f"{what}: some that the policy has not learned from must judge, and {found}: "
+            + (
+                "add recordings that it has not seen, such as those held out by `simile train --test`"
+                if what == "demonstrations"
+                else "let an operator work with the policy again"
+            )
+        )
+    held = new if wanted == groups else new[draw_groups(kin, wanted / groups, seed)]
+    return np.setdiff1d(np.arange(len(demos)), held), held

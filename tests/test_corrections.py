@@ -1,0 +1,230 @@
+"""Recordings of a policy at work, read as corrections: stretches, weights, blame, and frames that count nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+
+import simile
+from simile.data import tasks
+from simile.data.corrections import read_corrections
+from simile.data.reading.arrow import METADATA_KEY
+from simile.data.reading.tables import Roles
+from simile.errors import ArgumentError, DataError
+from simile.experiments.operators import ScriptedOperator, record, share_operated
+from simile.learning.crossfit import Choices, crossfit
+from simile.learning.holds import fit_hold
+from simile.learning.measures import Ruler
+from simile.learning.offsets import fit_offset
+from simile.models.closed_loop import ClosedLoop
+
+RATE = 10.0
+
+
+def table(sequence: str, who: str, *, first: int = 0, **roles) -> pa.Table:
+    """Return a recording, a letter a frame: p for the policy, o for the operator, g for a gap."""
+    n = len(who)
+    known = {"p": "policy", "o": "operator", "g": "gap"}
+    columns = {
+        "sequence": [sequence] * n,
+        "n": np.arange(first, first + n),
+        "t": np.arange(n) / RATE,
+        "x": np.arange(n, dtype=float),
+        "pan": np.where([w == "o" for w in who], 5.0, 1.0) + 0.01 * np.arange(n),
+        "who": [known[w] for w in who],
+        "limited": [False] * n,
+        "policy": ["0" * 64] * n,
+        "event": pa.nulls(n, pa.string()),
+    }
+    said = asdict(replace(Roles("sequence", "t", ("x",), ("pan",), RATE), **roles))
+    return pa.table(columns).replace_schema_metadata({METADATA_KEY: json.dumps(said).encode()})
+
+
+def write(folder, *tables: pa.Table) -> None:
+    for i, one in enumerate(tables):
+        pq.write_table(one, folder / f"recording-{i:06d}.parquet")
+
+
+def test_stretches_of_two_streams_are_found_with_what_lags_look_back_to(tmp_path):
+    write(tmp_path, table("cam 1", "p" * 100 + "o" * 30 + "p" * 200 + "o" * 20), table("cam 2", "o" * 5 + "p" * 10))
+    found = read_corrections(tmp_path, blame=2.0)
+    assert [(s.sequence, s.first, s.last, s.seconds) for s in found.stretches] == [
+        ("cam 1", 100, 129, 3.0),
+        ("cam 1", 330, 349, 2.0),
+        ("cam 2", 0, 4, 0.5),
+    ]
+    first, _, alone = found.demos
+    assert len(first) == 64 + 30  # the lags of Horizon.auto at 10 Hz
+    assert first.weights.sum() == 30.0
+    assert first.counted == slice(64, 94)
+    assert first.weights[:64].sum() == 0.0
+    assert found.blamed[0].nonzero()[0].tolist() == list(range(44, 64))
+    assert len(alone) == 5
+    assert not found.blamed[2].any()
+    assert found.demos.kin.tolist() == [0, 1, 2]
+    assert found.seconds == 5.5
+    assert found.recorded == 36.5
+    assert found.stretches[0].correction[0] == pytest.approx(4.155, abs=1e-6)  # 5 + 0.01 t less 1.99
+    assert "the operator acted for 5.5 of 36.5 seconds; 4.0 seconds before" in str(found)
+    assert repr(found) == "Corrections(3 stretches, 5.5 of 36.5 s)"
+
+
+def test_a_short_hand_back_is_one_stretch_and_a_long_one_shares_a_group(tmp_path):
+    write(tmp_path, table("cam", "p" * 80 + "o" * 10 + "p" * 10 + "o" * 10 + "p" * 30 + "o" * 10))
+    found = read_corrections(tmp_path)
+    assert [(s.first, s.last, s.seconds) for s in found.stretches] == [(80, 109, 2.0), (140, 149, 1.0)]
+    assert found.demos.groups[0] == found.demos.groups[1]  # their frames overlap: never on both sides of a split
+    assert found.demos[0].weights.sum() == 20.0
+
+
+def test_lessons_bridge_what_the_policy_did_and_keep_the_digest(tmp_path):
+    write(tmp_path, table("cam", "p" * 80 + "o" * 10 + "p" * 5 + "o" * 10))
+    found = read_corrections(tmp_path)
+    (lesson,) = found.lessons(4.0)
+    acted = lesson.weights[:, 0] > 0.0
+    assert set(lesson.weights[acted, 0].tolist()) == {4.0}
+    assert (lesson.actions[: lesson.counted.start] == lesson.actions[lesson.counted.start]).all()
+    assert np.abs(np.diff(lesson.actions[:, 0])).max() < 0.02  # no jump from one to the other
+    assert np.abs(np.diff(found.demos[0].actions[:, 0])).max() > 3.0  # as recorded
+    assert lesson.digest == found.demos[0].digest
+
+
+def test_a_stretch_is_known_again_when_it_went_on(tmp_path):
+    write(tmp_path, table("cam", "p" * 80 + "o" * 10))
+    (before,) = (found := read_corrections(tmp_path)).demos.digests
+    name = found.stretches[0].name
+    write(tmp_path, table("cam", "p" * 80 + "o" * 40))
+    again = read_corrections(tmp_path)
+    assert again.demos.digests == (before,)
+    assert again.stretches[0].name == name
+    assert again.digest != found.digest
+
+
+def test_lost_frames_and_files_in_any_order_and_one_still_written(tmp_path):
+    whole = table("cam", "p" * 70 + "o" * 20)
+    late = table("cam", "o" * 10, first=95)  # 90 to 94 are lost
+    write(tmp_path, late, whole.slice(50), whole.slice(0, 50))
+    stream = table("cam 2", "p" * 10 + "o" * 10)
+    path = tmp_path / "recording-000003.arrows"
+    with ipc.new_stream(path, stream.schema) as writer:
+        for batch in stream.to_batches(max_chunksize=5):
+            writer.write_batch(batch)
+    data = path.read_bytes()
+    path.write_bytes(data[:-60])  # killed in the midst of a batch
+    found = read_corrections(tmp_path)
+    spans = [(s.sequence, s.first, s.last) for s in found.stretches]
+    assert spans[:2] == [("cam", 70, 89), ("cam", 95, 104)]
+    assert spans[2][:2] == ("cam 2", 10)
+
+
+def test_stretches_are_left_out_by_name(tmp_path):
+    write(tmp_path, table("cam", "p" * 20 + "o" * 20 + "p" * 20 + "o" * 20))
+    first, second = (s.name for s in read_corrections(tmp_path).stretches)
+    left = read_corrections(tmp_path, without=[first[:6]])
+    assert [s.name for s in left.stretches] == [second]
+    with pytest.raises(ArgumentError, match="without must name one stretch each; 'nobody' names none: there are"):
+        left.without(["nobody"])
+    with pytest.raises(ArgumentError, match="without names all stretches"):
+        left.without([second])
+
+
+def test_mistakes_get_a_sentence(tmp_path):
+    with pytest.raises(DataError, match="there is no recording, recording-"):
+        read_corrections(tmp_path)
+    write(tmp_path, table("cam", "p" * 20))
+    with pytest.raises(DataError, match="no frame of the 20 recorded is an operator's"):
+        read_corrections(tmp_path)
+    with pytest.raises(ArgumentError, match="blame must be >= 0 and <= 5; got 60"):
+        read_corrections(tmp_path, blame=60)
+    write(tmp_path, table("cam", "o" * 20, rate=None))
+    with pytest.raises(DataError, match="do not say how many frames there are a second: give rate="):
+        read_corrections(tmp_path)
+    assert read_corrections(tmp_path, rate=20.0).seconds == 1.0
+    write(tmp_path, table("cam", "o" * 20), table("cam", "o" * 20).drop_columns(["who"]))
+    with pytest.raises(DataError, match="is no recording: it does not say who acted"):
+        read_corrections(tmp_path)
+    write(tmp_path, table("cam", "o" * 20), table("cam", "o" * 20, actions=("x",), contexts=("pan",)))
+    with pytest.raises(DataError, match=r"it records \('pan',\) and \('x',\), and others in the folder"):
+        read_corrections(tmp_path)
+    (tmp_path / "recording-000001.parquet").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="cannot be read as a recording"):
+        read_corrections(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def demos():
+    return tasks.pursuit(n_sequences=6, length=300, seed=4)
+
+
+def lead_in(demos, frames: int = 90):
+    """Return demonstrations whose first frames count nothing, and say nothing either."""
+    spoiled = []
+    for demo in demos:
+        weights, actions = np.ones_like(demo.actions), demo.actions.copy()
+        weights[:frames], actions[:frames] = 0.0, actions[frames]
+        spoiled.append(replace(demo, weights=weights, actions=actions))
+    return simile.Demonstrations(tuple(spoiled))
+
+
+def test_frames_that_do_not_count_tell_nothing_of_how_the_expert_moves(demos):
+    some = lead_in(demos)
+    cut = simile.Demonstrations(tuple(d.cut(90) for d in demos))
+    assert some.logs == cut.logs
+    rolled = [0.9 * a for a in some.actions]
+    mine, theirs = Ruler(some).measure(rolled), Ruler(cut).measure([a[90:] for a in rolled])
+    assert mine.roughness == pytest.approx(theirs.roughness)
+    assert mine.error == pytest.approx(theirs.error)
+    noisy = [a + 0.3 * np.random.default_rng(i).normal(size=a.shape) for i, a in enumerate(some.actions)]
+    one, other = fit_hold(noisy, some, begin=3), fit_hold([a[90:] for a in noisy], cut, begin=3)
+    assert one.width.tolist() == other.width.tolist()
+
+
+def test_a_sequence_that_begins_in_the_midst_of_things_has_no_start_to_remember(demos):
+    h = simile.CriticallyDamped(order=3)
+    loop = ClosedLoop.of(h.fit(demos.actions, 30.0), 30.0)
+    off = [loop.roll(a + 2.0, a) for a in demos.actions]  # f is off by as much in all of a sequence
+    assert fit_offset(off, demos, loop) is not None
+    assert fit_offset(off, lead_in(demos), loop) is None
+
+
+def test_what_counts_nothing_is_not_learned(demos):
+    models = simile.SmoothForest(n_trees=3), simile.RolloutRidge(rows=2000)
+    found = []
+    for value in (0.0, 50.0):
+        some = lead_in(demos)
+        actions = [a.copy() for a in some.actions]
+        for a in actions:
+            a[10:60] += value  # far from the frames that count, whose targets look through the filter
+        taught = some.with_actions(actions)
+        choices = Choices.of(taught, model=models)
+        *_, (mixed,) = crossfit(taught, choices, [choices.lane(taught, 3.0)])
+        found.append(np.concatenate([a[90:] for a in mixed.unseen]))
+    assert np.abs(found[0] - found[1]).max() < 0.05 * np.ptp(found[0])
+
+
+def test_a_scripted_operator_takes_over_and_hands_back(demos, tmp_path):
+    policy = simile.learn(demos[:2], model=simile.SmoothForest(n_trees=3)).policy
+    operator = ScriptedOperator(threshold=4.0, patience=0.5)
+    watched = operator.watch(policy, demos[2:])
+    share = share_operated(watched)
+    assert 0.0 < share < 1.0
+    for one in watched:
+        assert np.array_equal(one.actions[one.operated], one.demo.actions[one.operated])
+        off = np.abs(one.actions - one.demo.actions).max(axis=1) > 4.0
+        for begin in np.flatnonzero(np.diff(one.operated.astype(int)) == 1):
+            assert off[begin - 14 : begin + 1].all()  # of half a second at 30 Hz
+    record(watched, policy, tmp_path / "recording-000000.parquet", opened=5.0)
+    read = simile.read(tmp_path, quiet=True)
+    assert read.names[0] == "play 2 5"
+    assert np.array_equal(read.actions[0], watched[0].actions)
+    found = read_corrections(tmp_path)
+    assert found.seconds / found.recorded == pytest.approx(share)
+    assert share_operated(ScriptedOperator(1e6).watch(policy, demos[2:3])) == 0.0
+    with pytest.raises(ArgumentError, match="demos must have a rate: patience is in seconds"):
+        operator.watch(policy, replace(demos[0], rate=None))
