@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from simile.online.clock import Clock
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.snapshots import State, check_state
 from simile.online.streams import Streams
+from simile.policies.bands import Banded, check_level
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 
@@ -56,6 +57,13 @@ class Predictor:
     True
     >>> predictor.step(None).shape  # a dropped frame
     (1,)
+
+    A policy of `simile.learn` says how far off it may be:
+
+    >>> predictor = Predictor(simile.learn(demos, model=simile.SmoothForest(n_trees=3)).policy)
+    >>> banded = predictor.step(demos[0].contexts[0], band=0.9)
+    >>> bool(banded.low <= banded.actions <= banded.high)
+    True
     """
 
     def __init__(
@@ -71,8 +79,18 @@ class Predictor:
         self._streams = Streams(policy, 1, start=_alone(start), gap=gap, stages=stages, rate=rate, seed=seed)
         self._clock = Clock(self._streams.rate)
         self._held = np.full(policy.n_actions, np.nan)  # what was sent at the latest tick
+        self._level: float | None = None  # of the band that was asked for last; it is measured from then on
+        self._banded: Banded | None = None  # of the latest frame
 
-    def step(self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None) -> FloatArray:
+    @overload
+    def step(
+        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: None = ...
+    ) -> FloatArray: ...
+    @overload
+    def step(self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: float) -> Banded: ...
+    def step(
+        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None, *, band: float | None = None
+    ) -> FloatArray | Banded:
         """Take one frame and return the action to send.
 
         Parameters
@@ -86,11 +104,15 @@ class Predictor:
             either is taken from the nearer one), and the action of the latest tick is returned, which may be the
             same as before. After more than 10 seconds without a stamp, contexts start anew from x, and the last
             action is the past. Give t in every frame or in none.
+        band : float, optional
+            Level of the band to return with the action, such as 0.9, with the bits of `rollout(..., band=...)` where it
+            is asked for from the first frame on; later it begins as if the context had lasted. In a gap it is that of
+            the last context. What an operator does (`override`) moves the level.
 
         Returns
         -------
         (k,) array
-            The action in the user's units.
+            The action in the user's units; with `band`, a `Banded` that holds it.
 
         Raises
         ------
@@ -98,10 +120,13 @@ class Predictor:
             When the action leaves every reasonable range.
         """
         X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        self._ask(band)
         if t is None and not self._clock.running:
-            return self._take(X).reshape(-1)
-        self._run(t, X, self._take)
-        return self._held.copy()
+            action = self._take(X).reshape(-1)
+        else:
+            self._run(t, X, self._take)
+            action = self._held.copy()
+        return action if band is None else self._tell()
 
     def override(
         self, action: ArrayLike, x: ArrayLike | Mapping[str, float] | None = None, t: float | None = None
@@ -128,8 +153,8 @@ class Predictor:
         A = self._streams.read_actions(action, "action", 1)
         X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
         if t is None and not self._clock.running:
-            return self._streams.override(ONE, A, X).reshape(-1)
-        if not self._run(t, X, lambda at: self._streams.override(ONE, A, at)):
+            return self._lead(A, X).reshape(-1)
+        if not self._run(t, X, lambda at: self._lead(A, at)):
             self._held = self._streams.amend(ONE, A)[0]
         return self._held.copy()
 
@@ -138,6 +163,7 @@ class Predictor:
         self._streams.reset(ONE, _alone(start))
         self._clock.reset()
         self._held[:] = np.nan
+        self._level = self._banded = None
 
     def state_dict(self) -> State:
         """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
@@ -149,6 +175,7 @@ class Predictor:
 
     def load_state_dict(self, state: State) -> None:
         """Go on where another predictor was when it returned `state`; policy and stages must be like its own."""
+        self._streams.expect(state)
         state = check_state(state, self.state_dict())
         self._streams.load(state)
         self._clock.load(state)
@@ -157,7 +184,28 @@ class Predictor:
     def _take(self, X: FloatArray | None) -> FloatArray:
         taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
         self._streams.warn_of_restarts()
+        if self._level is not None:
+            self._banded = self._streams.measure(ONE, taken, self._level)
         return taken
+
+    def _lead(self, A: FloatArray, X: FloatArray | None) -> FloatArray:
+        taken = self._streams.override(ONE, A, X)
+        if self._level is not None:
+            self._banded = self._streams.measure(ONE, taken, self._level, led=True)
+        return taken
+
+    def _ask(self, band: float | None) -> None:
+        """Measure bands from now on, where one is asked for; a policy without one is refused before the frame."""
+        if band is not None:
+            self._level = check_level(band)
+            self._streams.require_band()
+
+    def _tell(self) -> Banded:
+        """Return the band of the latest frame."""
+        found = self._banded
+        if found is None:  # no tick was due since it was asked for
+            return Banded(self._held.copy(), self._held.copy(), self._held.copy(), np.bool_(False))
+        return Banded(found.actions[0], found.low[0], found.high[0], found.unsure[0])
 
     def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
         """Run the ticks due by time t; returns how many there were."""
