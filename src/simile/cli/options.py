@@ -184,6 +184,9 @@ start_option = click.option(
 stage_option = click.option(
     "--stage", multiple=True, help="Actuator limit, e.g. 'RateLimit(30.0)'. May be repeated; kept in order."
 )
+band_option = click.option(
+    "--band", type=click.FloatRange(0.5, 0.99), help="Level of a band around the actions, such as 0.9."
+)
 host_option = click.option(
     "--allow-host",
     multiple=True,

@@ -45,7 +45,8 @@ def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedL
     spread = np.sqrt(squares / np.maximum(count, 1.0))
     center, spread = _round(center), _round(np.where(spread > 0.0, spread, 1.0))
     k, every = demos.n_actions, -(-demos.n_frames // MOST_FRAMES)
-    bare = Band(center, spread, 1.0, *(np.zeros((k, n)) for n in (len(SIGNS), 1, 1)), np.ones(k), np.ones(2), 1)
+    none, ones = np.zeros((k, len(SIGNS))), np.ones(k)
+    bare = Band(center, spread, 1.0, none, none, none, ones, ones, 1)  # which measures signs
     weights, said = [w for w, _ in voices], [says for _, says in voices]
     gathered = demos.collect(_look, wanted, done, *said, shared=(bare, weights, loop, every))
     rows, far = [one for part, _ in gathered for one in part], max(most for _, most in gathered)
@@ -53,7 +54,8 @@ def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedL
     if not sample.counts:
         return None
     found = [sample.fit(j) for j in range(k)]
-    usual = np.array([max(float(np.average(s, weights=sample.mass[:, j])), 1e-9) for j, (_, s, _, _) in enumerate(found)])
+    means = [float(np.average(s, weights=sample.mass[:, j])) for j, (_, s, _, _) in enumerate(found)]
+    usual = np.maximum(means, 1e-9)
     excess = np.max([s / u for (_, s, _, _), u in zip(found, usual, strict=True)], axis=0)
     alarm = [_quantile(excess, sample.mass.mean(axis=1), share) for share in ALARM]
     return Band(

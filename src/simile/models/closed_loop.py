@@ -56,7 +56,7 @@ class ClosedLoop:
         return out
 
     def carry(self, z: FloatArray, state: FloatArray) -> FloatArray:
-        """Return G z for inputs z (T, n, k) of n streams, on from `state` (k, order + 1, n), which is brought up to date.
+        """Return G z for inputs z (T, n, k) of n streams, on from `state` (k, order + 1, n), which goes on with them.
 
         The bits of a stream depend neither on those beside it nor on how many frames are sent at a time.
         """

@@ -15,6 +15,8 @@ from simile.policies.policies import Policy
 PACE = 0.005  # by which an operator's frame moves the level (Gibbs and Candes 2021)
 FURTHEST = 0.5  # that it moves in all
 
+Level = float | FloatArray
+
 
 class Gauge:
     """Measures sigma in every frame of some streams, after they took it.
@@ -43,10 +45,10 @@ class Gauge:
         self._acted = np.zeros(n, np.bool_)  # has the policy chosen a frame?
         self._floor = np.empty(0, np.intp)
 
-    def step(self, streams: IntArray, known: Any, sent: FloatArray, level: float) -> Banded:
+    def step(self, streams: IntArray, known: Any, sent: FloatArray, level: Level) -> Banded:
         """Measure a frame that the policy chose, or a gap: the band around what is sent, (n, k) each.
 
-        `known` (n,) tells whose first frame comes after known actions.
+        `known` (n,) tells whose first frame comes after known actions. The level is that of all, or of each.
         """
         band, loop, history = self.doubts.band, self.doubts.loop, self.history
         doubt = self._doubt(streams)
@@ -63,7 +65,7 @@ class Gauge:
         low, high = self.policy.space.clip(sent - half), self.policy.space.clip(sent + half)
         return Banded(sent, np.minimum(low, sent), np.maximum(high, sent), self._on[streams])
 
-    def override(self, streams: IntArray, known: Any, sent: FloatArray, level: float) -> Banded:
+    def override(self, streams: IntArray, known: Any, sent: FloatArray, level: Level) -> Banded:
         """Measure a frame in which operators act: what they do has no width; the level is moved by it."""
         band, loop, history = self.doubts.band, self.doubts.loop, self.history
         doubt, fresh = self._doubt(streams), self._frame[streams] != history.frame[streams] - 1
@@ -80,7 +82,7 @@ class Gauge:
         sigma = band.sigma(carried, np.abs(wanted - before[:, 0]))
         missed = np.abs(history.last(streams) - wanted) > self._quantile(streams, level) * sigma
         # Who leads from the start says nothing of the policy.
-        step = np.where(self._acted[streams, np.newaxis], PACE * (missed - (1.0 - level)), 0.0)
+        step = np.where(self._acted[streams, np.newaxis], PACE * (missed - (1.0 - np.reshape(level, (-1, 1)))), 0.0)
         self._moved[streams] = np.clip(self._moved[streams] + step, -FURTHEST, FURTHEST)
         # What is done is known: nothing comes out of the filter in this frame.
         self._carried[:, :-1, streams] = self._carried[:, 1:, streams]
@@ -149,9 +151,9 @@ class Gauge:
         contexts = history.Z.reshape(n, -1)[:, : history.n_contexts]
         return Tape([contexts], history.flat_actions, self._floor), history.places(streams) - 1
 
-    def _quantile(self, streams: IntArray, level: float) -> FloatArray:
+    def _quantile(self, streams: IntArray, level: Level) -> FloatArray:
         """Return q, (n, k), at a level that operators have moved."""
-        levels = np.clip(level + self._moved[streams], LEVELS[0], LEVELS[-1])
+        levels = np.clip(np.reshape(level, (-1, 1)) + self._moved[streams], LEVELS[0], LEVELS[-1])
         return np.array([self.doubts.band.quantile(row) for row in levels]).reshape(levels.shape)
 
     def _watch(self, streams: IntArray, excess: FloatArray) -> None:

@@ -14,7 +14,7 @@ from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.engines import GeneralEngine, engine_of, explain_missing
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
-from simile.online.gauge import Gauge
+from simile.online.gauge import Gauge, Level
 from simile.online.history import Mark
 from simile.online.snapshots import State
 from simile.policies.bands import Banded
@@ -136,7 +136,7 @@ class Streams:
         self.chain.follow(streams, A)
         return A.copy()
 
-    def measure(self, streams: IntArray, sent: FloatArray, level: float, *, led: bool = False) -> Banded:
+    def measure(self, streams: IntArray, sent: FloatArray, level: Level, *, led: bool = False) -> Banded:
         """Return the bands of a frame that was taken, around what is sent (n, k); `led` where operators acted.
 
         To be asked for in every frame, or else a band begins anew.

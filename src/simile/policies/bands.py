@@ -252,7 +252,8 @@ def _root_mean_square(values: FloatArray) -> FloatArray:
     there = ~np.isnan(values)
     squares = np.ascontiguousarray(np.where(there, values, 0.0) ** 2)  # so that a row is added up as one alone is
     count = there.sum(axis=1)
-    return np.sqrt(np.where(count, squares.sum(axis=1), np.nan) / np.maximum(count, 1))
+    found: FloatArray = np.sqrt(np.where(count, squares.sum(axis=1), np.nan) / np.maximum(count, 1))
+    return found
 
 
 def _memory(policy: Policy) -> int:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.typing import FloatArray
-from simile.errors import DivergedError, SimileError
+from simile._common.typing import FloatArray, IntArray
+from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.online import Extrapolate
 from simile.serving.counts import Counts
 from simile.serving.messages import Answer, By
@@ -140,7 +140,9 @@ class Batcher:
         if self.monitor is not None:
             self.monitor.observe(slots, X, A)
         self.counts.overrides += len(batch)
-        return [(stream, Answer(frame.n, frame.override, "operator")) for stream, frame in batch]
+        done = [(stream, Answer(frame.n, frame.override, "operator")) for stream, frame in batch]
+        self._put_bands(done, slots, A, led=True)
+        return done
 
     def _bridge(self, gaps: list[Item]) -> None:
         """Make the actions of frames that never came; nobody gets them, but the next action goes on from there."""
@@ -183,7 +185,29 @@ class Batcher:
             (stream, Answer(frame.n, a, by, None, 0, frame.problem))
             for (stream, frame), a in zip(batch, actions.tolist(), strict=True)
         ]
+        self._put_bands(done, slots, actions)
         return done, []
+
+    def _put_bands(self, done: list[Answered], slots: IntArray, sent: FloatArray, *, led: bool = False) -> None:
+        """Put bands beside the actions of streams that asked for one, and tell the monitor who is unsure.
+
+        It was all done before: what fails here costs a band, and no action.
+        """
+        asked = [i for i, (stream, _) in enumerate(done) if stream.band is not None]
+        if not asked:
+            return
+        levels = np.array([done[i][0].band for i in asked], dtype=np.float64)
+        try:
+            banded = self.switcher.streams.measure(slots[asked], sent[asked], levels, led=led)
+        except ArgumentError:  # the policy that took over carries none
+            return
+        except Exception:  # a model of somebody else may raise anything
+            log.exception("the bands of %d frames failed", len(asked))
+            return
+        for i, low, high in zip(asked, banded.low.tolist(), banded.high.tolist(), strict=True):
+            done[i][1].band = [low, high]
+        if self.monitor is not None:
+            self.monitor.doubt(slots[asked], banded.unsure)
 
     def _restart(self, item: Item) -> Answered:
         stream, frame = item

@@ -56,9 +56,12 @@ class Stream:
         What the next answer must tell.
     by : str or None
         Who made the last action.
+    band : float or None
+        Level of the band that it asked for.
     """
 
     __slots__ = (
+        "band",
         "begun",
         "by",
         "deadline",
@@ -93,6 +96,7 @@ class Stream:
         self.seen = -math.inf  # when the last frame came
         self.frames = self.dropped = self.late = self.unsent = self.lost = 0
         self.by: By | None = None
+        self.band: float | None = None
 
     @property
     def closed(self) -> bool:
