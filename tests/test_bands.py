@@ -55,16 +55,16 @@ def noisy(n, length, rng):
 def test_coverage_by_sequence_is_as_asked_for_and_narrower_than_a_constant_band():
     rng, loop = np.random.default_rng(0), ClosedLoop(np.ones((1, 1)))  # no filter
     held, ratios = [], []
-    for _ in range(20):
-        demos, zero = noisy(30, 60, rng)
+    for _ in range(12):
+        demos, zero = noisy(60, 30, rng)
         band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
-        new, _ = noisy(30, 60, rng)
+        new, _ = noisy(60, 30, rng)
         for demo in new:
             far, moved = band.signs(demo.contexts, np.concatenate([demo.contexts[:1], demo.contexts[:-1]]))
             sigma = band.sigma(band.doubt(np.zeros((1, 1)), far, moved), np.zeros(1))
             held.append(np.mean(np.abs(demo.actions) <= band.quantile(0.9) * sigma))
             ratios.append(np.mean(band.quantile(0.9) * sigma / band.half(0.9)))
-    assert np.mean(held) == pytest.approx(0.9, abs=0.015)
+    assert 0.9 * 60 / 61 - 0.01 < np.mean(held) < 0.915  # what one more sequence has for sure, but for chance
     assert np.mean(ratios) < 0.95
 
 
@@ -318,13 +318,13 @@ def test_adaptive_levels_reach_their_coverage_where_the_world_has_changed(policy
     predictor, x = simile.Predictor(policy), demos[8].contexts
     predictor.step(x[0], band=0.8)
     gauge, held = predictor._streams.require_band(), []
-    for t in range(1, 3000):
+    for t in range(1, 1500):
         wanted = gauge._wanted[0, 0] if t > 1 else np.zeros(1)
         action = policy.units.restore(wanted + 0.25 * rng.normal())
         before = float(gauge._moved[0, 0])
         predictor.override(action, x[t % len(x)])
         held.append(gauge._moved[0, 0] < before)
-    assert np.mean(held[1500:]) == pytest.approx(0.8, abs=0.03)
+    assert np.mean(held[750:]) == pytest.approx(0.8, abs=0.03)
 
 
 # The service and the other doors
@@ -384,6 +384,19 @@ def test_evaluate_says_how_well_it_holds(policy, demos):
     assert "band 0.9" in str(judged)
     assert "for sure" in str(judged)
     assert simile.evaluate(policy, demos[6:]).band is None
+
+
+def test_exports_carry_constant_bands(policy, demos, tmp_path):
+    simile.export_c(policy, tmp_path / "pan.h")
+    line = next(one for one in (tmp_path / "pan.h").read_text().splitlines() if "PAN_BAND_90" in one)
+    half = float(line.partition("{")[2].partition("}")[0])
+    assert half == (Band.of(policy).half(0.9) * policy.units.scale)[0]
+    simile.export_c(with_band(policy, None), tmp_path / "bare.h")
+    assert "_BAND_" not in (tmp_path / "bare.h").read_text()
+    onnx = pytest.importorskip("onnx")
+    simile.export_onnx(policy, tmp_path / "pan.onnx")
+    facts = {one.key: one.value for one in onnx.load(tmp_path / "pan.onnx").metadata_props}
+    assert json.loads(facts["band"])["0.9"] == [half]
 
 
 def test_doubts_are_zero_where_there_is_one_voice(demos):
