@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simile
+from commands import simile_
 from simile import tasks
 from simile.learning.bands import fit_band
 from simile.learning.crossfit import RolloutRidge
@@ -384,6 +385,30 @@ def test_evaluate_says_how_well_it_holds(policy, demos):
     assert "band 0.9" in str(judged)
     assert "for sure" in str(judged)
     assert simile.evaluate(policy, demos[6:]).band is None
+
+
+def test_commands_take_a_level(policy, demos, tmp_path):
+    policy.save(tmp_path / "p.safetensors")
+    simile.write(demos[6:8], tmp_path / "new.csv")
+    said = simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", cwd=tmp_path).stdout
+    assert "band 0.9" in said
+    rows = json.loads(simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", "--json", cwd=tmp_path).stdout)
+    assert [row["coverage"] >= 0.0 for row in rows if row["metric"] == "band"] == [True, True]
+    simile_("rollout", "p.safetensors", "new.csv", "--band", "0.9", "--out", "out.csv", cwd=tmp_path)
+    rolled = simile.read(tmp_path / "out.csv", actions=["pan", "pan_low", "pan_high"], quiet=True)
+    banded = simile.rollout(policy, demos[6:8], band=0.9)
+    assert np.array_equal(rolled[1].actions[:, 1:], np.hstack([banded[1].low, banded[1].high]))
+    lines = (tmp_path / "new.csv").read_text().splitlines()[:5]
+    answers = simile_("run", "p.safetensors", "--band", "0.9", cwd=tmp_path, stdin="\n".join([*lines, "", ""]))
+    header, *found = answers.stdout.splitlines()
+    assert header == "pan,pan_low,pan_high,unsure"
+    cold = simile.rollout(policy, demos[6:7].contexts, band=0.9, start=simile.ColdStart())[0]
+    assert [float(row.split(",")[2]) for row in found[:4]] == cold.high[:4, 0].tolist()
+    assert len(found) == 5  # a gap has a band, too
+    simile.clone(demos[:4], model=LIGHT[0]).policy.save(tmp_path / "bare.safetensors")
+    refused = simile_("run", "bare.safetensors", "--band", "0.9", cwd=tmp_path, stdin="\n".join(lines), code=2)
+    assert "carries none" in refused.stderr
+    assert refused.stdout == ""
 
 
 def test_exports_carry_constant_bands(policy, demos, tmp_path):

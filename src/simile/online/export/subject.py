@@ -17,7 +17,6 @@ from simile.policies.bands import KEY, Band
 from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts, whole
 from simile.policies.storage.files import from_bytes, to_bytes
 
-
 BANDS = (0.5, 0.8, 0.9, 0.95, 0.99)  # levels whose constant half-widths go along
 
 
