@@ -210,6 +210,8 @@ NONSENSE = [
     {"scores": [[float("nan")] * len(LEVELS)]},
     {"farthest": float("inf")},
     {"farthest": {}},
+    {"farthest": 0.0},
+    {"constant": [[1e300] * len(LEVELS)]},
     {"n": 0},
     {"n": "many"},
     {"usual": [0.0]},

@@ -26,6 +26,7 @@ KEY = "band"  # of a card's training
 LEVELS = (*(0.5 + 0.05 * i for i in range(9)), 0.95, 0.96, 0.97, 0.98, 0.99)
 SIGNS = ("constant", "disagreement", "distance", "change", "speed")
 FARTHEST = 1e6  # deviations from the training's mean beyond which all contexts are as far
+LARGEST = 1e9  # weight or width that a card may name
 BLOCK = 20_000  # states that a model is asked for at a time
 
 
@@ -97,8 +98,11 @@ class Band:
             return None
         if any(found[name].shape != shape or not np.isfinite(found[name]).all() for name, shape in wanted.items()):
             return None
-        positive = (found["spread"] > 0.0).all() and (found["usual"] > 0.0).all() and 0.0 < farthest < math.inf
-        sound = all((found[name] >= 0.0).all() for name in ("weights", "scores", "constant", "alarm"))
+        positive = (
+            (found["spread"] > 0.0).all() and (found["usual"] > 0.0).all() and 1.0 / LARGEST <= farthest < math.inf
+        )
+        sized = ("weights", "scores", "constant", "alarm")
+        sound = all(((found[name] >= 0.0) & (found[name] <= LARGEST)).all() for name in sized)
         grows = all((np.diff(found[name], axis=1) >= 0.0).all() for name in ("scores", "constant"))
         if not (positive and sound and grows and n > 0 and found["alarm"][0] >= found["alarm"][1]):
             return None

@@ -204,8 +204,9 @@ class Batcher:
         except Exception:  # a model of somebody else may raise anything
             log.exception("the bands of %d frames failed", len(asked))
             return
-        for i, low, high in zip(asked, banded.low.tolist(), banded.high.tolist(), strict=True):
-            done[i][1].band = [low, high]
+        there = np.isfinite(banded.width).all(axis=1).tolist()
+        for i, low, high, finite in zip(asked, banded.low.tolist(), banded.high.tolist(), there, strict=True):
+            done[i][1].band = [low, high] if finite else None
         if self.monitor is not None:
             self.monitor.doubt(slots[asked], banded.unsure)
 
