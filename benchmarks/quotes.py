@@ -114,6 +114,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("docs/default.md", "curve", f"{BENCH}/curve.txt", whole),
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/loop.md", "loop", f"{BENCH}/loop.txt", whole),
+    ("docs/bands.md", "bands", f"{BENCH}/bands.txt", whole),
     ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),
     ("docs/simulator.md", "hardness", f"{BENCH}/hardness.txt", hardness),
     ("docs/simulator.md", "axes", f"{BENCH}/axes.txt", hardness),

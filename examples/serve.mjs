@@ -24,11 +24,12 @@ export class Stream {
   }
 
   /** Connect and begin the stream; with `resume`, go on with it if the server still knows it. */
-  async open({ start, deadline = 0, resume = false } = {}) {
+  async open({ start, deadline = 0, resume = false, band } = {}) {
     await this.#connect();
-    const said = await this.#ask("opened", { open: { deadline, resume, ...(start && { start }) } });
+    const said = await this.#ask("opened", { open: { deadline, resume, ...(start && { start }), ...(band && { band }) } });
     this.n = Math.max(this.n, said.opened.n ?? said.opened.frames - 1);
     this.deadline = deadline;
+    this.level = band;
     return said.opened;
   }
 
@@ -53,7 +54,7 @@ export class Stream {
   async #frame(message) {
     if (this.socket?.readyState !== WebSocket.OPEN) {
       // The connection broke: go on with the stream or, where the server has forgotten it, from where the actuator is.
-      await this.open({ start: this.action, deadline: this.deadline, resume: true });
+      await this.open({ start: this.action, deadline: this.deadline, resume: true, band: this.level });
     }
     this.n += 1;
     const said = await this.#ask(this.n, { ...message, n: this.n });

@@ -106,5 +106,6 @@ def assert_page_can_read(report: Report) -> None:
     assert all(fits(packed, "Packed", types) for packed in report.series)
     assert [s["series"] for s in report.content["sequences"]] == [f"series-{i}" for i in range(len(report.series))]
     for said, packed in zip(report.content["sequences"], report.series, strict=True):
-        assert packed["columns"] == len(report.content["curves"]) * len(report.content["actions"])
+        columns = len(report.content["curves"]) + (2 if report.content["band"] else 0)  # the ends of the band
+        assert packed["columns"] == columns * len(report.content["actions"])
         assert 0 <= packed["frames"] * said["step"] - said["frames"] < 2 * said["step"]

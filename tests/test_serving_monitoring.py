@@ -17,7 +17,7 @@ from simile.cli.inspect import inspect
 from simile.learning.rounds import card_of
 from simile.online import Bounds
 from simile.policies.cards import Card
-from simile.serving.monitoring import KINDS, UNKNOWN_RATE, Event, Monitor, Thresholds
+from simile.serving.monitoring import KINDS, UNKNOWN_RATE, UNSURE, Event, Monitor, Thresholds
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 RATE = 30.0
@@ -86,7 +86,7 @@ def troubled(kind: str, policy, frames: int) -> tuple[np.ndarray, np.ndarray]:
 def test_an_ordinary_stream_is_left_alone(policy):
     monitor = Monitor(policy, RATE, 1)
     assert told(monitor, contexts(policy, 100 * SECOND), actions(100 * SECOND)) == []
-    assert monitor.troubles(np.array([0])) == dict.fromkeys(KINDS, 0)
+    assert monitor.troubles(np.array([0])) == dict.fromkeys((*KINDS, UNSURE), 0)
     assert monitor.drift(np.array([0])) == {"x0": 0.0, "x1": 0.0}
 
 
@@ -113,15 +113,15 @@ def test_each_trouble_is_told_once_when_it_begins_and_once_when_it_is_over(polic
     for event in (on, off):
         assert {name: event.detail[name] for name in names} == names
         assert len(event.detail) == len(names) + 1  # and how bad it is
-    assert monitor.begun == {**dict.fromkeys(KINDS, 0), kind: 1}
+    assert monitor.begun == {**dict.fromkeys((*KINDS, UNSURE), 0), kind: 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_while_a_trouble_lasts_its_streams_are_counted(policy, kind):
     monitor = Monitor(policy, RATE, 4)
     told(monitor, *troubled(kind, policy, 20 * SECOND), slot=2)
-    assert monitor.troubles(np.arange(4)) == {**dict.fromkeys(KINDS, 0), kind: 1}
-    assert monitor.troubles(np.array([0, 1, 3])) == dict.fromkeys(KINDS, 0)
+    assert monitor.troubles(np.arange(4)) == {**dict.fromkeys((*KINDS, UNSURE), 0), kind: 1}
+    assert monitor.troubles(np.array([0, 1, 3])) == dict.fromkeys((*KINDS, UNSURE), 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -201,7 +201,7 @@ def test_a_slot_that_is_used_again_starts_fresh(policy):
     monitor.observe(np.array([0]), X[:1], A[:1])
     monitor.reset(np.array([0]))
     assert monitor.events() == []
-    assert monitor.troubles(np.arange(2)) == dict.fromkeys(KINDS, 0)
+    assert monitor.troubles(np.arange(2)) == dict.fromkeys((*KINDS, UNSURE), 0)
     assert monitor.drift(np.arange(2)) == {}
     new, again = Monitor(policy, RATE, 2), troubled("saturated", policy, 20 * SECOND)
     assert told(monitor, *again) == told(new, *again)
@@ -413,7 +413,7 @@ def test_filming_ordinary_games_is_no_trouble(capsys):
         for name, part in (("own games", games[:-1]), ("another game", games[-1:])):
             monitor, most = watched(policy, part)
             print(f"\n  {name}: largest drift share {max(most.values()):.3f}", end="")
-            assert monitor.begun == dict.fromkeys(KINDS, 0)
+            assert monitor.begun == dict.fromkeys((*KINDS, UNSURE), 0)
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")
@@ -432,7 +432,7 @@ def test_a_policy_on_the_real_data_that_it_has_learned_from_is_no_trouble(name, 
     monitor, most = watched(simile.learn(demos).policy, demos)
     with capsys.disabled():
         print(f"\n  {name}: largest drift share {max(most.values()):.3f}", end="")
-    assert monitor.begun == dict.fromkeys(KINDS, 0)
+    assert monitor.begun == dict.fromkeys((*KINDS, UNSURE), 0)
     assert set(most.values()) == {0.0}
 
 

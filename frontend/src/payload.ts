@@ -91,5 +91,6 @@ export interface Report {
   motion: { columns: string[]; rows: (string | number | null)[][] } | null; // of every curve, action by action
   importances: { contexts: Share[]; lags: Share[]; note: string } | null;
   diagnosis: { findings: string[]; values: { name: string; value: number | null; meaning: string }[] } | null;
+  band: { level: number; coverage: number | null; said: string } | null; // of the policy; its ends follow the curves
   repeat: { command: string; python: string; config: string } | null;
 }

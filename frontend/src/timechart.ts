@@ -7,7 +7,7 @@ import { byDragging, byKey, byWheel, describe } from "./gestures";
 import { LANE, lane, nameLanes } from "./lane";
 import { type Legend, legend } from "./legend";
 import { Pyramid, padded } from "./lod";
-import { shade } from "./shade";
+import { type Ribbon, ribbon, shade } from "./shade";
 import { Strip } from "./strip";
 import { colour, onTheme, PAPER } from "./theme";
 import { View } from "./view";
@@ -18,6 +18,7 @@ export interface Track {
   colour: number;
   values: Float32Array;
   holds?: number[] | undefined; // where it rests: first and last frame, in turn
+  band?: Ribbon | undefined; // around it
   width?: number;
   dash?: number[];
 }
@@ -283,6 +284,9 @@ export class TimeChart {
   private shade(u: uPlot): void {
     if (this.shown.begins > 0) shade(u, 0, this.shown.begins * this.unit, "--shade");
     if (this.marked) shade(u, this.marked[0] * this.unit, this.marked[1] * this.unit, "--mark", 3);
+    for (const { name, colour: index, band } of this.shown.tracks) {
+      if (band && !this.hidden.has(name)) ribbon(u, band, this.shown.step, this.unit, colour(index));
+    }
   }
 
   /** The tracks of which it is known where they rest, each with a lane below the curves. */

@@ -98,10 +98,14 @@ export class Trajectories {
   private draw({ columns, holds }: Series, range: [number, number] | null): void {
     const { step, begins, frames } = this.report.sequences[this.sequence]!;
     const { actions, curves, rate } = this.report;
+    const at = curves.length * actions.length + this.action.value; // where the ends of the band begin
+    const [low, high] = [columns[at], columns[at + actions.length]];
+    const around = low && high ? { low, high } : undefined;
     const tracks: Track[] = curves.map((name, curve) => {
       const column = curve * actions.length + this.action.value;
       const values = columns[column] ?? new Float32Array(0);
-      return { name, colour: curve, values, holds: holds[column], width: curve === 1 ? 2.25 : 1.25 };
+      const width = curve === 1 ? 2.25 : 1.25;
+      return { name, colour: curve, values, holds: holds[column], width, band: curve === 1 ? around : undefined };
     });
     this.chart!.show({ tracks, rate, step, begins, unit: actions[this.action.value] ?? "" });
     if (range) this.chart!.go(...range);
@@ -174,6 +178,10 @@ function percent(share: number | null | undefined): string {
   return share === null || share === undefined ? format(null) : `${format(Math.round(100 * share))} %`;
 }
 
+function said({ level, coverage, said }: NonNullable<Report["band"]>): string {
+  return `The expert should be within the band around the policy in ${percent(level)} of the frames, and here is in ${percent(coverage)} (${said}).`;
+}
+
 function inTime(seconds: number): string {
   return `${format(1000 * seconds, 2)} ms`;
 }
@@ -184,6 +192,7 @@ function caption(report: Report): string {
   return [
     "Recordings that were kept out of training. The policy sees what the expert saw and goes on from its own actions.",
     begun ? "The shaded beginning is the expert's own." : "",
+    report.band ? said(report.band) : "",
     "The bars below the curves show when each of them rests.",
     "Drag across the curves to zoom in, drag the strip below to move.",
     thinned ? "Long recordings are thinned to their extremes." : "",

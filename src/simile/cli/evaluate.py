@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,17 +13,24 @@ from simile.cli import options
 from simile.cli.output import to_json
 from simile.learning import ALGORITHMS
 
+if TYPE_CHECKING:
+    from simile.data.demonstrations import Demonstrations
+    from simile.policies.bands import Banded
+
 
 @click.command(short_help="Measure error, smoothness and lag of a policy.")
 @options.policy_on_data
 @options.start_option
 @options.stage_option
 @options.loss_option
+@options.band_option
 @options.dask_option
 @options.trust_option
 @options.json_option
 def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Roll POLICY out over DATA and measure error, smoothness and lag, beside the expert and holding the last action.
+
+    With --band it says, too, how much of each sequence the policy's own band holds, and how wide it is.
 
     The columns are those that the policy was trained on. With --dask the workers of a cluster read the data, roll the
     policy out over them and measure: the numbers are those of one machine.
@@ -34,8 +43,10 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
     stages = options.stages_of(given["stage"])
     with options.recorded_for(found, data, given, {"loss": loss}) as demos:
         pace = options.pace_of(demos, given)
-        judged = measure(found, demos, start=options.start_of(start), stages=stages, rate=pace, loss=loss)
-        click.echo(to_json(judged.rows) if as_json else judged)
+        how = {"start": options.start_of(start), "stages": stages, "rate": pace, "loss": loss, "band": given["band"]}
+        judged = measure(found, demos, **how)
+        rows = judged.rows if judged.band is None else (*judged.rows, *judged.band.rows)
+        click.echo(to_json(rows) if as_json else judged)
         if as_json:
             options.say(judged.doubts)
 
@@ -50,9 +61,12 @@ def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_jso
     "the data are: simile evaluate --dask"
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
+@options.band_option
 @click.option("--out", type=click.Path(path_type=Path), default="rolled.csv", help="Data file to write.")
 def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: int, out: Path, **given: Any) -> None:
     """Roll POLICY out over DATA and write DATA again with the policy's actions in place of the expert's.
+
+    With --band columns ACTION_low and ACTION_high stand beside the actions.
 
     For contexts without an expert's actions, use `simile run`.
     """
@@ -62,9 +76,25 @@ def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: i
     found = options.load_policy(policy, trust, given["max_memory"])
     stages, demos = options.stages_of(given["stage"]), options.read_for(found, data, given)
     pace = options.pace_of(demos, given)
-    rolled = roll(found, demos, start=options.start_of(start), seed=seed, stages=stages, rate=pace)
-    write(demos.with_actions(rolled), out)
+    how: Any = {"start": options.start_of(start), "seed": seed, "stages": stages, "rate": pace, "band": given["band"]}
+    rolled = roll(found, demos, **how)
+    write(demos.with_actions(rolled) if given["band"] is None else _put_beside(demos, rolled), out)
     click.echo(f"{out}: {demos.n_frames} frames of {len(demos)} sequences")
+
+
+def _put_beside(demos: Demonstrations, rolled: Sequence[Banded]) -> Demonstrations:
+    """Return demonstrations with roll-outs for actions, and the ends of their bands beside them."""
+    import numpy as np
+
+    names = tuple(f"{name}{end}" for end in ("", "_low", "_high") for name in demos.action_names)
+    if taken := set(names) & set(demos.context_names):
+        raise click.ClickException(f"--band: the data have a column {min(taken)!r} already: rename it")
+    return type(demos)(
+        tuple(
+            replace(demo, actions=np.concatenate([one.actions, one.low, one.high], axis=1), action_names=names)
+            for demo, one in zip(demos, rolled, strict=True)
+        )
+    )
 
 
 @click.command(short_help="Measure the paper's theory on a policy.")

@@ -199,6 +199,9 @@ record_options = stack(
     click.option("--record-without", multiple=True, help="Context not to keep. May be repeated."),
     click.option("--record-hashed", multiple=True, help="Context to keep a keyed hash of. May be repeated."),
 )
+band_option = click.option(
+    "--band", type=click.FloatRange(0.5, 0.99), help="Level of a band around the actions, such as 0.9."
+)
 host_option = click.option(
     "--allow-host",
     multiple=True,

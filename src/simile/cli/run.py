@@ -36,6 +36,7 @@ LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 @options.stage_option
 @options.record_options
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
+@options.band_option
 @options.policy_options
 @click.pass_context
 def run(
@@ -51,11 +52,13 @@ def run(
 
     Rows are CSV with a header, or JSON lines; the answer is of the same kind, and every line gets one. Fields are
     found by name, blanks and case aside; others are ignored. An empty row is a dropped frame, which the policy
-    bridges. So is a row that cannot be read, but then a message goes to stderr and the exit code is 2 at the end.
+    bridges. So is a row that cannot be read, but then a message goes to stderr and the exit code is 2 at the end. With
+    --band fields ACTION_low and ACTION_high stand beside the actions, and `unsure`, 1 where the policy doubts.
     """
     from simile.data.reading.clock import UNITS
     from simile.learning.recipes import parse
     from simile.online import Predictor
+    from simile.policies.bands import Band
 
     found = options.load_policy(policy, trust, max_memory)
     names = found.card.context_names
@@ -63,7 +66,9 @@ def run(
         raise click.ClickException(f"{policy} does not say which columns it was trained on")
     if sys.stdin is None or sys.stdout is None:
         raise click.ClickException("stdin and stdout must be open: contexts come in there, and actions go out")
-    wire = Wire.open(sys.stdin.buffer, sys.stdout, found.card.action_names)
+    if given["band"] is not None:
+        Band.of(found)  # refused before anything is answered
+    wire = Wire.open(sys.stdin.buffer, sys.stdout, found.card.action_names, banded=given["band"] is not None)
     if time is None and given["time_unit"] is not None:
         raise click.ClickException("--time-unit needs the field of time: name it with --time")
     wire.check((*names, *(() if time is None else (time,))))
@@ -78,13 +83,20 @@ def run(
             recorder=recorder,
             name="run",
         )
-        bad = _stream(predictor, wire, names, time, UNITS[given["time_unit"] or "s"])
+        bad = _stream(predictor, wire, names, time, UNITS[given["time_unit"] or "s"], given["band"])
     if bad:
         click.echo(f"simile: {bad} rows could not be used; the messages above say why", err=True)
         ctx.exit(MISTAKE)
 
 
-def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str | None, per_second: float) -> int:
+def _stream(
+    predictor: Predictor,
+    wire: Wire,
+    names: tuple[str, ...],
+    time: str | None,
+    per_second: float,
+    band: float | None,
+) -> int:
     """Answer every row; return how many could not be used."""
     bad, slips = 0, Slips(predictor)
     for number, row in enumerate(wire.rows(), start=1):
@@ -97,13 +109,13 @@ def _stream(predictor: Predictor, wire: Wire, names: tuple[str, ...], time: str 
                 bad += 1
                 click.echo(f"simile: stdin: row {number - 1}: its time was a slip: {t:g} s came after it", err=True)
             x = None if row.keys() <= {time} else [read_field(row, name, number) for name in names]
-            action = predictor.step(x, t=t)
+            action: Any = predictor.step(x, t=t, band=band)
             slips.note(t)
         except SimileError as error:
             bad += 1
             said = error if isinstance(error, DataError) else f"stdin: row {number}: {error}"
             click.echo(f"simile: {said}", err=True)
-            action = _bridge(predictor, t, stamped=time is not None)
+            action = _bridge(predictor, t, band, stamped=time is not None)
         wire.answer(action)
     return bad
 
@@ -133,10 +145,10 @@ class Slips:
         self.now = math.nan if t is None else t
 
 
-def _bridge(predictor: Predictor, t: float | None, *, stamped: bool) -> Any:
+def _bridge(predictor: Predictor, t: float | None, band: float | None, *, stamped: bool) -> Any:
     """Act in a frame that brought nothing; None where nothing is known yet, or where its time is not."""
     try:
-        return None if stamped and t is None else predictor.step(None, t=t)
+        return None if stamped and t is None else predictor.step(None, t=t, band=band)
     except SimileError:
         return None
 
@@ -166,16 +178,17 @@ class Wire:
     sink: TextIO
     action_names: tuple[str, ...]
     first: str
+    banded: bool = False
     decimal: str = ""  # what stands before decimals; not known before the first of them
 
     @classmethod
-    def open(cls, source: BinaryIO, sink: TextIO, action_names: tuple[str, ...]) -> Wire:
+    def open(cls, source: BinaryIO, sink: TextIO, action_names: tuple[str, ...], *, banded: bool = False) -> Wire:
         """Look at the first line that is not empty; CSV must begin with a header."""
         lines = _read_lines(source)
         first = next((line for line in lines if isinstance(line, DataError) or line.strip("\ufeff\r\n \t")), "")
         if isinstance(first, DataError):
             raise first
-        return cls(lines, sink, action_names, first.removeprefix("\ufeff"))
+        return cls(lines, sink, action_names, first.removeprefix("\ufeff"), banded)
 
     def check(self, names: tuple[str, ...]) -> None:
         """Refuse a CSV header without one of these fields, and answer one that has them by a header of our own."""
@@ -193,7 +206,14 @@ class Wire:
             )
         if twice := [name for name in names if self.header.count(name) > 1]:
             raise DataError(f"stdin: the header has the field {twice[0]!r} twice: rename one of the two")
-        self._send(_csv(self.action_names))
+        self._send(_csv(self.fields))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What an answer is made of."""
+        names = self.action_names
+        ends = tuple(f"{name}{end}" for end in ("_low", "_high") for name in names)
+        return (*names, *ends, "unsure") if self.banded else names
 
     @cached_property
     def header(self) -> list[str]:
@@ -246,10 +266,12 @@ class Wire:
         return [field.replace(",", ".") if is_decimal(field, ",") else field for field in fields]
 
     def answer(self, action: Any) -> None:
-        """Send one action (k,), at once; empty fields where there is none."""
-        values = [None] * len(self.action_names) if action is None else [float(a) for a in action]
+        """Send one action (k,), or one with its band, at once; empty fields where there is none."""
+        if self.banded and action is not None:
+            action = [*action.actions, *action.low, *action.high, action.unsure]
+        values = [None] * len(self.fields) if action is None else [float(a) for a in action]
         if self.is_json:
-            self._send(json.dumps(dict(zip(self.action_names, values, strict=True))))
+            self._send(json.dumps(dict(zip(self.fields, values, strict=True))))
         else:
             self._send(_csv(["" if value is None else repr(value) for value in values]))
 

@@ -25,6 +25,7 @@ from simile.errors import ArgumentError, DataError
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.outliers import weigh
+from simile.policies.bands import Band, Banded
 from simile.policies.fit import Fit
 from simile.policies.policies import Policy
 from simile.policies.rollouts import Start, open_rollout, rollout
@@ -44,6 +45,38 @@ PER_SECOND = {"velocity": 1, "acceleration": 2, "jerk": 3}
 
 
 @dataclass(frozen=True, eq=False)
+class BandCheck:
+    """How well the band of a policy holds: a row per sequence and action; prints as means over sequences.
+
+    Attributes
+    ----------
+    level : float
+        What was asked for.
+    rows : tuple of dict
+        Keys `sequence`, `name`, `action`, `metric`, `coverage` (share of the frames in which the expert is within the
+        band), `width`, `constant_coverage` and `constant_width` (of the band that is always as wide), `unsure` (share).
+    said : str
+        What can be relied on, see `Band.tell`.
+    """
+
+    level: float
+    rows: tuple[dict[str, Any], ...]
+    said: str
+
+    def mean(self, what: str, action: str | None = None) -> float:
+        """Return the mean over sequences, in which each counts the same."""
+        return float(np.mean([row[what] for row in self.rows if action in (None, row["action"])]))
+
+    def __str__(self) -> str:
+        lines = [f"{f'band {self.level:g}':24} {'coverage':>12} {'width':>12} {'constant':>12} {'its width':>12}"]
+        columns = ("coverage", "width", "constant_coverage", "constant_width")
+        actions = dict.fromkeys(row["action"] for row in self.rows)
+        lines += [f"  {action:22} " + " ".join(cell(self.mean(what, action)) for what in columns) for action in actions]
+        lines.append(f"means over sequences; unsure in {self.mean('unsure'):.1%} of the frames; {self.said}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """What `evaluate` measured: a row per sequence, action and metric; prints as a table of means.
 
@@ -58,12 +91,15 @@ class Evaluation:
         What the expert did meanwhile.
     doubts : tuple of str
         What does not fit what the policy was trained on: the rate, contexts outside its range in most frames.
+    band : BandCheck, optional
+        How well the band that was asked for holds.
     """
 
     rows: tuple[dict[str, Any], ...]
     rolled: list[FloatArray]
     demos: Recorded
     doubts: tuple[str, ...] = ()
+    band: BandCheck | None = None
 
     def mean(self, metric: str, action: str | None = None, *, of: str = "policy") -> float:
         """Return a metric's mean over sequences, weighted by frames; the RMSE is pooled as squares.
@@ -134,6 +170,7 @@ class Evaluation:
             f"reversals {unit}; sparc, ldlj: medians over moves; speed, acceleration: 50th and 95th percentile"
         )
         lines += tell_noise(self.demos.action_names, self.demos.logs)
+        lines += [] if self.band is None else [str(self.band)]
         lines += [f"note: {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
 
@@ -148,6 +185,7 @@ def evaluate(
     rate: float | None = None,
     loss: Loss | None = None,
     backend: Backend | None = None,
+    band: float | None = None,
 ) -> Evaluation:
     """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
 
@@ -167,23 +205,29 @@ def evaluate(
         far off is compared with, or measured by, is what lies between the others.
     backend : Backend, optional
         Where the data are, as for `simile.learn`: the policy is rolled out there, and rows of numbers come here.
+    band : float, optional
+        Level of a band to judge, such as 0.9, as for `simile.rollout`: how much of each sequence it holds, and how wide
+        it is, beside one that is always as wide.
 
     Returns
     -------
     Evaluation
     """
     recorded = weigh(place(demos, backend), loss, seed=seed)
-    found = recorded.map(_evaluate, recorded.firsts, shared=(policy, start, seed, stages, rate, recorded.logs))
+    found = recorded.map(_evaluate, recorded.firsts, shared=(policy, start, seed, stages, rate, recorded.logs, band))
     told = recorded.collect(_take, found, shared=(1,))
-    rows = [row for some, _, _ in told for row in some]
+    rows = [row for some, _, _, _ in told for row in some]
     if not rows:
         raise DataError(
-            f"no sequence is longer than the {max(longest for _, longest, _ in told)} frames that start the roll-out: "
-            "give longer sequences, or start=ColdStart()"
+            f"no sequence is longer than the {max(longest for _, longest, _, _ in told)} frames that start the "
+            "roll-out: give longer sequences, or start=ColdStart()"
         )
-    fit = reduce(add, (fit for _, _, fit in told))
+    fit = reduce(add, (fit for _, _, fit, _ in told))
     rolled = recorded.show(recorded.map(_take, found, shared=(0,)))
-    return Evaluation(tuple(rows), rolled, recorded, fit.doubts(policy.card, recorded.rate))
+    held = None
+    if band is not None:
+        held = BandCheck(band, tuple(row for _, _, _, some in told for row in some), Band.of(policy).tell(band))
+    return Evaluation(tuple(rows), rolled, recorded, fit.doubts(policy.card, recorded.rate), held)
 
 
 def _evaluate(
@@ -195,11 +239,24 @@ def _evaluate(
     stages: Stage | Sequence[Stage],
     rate: float | None,
     logs: Sequence[Log],
-) -> tuple[list[FloatArray], tuple[list[dict[str, Any]], int, Fit]]:
-    """Roll out over a part, whose first sequence has a number; returns rows, the longest start, and how all fits."""
-    rolled = rollout(policy, demos, start=start, seed=seed, stages=stages, rate=rate, first=first)
+    band: float | None,
+) -> tuple[list[FloatArray], tuple[list[dict[str, Any]], int, Fit, list[dict[str, Any]]]]:
+    """Roll out over a part, whose first sequence has a number; returns rows, the longest start, and how all fits.
+
+    With them come the rows of a band, where one is asked for.
+    """
+    how: Any = {"start": start, "seed": seed, "stages": stages, "rate": rate, "first": first}
     given = [len(g) for g in open_rollout(policy, demos, start).given]
     rows: list[dict[str, Any]] = []
+    checked: list[dict[str, Any]] = []
+    if band is None:
+        rolled = rollout(policy, demos, **how)
+    else:
+        banded = rollout(policy, demos, band=band, **how)
+        rolled = [one.actions for one in banded]
+        half = Band.of(policy).half(band) * policy.units.scale
+        for number, (demo, one, n) in enumerate(zip(demos, banded, given, strict=True), first):
+            checked += _check_band(number, demo, one, n, half) if len(demo) > n else []
     for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True), first):
         if len(demo) <= warm_up:
             continue
@@ -225,7 +282,31 @@ def _evaluate(
                 }
                 for j, action in enumerate(demos.action_names)
             )
-    return rolled, (rows, max(given), Fit.of(policy.card, demos.contexts))
+    return rolled, (rows, max(given), Fit.of(policy.card, demos.contexts), checked)
+
+
+def _check_band(number: int, demo: Demonstration, banded: Banded, begin: int, half: FloatArray) -> list[dict[str, Any]]:
+    """Measure how well a band holds in one sequence, a row for each action; those of the constant one are beside."""
+    later = slice(begin, None)
+    expert, weights = demo.actions[later], None if demo.weights is None else demo.weights[later]
+    within = (banded.low[later] <= expert) & (expert <= banded.high[later])
+    close = np.abs(expert - banded.actions[later]) <= half
+    if weights is not None:  # frames that count for nothing are no failures
+        within, close = within | (weights == 0.0), close | (weights == 0.0)
+    return [
+        {
+            "sequence": number,
+            "name": demo.name,
+            "action": action,
+            "metric": "band",
+            "coverage": float(within[:, j].mean()),
+            "width": float(banded.width[later, j].mean()),
+            "constant_coverage": float(close[:, j].mean()),
+            "constant_width": float(2.0 * half[j]),
+            "unsure": float(banded.unsure[later].mean()),
+        }
+        for j, action in enumerate(demo.action_names)
+    ]
 
 
 def _take(_: Demonstrations, found: tuple[Any, ...], place: int) -> Any:

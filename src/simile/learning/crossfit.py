@@ -25,6 +25,7 @@ from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning import measures
+from simile.learning.bands import Voices, fit_band
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
 from simile.learning.holds import aim, fit_hold, hold_part
@@ -40,6 +41,7 @@ from simile.models.closed_loop import ClosedLoop
 from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor, CriticallyDamped, Regularizer, RegularizerClass
 from simile.models.ridge import RolloutRegressor, RolloutRidge
+from simile.policies.bands import Band
 from simile.policies.hold import Hold
 from simile.policies.policies import Policy, SmoothPolicy, hold_by, interpolate, keep_by
 
@@ -76,7 +78,8 @@ def crossfit(demos: Recorded, choices: Choices, lanes: Sequence[Lane]) -> Iterat
                 beta = 1.0 - line_search(old.unseen, unseen, lessons.demos, lane.loop, 0.0)  # it is no way to be smooth
             policy = interpolate(trained, old.policy, beta)  # line 10
             mixed = folds.demos.map(_mix, unseen, old.unseen, shared=(beta,))
-            mixtures.append(Mixed(lane, policy, trained, beta, mixed, folds))
+            voices = mix_voices(predictions, old.voices, beta)
+            mixtures.append(Mixed(lane, policy, trained, beta, mixed, folds, voices))
         yield mixtures
 
 
@@ -91,7 +94,8 @@ def begin(folds: Folds, choices: Choices, lanes: Sequence[Lane]) -> list[Mixed]:
     for lane in lanes:
         f = PiecewiseLinear.constant(total / count, choices.horizon, demos.n_contexts)
         policy = lane.policy(f, choices, demos.n_contexts)
-        found.append(Mixed(lane, policy, policy, 1.0, roll_out(lane.loop, said, demos), folds))
+        voices = ((1.0, said),)
+        found.append(Mixed(lane, policy, policy, 1.0, roll_out(lane.loop, said, demos), folds, voices))
     return found
 
 
@@ -105,6 +109,8 @@ class Mixed:
     beta: PerAction  # its share
     unseen: Any  # roll-outs of the policy over the folds, each by models that have not seen it, where those lie
     folds: Folds
+    voices: Voices  # what the parts of the policy say there, with their weights
+    wanted: Any = None  # those roll-outs before a hysteresis, where the policy is complete
 
     @cached_property
     def looked(self) -> list[FloatArray]:
@@ -124,7 +130,12 @@ class Mixed:
             looked = replace(self, unseen=unseen).looked
             hold = fit_hold(looked, self.folds.looked, begin=loop.order, budget=budget, stepping=choices.stepping)
         policy = hold_by(keep_by(self.policy, offset), hold)
-        return replace(self, policy=policy, unseen=demos.map(hold_part, unseen, shared=(hold, loop.order)))
+        held = demos.map(hold_part, unseen, shared=(hold, loop.order))
+        return replace(self, policy=policy, unseen=held, wanted=unseen)
+
+    def band(self) -> Band | None:
+        """Return how far the expert is from those roll-outs, of a policy that is complete."""
+        return fit_band(self.folds, self.voices, self.wanted, self.unseen, self.lane.loop)
 
 
 def crossfit_rounds(
@@ -167,6 +178,7 @@ def crossfit_rounds(
             validation_error=left_out.error,
             validation_roughness=left_out.roughness,
             unseen=measures.squares(found.folds.demos, found.unseen, begin=lane.loop.order),
+            band=found.band(),
         )
 
     turns = (record(n, mixed) for n, (mixed,) in enumerate(crossfit(standard, inside, [lane])))
@@ -339,6 +351,13 @@ def line_search(new: Any, old: Any, demos: Recorded, loop: ClosedLoop, scarce: P
 def mix(new: Trajectories, old: Trajectories, beta: PerAction) -> Trajectories:
     """Interpolate roll-outs: with one h and f on contexts alone, they are those of the interpolated policy."""
     return [beta * a + (1.0 - beta) * b for a, b in zip(new, old, strict=True)] if len(old) else new
+
+
+def mix_voices(new: Any, old: Voices, beta: PerAction) -> Voices:
+    """Return what the parts of an interpolated policy say, as `interpolate` weighs them."""
+    if np.all(beta == 1.0) or np.all(beta == 0.0):
+        return ((1.0, new),) if np.all(beta == 1.0) else old
+    return (*(((1.0 - beta) * w, said) for w, said in old), (beta, new))
 
 
 def roll_out(loop: ClosedLoop, predictions: Any, demos: Recorded) -> Any:

@@ -30,7 +30,7 @@ from simile.learning.initial import leave_seen
 from simile.learning.measures import Score
 from simile.learning.outliers import weigh
 from simile.learning.problem import check_models, match_lag, resolve
-from simile.learning.rounds import card_of
+from simile.learning.rounds import card_of, note_band
 from simile.learning.smoothness import MatchExpert, SmoothTime
 from simile.models import SmoothForest
 from simile.models.neural import TorchRegressor
@@ -220,11 +220,11 @@ def _fit_path(standard: Recorded, choices: Choices, values: Sequence[float]) -> 
     return mixtures
 
 
-def _point(mixed: Mixed, demos: Recorded, choices: Choices, match: MatchExpert) -> Point:
+def _point(mixed: Mixed, demos: Recorded, choices: Choices, match: MatchExpert, *, banded: bool = True) -> Point:
     lane, held = mixed.lane, mixed.completed(choices)
     score, smoothness = held.score(order=match.order), float(np.mean(lane.smoothness))
     card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
-    policy = held.policy.in_units(choices.units(demos), choices.space, card)
+    policy = held.policy.in_units(choices.units(demos), choices.space, note_band(card, held.band() if banded else None))
     return Point(smoothness, lane.loop.lag, score.error, score.roughness, policy)
 
 
@@ -263,7 +263,8 @@ def match_expert(demos: Recorded, choices: Choices, match: MatchExpert) -> tuple
     lags, holds, scarce = zip(*(scouts.choose(j) for j in range(demos.n_actions)), strict=True)
     found = tuple(match_lag(standard, choices.regularizer, lag) for lag in lags)
     stepping, ahead = tuple(o.stepping for o in holds), tuple(0.0 if o.stepping else o.width for o in holds)
-    points = tuple(_point(mixed, demos, replace(light, space=choices.space), match) for mixed in scouts.mixtures)
+    bounded = replace(light, space=choices.space)
+    points = tuple(_point(mixed, demos, bounded, match, banded=False) for mixed in scouts.mixtures)
     tried = Frontier(points, match.metric, demos.rate)
     return Match(found[0] if len(set(found)) == 1 else found, stepping, ahead, scarce), tried
 

@@ -19,6 +19,7 @@ from simile.data.recorded import ActionSpace, Recorded, Units, share_about
 from simile.errors import ArgumentError
 from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer
+from simile.policies.bands import KEY, Band
 from simile.policies.cards import DIGITS, Card
 from simile.policies.policies import Policy
 
@@ -57,6 +58,7 @@ class Round:
     validation_error: float = math.nan
     validation_roughness: float = math.nan
     unseen: FloatArray | None = None  # summed squared error of each sequence by models without it, where there are such
+    band: Band | None = None  # how far the expert is from what such models do
 
     def measured(self) -> dict[str, Any]:
         """Return what was measured, by name; errors are mean squared ones."""
@@ -131,8 +133,13 @@ def finish(found: Round, units: Units, space: ActionSpace, card: Card, held_out:
         for name in ("error", "validation_error", "roughness", "validation_roughness", "radius")
         if isinstance(value := getattr(turn, name), float)
     }
-    noted = replace(card, training={**card.training, "round": turn.number, **measured})
+    noted = note_band(replace(card, training={**card.training, "round": turn.number, **measured}), turn.band)
     return replace(turn, policy=turn.policy.in_units(units, space, noted))
+
+
+def note_band(card: Card, band: Band | None) -> Card:
+    """Return a card with the band of its policy, where there is one."""
+    return card if band is None else replace(card, training={**card.training, KEY: band.to_dict()})
 
 
 def check_alike(demos: Recorded, held_out: Recorded | None) -> None:

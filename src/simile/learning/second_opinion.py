@@ -25,16 +25,18 @@ from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning import measures
+from simile.learning.bands import fit_band
 from simile.learning.crossfit import roll_out
 from simile.learning.folds import Folds, states_of
 from simile.learning.measures import Ruler, Score, ScoreSums
 from simile.learning.problem import Course, judge, teach, teach_rollouts
-from simile.learning.rounds import Round, card_of
+from simile.learning.rounds import Round, card_of, note_band
 from simile.learning.training import Lesson
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor, CriticallyDamped, PreviousAction
 from simile.models.ridge import RolloutRidge
+from simile.policies.bands import Band
 from simile.policies.policies import Policy, SmoothPolicy
 
 MARGIN = 1.01  # ratio of RMSE from which a rival is better than by chance
@@ -90,6 +92,8 @@ class SimpleRival:
         Of the errors, summed over each of those sequences.
     seconds : float
         CPU time that it took to tune them all.
+    band : Band, optional
+        How far the expert is from those roll-outs; that of the most accurate one alone, and of none that holds.
     """
 
     predictor: str
@@ -102,6 +106,7 @@ class SimpleRival:
     data: RivalData | None  # None once it was stored: demonstrations are not part of a run
     model: Model | int  # fitted, or how many frames ahead a forest is to look
     seconds: float = 0.0
+    band: Band | None = None
 
     @property
     def name(self) -> str:
@@ -124,7 +129,7 @@ class SimpleRival:
         f = source.grow(source.standard, (self.model,)) if isinstance(self.model, int) else self.model
         policy = SmoothPolicy(f, self.h, self.smoothness, source.horizon, None, source.demos.n_contexts)
         said = {"rival": self.name, "smoothness": self.smoothness, "horizon": source.horizon, "seed": source.seed}
-        return policy.in_units(source.units, source.space, card_of(source.demos, said))
+        return policy.in_units(source.units, source.space, note_band(card_of(source.demos, said), self.band))
 
     def as_round(self, number: int, score: Score) -> Round:
         """Return the policy as a round of its own, which takes the place of what was learned; `score` is why."""
@@ -146,6 +151,7 @@ class SimpleRival:
             validation_error=score.error,
             validation_roughness=score.roughness,
             unseen=self.squares,
+            band=self.band,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -184,7 +190,9 @@ def simple_rivals(
     squares, h = measures.squares(folds.demos, still, begin=begin), PreviousAction().fit(nothing, FOREVER)
     mean = PiecewiseLinear.constant(np.zeros(demos.n_actions), horizon, demos.n_contexts)
     found = [SimpleRival("holding the last action", "", held, True, squares, h, FOREVER, source, mean)]
+    says: dict[str, Any] = {}
     for predictor, said, model in _predictors(source, folds):
+        says[predictor] = said
         kinds = [(kind, f.fit(nothing, s), s) for kind, f in FILTERS.items() for s in STRENGTHS]
         loops = [ClosedLoop.of(h, strength) for _, h, strength in kinds]
         scored = folds.demos.map(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
@@ -198,8 +206,13 @@ def simple_rivals(
         numbers = [next(i for i, r in enumerate(rivals) if r is one) for one in best]
         parts = folds.demos.collect(_squares_of, scored, shared=(numbers,))
         found += [replace(one, squares=np.concatenate(some)) for one, *some in zip(best, *parts, strict=True)]
+    best_known, banded = most_accurate(found), None
+    if best_known.predictor in says:
+        loop = ClosedLoop.of(best_known.h, best_known.smoothness)
+        rolled = roll_out(loop, says[best_known.predictor], folds.demos)
+        banded = fit_band(folds, ((1.0, says[best_known.predictor]),), rolled, rolled, loop)
     spent = time.process_time() - begun if isinstance(demos, Demonstrations) else math.nan  # by others
-    return tuple(replace(r, seconds=spent) for r in found)
+    return tuple(replace(r, seconds=spent, band=banded if r is best_known else None) for r in found)
 
 
 def best_of(rivals: Iterable[SimpleRival]) -> SimpleRival:

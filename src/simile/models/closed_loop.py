@@ -55,6 +55,30 @@ class ClosedLoop:
         out[self.order :] = _filter(self.taps[:, dimension], z[self.order :], np.empty(0))
         return out
 
+    def carry(self, z: FloatArray, state: FloatArray) -> FloatArray:
+        """Return G z for inputs z (T, n, k) of n streams, on from `state` (k, order + 1, n), which goes on with them.
+
+        The bits of a stream depend neither on those beside it nor on how many frames are sent at a time.
+        """
+        from simile.models.kernels.filtering import filter_frames
+
+        out: FloatArray = np.empty_like(z)
+        for j, taps in enumerate(self.taps.T):
+            column = np.array(z[:, :, j], order="C")
+            own = np.empty_like(column)
+            filter_frames(1.0 / taps[0], taps[1:] / taps[0], column, state[j], own, np.empty_like(column))
+            out[:, :, j] = own
+        return out
+
+    def rest(self, z: FloatArray) -> FloatArray:
+        """Return the state (k, order + 1, n) in which inputs z (n, k) have lasted forever."""
+        state: FloatArray = np.zeros((z.shape[1], self.order + 1, z.shape[0]))
+        for j, taps in enumerate(self.taps.T):
+            out = z[:, j] / taps.sum()
+            for i in range(self.order - 1, -1, -1):
+                state[j, i] = state[j, i + 1] - out * (taps[i + 1] / taps[0])
+        return state
+
     def roll(self, z: FloatArray, expert: FloatArray) -> FloatArray:
         """Return the roll-out (T, k) of outputs z from the expert's first frames."""
         out = expert.copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from simile.online import inputs
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.snapshots import State, check_state
 from simile.online.streams import Streams
+from simile.policies.bands import Banded, check_level
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 
@@ -76,7 +77,22 @@ class PredictorPool:
     def __len__(self) -> int:
         return len(self._streams.everyone)
 
-    def step(self, X: ArrayLike, *, streams: ArrayLike | None = None, present: ArrayLike | None = None) -> FloatArray:
+    @overload
+    def step(
+        self, X: ArrayLike, *, streams: ArrayLike | None = ..., present: ArrayLike | None = ..., band: None = ...
+    ) -> FloatArray: ...
+    @overload
+    def step(
+        self, X: ArrayLike, *, streams: ArrayLike | None = ..., present: ArrayLike | None = ..., band: float
+    ) -> Banded: ...
+    def step(
+        self,
+        X: ArrayLike,
+        *,
+        streams: ArrayLike | None = None,
+        present: ArrayLike | None = None,
+        band: float | None = None,
+    ) -> FloatArray | Banded:
         """Take one frame of all streams, or of some, and return the actions to send.
 
         Parameters
@@ -87,17 +103,23 @@ class PredictorPool:
             Whose rows these are; all streams, in order, by default. The others wait.
         present : (n,) array_like of bool, optional
             False where a stream's frame was dropped: the row of X is ignored, and `gap` chooses the action.
+        band : float, optional
+            Level of the bands to return, as for `Predictor.step`; to be asked for in every frame of a stream.
 
         Returns
         -------
         (n, k) array
-            The actions in the user's units, in the order of X.
+            The actions in the user's units, in the order of X; with `band`, a `Banded` of such arrays.
         """
+        level = None if band is None else check_level(band)
+        if level is not None:
+            self._streams.require_band()
         ids = self._ids(streams)
         mask = None if present is None else inputs.read_present(present, len(ids))
         contexts = inputs.read_contexts(X, len(ids), self._streams.n_contexts, self._streams.names, mask)
         if len(ids) == 0:
-            return np.empty((0, self._streams.n_actions))
+            none = np.empty((0, self._streams.n_actions))
+            return none if level is None else Banded(none, none, none, np.empty(0, np.bool_))
         whole = mask is None or mask.all()
         taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
         if self.recording is not None:
@@ -107,7 +129,7 @@ class PredictorPool:
             if not here.all():
                 self._streams.note(self.recording, ids[~here], None, taken[~here], "gap")
         self._streams.warn_of_restarts()
-        return taken
+        return taken if level is None else self._streams.measure(ids, taken, level)
 
     def override(self, A: ArrayLike, X: ArrayLike | None = None, *, streams: ArrayLike | None = None) -> FloatArray:
         """Let operators act in this frame of all streams, or of some, by A (n, k); see `Predictor.override`.
@@ -134,6 +156,7 @@ class PredictorPool:
 
     def load_state_dict(self, state: State) -> None:
         """Go on where another pool was when it returned `state`; policy and stages must be like its own."""
+        self._streams.expect(state)
         self._streams.load(check_state(state, self.state_dict()))
         self._begin(self._streams.everyone)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from simile.online.clock import Clock
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.snapshots import State, check_state
 from simile.online.streams import Streams
+from simile.policies.bands import Banded, check_level
 from simile.policies.policies import Policy
 from simile.policies.stages import Stage
 
@@ -65,6 +66,13 @@ class Predictor:
     True
     >>> predictor.step(None).shape  # a dropped frame
     (1,)
+
+    A policy of `simile.learn` says how far off it may be:
+
+    >>> predictor = Predictor(simile.learn(demos, model=simile.SmoothForest(n_trees=3)).policy)
+    >>> banded = predictor.step(demos[0].contexts[0], band=0.9)
+    >>> bool(banded.low <= banded.actions <= banded.high)
+    True
     """
 
     def __init__(
@@ -86,8 +94,18 @@ class Predictor:
         self.recording = None if recorder is None else self._streams.record(recorder, [name])
         self._epoch = 0.0  # the Unix time of the clock's zero
         self._tick: float | None = None  # what that clock says at this tick
+        self._level: float | None = None  # of the band that was asked for last; it is measured from then on
+        self._banded: Banded | None = None  # of the latest frame
 
-    def step(self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None) -> FloatArray:
+    @overload
+    def step(
+        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: None = ...
+    ) -> FloatArray: ...
+    @overload
+    def step(self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: float) -> Banded: ...
+    def step(
+        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None, *, band: float | None = None
+    ) -> FloatArray | Banded:
         """Take one frame and return the action to send.
 
         Parameters
@@ -101,11 +119,15 @@ class Predictor:
             either is taken from the nearer one), and the action of the latest tick is returned, which may be the
             same as before. After more than 10 seconds without a stamp, contexts start anew from x, and the last
             action is the past. Give t in every frame or in none.
+        band : float, optional
+            Level of the band to return with the action, such as 0.9, with the bits of `rollout(..., band=...)` where it
+            is asked for from the first frame on; later it begins as if the context had lasted. In a gap it is that of
+            the last context. What an operator does (`override`) moves the level.
 
         Returns
         -------
         (k,) array
-            The action in the user's units.
+            The action in the user's units; with `band`, a `Banded` that holds it.
 
         Raises
         ------
@@ -113,10 +135,13 @@ class Predictor:
             When the action leaves every reasonable range.
         """
         X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        self._ask(band)
         if t is None and not self._clock.running:
-            return self._take(X).reshape(-1)
-        self._run(t, X, self._take)
-        return self._held.copy()
+            action = self._take(X).reshape(-1)
+        else:
+            self._run(t, X, self._take)
+            action = self._held.copy()
+        return action if band is None else self._tell()
 
     def override(
         self, action: ArrayLike, x: ArrayLike | Mapping[str, float] | None = None, t: float | None = None
@@ -143,8 +168,8 @@ class Predictor:
         A = self._streams.read_actions(action, "action", 1)
         X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
         if t is None and not self._clock.running:
-            return self._follow(A, X).reshape(-1)
-        if not self._run(t, X, lambda at: self._follow(A, at)):
+            return self._lead(A, X).reshape(-1)
+        if not self._run(t, X, lambda at: self._lead(A, at)):
             self._held = self._streams.amend(ONE, A)[0]
         return self._held.copy()
 
@@ -154,6 +179,7 @@ class Predictor:
         self._clock.reset()
         self._held[:] = np.nan
         self._begin()
+        self._level = self._banded = None
 
     def state_dict(self) -> State:
         """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
@@ -165,6 +191,7 @@ class Predictor:
 
     def load_state_dict(self, state: State) -> None:
         """Go on where another predictor was when it returned `state`; policy and stages must be like its own."""
+        self._streams.expect(state)
         state = check_state(state, self.state_dict())
         self._streams.load(state)
         self._clock.load(state)
@@ -177,12 +204,8 @@ class Predictor:
             who = "gap" if X is None else "policy"
             self._streams.note(self.recording, ONE, X, taken, who, self._read_clock())
         self._streams.warn_of_restarts()
-        return taken
-
-    def _follow(self, A: FloatArray, X: FloatArray | None) -> FloatArray:
-        taken = self._streams.override(ONE, A, X)
-        if self.recording is not None:
-            self._streams.note(self.recording, ONE, X, taken, "operator", self._read_clock())
+        if self._level is not None:
+            self._banded = self._streams.measure(ONE, taken, self._level)
         return taken
 
     def _begin(self) -> None:
@@ -195,6 +218,27 @@ class Predictor:
     def _read_clock(self) -> float | None:
         """Return the Unix time of the tick at hand; None where frames are not stamped: it is now."""
         return None if self._tick is None else self._epoch + self._tick
+
+    def _lead(self, A: FloatArray, X: FloatArray | None) -> FloatArray:
+        taken = self._streams.override(ONE, A, X)
+        if self.recording is not None:
+            self._streams.note(self.recording, ONE, X, taken, "operator", self._read_clock())
+        if self._level is not None:
+            self._banded = self._streams.measure(ONE, taken, self._level, led=True)
+        return taken
+
+    def _ask(self, band: float | None) -> None:
+        """Measure bands from now on, where one is asked for; a policy without one is refused before the frame."""
+        if band is not None:
+            self._level = check_level(band)
+            self._streams.require_band()
+
+    def _tell(self) -> Banded:
+        """Return the band of the latest frame."""
+        found = self._banded
+        if found is None:  # no tick was due since it was asked for
+            return Banded(self._held.copy(), self._held.copy(), self._held.copy(), np.bool_(False))
+        return Banded(found.actions[0], found.low[0], found.high[0], found.unsure[0])
 
     def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
         """Run the ticks due by time t; returns how many there were."""

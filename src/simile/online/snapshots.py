@@ -19,6 +19,8 @@ def check_state(state: Any, own: State) -> State:
     """Return a state with plain numbers where it has numbers; refuse one that does not fit beside `own`."""
     if isinstance(state, dict) and "offset" in own:  # of a policy that kept none: it is taken anew
         state = {"offset": np.full_like(own["offset"], np.nan), **state}
+    if isinstance(state, dict):  # somebody may have asked for bands in one place alone
+        own = {name: value for name, value in own.items() if name != "band" or name in state}
     if not isinstance(state, dict) or set(state) != set(own):
         odd = sorted(map(str, set(state) ^ set(own))) if isinstance(state, dict) else [type(state).__name__]
         raise ArgumentError(f"state must be what state_dict() of such a predictor returned; got {', '.join(odd)}")

@@ -14,8 +14,10 @@ from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.engines import GeneralEngine, engine_of, explain_missing
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
+from simile.online.gauge import Gauge, Level
 from simile.online.history import Mark
 from simile.online.snapshots import State
+from simile.policies.bands import Banded
 from simile.policies.cards import Card
 from simile.policies.policies import Policy, acting, offset, trend
 from simile.policies.rollouts import ColdStart, GivenStart
@@ -57,6 +59,8 @@ class Streams:
         self.history = self.engine.history
         self.chain = Chain(stages, n_streams, policy.n_actions, self.rate, self.engine.bounds.reason)
         self.everyone = np.arange(n_streams)
+        self.gauge: Gauge | None = None  # of bands, once somebody asks for one
+        self._known = np.zeros(n_streams, np.bool_)  # did it begin at known actions?
         self.reset(self.everyone, start)
 
     @property
@@ -76,6 +80,9 @@ class Streams:
         """
         past = self._read_start(start, len(streams))
         self.history.forget(streams)
+        self._known[streams] = past is not None
+        if self.gauge is not None:
+            self.gauge.reset(streams)
         if actuators:
             self.chain.reset(streams)
         if past is None:
@@ -132,6 +139,21 @@ class Streams:
         self.history.settle(streams, seen=X is not None)
         self.chain.follow(streams, A)
         return A.copy()
+
+    def measure(self, streams: IntArray, sent: FloatArray, level: Level, *, led: bool = False) -> Banded:
+        """Return the bands of a frame that was taken, around what is sent (n, k); `led` where operators acted.
+
+        To be asked for in every frame, or else a band begins anew.
+        """
+        gauge = self.require_band()
+        measure = gauge.override if led else gauge.step
+        return measure(streams, self._known[streams], sent, level)
+
+    def require_band(self) -> Gauge:
+        """Return what measures bands; refuse a policy that carries none."""
+        if self.gauge is None:
+            self.gauge = Gauge(self.policy, self.history)
+        return self.gauge
 
     def read_actions(self, A: Any, name: str, n: int) -> FloatArray:
         """Return the actions of n operators as (n, k); refuse what is none."""
@@ -250,13 +272,23 @@ class Streams:
             "sent": self.chain.sent[some],
             "moving": self.chain.moving[some],
             **past,
+            **({} if self.gauge is None else {"band": self.gauge.state(some)}),
         }
+
+    def expect(self, state: Any) -> None:
+        """Make room for bands, where a state that is to be loaded has them."""
+        if isinstance(state, dict) and "band" in state:
+            self.require_band()
 
     def load(self, state: State, streams: IntArray | None = None) -> None:
         """Take over what `state` returned of all streams, or of these; it was checked."""
         some = self.everyone if streams is None else streams
         self.history.load(some, state)
         self.chain.load(some, state["sent"], state["moving"])
+        if self.gauge is not None and "band" in state:
+            self.gauge.load(some, state["band"])
+        elif self.gauge is not None:  # nobody asked where it comes from
+            self.gauge.reset(some)
         self.seed = int(state["seed"])
         if isinstance(self.engine, GeneralEngine) and self.engine.draws is not None:
             self.engine.draws.reseed(self.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError, DivergedError
 from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
+from simile.policies.bands import Banded, Doubts, check_level, draw_band
 from simile.policies.fused import FusedPolicy
 from simile.policies.hold import Hold
 from simile.policies.policies import Policy, SmoothPolicy, acting, hold, whole
@@ -99,6 +100,30 @@ class GivenStart:
         return Opening(past, [p[:0] for p in past])
 
 
+@overload
+def rollout(
+    policy: Policy,
+    demos: Demonstrations | Demonstration | Sequence[Any],
+    *,
+    start: Start | Any = ...,
+    seed: int = ...,
+    stages: Stage | Sequence[Stage] = ...,
+    rate: float | None = ...,
+    first: int = ...,
+    band: None = ...,
+) -> list[FloatArray]: ...
+@overload
+def rollout(
+    policy: Policy,
+    demos: Demonstrations | Demonstration | Sequence[Any],
+    *,
+    start: Start | Any = ...,
+    seed: int = ...,
+    stages: Stage | Sequence[Stage] = ...,
+    rate: float | None = ...,
+    first: int = ...,
+    band: float,
+) -> list[Banded]: ...
 def rollout(
     policy: Policy,
     demos: Demonstrations | Demonstration | Sequence[Any],
@@ -108,7 +133,8 @@ def rollout(
     stages: Stage | Sequence[Stage] = (),
     rate: float | None = None,
     first: int = 0,
-) -> list[FloatArray]:
+    band: float | None = None,
+) -> list[FloatArray] | list[Banded]:
     """Roll a policy out over every sequence, all of them in step: one prediction per frame for all.
 
     Parameters
@@ -128,11 +154,13 @@ def rollout(
         Frames per second, for stages; that of the policy's card, or else of the demonstrations, by default.
     first : int
         Number of the first sequence, by which it draws, where these are some out of many.
+    band : float, optional
+        Level of the band to put around the actions, such as 0.9, for a policy that carries one (`simile.learn`).
 
     Returns
     -------
     list of (T, k) arrays
-        The actions, in the user's units.
+        The actions, in the user's units; with `band`, a list of `Banded` that hold them.
 
     Raises
     ------
@@ -140,6 +168,7 @@ def rollout(
         When an action leaves every reasonable range.
     """
     expert, contexts = _contexts(demos)
+    doubts, level = (None, 0.0) if band is None else (Doubts.of(policy), check_level(band))
     opening = open_rollout(policy, demos, start)
     chain = _chain(policy, len(contexts), stages, rate, expert) if stages else None
     policy = acting(policy)
@@ -163,7 +192,7 @@ def rollout(
             f"the roll-out of sequence {sequence} diverged at frame {frame}, at the action "
             f"{policy.units.restore(actions[sequence][frame])}: try other smoothness, fewer action lags, an ActionSpace"
         )
-    held = hold(policy)
+    held, wanted = hold(policy), actions
     if held is not None:
         stand = [np.clip(p[-1:], low, high) for p in past]
         actions = [let_hold(held, *parts) for parts in zip(actions, stand, given, strict=True)]
@@ -172,7 +201,11 @@ def rollout(
         trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
     if chain is not None:
         _send(chain, rolled, [] if isinstance(start, ColdStart) else opening.past, opening.given)
-    return rolled
+    if doubts is None:
+        return rolled
+    led = [len(known) for known in given]
+    sigmas = doubts.along(contexts, wanted, past, led, cold=isinstance(start, ColdStart))
+    return [draw_band(policy, doubts.band, level, a, sigma) for a, sigma in zip(rolled, sigmas, strict=True)]
 
 
 def let_hold(held: Hold, actions: FloatArray, stand: FloatArray, given: FloatArray) -> FloatArray:

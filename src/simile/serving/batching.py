@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.errors import DivergedError, SimileError
+from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.online import Extrapolate
 from simile.online.tracks import Track
 from simile.serving.counts import Counts
@@ -159,9 +159,11 @@ class Batcher:
             self.monitor.observe(slots, X, A)
         self._note(batch, slots, X, A, "operator")
         self.counts.overrides += len(batch)
-        return [
+        done = [
             (stream, Answer(frame.n, frame.override, "operator", None, 0, frame.problem)) for stream, frame in batch
         ]
+        self._put_bands(done, slots, A, led=True)
+        return done
 
     def _bridge(self, gaps: list[Item]) -> None:
         """Make the actions of frames that never came; nobody gets them, but the next action goes on from there."""
@@ -209,6 +211,7 @@ class Batcher:
             (stream, Answer(frame.n, a, by, None, 0, frame.problem))
             for (stream, frame), a in zip(batch, actions.tolist(), strict=True)
         ]
+        self._put_bands(done, slots, actions)
         return done, []
 
     def _note(self, batch: list[Item], slots: IntArray, X: FloatArray | None, A: FloatArray, by: By) -> None:
@@ -219,6 +222,28 @@ class Batcher:
             self.recording.note(slots, [frame.n for _, frame in batch], X, chain.undo(A), by, limited)
         if self.shadows is not None:
             self.shadows.note(slots, X, A, by)
+
+    def _put_bands(self, done: list[Answered], slots: IntArray, sent: FloatArray, *, led: bool = False) -> None:
+        """Put bands beside the actions of streams that asked for one, and tell the monitor who is unsure.
+
+        It was all done before: what fails here costs a band, and no action.
+        """
+        asked = [i for i, (stream, _) in enumerate(done) if stream.band is not None]
+        if not asked:
+            return
+        levels = np.array([done[i][0].band for i in asked], dtype=np.float64)
+        try:
+            banded = self.switcher.streams.measure(slots[asked], sent[asked], levels, led=led)
+        except ArgumentError:  # the policy that took over carries none
+            return
+        except Exception:  # a model of somebody else may raise anything
+            log.exception("the bands of %d frames failed", len(asked))
+            return
+        there: list[bool] = np.isfinite(banded.width).all(axis=1).tolist()
+        for i, low, high, finite in zip(asked, banded.low.tolist(), banded.high.tolist(), there, strict=True):
+            done[i][1].band = [low, high] if finite else None
+        if self.monitor is not None:
+            self.monitor.doubt(slots[asked], banded.unsure)
 
     def _restart(self, item: Item) -> Answered:
         stream, frame = item

@@ -162,7 +162,7 @@ class ClientStream:
             return None
         try:
             stream = self.state.service.open(
-                self.name, start=wanted.start, deadline=wanted.deadline, resume=wanted.resume
+                self.name, start=wanted.start, deadline=wanted.deadline, resume=wanted.resume, band=wanted.band
             )
         except SimileError as refusal:
             self._refuse(str(refusal), binary, n)

@@ -32,11 +32,14 @@ class Open(Struct, frozen=True, forbid_unknown_fields=True):
         Seconds by which a frame may be late before its action is made without it; 0 for none.
     resume : bool
         Whether to go on with a stream of this name, where there is one.
+    band : float, optional
+        Level of the band that every answer shall bring, such as 0.9; events then tell when the policy is unsure.
     """
 
     start: list[float] | None = None
     deadline: float = 0.0
     resume: bool = False
+    band: float | None = None
 
 
 class Frame(Struct, forbid_unknown_fields=True, gc=False):
@@ -82,6 +85,8 @@ class Answer(Struct, omit_defaults=True, gc=False):
         answer before.
     error : str, optional
         Why the frame could not be used.
+    band : list of list of float, optional
+        The lowest and the highest action that the expert may have taken, where the stream was opened with a band.
     """
 
     n: int | None
@@ -90,6 +95,7 @@ class Answer(Struct, omit_defaults=True, gc=False):
     stream: str | None = None
     lost: int = 0
     error: str | None = None
+    band: list[list[float]] | None = None
 
 
 class Opened(Struct, frozen=True):
@@ -243,6 +249,7 @@ class Heard(Struct):
     by: str | None = None
     lost: Count = 0
     error: str | None = None
+    band: Annotated[list[list[float]], Meta(min_length=2, max_length=2)] | None = None
     opened: Opened | None = None
     closed: dict[str, Any] | None = None
     event: dict[str, Any] | None = None

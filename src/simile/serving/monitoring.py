@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from simile.policies.stages import Conversion, Stage
 from simile.serving import kernels
 
 KINDS = ("drift", "stuck", "saturated", "oscillating")
+UNSURE = "unsure"  # what the policy says of itself, of streams that ask for a band
 UNKNOWN_RATE = 30.0  # frames a second where neither the policy nor the user says
 
 
@@ -50,7 +51,7 @@ class Event(NamedTuple):
     """A trouble of the stream in a slot that began or ended."""
 
     slot: int
-    kind: str  # one of KINDS
+    kind: str  # one of KINDS, or UNSURE
     on: bool
     detail: dict[str, str | float]  # what is worst, and how bad it is
 
@@ -122,7 +123,7 @@ class Monitor:
         self.rate = UNKNOWN_RATE if rate is None else checks.number(rate, "rate", above=0.0)
         n_streams = checks.whole_number(n_streams, "n_streams", at_least=1)
         m, k = len(self.baseline.features), len(self.baseline.actions)
-        self.begun = dict.fromkeys(KINDS, 0)  # how often a trouble of each kind began
+        self.begun = dict.fromkeys((*KINDS, UNSURE), 0)  # how often a trouble of each kind began
         limits = np.array([getattr(thresholds, kind) or math.inf for kind in KINDS])
         if rate is None:  # a valve that is set once a day may well go up and down
             limits[KINDS.index("oscillating")] = math.inf
@@ -136,6 +137,7 @@ class Monitor:
         self._contexts, self._actions = np.zeros((n_streams, 2, m)), np.zeros((n_streams, 4, k))
         self._same, self._seen = np.zeros(n_streams, np.intp), np.zeros(n_streams, np.bool_)
         self._on = np.zeros((n_streams, len(KINDS)), np.bool_)
+        self._unsure = np.zeros(n_streams, np.bool_)
         self.reset(np.arange(n_streams))
         self.observe(np.arange(0), self._no_contexts, np.empty((0, k)))  # compiled now, not in the first frame
 
@@ -168,6 +170,15 @@ class Monitor:
             self.begun[KINDS[int(kind)]] += bool(on)
             self._changes.append(self._describe_event(int(slot), KINDS[int(kind)], bool(on), round(level, 3)))
 
+    def doubt(self, slots: IntArray, unsure: Any) -> None:
+        """Note which of the streams in these slots are unsure now, (n,)."""
+        changed = slots[self._unsure[slots] != unsure]
+        self._unsure[slots] = unsure
+        for slot in changed.tolist():
+            on = bool(self._unsure[slot])
+            self.begun[UNSURE] += on
+            self._changes.append(Event(slot, UNSURE, on, {}))
+
     def events(self) -> list[Event]:
         """Return what began and ended since the last call, in order; a few calls a second are enough."""
         found, self._changes = self._changes, []
@@ -177,13 +188,14 @@ class Monitor:
         """Forget the streams of these slots, which are to be used by others; their troubles end without an event."""
         gone = {int(slot) for slot in np.atleast_1d(slots)}
         self._changes = [event for event in self._changes if event.slot not in gone]
-        for state in (self._contexts, self._actions, self._same, self._seen, self._on):
+        for state in (self._contexts, self._actions, self._same, self._seen, self._on, self._unsure):
             state[slots] = 0
         self._contexts[slots, 0] = self._actions[slots, 2] = np.nan
 
     def troubles(self, live: IntArray) -> dict[str, int]:
         """Count those of the streams in these slots that are in trouble now, by kind."""
-        return dict(zip(KINDS, np.count_nonzero(self._on[live], axis=0).tolist(), strict=True))
+        judged = dict(zip(KINDS, np.count_nonzero(self._on[live], axis=0).tolist(), strict=True))
+        return {**judged, UNSURE: int(np.count_nonzero(self._unsure[live]))}
 
     def drift(self, live: IntArray) -> dict[str, float]:
         """Return the recent share of contexts outside the training's range by feature, of these streams together."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError
+from simile.policies.bands import check_level
 from simile.serving.counts import Counts
 from simile.serving.sessions import Refusal, Stream
 from simile.serving.switcher import PolicySwitcher
@@ -51,9 +52,11 @@ class StreamRegistry:
         """The slots of all streams."""
         return np.array(list(self._by_slot), dtype=np.intp)
 
-    def open(self, name: str, *, start: Sequence[float] | None, deadline: float, resume: bool) -> Stream:
+    def open(
+        self, name: str, *, start: Sequence[float] | None, deadline: float, resume: bool, band: float | None
+    ) -> Stream:
         """Begin a stream, or go on with one; see `Service.open`."""
-        period, known = self._compute_period(deadline), self._read_start(start)
+        period, known, level = self._compute_period(deadline), self._read_start(start), self._read_band(band)
         present = self._by_name.get(name)
         if present is None and not self._free:
             raise self.refuse("full", f"all {self.n_slots} streams are taken: close one, wait, or raise --max-streams")
@@ -67,7 +70,7 @@ class StreamRegistry:
             stream = Stream(name, self._free.pop())
             self._begin(stream, known)
             self.counts.opened += 1
-        stream.seen, stream.period, stream.deadline = self.clock(), period, float(deadline)
+        stream.seen, stream.period, stream.deadline, stream.band = self.clock(), period, float(deadline), level
         if deadline:
             self.timed[stream] = None
         self._add(stream)
@@ -116,6 +119,15 @@ class StreamRegistry:
             return [self.switcher.streams.engine.bounds.check_given(known, "start")]
         except ArgumentError as error:
             raise self.refuse("start", str(error)) from None
+
+    def _read_band(self, band: float | None) -> float | None:
+        """Return the level of a band, where one is asked for that the policy has."""
+        try:
+            if band is not None:
+                self.switcher.streams.require_band()
+            return None if band is None else check_level(band)
+        except ArgumentError as error:
+            raise self.refuse("band", str(error)) from None
 
     def _compute_period(self, deadline: float) -> float:
         """Return the seconds from frame to frame, which a deadline needs."""

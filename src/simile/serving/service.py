@@ -159,7 +159,13 @@ class Service:
     # --------------------------------------------------------------------------------------------- streams come and go
 
     def open(
-        self, name: str, *, start: Sequence[float] | None = None, deadline: float = 0.0, resume: bool = False
+        self,
+        name: str,
+        *,
+        start: Sequence[float] | None = None,
+        deadline: float = 0.0,
+        resume: bool = False,
+        band: float | None = None,
     ) -> Stream:
         """Begin a stream, or go on with one.
 
@@ -175,13 +181,16 @@ class Service:
             Seconds by which a frame may be late; then an action is made without it, and answered by "gap". 0: none.
         resume : bool
             Go on with the stream of this name, where it exists; else it begins anew.
+        band : float, optional
+            Level of the band that answers shall bring; a policy that carries none is refused. Where one without takes
+            over, answers bring none.
 
         Raises
         ------
         Refusal
             When there is no room, or the stream cannot be as asked for.
         """
-        return self._registry.open(name, start=start, deadline=deadline, resume=resume)
+        return self._registry.open(name, start=start, deadline=deadline, resume=resume, band=band)
 
     def detach(self, stream: Stream) -> None:
         """Note that nobody is connected to a stream any more: it can be resumed until it has been idle too long."""

@@ -58,9 +58,12 @@ class Stream:
         Who made the last action.
     hand : list of float or None
         What an operator does, who has taken the stream over.
+    band : float or None
+        Level of the band that it asked for.
     """
 
     __slots__ = (
+        "band",
         "begun",
         "by",
         "deadline",
@@ -97,6 +100,7 @@ class Stream:
         self.frames = self.dropped = self.late = self.unsent = self.lost = 0
         self.by: By | None = None
         self.hand: list[float] | None = None
+        self.band: float | None = None
 
     @property
     def closed(self) -> bool:

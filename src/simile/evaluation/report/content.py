@@ -30,7 +30,7 @@ from simile.policies.policies import Policy, hold, radius
 REPEATED = ("command", "python", "config")
 NOTHING_DRAWN: dict[str, Any] = {
     **dict.fromkeys(("curves", "sequences", "moments"), ()),
-    **dict.fromkeys(("lag", "spectrum", "motion", "importances", "diagnosis")),
+    **dict.fromkeys(("lag", "spectrum", "motion", "importances", "diagnosis", "band")),
 }
 
 
@@ -90,6 +90,7 @@ class Material:
             "motion": describe_motion(curves),
             "importances": None if seen is None else describe_importances(seen, curves.demos.rate),
             "diagnosis": self._diagnosis(curves.demos),
+            "band": None if curves.band is None else curves.band.to_dict(),
         }
 
     def _diagnosis(self, demos: Demonstrations) -> dict[str, Any]:

@@ -14,12 +14,16 @@ from simile._common import pages
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.motion import find_holds
-from simile.errors import DivergedError
+from simile.errors import ArgumentError, DivergedError
 from simile.evaluation.comparison.scores import HeldOut, SequenceScore
 from simile.evaluation.rivals import roll_out
+from simile.policies.bands import KEY, Band
+from simile.policies.policies import Policy
+from simile.policies.rollouts import ExpertStart, rollout
 
 EXPERT = "expert"
 MOST_VALUES = 6_000_000  # in one page; longer recordings are thinned
+BAND = 0.9  # level of the band that is drawn
 LEVELS = 2**14  # between the lowest and the highest value of a curve: more than a screen shows, and half the bytes
 
 
@@ -39,6 +43,38 @@ def roll(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray
 
 
 @dataclass(frozen=True, eq=False)
+class DrawnBand:
+    """The band of a policy around its roll-outs, as a page draws it."""
+
+    ends: Trajectories  # (T, 2 k) of each sequence: low, then high
+    coverage: float  # in the mean over sequences
+    said: str  # what can be relied on
+
+    @classmethod
+    def of(cls, policy: Policy, ruler: HeldOut) -> DrawnBand | None:
+        """Roll a policy out with its band; None where it carries none, or diverges."""
+        if KEY not in policy.card.training:
+            return None
+        try:
+            banded = rollout(policy, ruler.demos, start=ExpertStart(ruler.begin), band=BAND)
+            said = Band.of(policy).tell(BAND)
+        except (ArgumentError, DivergedError):
+            return None
+        later = slice(ruler.begin, None)
+        within = [
+            ((b.low <= demo.actions) & (demo.actions <= b.high))[later]
+            for b, demo in zip(banded, ruler.demos, strict=True)
+        ]
+        shares = [float(one.mean()) for one in within if len(one)]
+        ends = [np.hstack([b.low, b.high]) for b in banded]
+        return cls(ends, float(np.mean(shares)) if shares else math.nan, said)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the page says of it (`Band` of payload.ts)."""
+        return {"level": BAND, "coverage": self.coverage, "said": self.said}
+
+
+@dataclass(frozen=True, eq=False)
 class Curves:
     """Trajectories over the same held-out sequences: the expert's first, then those of the policy in question.
 
@@ -50,11 +86,14 @@ class Curves:
         Of the trajectories.
     rolled : tuple of lists of (T, k) arrays
         The trajectories, for each of the sequences; NaN where a roll-out diverged.
+    band : DrawnBand, optional
+        Around those of the policy.
     """
 
     ruler: HeldOut
     names: tuple[str, ...]
     rolled: tuple[Trajectories, ...]
+    band: DrawnBand | None = None
 
     @classmethod
     def of(cls, ruler: HeldOut, others: Mapping[str, Trajectories]) -> Curves:
@@ -89,7 +128,8 @@ class Curves:
     @cached_property
     def step(self) -> int:
         """How many frames lie between the samples that the page gets."""
-        return max(1, math.ceil(len(self.names) * self.demos.n_actions * self.demos.n_frames / MOST_VALUES))
+        columns = len(self.names) + (0 if self.band is None else 2)
+        return max(1, math.ceil(columns * self.demos.n_actions * self.demos.n_frames / MOST_VALUES))
 
     def sequences(self) -> list[dict[str, Any]]:
         """Return what the page says of each sequence (`Sequence` of payload.ts)."""
@@ -120,9 +160,16 @@ class Curves:
         return found
 
     def packed(self) -> tuple[dict[str, Any], ...]:
-        """Return each sequence as text, and where it rests: for each curve, for each action, a column."""
-        joined = (np.hstack(some) for some in zip(*self.rolled, strict=True))
-        return tuple({**_packed(some, self.step), "holds": self._holds(some)} for some in joined)
+        """Return each sequence as text, and where it rests: for each curve, for each action, a column.
+
+        Behind them stand the ends of the band, where there is one.
+        """
+        joined = [np.hstack(some) for some in zip(*self.rolled, strict=True)]
+        ends = [some[:, :0] for some in joined] if self.band is None else self.band.ends
+        return tuple(
+            {**_packed(np.hstack([some, band]), self.step), "holds": self._holds(some)}
+            for some, band in zip(joined, ends, strict=True)
+        )
 
     def _holds(self, columns: FloatArray) -> list[list[int]]:
         """Return where each column rests after the frames that are the expert's: first and last frame, in turn."""

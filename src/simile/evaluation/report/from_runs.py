@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from simile._common.text import number
@@ -14,7 +15,7 @@ from simile.evaluation.comparison.judgement import rank
 from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.report.contenders import OTHERS, Path, Step, best_simple, list_points, table
 from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts, list_rounds
-from simile.evaluation.report.curves import Curves, roll
+from simile.evaluation.report.curves import Curves, DrawnBand, roll
 from simile.evaluation.report.from_comparisons import of_data
 from simile.evaluation.rivals import HELD
 from simile.learning.algorithms import Run
@@ -131,6 +132,7 @@ def _material(
     repeat: Mapping[str, str] | None,
     new: str = "",
 ) -> Material:
+    curves = replace(curves, band=DrawnBand.of(policy, curves.ruler))
     rate, actions = curves.demos.rate, curves.demos.action_names
     held = next((number(r["error"]) for r in rows if r["name"] == HELD), math.nan)
     expected = next((r["validation_error"] for r in rounds if r["number"] == chosen), math.nan)

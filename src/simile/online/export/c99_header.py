@@ -133,6 +133,7 @@ class _Header:
             head=self._head(),
             contexts=self.subject.n_contexts,
             actions=self.subject.n_actions,
+            bands=self._bands(),
             context_rows=self.context_rows,
             action_rows=self.action_rows,
             features=self.policy.horizon.n_features(self.subject.n_contexts, self.subject.n_actions),
@@ -167,6 +168,14 @@ class _Header:
         return small + [
             (f"{model}_{name}", values) for model, tables in self.models for name, values in tables.arrays()
         ]
+
+    def _bands(self) -> str:
+        """Return macros of the constant half-widths of bands; nothing where the policy carries none."""
+        return "".join(
+            f"#define {self.name.upper()}_BAND_{100 * level:.0f} "
+            f"{{{', '.join(text.write_number(value) for value in half)}}} /* half the width that holds so much */\n"
+            for level, half in self.subject.bands.items()
+        )
 
     def _look(self) -> str:
         """Return the body that lays out a state, in the order of `States.matrix`."""

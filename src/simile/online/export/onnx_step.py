@@ -103,13 +103,14 @@ class _Step:
             graph.output("held_next", action, ("n", k))
         if self.offset is not None:
             graph.output("offset_next", self.offset, ("n", k))
-        card = policy.card
+        card, bands = policy.card, subject.bands
         facts = {
             "context_names": json.dumps(card.context_names),
             "action_names": json.dumps(card.action_names),
             "rate": json.dumps(card.rate),
             "digest": subject.digest,
             "simile": version("smooth-imitation"),
+            **({"band": json.dumps({f"{p:g}": half.tolist() for p, half in bands.items()})} if bands else {}),
         }
         return graph.model(facts, DOC)
 

@@ -13,8 +13,11 @@ from simile._common import checks, text
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, StorageError
 from simile.models.adapters import FittedRegressor, TreeMean
+from simile.policies.bands import KEY, Band
 from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts, whole
 from simile.policies.storage.files import from_bytes, to_bytes
+
+BANDS = (0.5, 0.8, 0.9, 0.95, 0.99)  # levels whose constant half-widths go along
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,15 @@ class Subject:
     def reach(self) -> int:
         """How many frames back the policy looks; one at least, as a predictor does."""
         return max(1, self.policy.reach)
+
+    @property
+    def bands(self) -> dict[float, FloatArray]:
+        """Half the width, (k,) in the user's units, of bands that are always the same, by level; none without a band.
+
+        Those that follow the doubts of a frame stay with Python.
+        """
+        found = Band.read(self.policy.card.training.get(KEY), self.n_contexts, self.n_actions)
+        return {} if found is None else {level: found.half(level) * self.policy.units.scale for level in BANDS}
 
     def per_action(self, values: FloatArray) -> FloatArray:
         """Return values that may be one for all as one for each action, (k,)."""

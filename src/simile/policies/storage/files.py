@@ -99,12 +99,6 @@ def _pack(policy: Any) -> Packed:
     return Packed(header, encoder.tensors)
 
 
-def digest_of(policy: Any) -> str:
-    """Return the digest that the file of a policy has."""
-    data = to_bytes(policy)
-    return str(read_header(io.BytesIO(data), len(data))[0]["digest"])
-
-
 def from_bytes(data: bytes) -> Packed:
     """Return what the bytes of a policy file hold; see `read`."""
     return read(io.BytesIO(data), len(data))

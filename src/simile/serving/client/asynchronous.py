@@ -23,9 +23,16 @@ class AsyncClient(ClientProtocol):
 
     _wire: ClientConnection | None = None
 
-    async def open(self, *, start: ArrayLike | None = None, deadline: float = 0.0, resume: bool = False) -> Opened:
+    async def open(
+        self,
+        *,
+        start: ArrayLike | None = None,
+        deadline: float = 0.0,
+        resume: bool = False,
+        band: float | None = None,
+    ) -> Opened:
         """Begin the stream, as `Client.open`."""
-        return await self._begin(start, deadline, resume)
+        return await self._begin(start, deadline, resume, band)
 
     async def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray:
         """Send one context and get the action, as `Client.step`."""

@@ -48,13 +48,22 @@ class Client(ClientProtocol):
         Who made the last action: "policy", "gap" or "operator".
     opened : Opened or None
         What the server says of the stream, once it was opened or resumed.
+    band : (2, k) array or None
+        The lowest and the highest action that the expert may have taken in the last frame, where a band was asked for.
     events : deque of dict
         The latest notices of the server: drift, a reloaded policy, draining and so on.
     """
 
     _wire: ClientConnection | None = None
 
-    def open(self, *, start: ArrayLike | None = None, deadline: float = 0.0, resume: bool = False) -> Opened:
+    def open(
+        self,
+        *,
+        start: ArrayLike | None = None,
+        deadline: float = 0.0,
+        resume: bool = False,
+        band: float | None = None,
+    ) -> Opened:
         """Begin the stream; without this the first frame does, from a cold start.
 
         Parameters
@@ -65,8 +74,11 @@ class Client(ClientProtocol):
             Seconds by which a frame may be late before the server acts without it; 0 for never.
         resume : bool
             Go on with the stream of this name if the server still knows it.
+        band : float, optional
+            Level of the band that every answer shall bring, such as 0.9: `band` then holds that of the last action,
+            and `events` tell when the policy gets unsure.
         """
-        return _run(self._begin(start, deadline, resume))
+        return _run(self._begin(start, deadline, resume, band))
 
     def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray:
         """Send one context, in order or by name, NaN for what is missing, None for a dropped frame; get the action.

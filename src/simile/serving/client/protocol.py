@@ -96,7 +96,9 @@ class ClientProtocol(ABC):
         self._as_text = not msgpack
         self._encode, self._decode = kind.Encoder().encode, kind.Decoder(Heard).decode
         self._n = -1
+        self.band: FloatArray | None = None
         self._deadline = 0.0
+        self._level: dict[str, float] = {}  # of the band that was asked for
         self._action: FloatArray | None = None
         self._connected = self._met = False
 
@@ -123,8 +125,9 @@ class ClientProtocol(ABC):
 
     # ----------------------------------------------------------------------------------------------------- what is said
 
-    async def _begin(self, start: ArrayLike | None, deadline: float, resume: bool) -> Opened:
-        begin: dict[str, Any] = {"deadline": float(deadline), "resume": bool(resume)}
+    async def _begin(self, start: ArrayLike | None, deadline: float, resume: bool, band: float | None) -> Opened:
+        self._level = {} if band is None else {"band": float(band)}
+        begin: dict[str, Any] = {"deadline": float(deadline), "resume": bool(resume), **self._level}
         if start is not None:
             begin["start"] = read_numbers(start, "start")
         self._deadline = begin["deadline"]
@@ -198,7 +201,7 @@ class ClientProtocol(ABC):
         if resume and again:
             # Where the server has forgotten the stream, it begins anew from where the actuator is.
             start = {} if self._action is None else {"start": self._action.tolist()}
-            await self._open({"deadline": self._deadline, "resume": True, **start})
+            await self._open({"deadline": self._deadline, "resume": True, **self._level, **start})
 
     async def _open(self, begin: dict[str, Any]) -> Opened:
         await self._send({"open": begin})
@@ -238,6 +241,8 @@ class ClientProtocol(ABC):
             if self._action is not None and len(heard.a) != len(self._action):
                 told = f"an action of {len(heard.a)} values after one of {len(self._action)}"
                 raise Broken(f"what the server says is no answer: {told}", hopeless=True)
+            if any(len(end) != len(heard.a) or not all(map(math.isfinite, end)) for end in heard.band or ()):
+                raise Broken("what the server says is no answer: a band that does not fit its action", hopeless=True)
         return heard
 
     async def _receive_until(self, is_wanted: Callable[[Heard], bool]) -> Heard:
@@ -269,6 +274,7 @@ class ClientProtocol(ABC):
         action = None if answer.a is None else np.array(answer.a, dtype=np.float64)
         if action is not None:
             self._action, self.by = action, answer.by
+            self.band = None if answer.band is None else np.array(answer.band, dtype=np.float64)
         if answer.error is not None or action is None:
             raise ServiceError(answer.error or "the server sent no action", action)
         return action.copy()

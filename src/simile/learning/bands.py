@@ -1,0 +1,180 @@
+"""How wide bands must be, by roll-outs over what the models have not seen.
+
+Errors of those roll-outs are what a policy will do to new sequences, so sigma is fitted to them, and calibrated on them
+by conformal prediction with sequences as what is exchangeable (Dunn, Wasserman and Ramdas 2022; Lee, Barber and Willett
+2023): every group of sequences has the same mass, spread evenly over its frames. sigma is fitted without a fold where
+it is calibrated on it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from simile._common.sums import ExactSum
+from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
+from simile.data.demonstrations import Demonstrations
+from simile.learning.folds import Folds
+from simile.models.closed_loop import ClosedLoop
+from simile.policies.bands import LEVELS, SIGNS, Band, disagree
+
+MOST_FRAMES = 50_000  # that are looked at, evenly spread
+DIGITS = 6  # of what is written down
+AT = LEVELS.index(0.9)  # the level at which a band should be narrow
+TRUST = (0.1, 0.25, 0.5, 0.75, 1.0)  # share of what the signs say that is believed; the rest is constant
+GAIN = 0.995  # of the width, from which on more of it is believed
+LEAST = 0.05  # of the mean error that sigma is at least
+ALARM = (0.92, 0.85)  # share of the frames in which a policy is not unsure, to get so and to be sure again
+
+Voices = Sequence[tuple[PerAction, Any]]  # weights, and what the models without a fold say over it, wherever it lies
+
+
+def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedLoop) -> Band | None:
+    """Fit the band of a policy by roll-outs over the folds, before (`wanted`) and after a hysteresis (`done`).
+
+    All is in standard units. None where nothing was left out, or no frame counts.
+    """
+    demos = folds.demos
+    if len(folds) == 1:
+        return None
+    total, count = demos.total(_sum_contexts).value
+    center = total / np.maximum(count, 1.0)
+    squares, _ = demos.total(_sum_contexts, shared=(center,)).value
+    spread = np.sqrt(squares / np.maximum(count, 1.0))
+    center, spread = _round(center), _round(np.where(spread > 0.0, spread, 1.0))
+    k, every = demos.n_actions, -(-demos.n_frames // MOST_FRAMES)
+    none, ones = np.zeros((k, len(SIGNS))), np.ones(k)
+    bare = Band(center, spread, 1.0, none, none, none, ones, ones, 1)  # which measures signs
+    weights, said = [w for w, _ in voices], [says for _, says in voices]
+    gathered = demos.collect(_look, wanted, done, *said, shared=(bare, weights, loop, every))
+    rows, far = [one for part, _ in gathered for one in part], max(most for _, most in gathered)
+    sample = _Sample(rows, folds.fold, demos.kin)
+    if not sample.counts:
+        return None
+    found = [sample.fit(j) for j in range(k)]
+    means = [float(np.average(s, weights=sample.mass[:, j])) for j, (_, s, _, _) in enumerate(found)]
+    usual = np.maximum(means, 1e-9)
+    excess = np.max([s / u for (_, s, _, _), u in zip(found, usual, strict=True)], axis=0)
+    alarm = [_quantile(excess, sample.mass.mean(axis=1), share) for share in ALARM]
+    return Band(
+        center=center,
+        spread=spread,
+        farthest=float(_round(np.array([max(far, 1e-6)]))[0]),
+        weights=_round(np.array([w for w, _, _, _ in found])),
+        scores=_round(np.array([q for _, _, q, _ in found])),
+        constant=_round(np.array([c for _, _, _, c in found])),
+        usual=_round(usual),
+        alarm=_round(np.array(alarm)),
+        n=int(demos.kin.max()) + 1,
+    )
+
+
+class _Sample:
+    """Frames that were looked at: their signs behind the filter, their errors, and the mass that each has."""
+
+    def __init__(self, rows: Sequence[FloatArray], fold: IntArray, kin: IntArray) -> None:
+        lengths = [len(one) for one in rows]
+        joined = np.concatenate(rows)  # (frames, k, signs, error and weight)
+        self.signs, self.errors = joined[..., : len(SIGNS)], joined[..., -2]
+        self.fold, group = np.repeat(fold, lengths), np.repeat(kin, lengths)
+        mass = joined[..., -1].copy()
+        totals = np.array([np.bincount(group, mass[:, j], int(kin.max()) + 1) for j in range(mass.shape[1])]).T
+        each = totals[group]
+        self.mass = np.divide(mass, each, out=np.zeros_like(mass), where=each > 0.0)
+
+    @property
+    def counts(self) -> bool:
+        """Whether each action has frames that count."""
+        return bool(len(self.mass) and (self.mass.sum(axis=0) > 0.0).all())
+
+    def fit(self, action: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return the weights of the signs, sigma in all frames, q and the constant half-width at each level."""
+        signs, errors, mass = self.signs[:, action], self.errors[:, action], self.mass[:, action]
+        mean = float(np.average(errors, weights=mass)) + 1e-9
+        constant = np.zeros(len(SIGNS))
+        constant[0] = mean
+        unseen = np.empty((len(errors), len(SIGNS)))  # the weights of each frame, by the other folds
+        for number in range(int(self.fold.max()) + 1):
+            own = self.fold == number
+            unseen[own] = _weigh(signs[~own], errors[~own], mass[~own], mean)
+        best: tuple[float, float, FloatArray] | None = None
+        for trust in TRUST:
+            sigma = np.sum(((1.0 - trust) * constant + trust * unseen) * signs, axis=1)
+            width = _quantile(_divide(errors, sigma), mass, LEVELS[AT]) * float(np.average(sigma, weights=mass))
+            if best is None or width < GAIN * best[0]:
+                best = (width, trust, sigma)
+        assert best is not None
+        _, trust, sigma = best
+        weights = (1.0 - trust) * constant + trust * _weigh(signs, errors, mass, mean)
+        scores = np.array([_quantile(_divide(errors, sigma), mass, level) for level in LEVELS])
+        return weights, sigma, scores, np.array([_quantile(errors, mass, level) for level in LEVELS])
+
+
+def _weigh(signs: FloatArray, errors: FloatArray, mass: FloatArray, mean: float) -> FloatArray:
+    """Return the weights, none below 0, with which signs (n, signs) add up to about the errors (n,)."""
+    from scipy.optimize import nnls
+
+    root = np.sqrt(mass)[:, np.newaxis]
+    size = np.sqrt(np.sum(mass[:, np.newaxis] * signs**2, axis=0))
+    scale = np.where(size > 0.0, size, np.inf)  # a sign that never shows says nothing
+    weights, _ = nnls(signs / scale * root, errors * root[:, 0])
+    found: FloatArray = weights / scale
+    found[0] = max(found[0], LEAST * mean)
+    return found
+
+
+def _divide(errors: FloatArray, sigma: FloatArray) -> FloatArray:
+    return errors / np.maximum(sigma, 1e-12)
+
+
+def _quantile(values: FloatArray, mass: FloatArray, level: float) -> float:
+    """Return the least of the values (n,) that a share `level` of the mass does not exceed."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(mass[order])
+    at = int(np.searchsorted(below, level * below[-1] * (1.0 - 1e-12)))
+    return float(values[order[min(at, len(values) - 1)]])
+
+
+def _round(values: FloatArray) -> FloatArray:
+    """Return values as a card shows them."""
+    return np.array([float(f"{value:.{DIGITS}g}") for value in values.ravel()]).reshape(values.shape)
+
+
+# What runs where a part is.
+
+
+def _sum_contexts(demos: Demonstrations, center: FloatArray | None = None) -> ExactSum:
+    """Sum the contexts, or their squares about a center, and how many are not missing, (2, m)."""
+    found = []
+    for x in demos.contexts:
+        there = np.isfinite(x)
+        values = np.where(there, x if center is None else (x - center) ** 2, 0.0)
+        found.append([values.sum(axis=0), there.sum(axis=0).astype(np.float64)])
+    return ExactSum.of(np.array(found))
+
+
+def _look(
+    demos: Demonstrations, wanted: Trajectories, done: Trajectories, *given: Any
+) -> tuple[list[FloatArray], float]:
+    """Return some frames of each sequence, (n, k, signs + 2): signs behind the filter, error and weight.
+
+    With them comes the largest distance of a context from the training's mean.
+    """
+    *said, band, weights, loop, every = given
+    ends = np.cumsum(demos.lengths)[:-1]
+    apart = np.split(disagree(weights, said) if len(said) > 1 else np.zeros_like(np.asarray(said[0])), ends)
+    found, most, q = [], 0.0, loop.order
+    for i, (demo, a, sent, away) in enumerate(zip(demos, wanted, done, apart, strict=True)):
+        x, k = demo.contexts, demo.actions.shape[1]
+        far, moved = band.signs(x, np.concatenate([x[:1], x[:-1]]))
+        most = max(most, float(far.max(initial=0.0)))
+        some = slice(q + i % every, None, every)  # not the same frame of all
+        inputs = [np.ones_like(away), away, *(np.repeat(one[:, np.newaxis], k, axis=1) for one in (far, moved))]
+        carried = [np.stack([loop.forced(z[:, j : j + 1], j)[:, 0] for j in range(k)], axis=1) for z in inputs]
+        speed = np.abs(np.diff(a, axis=0, prepend=a[:1]))
+        mass = np.ones_like(away) if demo.weights is None else np.broadcast_to(demo.weights, away.shape)
+        columns = [*(np.maximum(one, 0.0) for one in carried), speed, np.abs(demo.actions - sent), mass]
+        found.append(np.stack([one[some] for one in columns], axis=2))
+    return found, most

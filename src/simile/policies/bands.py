@@ -1,0 +1,264 @@
+"""Bands on rolled-out actions: how far the expert may be from what a policy does, as it says itself.
+
+Half a band is q sigma_t. sigma_t is what signs of doubt make of the frame, carried through the filter of the policy
+(a = G z + i is linear in f, so that doubts about f reach the action as f itself does: late, smoothed, and never more
+the longer a roll-out is); q is the share of sequences that nobody had seen when `learn` measured it, of which sigma
+says so much. What is known, an operator's action or the expert's first frames, has no width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simile._common import checks
+from simile._common.typing import FloatArray, PerAction, Trajectories
+from simile.data.states import Tape
+from simile.errors import ArgumentError
+from simile.models.closed_loop import ClosedLoop
+from simile.policies.policies import Policy, SmoothPolicy, closed_loop, parts
+
+KEY = "band"  # of a card's training
+LEVELS = (*(0.5 + 0.05 * i for i in range(9)), 0.95, 0.96, 0.97, 0.98, 0.99)
+SIGNS = ("constant", "disagreement", "distance", "change", "speed")
+FARTHEST = 1e6  # deviations from the training's mean beyond which all contexts are as far
+LARGEST = 1e9  # weight or width that a card may name
+BLOCK = 20_000  # states that a model is asked for at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Banded:
+    """A roll-out, or a frame, and what the expert may have done instead, (T, k) or (k,) each, in the user's units."""
+
+    actions: FloatArray
+    low: FloatArray
+    high: FloatArray
+    unsure: Any  # (T,) or () bool: whether the policy doubts more than in nine of ten seconds of its training
+
+    @property
+    def width(self) -> FloatArray:
+        """From low to high."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """What `learn` knows of the errors of a policy, in standard units; plain JSON on its card.
+
+    Attributes
+    ----------
+    center, spread : (m,) arrays
+        Mean and deviation of the contexts of the training.
+    farthest : float
+        The largest distance of a context of the training from that mean, as `signs` measures it.
+    weights : (k, 5) array
+        How much each of `SIGNS` adds to sigma.
+    scores : (k, levels) array
+        q at each of `LEVELS`.
+    constant : (k, levels) array
+        Half the width of a band that is always the same, at each level.
+    usual : (k,) array
+        sigma in the mean, against which it is held to tell whether a policy is unsure.
+    alarm : (2,) array
+        Times the usual sigma at which a policy gets unsure, and is sure again.
+    n : int
+        How many sequences, or groups of them, it was measured on.
+    """
+
+    center: FloatArray
+    spread: FloatArray
+    farthest: float
+    weights: FloatArray
+    scores: FloatArray
+    constant: FloatArray
+    usual: FloatArray
+    alarm: FloatArray
+    n: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        listed = ("center", "spread", "weights", "scores", "constant", "usual", "alarm")
+        return {**{name: getattr(self, name).tolist() for name in listed}, "farthest": self.farthest, "n": self.n}
+
+    @classmethod
+    def read(cls, given: Any, m: int, k: int) -> Band | None:
+        """Read what a card says; it may come from anybody: None where it makes no sense."""
+        if not isinstance(given, Mapping):
+            return None
+        wanted = {"center": (m,), "spread": (m,), "weights": (k, len(SIGNS)), "scores": (k, len(LEVELS))}
+        wanted |= {"constant": (k, len(LEVELS)), "usual": (k,), "alarm": (2,)}
+        try:
+            found = {name: np.array(given[name], np.float64) for name in wanted}
+            farthest, n = float(given["farthest"]), int(given["n"])
+        except (KeyError, OverflowError, TypeError, ValueError):
+            return None
+        if any(found[name].shape != shape or not np.isfinite(found[name]).all() for name, shape in wanted.items()):
+            return None
+        positive = (
+            (found["spread"] > 0.0).all() and (found["usual"] > 0.0).all() and 1.0 / LARGEST <= farthest < math.inf
+        )
+        sized = ("weights", "scores", "constant", "alarm")
+        sound = all(((found[name] >= 0.0) & (found[name] <= LARGEST)).all() for name in sized)
+        grows = all((np.diff(found[name], axis=1) >= 0.0).all() for name in ("scores", "constant"))
+        if not (positive and sound and grows and n > 0 and found["alarm"][0] >= found["alarm"][1]):
+            return None
+        return cls(**found, farthest=farthest, n=n)
+
+    @classmethod
+    def of(cls, policy: Policy) -> Band:
+        """Read the band of a policy; refuse one that carries none."""
+        m = policy.n_contexts or len(policy.card.context_names)
+        found = cls.read(policy.card.training.get(KEY), m, policy.n_actions)
+        if found is None or closed_loop(policy) is None or _memory(policy):
+            raise ArgumentError(
+                "band: this policy carries none: it is made of roll-outs over sequences that were left out, which "
+                "simile.learn makes and the rounds of the paper do not: learn it with simile.learn (a command: "
+                "--algorithm learn), from several sequences"
+            )
+        return found
+
+    def quantile(self, level: Any) -> FloatArray:
+        """Return q of each action, (k,), at one level or at one for each."""
+        return _interpolate(level, self.scores)
+
+    def half(self, level: Any) -> FloatArray:
+        """Return half the width, (k,), of the band that is always the same."""
+        return _interpolate(level, self.constant)
+
+    def signs(self, x: FloatArray, before: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return how far contexts x (n, m) are from the training, and how far from those before, (n,) each.
+
+        The root of the mean square over contexts, in deviations; what is missing is left out, and where all is, a
+        context counts as the farthest, and as one that lasts.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            now, last = ((np.float64(np.float32(one)) - self.center) / self.spread for one in (x, before))
+            far, moved = _root_mean_square(now), _root_mean_square(now - last)
+        distance = np.where(np.isnan(far), self.farthest, np.minimum(far, FARTHEST))
+        return distance, np.where(np.isnan(moved), 0.0, np.minimum(moved, FARTHEST))
+
+    def doubt(self, disagreement: FloatArray, distance: FloatArray, change: FloatArray) -> FloatArray:
+        """Return what goes into the filter, (n, k), for disagreements (n, k) and signs (n,)."""
+        w, d, c = self.weights, distance[:, np.newaxis], change[:, np.newaxis]
+        doubt = w[:, 0] + w[:, 1] * disagreement + w[:, 2] * d + w[:, 3] * c
+        # Beyond the training nobody knows how errors grow: at least as the distance does.
+        found: FloatArray = doubt * np.maximum(d / self.farthest, 1.0)
+        return found
+
+    def sigma(self, carried: FloatArray, speed: FloatArray) -> FloatArray:
+        """Return sigma (..., k) for doubts that passed the filter, and the speed of the actions, in standard units."""
+        found: FloatArray = np.maximum(carried, 0.0) + self.weights[:, 4] * speed
+        return found
+
+    def excess(self, sigma: FloatArray) -> FloatArray:
+        """Return by how much sigma (..., k) is above the usual, in the worst action."""
+        found: FloatArray = np.max(sigma / self.usual, axis=-1)
+        return found
+
+    def watch(self, excess: FloatArray, on: Any = False) -> Any:
+        """Tell where a policy is unsure, (T,), along excesses; it was `on` before, and goes off later than on."""
+        found = np.empty(len(excess), np.bool_)
+        for t, value in enumerate(excess.tolist()):
+            found[t] = on = bool(value > self.alarm[1 if on else 0])
+        return found
+
+    def tell(self, level: float) -> str:
+        """Say what can be relied on.
+
+        The level is that of the mean over sequences. What theory promises for one more, were the models fixed, is a
+        little less (Lee, Barber and Willett 2023, with the mass of the new sequence taken off).
+        """
+        sure = level * self.n / (self.n + 1)
+        few = f", which are few for {level:.0%}" if self.n < level / (1.0 - level) else ""
+        return f"measured on {self.n} sequences or groups that were left out{few}; one more has {sure:.1%} for sure"
+
+
+def check_level(level: Any) -> float:
+    """Return the level of a band; refuse what is none."""
+    found = checks.number(level, "band")
+    if not LEVELS[0] <= found <= LEVELS[-1]:
+        raise ArgumentError(f"band must be a level from {LEVELS[0]:g} to {LEVELS[-1]:g}, such as 0.9; got {level}")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Doubts:
+    """The band of a policy with what it takes to measure sigma along its roll-outs."""
+
+    band: Band
+    loop: ClosedLoop
+    voices: tuple[tuple[PerAction, SmoothPolicy], ...]
+
+    @classmethod
+    def of(cls, policy: Policy) -> Doubts:
+        """Take a policy with a band."""
+        band, loop = Band.of(policy), closed_loop(policy)
+        assert loop is not None
+        return cls(band, loop, parts(policy))
+
+    def ask(self, tape: Tape, rows: Any) -> FloatArray:
+        """Return how much the parts of the policy disagree in these rows of a tape, (n, k)."""
+        blocks = np.split(rows, range(BLOCK, len(rows), BLOCK))
+        return np.concatenate([self._ask(tape, block) for block in blocks])
+
+    def _ask(self, tape: Tape, rows: Any) -> FloatArray:
+        k = tape.actions.shape[1]
+        if len(self.voices) < 2:
+            return np.zeros((len(rows), k))
+        states, each = tape.states(self.voices[0][1].horizon, rows), self.voices
+        matrix = states.matrix()
+        return disagree([w for w, _ in each], [part.f.predict(matrix) for _, part in each])
+
+    def along(
+        self, contexts: Trajectories, wanted: Trajectories, past: Trajectories, given: Sequence[int], *, cold: bool
+    ) -> list[FloatArray]:
+        """Return sigma (T, k) of roll-outs, in standard units; 0 where the actions were given."""
+        tape = Tape.of(contexts, wanted)
+        apart = np.split(self.ask(tape, np.arange(len(tape.floor))), np.cumsum([len(x) for x in contexts])[:-1])
+        found = []
+        for x, a, before, n, away in zip(contexts, wanted, past, given, apart, strict=True):
+            rows = np.concatenate([x[:1], x[:-1]])
+            doubt = self.band.doubt(away, *self.band.signs(x, rows))[n:, np.newaxis]
+            state = self.loop.rest(doubt[0] if cold and len(doubt) else np.zeros((1, a.shape[1])))
+            speed = np.abs(np.diff(a, axis=0, prepend=before[-1:] if len(before) else a[:1]))
+            sigma = np.zeros_like(a)
+            sigma[n:] = self.band.sigma(self.loop.carry(doubt, state)[:, 0], speed[n:])
+            found.append(sigma)
+        return found
+
+
+def disagree(weights: Sequence[PerAction], said: Sequence[FloatArray]) -> FloatArray:
+    """Return the weighted mean distance of what models say, (n, k) each, from what they say together."""
+    mean = sum(w * z for w, z in zip(weights, said, strict=True))
+    found: FloatArray = np.asarray(sum(w * np.abs(z - mean) for w, z in zip(weights, said, strict=True)))
+    return found
+
+
+def draw_band(policy: Policy, band: Band, level: float, actions: FloatArray, sigma: FloatArray) -> Banded:
+    """Put the band of a level around a roll-out (T, k) in the user's units, within the user's bounds."""
+    half = band.quantile(level) * sigma * policy.units.scale
+    low, high = policy.space.clip(actions - half), policy.space.clip(actions + half)
+    # An action that was given, or that a stage sends elsewhere, may lie outside the bounds: it is within its band.
+    return Banded(actions, np.minimum(low, actions), np.maximum(high, actions), band.watch(band.excess(sigma)))
+
+
+def _interpolate(level: Any, table: FloatArray) -> FloatArray:
+    each = np.broadcast_to(level, table.shape[:1])
+    return np.array([np.interp(one, LEVELS, row) for one, row in zip(each, table, strict=True)])
+
+
+def _root_mean_square(values: FloatArray) -> FloatArray:
+    """Return that of each row, (n,), without what is missing; NaN where all is."""
+    there = ~np.isnan(values)
+    squares = np.ascontiguousarray(np.where(there, values, 0.0) ** 2)  # so that a row is added up as one alone is
+    count = there.sum(axis=1)
+    found: FloatArray = np.sqrt(np.where(count, squares.sum(axis=1), np.nan) / np.maximum(count, 1))
+    return found
+
+
+def _memory(policy: Policy) -> int:
+    return max((part.horizon.memory for _, part in parts(policy)), default=1)

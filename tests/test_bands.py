@@ -1,0 +1,439 @@
+"""Bands: what they promise on sequences that are alike, that they are the same online, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import simile
+from commands import simile_
+from simile import tasks
+from simile.learning.bands import fit_band
+from simile.learning.crossfit import RolloutRidge
+from simile.learning.folds import Folds
+from simile.models.closed_loop import ClosedLoop
+from simile.models.regularizers import CriticallyDamped
+from simile.online.gauge import PACE
+from simile.policies.bands import KEY, LEVELS, Band, Doubts
+from simile.serving.messages import Frame
+from simile.serving.monitoring import UNSURE, Monitor
+from simile.serving.service import Service
+
+LIGHT = [simile.SmoothForest(n_trees=4, max_depth=6), RolloutRidge()]
+
+
+@pytest.fixture(scope="module")
+def demos():
+    return tasks.pursuit(n_sequences=10, length=120, seed=3)
+
+
+@pytest.fixture(scope="module")
+def policy(demos):
+    return simile.learn(demos[:6], model=LIGHT, smoothness=simile.SmoothTime(0.2)).policy
+
+
+def with_band(policy, band):
+    card = replace(policy.card, training={**policy.card.training, KEY: band})
+    return policy.in_units(policy.units, policy.space, card)
+
+
+# What a band promises
+
+
+def noisy(n, length, rng):
+    """Sequences whose errors are larger where the context is far, and in some sequences more than in others."""
+    x = [rng.normal(size=(length, 1)) for _ in range(n)]
+    away = [rng.gamma(3.0) * (0.2 + np.abs(one)) * rng.normal(size=(length, 1)) for one in x]
+    demos = simile.Demonstrations.from_arrays(x, away)
+    return demos, [np.zeros_like(a) for a in away]
+
+
+def test_coverage_by_sequence_is_as_asked_for_and_narrower_than_a_constant_band():
+    rng, loop = np.random.default_rng(0), ClosedLoop(np.ones((1, 1)))  # no filter
+    held, ratios = [], []
+    for _ in range(12):
+        demos, zero = noisy(60, 30, rng)
+        band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+        new, _ = noisy(60, 30, rng)
+        for demo in new:
+            far, moved = band.signs(demo.contexts, np.concatenate([demo.contexts[:1], demo.contexts[:-1]]))
+            sigma = band.sigma(band.doubt(np.zeros((1, 1)), far, moved), np.zeros(1))
+            held.append(np.mean(np.abs(demo.actions) <= band.quantile(0.9) * sigma))
+            ratios.append(np.mean(band.quantile(0.9) * sigma / band.half(0.9)))
+    assert 0.9 * 60 / 61 - 0.01 < np.mean(held) < 0.915  # what one more sequence has for sure, but for chance
+    assert np.mean(ratios) < 0.95
+
+
+def test_few_sequences_are_told_and_so_is_what_is_sure(policy):
+    band = Band.of(policy)
+    assert band.n == 6
+    assert band.tell(0.9).startswith("measured on 6 sequences or groups that were left out, which are few for 90%")
+    assert band.tell(0.8).endswith("one more has 68.6% for sure")
+
+
+def test_groups_count_as_one_each(demos):
+    two = demos[:6].grouped(["a", "a", "a", "b", "c", "c"])
+    assert Band.of(simile.learn(two, model=LIGHT[1], smoothness=30.0).policy).n == 3
+
+
+def test_every_policy_of_learn_and_of_a_path_has_one_and_those_of_the_paper_none(policy, demos):
+    run = simile.learn(demos[:6], model=LIGHT, smoothness=30.0)
+    assert all(Band.of(r.policy) for r in run.rounds)
+    point = simile.path(demos[:6], smoothness=(10.0, 30.0), model=LIGHT[1]).points[0]
+    assert Band.of(point.policy).n == 6
+    printed = simile.clone(demos[:6], model=LIGHT[0]).policy
+    with pytest.raises(simile.SimileError, match=r"band: this policy carries none.*simile\.learn"):
+        simile.rollout(printed, demos, band=0.9)
+    with pytest.raises(simile.SimileError, match="carries none"):
+        simile.Predictor(printed).step(demos[0].contexts[0], band=0.9)
+    with pytest.raises(simile.SimileError, match="carries none"):
+        simile.evaluate(printed, demos, band=0.9)
+
+
+def test_a_single_sequence_is_cut_into_parts_and_one_that_is_too_short_has_no_band():
+    one = tasks.pursuit(n_sequences=1, length=200)
+    assert Band.of(simile.learn(one, model=LIGHT[1], smoothness=3.0).policy).n == 4
+    short = simile.learn(tasks.pursuit(n_sequences=1, length=30), model=LIGHT[1], smoothness=3.0).policy
+    assert KEY not in short.card.training
+
+
+def test_the_simple_rival_has_one_too():
+    rng = np.random.default_rng(1)
+    x = [rng.normal(size=(150, 2)).cumsum(axis=0) for _ in range(8)]
+    demos = simile.Demonstrations.from_arrays(x, [a[:, :1] for a in x])
+    rivals = simile.learn(demos, model=LIGHT[1], smoothness=1.0).rivals
+    (best,) = (r for r in rivals if r.band is not None)
+    assert Band.of(best.policy).n == 8
+
+
+def test_a_policy_file_keeps_it(policy, demos, tmp_path):
+    policy.save(tmp_path / "p.safetensors")
+    again = simile.load(tmp_path / "p.safetensors")
+    for one, other in zip(simile.rollout(policy, demos, band=0.9), simile.rollout(again, demos, band=0.9), strict=True):
+        assert np.array_equal(one.low, other.low)
+
+
+# What a band is like
+
+
+@given(level=st.floats(LEVELS[0], LEVELS[-1]), more=st.floats(LEVELS[0], LEVELS[-1]))
+def test_a_band_holds_its_action_and_grows_with_the_level(policy, demos, level, more):
+    low, high = sorted((level, more))
+    narrow, wide = (simile.rollout(policy, demos[7], band=one)[0] for one in (low, high))
+    assert (narrow.width >= 0.0).all()
+    assert (wide.low <= narrow.low).all()
+    assert (narrow.high <= wide.high).all()
+    assert (narrow.low <= narrow.actions).all()
+    assert (narrow.actions <= narrow.high).all()
+    assert np.array_equal(narrow.actions, simile.rollout(policy, demos[7])[0])
+
+
+def test_what_is_given_has_no_width_and_doubt_comes_with_the_filter(policy, demos):
+    banded = simile.rollout(policy, demos[8], band=0.9)[0]
+    assert not banded.width[: policy.memory].any()
+    begun = banded.width[policy.memory : policy.memory + 4, 0]
+    assert (np.diff(begun) > 0.0).all()
+    assert begun[0] < 0.2 * banded.width.max()
+
+
+def test_bands_do_not_explode_with_the_horizon(policy, demos):
+    x = np.tile(demos[0].contexts, (50, 1))
+    width = simile.rollout(policy, [x], band=0.9, start=simile.ColdStart())[0].width
+    assert width[-120:].max() <= 1.01 * width[120:240].max()
+
+
+def test_contexts_far_from_the_training_make_it_wider_and_unsure(policy, demos):
+    x = demos[8].contexts.copy()
+    x[60:] += 1000.0
+    usual, far = (
+        simile.rollout(policy, [one], band=0.9, start=simile.ColdStart())[0] for one in (demos[8].contexts, x)
+    )
+    assert far.width[-20:].mean() > 10.0 * usual.width[-20:].mean()
+    assert far.unsure[-20:].all()
+    assert not far.unsure[:10].all()
+
+
+def test_bounds_hold_for_bands(policy, demos):
+    bounded = policy.in_units(policy.units, simile.ActionSpace(-5.0, 5.0), policy.card)
+    banded = simile.rollout(bounded, demos[9].contexts, band=0.99, start=simile.ColdStart())[0]
+    assert banded.low.min() >= -5.0
+    assert banded.high.max() <= 5.0
+
+
+def test_unsure_goes_off_later_than_on():
+    band = replace(make_band(), alarm=np.array([2.0, 1.0]))
+    assert band.watch(np.array([1.5, 2.5, 1.5, 0.5, 1.5])).tolist() == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize("level", [0.4, 0.995, np.nan, "wide", None])
+def test_levels_that_are_none_are_refused(policy, demos, level):
+    if level is None:
+        assert isinstance(simile.rollout(policy, demos)[0], np.ndarray)
+        return
+    with pytest.raises(simile.SimileError, match="band must be"):
+        simile.rollout(policy, demos, band=level)
+
+
+# Cards may come from anybody
+
+
+def make_band(m=2, k=1):
+    ones, levels = np.ones(k), np.linspace(1.0, 2.0, len(LEVELS))
+    return Band(
+        np.zeros(m),
+        np.ones(m),
+        3.0,
+        np.ones((k, 5)),
+        np.tile(levels, (k, 1)),
+        np.tile(levels, (k, 1)),
+        ones,
+        ones[[0, 0]],
+        5,
+    )
+
+
+NONSENSE = [
+    None,
+    [],
+    "wide",
+    {},
+    {"center": [0.0, "x"]},
+    {"center": [0.0]},
+    {"spread": [0.0, 1.0]},
+    {"weights": [[1.0, 1.0, 1.0, 1.0, -1.0]]},
+    {"scores": [list(range(len(LEVELS)))[::-1]]},
+    {"scores": [[float("nan")] * len(LEVELS)]},
+    {"farthest": float("inf")},
+    {"farthest": {}},
+    {"farthest": 0.0},
+    {"constant": [[1e300] * len(LEVELS)]},
+    {"n": 0},
+    {"n": "many"},
+    {"usual": [0.0]},
+    {"alarm": [1.0, 2.0]},
+]
+
+
+@pytest.mark.parametrize("given", NONSENSE, ids=str)
+def test_a_card_of_nonsense_has_no_band(given):
+    sound = make_band().to_dict()
+    assert Band.read(json.loads(json.dumps(sound)), 2, 1) is not None
+    wrong = {**sound, **given} if isinstance(given, dict) and given else given
+    assert Band.read(wrong, 2, 1) is None
+
+
+def test_a_band_of_other_contexts_is_refused(policy, demos):
+    other = with_band(policy, make_band(m=3).to_dict())
+    with pytest.raises(simile.SimileError, match="carries none"):
+        simile.rollout(other, demos, band=0.9)
+
+
+# Online
+
+
+def online(policy, demo, level, *, begin=0, **kind):
+    predictor = simile.Predictor(policy, **kind)
+    found = []
+    for t, (x, a) in enumerate(zip(demo.contexts, demo.actions, strict=True)):
+        found.append(predictor.override(a, x) if t < begin else predictor.step(x, band=level))
+    return found
+
+
+@pytest.mark.parametrize("level", [0.5, 0.83, 0.9])
+def test_online_bands_have_the_bits_of_roll_outs(policy, demos, level):
+    for demo in demos[7:9]:
+        cold = simile.rollout(policy, [demo.contexts], band=level, start=simile.ColdStart())[0]
+        known = simile.rollout(policy, [demo.contexts], band=level, start=demo.actions[0])[0]
+        for whole, found in (
+            (cold, online(policy, demo, level)),
+            (known, online(policy, demo, level, start=demo.actions[0])),
+        ):
+            for name in ("actions", "low", "high", "unsure"):
+                assert np.array_equal([getattr(one, name) for one in found], getattr(whole, name)), name
+
+
+def test_a_pool_has_the_bits_of_predictors_whoever_stands_beside(policy, demos):
+    pool = simile.PredictorPool(policy, 3)
+    apart = [online(policy, demo, 0.9) for demo in demos[7:10]]
+    for t in range(60):
+        some = [0, 2] if t % 2 else [1]
+        X = [demos[7 + s].contexts[t // 2] for s in some]
+        found = pool.step(X, streams=some, band=0.9)
+        for i, s in enumerate(some):
+            assert np.array_equal(found.high[i], apart[s][t // 2].high)
+
+
+def test_after_an_operator_the_width_begins_anew(policy, demos):
+    demo, predictor = demos[8], simile.Predictor(policy)
+    before = [predictor.step(x, band=0.9) for x in demo.contexts[:60]][-1]
+    for x, a in zip(demo.contexts[60:90], demo.actions[60:90], strict=True):
+        predictor.override(a, x)
+    after = predictor.step(demo.contexts[90], band=0.9)
+    assert 0.0 < after.width[0] < 0.3 * before.width[0]
+
+
+def test_gaps_and_states_go_on(policy, demos):
+    demo, one = demos[8], simile.Predictor(policy)
+    for x in demo.contexts[:30]:
+        one.step(x, band=0.9)
+    other = simile.Predictor(policy)
+    other.load_state_dict(one.state_dict())
+    for x in (None, None, *demo.contexts[30:40]):
+        assert np.array_equal(one.step(x, band=0.9).high, other.step(x, band=0.9).high)
+    plain = simile.Predictor(policy)
+    plain.step(demo.contexts[0])
+    one.load_state_dict(plain.state_dict())  # where nobody asked: the band begins anew
+    assert one.step(demo.contexts[1], band=0.9).width > 0.0
+
+
+def test_ticks_bring_bands(policy, demos):
+    predictor = simile.Predictor(policy)
+    found = [predictor.step(x, t=t / 30.0, band=0.9) for t, x in enumerate(demos[8].contexts[:20])]
+    assert all(one.width > 0.0 for one in found)
+    again = predictor.step(demos[8].contexts[20], t=19.1 / 30.0, band=0.9)  # no tick is due
+    assert np.array_equal(again.high, found[-1].high)
+
+
+def test_operators_who_are_elsewhere_make_bands_wider_and_those_who_agree_narrower(policy, demos):
+    demo = demos[8]
+    rolled = simile.rollout(policy, [demo.contexts], start=simile.ColdStart())[0]
+    widths = []
+    for away in (0.0, 30.0):
+        predictor = simile.Predictor(policy)
+        for x in demo.contexts[:30]:
+            predictor.step(x, band=0.8)
+        for t in range(30, 90):
+            predictor.override(rolled[t] + away, demo.contexts[t])
+        gauge = predictor._streams.gauge
+        widths.append(float(gauge._quantile(np.arange(1), 0.8)[0, 0]))
+        assert gauge._moved[0, 0] == pytest.approx(60 * PACE * (0.8 if away else -0.2))
+    assert widths[0] < float(Band.of(policy).quantile(0.8)[0]) < widths[1]
+
+
+def test_adaptive_levels_reach_their_coverage_where_the_world_has_changed(policy, demos):
+    """Gibbs and Candes (2021): in the long run as many operators' actions are held as asked for."""
+    rng = np.random.default_rng(0)
+    predictor, x = simile.Predictor(policy), demos[8].contexts
+    predictor.step(x[0], band=0.8)
+    gauge, held = predictor._streams.require_band(), []
+    for t in range(1, 1500):
+        wanted = gauge._wanted[0, 0] if t > 1 else np.zeros(1)
+        action = policy.units.restore(wanted + 0.25 * rng.normal())
+        before = float(gauge._moved[0, 0])
+        predictor.override(action, x[t % len(x)])
+        held.append(gauge._moved[0, 0] < before)
+    assert np.mean(held[750:]) == pytest.approx(0.8, abs=0.03)
+
+
+# The service and the other doors
+
+
+def test_the_service_sends_bands_to_those_who_ask_and_says_when_it_is_unsure(policy, demos):
+    monitor = Monitor(policy, 30.0, 4)
+    service, answers = Service(policy, max_streams=4, monitor=monitor), []
+    asks, plain = service.open("asks", band=0.9), service.open("plain")
+    x = demos[8].contexts.copy()
+    x[60:] += 1000.0
+    for row in x.tolist():
+        for stream in (asks, plain):
+            service.put(stream, Frame(row), lambda stream, answer: answers.append((stream.name, answer)))
+        service.run()
+    own = [answer for name, answer in answers if name == "asks"]
+    found = online(policy, simile.Demonstration(x, demos[8].actions), 0.9)
+    assert [one.band for one in own] == [[b.low.tolist(), b.high.tolist()] for b in found]
+    assert all(answer.band is None for name, answer in answers if name == "plain")
+    told = [event for event in monitor.events() if event.kind == UNSURE]
+    assert told
+    assert told[-1].on
+    assert {event.slot for event in told} == {asks.slot}
+    assert monitor.troubles(np.arange(4))[UNSURE] == 1
+    service.put(asks, Frame(None, override=[1.0]), lambda stream, answer: answers.append((stream.name, answer)))
+    service.run()
+    assert answers[-1][1].band == [[1.0], [1.0]]
+
+
+def test_the_service_refuses_bands_that_there_are_not(policy, demos):
+    service = Service(policy, max_streams=2)
+    with pytest.raises(simile.SimileError, match="band must be a level"):
+        service.open("a", band=2.0)
+    bare = Service(with_band(policy, None), max_streams=2)
+    with pytest.raises(simile.SimileError, match="carries none"):
+        bare.open("a", band=0.9)
+
+
+def test_a_policy_without_a_band_that_takes_over_costs_bands_alone(policy, demos):
+    service, answers = Service(policy, max_streams=2, handover=0.0), []
+    stream = service.open("a", band=0.9)
+    service.reload(with_band(policy, None))
+    service.put(stream, Frame(demos[8].contexts[0].tolist()), lambda _, answer: answers.append(answer))
+    service.run()
+    assert answers[0].a is not None
+    assert answers[0].band is None
+
+
+def test_evaluate_says_how_well_it_holds(policy, demos):
+    judged = simile.evaluate(policy, demos[6:], band=0.9)
+    assert judged.band is not None
+    assert len(judged.band.rows) == 4
+    banded = simile.rollout(policy, demos[6:], band=0.9)
+    first = slice(policy.memory, None)
+    inside = [(b.low <= d.actions) & (d.actions <= b.high) for b, d in zip(banded, demos[6:], strict=True)]
+    assert judged.band.mean("coverage") == pytest.approx(np.mean([one[first].mean() for one in inside]))
+    assert "band 0.9" in str(judged)
+    assert "for sure" in str(judged)
+    assert simile.evaluate(policy, demos[6:]).band is None
+
+
+def test_commands_take_a_level(policy, demos, tmp_path):
+    policy.save(tmp_path / "p.safetensors")
+    simile.write(demos[6:8], tmp_path / "new.csv")
+    said = simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", cwd=tmp_path).stdout
+    assert "band 0.9" in said
+    rows = json.loads(simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", "--json", cwd=tmp_path).stdout)
+    assert [row["coverage"] >= 0.0 for row in rows if row["metric"] == "band"] == [True, True]
+    simile_("rollout", "p.safetensors", "new.csv", "--band", "0.9", "--out", "out.csv", cwd=tmp_path)
+    rolled = simile.read(tmp_path / "out.csv", actions=["pan", "pan_low", "pan_high"], quiet=True)
+    banded = simile.rollout(policy, demos[6:8], band=0.9)
+    assert np.array_equal(rolled[1].actions[:, 1:], np.hstack([banded[1].low, banded[1].high]))
+    lines = (tmp_path / "new.csv").read_text().splitlines()[:5]
+    answers = simile_("run", "p.safetensors", "--band", "0.9", cwd=tmp_path, stdin="\n".join([*lines, "", ""]))
+    header, *found = answers.stdout.splitlines()
+    assert header == "pan,pan_low,pan_high,unsure"
+    cold = simile.rollout(policy, demos[6:7].contexts, band=0.9, start=simile.ColdStart())[0]
+    assert [float(row.split(",")[2]) for row in found[:4]] == cold.high[:4, 0].tolist()
+    assert len(found) == 5  # a gap has a band, too
+    simile.clone(demos[:4], model=LIGHT[0]).policy.save(tmp_path / "bare.safetensors")
+    refused = simile_("run", "bare.safetensors", "--band", "0.9", cwd=tmp_path, stdin="\n".join(lines), code=2)
+    assert "carries none" in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_exports_carry_constant_bands(policy, demos, tmp_path):
+    simile.export_c(policy, tmp_path / "pan.h")
+    line = next(one for one in (tmp_path / "pan.h").read_text().splitlines() if "PAN_BAND_90" in one)
+    half = float(line.partition("{")[2].partition("}")[0])
+    assert half == (Band.of(policy).half(0.9) * policy.units.scale)[0]
+    simile.export_c(with_band(policy, None), tmp_path / "bare.h")
+    assert "_BAND_" not in (tmp_path / "bare.h").read_text()
+    onnx = pytest.importorskip("onnx")
+    simile.export_onnx(policy, tmp_path / "pan.onnx")
+    facts = {one.key: one.value for one in onnx.load(tmp_path / "pan.onnx").metadata_props}
+    assert json.loads(facts["band"])["0.9"] == [half]
+
+
+def test_doubts_are_zero_where_there_is_one_voice(demos):
+    alone = simile.learn(demos[:6], model=LIGHT[1], smoothness=30.0, hold=0).policy
+    doubts = Doubts.of(alone)
+    assert Band.of(alone).weights[0, 1] == 0.0 or len(doubts.voices) > 1
+
+
+def test_the_state_of_a_filter_at_rest_stays():
+    h = CriticallyDamped(order=3).fit([np.zeros((0, 2))], 30.0)
+    loop, z = ClosedLoop.of(h, 30.0), np.array([[1.0, -2.0], [0.5, 3.0]])
+    out = loop.carry(np.repeat(z[np.newaxis], 50, axis=0), loop.rest(z))
+    assert np.allclose(out, z[np.newaxis])
