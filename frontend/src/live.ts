@@ -3,6 +3,7 @@ import { format, h } from "./dom";
 import { Corrections } from "./live/corrections";
 import { Curve } from "./live/curve";
 import { Hand, keyMove, pushed } from "./live/hand";
+import { Improve } from "./live/improve";
 import { type Event, getServices, getStreams, Seat, type StreamFacts } from "./live/seat";
 import { type Seated, Session, USUAL_RATE } from "./live/session";
 import { Who } from "./live/who";
@@ -56,6 +57,7 @@ at("stream").append(
   h("p", { class: "hint" }, hint),
 );
 const corrections = new Corrections(at("corrections"));
+new Improve(at("improve"), () => session);
 const events = h("ul", { class: "events" });
 const quiet = h("p", { class: "empty" }, "Nothing yet.");
 at("events").append(quiet, events);

@@ -57,7 +57,10 @@ export class Session {
   /** Take what came since the last time. */
   add(frames: Frame[], skipped = 0): void {
     this.skipped += skipped;
+    const { shadows } = frames.at(-1) ?? {};
     for (const frame of frames) {
+      // Candidates are told of with the newest frame; those before it are of the same moment.
+      if (shadows) frame.shadows = shadows;
       this.follow(frame);
       this.frames.push(frame);
       for (const name of Object.keys(frame.shadows ?? {})) this.names.add(name);

@@ -33,6 +33,13 @@ from simile.cli import options
     help="A `simile serve` elsewhere that the live page may talk to: wss://pan.example:8770. May be repeated; those of "
     "this machine need not be named.",
 )
+@click.option(
+    "--improve",
+    type=(click.Path(path_type=Path, exists=True, dir_okay=False), click.Path(path_type=Path, file_okay=False)),
+    metavar="POLICY FOLDER",
+    help="The policy that is served, and the folder that `simile serve --record` writes: the live page may learn its "
+    "next version, and put it to work.",
+)
 @click.option("--open/--no-open", "show", default=True, help="Open a browser.")
 def studio(
     data: tuple[str, ...],
@@ -44,6 +51,7 @@ def studio(
     jobs: int,
     max_memory: float | None,
     services: tuple[str, ...],
+    improve: tuple[Path, Path] | None,
     show: bool,
     **given: Any,
 ) -> None:
@@ -69,5 +77,6 @@ def studio(
         jobs=jobs,
         max_memory=max_memory,
         services=services,
+        improve=improve,
         show=show,
     )

@@ -190,6 +190,8 @@ class Shown(Struct, omit_defaults=True, gc=False):
     by: By | None = None
     x: list[Number] | None = None  # on request
     error: str | None = None
+    band: list[list[float]] | None = None  # low and high, where the stream's client has asked for it
+    shadows: dict[str, list[float]] | None = None  # what candidates would have done, in the newest frame of a message
 
 
 class Welcome(Struct):

@@ -86,7 +86,7 @@ class Seats:
         t = round(time.time() - (self.state.clock() - frame.arrived), 4)
         for seat in self.by_name.get(stream.name, ()):
             x = frame.x if seat.watch.contexts else None
-            seat.note(Shown(answer.n, t, answer.a, answer.by, x, answer.error))
+            seat.note(Shown(answer.n, t, answer.a, answer.by, x, answer.error, answer.band))
 
 
 class Lobby:
@@ -187,9 +187,17 @@ class Seat:
         self._showing = None
         if self._shown and self.connection.reads:
             frames, skipped = list(self._shown), self._skipped
+            frames[-1].shadows = self._look()
             self._shown.clear()
             self._skipped = 0
             self._send(Showing(frames, skipped))
+
+    def _look(self) -> dict[str, list[float]] | None:
+        """Return what candidates would have done in the last frame; by now they have had their turn."""
+        shadows, stream = self.state.service.shadows, self.state.service.streams.get(self.name)
+        if shadows is None or stream is None:
+            return None
+        return {name: action for name, action in shadows.look(stream.slot).items() if action is not None} or None
 
     def _act(self, action: list[float]) -> None:
         service, acting = self.state.service, self._seats.acting

@@ -55,6 +55,9 @@ def routes(studio: Studio) -> list[Route | WebSocketRoute]:
         Route("/api/runs/{id}/{what}", api.download),
         Route("/api/services", api.services),
         Route("/api/streams", api.streams, methods=["POST"]),
+        Route("/api/improvement", api.improvement),
+        Route("/api/improvement", api.improve, methods=["POST"]),
+        Route("/api/improvement/accept", api.accept, methods=["POST"]),
         WebSocketRoute("/api/events", api.events),
         WebSocketRoute("/api/operate", api.operate),
     ]
@@ -111,6 +114,21 @@ class Api:
         """List the streams of a running service."""
         wanted = requests.read_request(await self._read_json(request), requests.Watching)
         return answer_json(await self.studio.services.list_streams(**wanted))
+
+    async def improvement(self, request: Request) -> Response:  # noqa: ARG002
+        """Tell how the next version of the policy does."""
+        return answer_json(self.studio.improving.describe())
+
+    async def improve(self, request: Request) -> Response:
+        """Begin to learn the next version of the policy."""
+        wanted = requests.read_request(await self._read_json(request), requests.Improvement)
+        self.studio.improving.begin(self.studio.find_data(wanted["data"]), wanted["left_out"])
+        return answer_json(self.studio.improving.describe(), 202)
+
+    async def accept(self, request: Request) -> Response:  # noqa: ARG002
+        """Put the next version to work."""
+        await self.studio.improving.put_to_work()
+        return answer_json(self.studio.improving.describe())
 
     async def operate(self, socket: WebSocket) -> None:
         """Let a page look on at a stream of a running service, and take it over."""

@@ -1,4 +1,4 @@
-"""A look into a data file: which columns it has, and what `simile.read` makes of it.
+"""A look into a data file: which columns it has, and what `simile.read` makes of it; and the next version of a policy.
 
 This runs in a child process (`python -m simile.studio.child_tasks`, a JSON object in, one out): files come from
 anybody, and one that takes a decoder, or the memory, down must not take the studio with it.
@@ -91,12 +91,57 @@ def simulate(folder: str, *, n_games: int, minutes: float, axes: int, sport: str
     return look([str(table)], {})
 
 
+def improve(
+    policy: str, recording: str, paths: Sequence[str], options: dict[str, Any], left_out: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Learn the next version of a policy as `simile improve` does, and keep it as a candidate; returns the verdict.
+
+    Left out are the stretches of these streams that have some of these frames, first and last.
+    """
+    from simile.data.corrections import read_corrections
+    from simile.data.reading import read
+    from simile.evaluation.improvement import improve as learn
+    from simile.learning.runs import CHECKPOINT
+    from simile.policies.ledger import Ledger
+    from simile.policies.storage.loading import load_own
+
+    try:
+        old, ledger, corrections = load_own(policy), Ledger(Path(policy)), read_corrections(recording)
+        names = [
+            stretch.name
+            for stretch in corrections.stretches
+            for one in left_out
+            if stretch.sequence.startswith(f"{one['stream']} ")
+            and stretch.first <= one["last"]
+            and stretch.last >= one["first"]
+        ]
+        columns = {"actions": list(old.card.action_names), "contexts": list(old.card.context_names)}
+        demos = read(paths[0] if len(paths) == 1 else list(paths), **{**columns, **options}, quiet=True)
+        corrections = corrections.without(sorted(set(names))) if names else corrections
+        found = learn(old, demos, corrections, folder=ledger.folder / CHECKPOINT)
+        verdict = found.verdict
+        facts = {**found.facts, "by": found.by, "weight": found.weight, "verdict": verdict.to_dict()}
+        digest = ledger.offer(found.policy, accepted=False, reason=verdict.reason, facts=facts)
+    except SimileError as error:
+        return {"status": "failed", "error": str(error)}
+    return {
+        "status": "done",
+        "error": None,
+        "digest": digest,
+        "verdict": verdict.to_dict(),
+        "stretches": len(corrections),
+        "notes": list(found.notes),
+    }
+
+
 def game_file(folder: Path, number: int) -> Path:
     """Return where a simulated game lies."""
     return folder / f"game-{number:03d}.npz"
 
 
-async def run_in_child(task: str, max_memory: float | None, **arguments: Any) -> dict[str, Any]:
+async def run_in_child(
+    task: str, max_memory: float | None, *, patience: float = PATIENCE, **arguments: Any
+) -> dict[str, Any]:
     """Do one of the above in a child process, which may take so many MB of memory."""
     from simile._common.web import RequestError  # here, for the child has no use for a server
 
@@ -109,10 +154,10 @@ async def run_in_child(task: str, max_memory: float | None, **arguments: Any) ->
     )
     memory.confine(child.pid, memory.read_limit(max_memory))
     try:
-        out, _ = await asyncio.wait_for(child.communicate(json.dumps(arguments).encode()), PATIENCE)
+        out, _ = await asyncio.wait_for(child.communicate(json.dumps(arguments).encode()), patience)
         answer = json.loads(out)
     except TimeoutError:
-        raise RequestError(422, "this takes longer than ten minutes: try with less data") from None
+        raise RequestError(422, f"this takes longer than {patience / 60:g} minutes: try with less data") from None
     except ValueError:  # it died, and has said nothing
         return {"status": BROKEN, "error": "the file cannot be read: is it whole, and is it small enough for memory?"}
     finally:
@@ -126,8 +171,8 @@ async def run_in_child(task: str, max_memory: float | None, **arguments: Any) ->
 def main() -> None:
     """Take a task by its name and its arguments from stdin; answer on stdout."""
     given = json.loads(sys.stdin.read())
-    task = simulate if sys.argv[1] == "simulate" else look
-    sys.stdout.write(json.dumps(task(**given)))
+    tasks: dict[str, Any] = {"look": look, "simulate": simulate, "improve": improve}
+    sys.stdout.write(json.dumps(tasks[sys.argv[1]](**given)))
 
 
 if __name__ == "__main__":

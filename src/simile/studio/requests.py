@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 from simile._common.web import RequestError
 from simile.errors import SimileError
 from simile.learning import ALGORITHMS
-from simile.serving.messages import NAME
+from simile.serving.messages import LARGEST_N, NAME
 
 LARGEST = 1e12  # lambda that is taken
 
@@ -137,6 +137,7 @@ class Calibrating(Struct, forbid_unknown_fields=True):
 
 
 Address = Annotated[str, Meta(max_length=300, pattern=r"\A[^\s\0]+\Z", description="like ws://127.0.0.1:8770")]
+StreamName = Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z", description="the name of a stream")]
 Secret = Annotated[str, Meta(max_length=500, pattern=r"\A[ -~]*\Z", description="a token of printable ASCII")]
 
 
@@ -150,7 +151,22 @@ class Watching(Struct, forbid_unknown_fields=True):
 class Operating(Watching, forbid_unknown_fields=True):
     """One of its streams, to look on at and to take over."""
 
-    stream: Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z", description="the name of a stream")] = ""
+    stream: StreamName = ""
+
+
+class LeftOut(Struct, forbid_unknown_fields=True):
+    """Frames of a stream under an operator that are not to be learned from."""
+
+    stream: StreamName
+    first: Annotated[int, Meta(ge=0, le=LARGEST_N)]
+    last: Annotated[int, Meta(ge=0, le=LARGEST_N)]
+
+
+class Improvement(Struct, forbid_unknown_fields=True):
+    """A new version to learn: from which demonstrations, and without which corrections."""
+
+    data: Text = ""
+    left_out: Annotated[list[LeftOut], Meta(max_length=1000, description="stretches: stream, first and last")] = []
 
 
 RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")

@@ -44,6 +44,7 @@ def build_app(
     max_memory: float | None = None,
     given: Sequence[Data] = (),
     services: Sequence[str] = (),
+    improve: tuple[Path, Path] | None = None,
 ) -> Starlette:
     """Build the server of a workspace.
 
@@ -66,8 +67,10 @@ def build_app(
         Data to look into at the start.
     services : sequence of str
         Addresses of services elsewhere that the live page may talk to, beside those of this machine.
+    improve : (Path, Path), optional
+        The policy that is served, and the folder of its recording: the live page may learn its next version.
     """
-    studio = Studio(workspace, upload=upload, jobs=jobs, max_memory=max_memory, services=services)
+    studio = Studio(workspace, upload=upload, jobs=jobs, max_memory=max_memory, services=services, improve=improve)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -103,6 +106,7 @@ def serve(
     jobs: int = 1,
     max_memory: float | None = None,
     services: Sequence[str] = (),
+    improve: tuple[Path, Path] | None = None,
     show: bool = True,
 ) -> None:
     """Serve a workspace until Ctrl-C; prints the address to open.
@@ -119,7 +123,7 @@ def serve(
         Where to listen; port 0 is 8765 or, where that is taken, a free one.
     hosts : sequence of str
         What `Host` may say beside, as for a tunnel from another port: see `simile._common.web.list_hosts`.
-    upload, jobs, max_memory, services
+    upload, jobs, max_memory, services, improve
         As for `build_app`.
     show : bool
         Whether to open a browser.
@@ -145,6 +149,7 @@ def serve(
         max_memory=max_memory,
         given=given,
         services=services,
+        improve=improve,
     )
     address = f"{web.write_address('http', host, port)}/?token={token}"
     sys.stdout.write(f"{address}\n")

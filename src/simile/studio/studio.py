@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -21,6 +22,7 @@ from simile.learning import ALGORITHMS
 from simile.learning.runs import DEFAULTS, POLICY, RunFolder
 from simile.studio import child_tasks
 from simile.studio.events import Events
+from simile.studio.improving import Improving
 from simile.studio.jobs import Jobs
 from simile.studio.live import Services
 from simile.studio.preview_service import PreviewService, import_early
@@ -47,6 +49,8 @@ class Studio:
         the machine's by default.
     services : sequence of str
         Addresses of services elsewhere that the live page may talk to.
+    improve : (Path, Path), optional
+        The policy that is served, and the folder of its recording.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Studio:
         jobs: int = 1,
         max_memory: float | None = None,
         services: Sequence[str] = (),
+        improve: tuple[Path, Path] | None = None,
     ) -> None:
         self.workspace = workspace
         self.upload = upload
@@ -64,6 +69,7 @@ class Studio:
         self.events = Events()
         self.previews = PreviewService(max_memory)
         self.services = Services(services)
+        self.improving = Improving(improve, max_memory)
         self.data: dict[str, Data] = {data.id: data for data in workspace.data()}
         self.jobs = Jobs(workspace, jobs, max_memory, self._refresh)
         self._views: dict[str, dict[str, Any]] = {}
@@ -80,6 +86,7 @@ class Studio:
 
     async def close(self) -> None:
         """End the children; the next server takes their runs up."""
+        await self.improving.close()
         await self.jobs.close()
 
     def state(self) -> dict[str, Any]:
