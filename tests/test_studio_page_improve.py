@@ -84,6 +84,7 @@ class Improving(studio_pages.Studio):
         return self
 
 
+@pytest.mark.long
 def test_the_next_version_is_learned_judged_side_by_side_and_put_to_work(loop: Loop, open_page: Opener) -> None:
     streaming = Streaming(f"{loop.service.url}/camera-1", loop.contexts)
     streaming.client.open(band=0.9)
