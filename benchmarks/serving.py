@@ -168,8 +168,17 @@ def beside(
             p50, _, p99, lost, untold, share, each, _ = np.median([run.figures for run in found], axis=0)
             typical = median(p for run in found for p in run.by_second)
             cells = [f"{p50:.2f}", f"{p99:.2f}", f"{typical:.2f}", f"{typical - alone:+.2f}"]
-            rows.append([name, *cells, f"{lost + untold:,.0f}", f"{share:.0%}", f"{each:.0f}"])
-        columns = ("", "p50", "p99", "of a second", "beside alone", "lost", "CPU", "us/frame")
+            rows.append(
+                [
+                    name,
+                    *cells,
+                    f"{lost + untold:,.0f}",
+                    f"{share:.0%}",
+                    f"{each:.0f}",
+                    f"{megabytes(servers[name].pid):.0f}",
+                ]
+            )
+        columns = ("", "p50", "p99", "of a second", "beside alone", "lost", "CPU", "us/frame", "MB")
         print(table(f"{n} streams over {LINES} connections, milliseconds", columns, rows))
         counted = servers["--record"].metrics()
         print(f"\nrecorded: {counted['simile_recorded_total']:,.0f}, lost: {counted['simile_record_lost_total']:,.0f}")
@@ -196,6 +205,13 @@ def cpu_seconds(pid: int) -> float:
 
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
+
+
+def megabytes(pid: int) -> float:
+    """Return how much memory a process has."""
+    import psutil
+
+    return float(psutil.Process(pid).memory_info().rss) / 1e6
 
 
 if __name__ == "__main__":
