@@ -257,6 +257,19 @@ def test_online_bands_have_the_bits_of_roll_outs(policy, demos, level):
                 assert np.array_equal([getattr(one, name) for one in found], getattr(whole, name)), name
 
 
+def test_two_actions_and_missing_values_have_the_bits_of_roll_outs():
+    rng = np.random.default_rng(2)
+    x = [rng.normal(size=(80, 5)).cumsum(axis=0) for _ in range(6)]
+    a = [np.column_stack([one[:, 0] - one[:, 1], np.abs(one[:, 2])]) for one in x]
+    x = [np.where(rng.random(one.shape) < 0.1, np.nan, one) for one in x]
+    demos = simile.Demonstrations.from_arrays(x, a)
+    policy = simile.learn(demos[:5], model=LIGHT, smoothness=(3.0, 30.0)).policy
+    whole = simile.rollout(policy, x[5:], band=0.9, start=simile.ColdStart())[0]
+    found = online(policy, demos[5], 0.9)
+    for name in ("actions", "low", "high", "unsure"):
+        assert np.array_equal([getattr(one, name) for one in found], getattr(whole, name)), name
+
+
 def test_a_pool_has_the_bits_of_predictors_whoever_stands_beside(policy, demos):
     pool = simile.PredictorPool(policy, 3)
     apart = [online(policy, demo, 0.9) for demo in demos[7:10]]

@@ -154,7 +154,7 @@ class Gauge:
     def _quantile(self, streams: IntArray, level: Level) -> FloatArray:
         """Return q, (n, k), at a level that operators have moved."""
         levels = np.clip(np.reshape(level, (-1, 1)) + self._moved[streams], LEVELS[0], LEVELS[-1])
-        return np.array([self.doubts.band.quantile(row) for row in levels]).reshape(levels.shape)
+        return self.doubts.band.quantile(levels)
 
     def _watch(self, streams: IntArray, excess: FloatArray) -> None:
         alarm = self.doubts.band.alarm

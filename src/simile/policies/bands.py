@@ -122,7 +122,7 @@ class Band:
         return found
 
     def quantile(self, level: Any) -> FloatArray:
-        """Return q of each action, (k,), at one level or at one for each."""
+        """Return q of each action, (..., k), at one level, or at levels (..., k)."""
         return _interpolate(level, self.scores)
 
     def half(self, level: Any) -> FloatArray:
@@ -247,8 +247,8 @@ def draw_band(policy: Policy, band: Band, level: float, actions: FloatArray, sig
 
 
 def _interpolate(level: Any, table: FloatArray) -> FloatArray:
-    each = np.broadcast_to(level, table.shape[:1])
-    return np.array([np.interp(one, LEVELS, row) for one, row in zip(each, table, strict=True)])
+    each = np.asarray(level) + np.zeros(len(table))
+    return np.stack([np.interp(each[..., j], LEVELS, row) for j, row in enumerate(table)], axis=-1)
 
 
 def _root_mean_square(values: FloatArray) -> FloatArray:

@@ -239,7 +239,7 @@ class Batcher:
         except Exception:  # a model of somebody else may raise anything
             log.exception("the bands of %d frames failed", len(asked))
             return
-        there: list[bool] = np.asarray(np.isfinite(banded.width).all(axis=1)).tolist()
+        there: list[bool] = np.isfinite(banded.width).all(axis=1).tolist()  # type: ignore[assignment]
         for i, low, high, finite in zip(asked, banded.low.tolist(), banded.high.tolist(), there, strict=True):
             done[i][1].band = [low, high] if finite else None
         if self.monitor is not None:
