@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import simile
 from conftest import demos_of
+from simile.online import Recorder
 from simile.serving.counts import HELP, Counts, Latencies
 from simile.serving.messages import Frame
 from simile.serving.metrics import build_registry, write_metrics
@@ -162,14 +163,15 @@ def test_any_name_of_a_feature_can_be_a_label(policy):
     assert {sample.labels["feature"] for sample in found.samples} == set(names)
 
 
-def test_the_docs_tell_of_every_metric_and_of_no_other(policy):
-    service = service_of(policy)
-    play(service, ["a"], 3)
-    text = (Path(__file__).parents[1] / "docs" / "serving.md").read_text("utf-8")
-    tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
-    own = {
-        f"{name}_total" if family.type == "counter" else name
-        for name, family in scraped(service).items()
-        if name.startswith("simile_")
-    }
-    assert set(re.findall(r"simile_[a-z_]+", tables)) == own
+def test_the_docs_tell_of_every_metric_and_of_no_other(policy, tmp_path):
+    with Recorder(tmp_path) as recorder:
+        service = service_of(policy, recorder=recorder, shadows={"next": policy})
+        play(service, ["a"], 3)
+        text = (Path(__file__).parents[1] / "docs" / "serving.md").read_text("utf-8")
+        tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+        own = {
+            f"{name}_total" if family.type == "counter" else name
+            for name, family in scraped(service).items()
+            if name.startswith("simile_")
+        }
+        assert set(re.findall(r"simile_[a-z_]+", tables)) == own
