@@ -486,9 +486,8 @@ class Connection(WSListener):
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell an event that is not about a stream alone."""
-        if self.reads and (
-            self.spoken or self.seat is not None
-        ):  # who does not read cannot be told; the metrics have it
+        # Who does not read cannot be told; the metrics have it.
+        if self.reads and (self.spoken or self.seat is not None):
             self.send(Notice(event), self.binary)
 
     def send(self, reply: Reply | ToOperator, binary: bool) -> None:
