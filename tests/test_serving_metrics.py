@@ -162,9 +162,10 @@ def test_any_name_of_a_feature_can_be_a_label(policy):
     assert {sample.labels["feature"] for sample in found.samples} == set(names)
 
 
-def test_the_docs_tell_of_every_metric_and_of_no_other(policy):
-    service = service_of(policy)
-    play(service, ["a"], 3)
+def test_the_docs_tell_of_every_metric_and_of_no_other(policy, tmp_path):
+    with simile.Recorder(tmp_path) as recorder:
+        service = service_of(policy, recorder=recorder, shadows={"new": policy})
+        play(service, ["a"], 3)
     text = (Path(__file__).parents[1] / "docs" / "serving.md").read_text("utf-8")
     tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
     own = {
