@@ -34,7 +34,7 @@ class Paired:
     Attributes
     ----------
     old, new : float
-        Root mean squared errors, in standard deviations of what the old policy was trained on.
+        Root mean squared errors, in standard deviations of what the old policy was trained on; each group counts alike.
     ratio : float
         Of the mean squared errors, new over old.
     upper : float
@@ -50,13 +50,13 @@ class Paired:
     groups: int
 
     @classmethod
-    def of(cls, old: FloatArray, new: FloatArray, n: float, confidence: float) -> Self:
-        """Compare summed squared errors of each group, of `n` frames and actions in all."""
-        before, after, groups = float(old.sum()), float(new.sum()), len(old)
+    def of(cls, old: FloatArray, new: FloatArray, confidence: float) -> Self:
+        """Compare the mean squared errors of each group."""
+        before, after, groups = float(old.mean()), float(new.mean()), len(old)
         ratio = after / before if before > 0.0 else math.inf if after > 0.0 else 1.0
         told = groups >= FEWEST and math.isfinite(ratio) and before > 0.0
         upper = _limit(old, new, ratio, confidence) if told else math.nan
-        return cls(math.sqrt(before / n), math.sqrt(after / n), ratio, upper, groups)
+        return cls(math.sqrt(before), math.sqrt(after), ratio, upper, groups)
 
 
 def _limit(old: FloatArray, new: FloatArray, ratio: float, confidence: float) -> float:
@@ -134,11 +134,11 @@ class Gate:
     Examples
     --------
     >>> Gate(margin=0.02)
-    Gate(margin=0.02, gain=0.01, confidence=0.95, tolerance=0.15)
+    Gate(margin=0.02, gain=0.005, confidence=0.95, tolerance=0.15)
     """
 
     margin: float = 0.05
-    gain: float = 0.01
+    gain: float = 0.005
     confidence: float = 0.95
     tolerance: float = 0.15
 
@@ -190,9 +190,10 @@ class Gate:
         """Compare two roll-outs of demonstrations."""
         demos, begin = ruler.demos, ruler.begin
         kin = demos.kin if int(demos.kin.max()) + 1 >= FEWEST else np.arange(len(demos))
-        before, after = (add_kin(ruler.squares(rolled), kin) for rolled in (old, new))
         weights = demos.weights or [np.ones_like(a) for a in demos.actions]
-        return Paired.of(before, after, max(float(sum(w[begin:].sum() for w in weights)), 1.0), self.confidence)
+        counts = add_kin(np.array([w[begin:].sum() for w in weights]), kin)
+        before, after = (add_kin(ruler.squares(rolled), kin)[counts > 0.0] for rolled in (old, new))
+        return Paired.of(before / counts[counts > 0.0], after / counts[counts > 0.0], self.confidence)
 
     def _object(
         self, shown: Paired, corrected: Paired, rough: tuple[float, float], turns: tuple[float, float]
