@@ -135,7 +135,7 @@ def test_stretches_are_left_out_by_name(tmp_path):
 
 
 def test_mistakes_get_a_sentence(tmp_path):
-    with pytest.raises(DataError, match="there is no recording, recording-"):
+    with pytest.raises(DataError, match="there is no data file in this folder"):
         read_corrections(tmp_path)
     write(tmp_path, table("cam", "p" * 20))
     with pytest.raises(DataError, match="no frame of the 20 recorded is an operator's"):
@@ -153,7 +153,7 @@ def test_mistakes_get_a_sentence(tmp_path):
     with pytest.raises(DataError, match=r"it records \('pan',\) and \('x',\), and others in the folder"):
         read_corrections(tmp_path)
     (tmp_path / "recording-000001.parquet").write_bytes(b"nothing")
-    with pytest.raises(DataError, match="cannot be read as a recording"):
+    with pytest.raises(DataError, match="recording-000001.parquet: cannot be read as Parquet"):
         read_corrections(tmp_path)
 
 

@@ -8,9 +8,7 @@ are marked as what went wrong: somebody decided that it was bad.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simile._common import checks
-from simile._common.needs import need
 from simile._common.text import escape, table
 from simile._common.typing import IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.reading.arrow import METADATA_KEY
-from simile.data.reading.tables import Roles
+from simile.data.reading.formats import open_tables
+from simile.data.reading.tables import Batch, Roles, Table, Wanted
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
 
@@ -190,7 +187,7 @@ def read_corrections(
     Corrections
     """
     blame = checks.number(blame, "blame", at_least=0.0, at_most=LEAD)
-    roles, columns = _read(Path(folder))
+    roles, columns = _read(folder)
     rate = roles.rate if rate is None else checks.rate(rate)
     if rate is None:
         raise DataError(f"{folder}: the recordings do not say how many frames there are a second: give rate=...")
@@ -205,66 +202,36 @@ def read_corrections(
     return read.without(without) if without else read
 
 
-def _read(folder: Path) -> tuple[Roles, dict[str, Any]]:
+def _read(folder: str | Path) -> tuple[Roles, dict[str, Any]]:
     """Read all files of a folder, one after the other, as arrays by name."""
-    pa = need("pyarrow", "reading recordings")
-    files = [folder]
-    if folder.is_dir():
-        files = sorted(p for p in folder.iterdir() if p.suffix in (".parquet", ".arrows") and p.name[0] != ".")
-    if not files:
-        raise DataError(f"{folder}: there is no recording, recording-*.parquet: name the folder of --record")
-    tables, roles = [], None
-    for file in files:
-        table = _read_file(file)
-        own = _read_roles(file, table.schema)
-        if roles is not None and own != roles:
+    roles, batches = None, list[Batch]()
+    for one in open_tables(folder):
+        own = _check_roles(one)
+        if roles is not None and (own.contexts, own.actions) != (roles.contexts, roles.actions):
             raise DataError(
-                f"{file}: it records {own.contexts} and {own.actions}, and others in the folder {roles.contexts} and "
-                f"{roles.actions}: put recordings of each policy's columns in a folder of their own"
+                f"{one.path}: it records {own.contexts} and {own.actions}, and others in the folder {roles.contexts} "
+                f"and {roles.actions}: put recordings of each policy's columns in a folder of their own"
             )
         roles = own
-        assert own.sequence is not None
-        tables.append(table.select([own.sequence, "n", "who", *(own.contexts or ()), *(own.actions or ())]))
-    assert roles is not None
-    joined = pa.concat_tables(tables)
-    if not len(joined):
-        raise DataError(f"{folder}: there is no recorded frame yet")
+        batches += one.scan(Wanted(("n", *(own.contexts or ()), *(own.actions or ())), own.sequence, group="who"))
+    assert roles is not None  # no file, or one without a row, was refused
     columns: dict[str, Any] = {
-        "sequence": np.array(joined.column(roles.sequence).to_pylist(), dtype=object),
-        "who": np.array(joined.column("who").to_pylist(), dtype=object),
-        "n": joined.column("n").to_numpy(),
+        "sequence": np.array([label for batch in batches for label in batch.labels or ()], dtype=object),
+        "who": np.array([who for batch in batches for who in batch.groups or ()], dtype=object),
+        "n": np.concatenate([batch.numbers["n"] for batch in batches]).astype(np.int64),
     }
     for name, group in (("contexts", roles.contexts), ("actions", roles.actions)):
-        values = [joined.column(c).cast(pa.float64()).to_numpy() for c in group or ()]
-        columns[name] = np.column_stack(values)
+        columns[name] = np.concatenate([np.column_stack([batch.numbers[c] for c in group or ()]) for batch in batches])
     return roles, columns
 
 
-def _read_file(file: Path) -> Any:
-    pq, ipc = need("pyarrow.parquet", "reading recordings"), need("pyarrow.ipc", "reading recordings")
-    pa = need("pyarrow", "reading recordings")
-    try:
-        if file.suffix != ".arrows":
-            return pq.read_table(file, use_threads=False)
-        with file.open("rb") as opened:  # still being written: up to the last whole batch
-            reader, batches = ipc.open_stream(opened), []
-            with suppress(pa.ArrowInvalid, OSError, EOFError):
-                batches.extend(reader)  # keeps those before an error
-            return pa.Table.from_batches(batches, reader.schema)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{file} cannot be read as a recording: {error}") from None
-
-
-def _read_roles(file: Path, schema: Any) -> Roles:
-    try:
-        roles = Roles.parse(json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}")))
-    except (KeyError, TypeError, ValueError):
-        roles = Roles()
-    needed = {"n", "who", *roles.columns}
-    if roles.sequence is None or not roles.contexts or not roles.actions or not needed <= set(schema.names):
+def _check_roles(table: Table) -> Roles:
+    """Return which columns of a recording are what; refuse what is none."""
+    roles, names = table.roles, {column.name for column in table.columns}
+    if roles.sequence is None or not roles.contexts or not roles.actions or not {"n", "who", *roles.columns} <= names:
         raise DataError(
-            f"{file} is no recording: it does not say who acted, or which columns are contexts and actions: name what "
-            "`simile serve --record` wrote"
+            f"{table.path} is no recording: it does not say who acted, or which columns are contexts and actions: name "
+            "what `simile serve --record` wrote"
         )
     return roles
 
