@@ -6,7 +6,7 @@ it for a second. Each round the operator works on all of his sequences; the reco
 corrections. Those of one sequence are held out in every round or in none. "again" is the take-over time on those
 sequences, "nobody" that on sequences that neither policy nor operator has seen, "held out" the error on the
 demonstrations that the gate judges by. What there was to choose was chosen on the runs 22 and 35, 26 and 40, and on
-games of seed 77.
+games of seed 77; docs/loop.md says what else was looked at before.
 
     python benchmarks/loop.py --data ../shared/data            # both parts, all cases
     python benchmarks/loop.py --only gate --candidates 20
