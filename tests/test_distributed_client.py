@@ -16,7 +16,7 @@ import simile
 from conftest import demos_of
 from simile import SmoothForest
 from simile.data.recorded import Units
-from simile.learning import folds
+from simile.learning import bands, folds
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.dask import SMALL, _open, _pack_value
@@ -127,7 +127,8 @@ def learn_from(n: int) -> tuple[list[int], DistributedDemonstrations]:
 
 
 def test_a_sequence_more_costs_the_client_a_few_bytes(monkeypatch):
-    monkeypatch.setattr(folds, "MOST_FRAMES", 200)  # of the sequences by which habits are known: there are enough
+    for by_some in (folds, bands):  # by whose frames habits are known, and bands are fitted: there are enough
+        monkeypatch.setattr(by_some, "MOST_FRAMES", 200)
     few, many = 60, 120
     (ours, known), (theirs, others) = learn_from(few), learn_from(many)
     held = [len(pickle.dumps(spread.facts)) for spread in (known, others)]

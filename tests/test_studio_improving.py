@@ -72,6 +72,6 @@ def test_what_cannot_be_learned_from_is_told_without_a_path(improving: TestClien
         assert time.monotonic() < end
         time.sleep(0.05)
     assert found["status"] == "failed"
-    assert "recording: there is no recording" in found["error"]
+    assert "recording: there is no data file in this folder" in found["error"]
     assert str(tmp_path) not in found["error"]
     assert improving.post("/api/improvement/accept").status_code == 409
