@@ -215,7 +215,8 @@ class Recorder:
 
     def _work(self) -> None:
         if sys.platform == "linux":
-            with suppress(OSError):
+            with suppress(OSError):  # whoever acts may be in real time, which this must not be
+                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         while not self._closing:
             self._wake.wait(WRITE_EVERY)
