@@ -33,6 +33,7 @@ SPEEDS = {
     "files",
     "forest",
     "learning",
+    "live",
     "millions",
     "online",
     "pages",
