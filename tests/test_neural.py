@@ -323,7 +323,7 @@ def test_a_module_of_one_s_own_is_trained_from_its_weights_and_stays_as_it_was()
     before = copy.deepcopy(own.state_dict())
     for module in (own, lambda shape: Wide(shape.n_features, shape.n_actions)):
         model = TorchRegressor(module, epochs=2)
-        found = [simile.learn(demos, model=model, smoothness=3.0, horizon=HORIZON).policy for _ in range(2)]
+        found = [simile.clone(demos, model=model, smoothness=3.0, horizon=HORIZON).policy for _ in range(2)]
         assert same(found[0].f, found[1].f)
         assert np.isfinite(np.concatenate(simile.rollout(found[0], demos))).all()
     assert all(torch.equal(before[name], value) for name, value in own.state_dict().items())
