@@ -2,8 +2,8 @@
 
 Half a band is q sigma_t. sigma_t is what signs of doubt make of the frame, carried through the filter of the policy
 (a = G z + i is linear in f, so that doubts about f reach the action as f itself does: late, smoothed, and never more
-the longer a roll-out is); q is the share of sequences that nobody had seen when `learn` measured it, of which sigma
-says so much. What is known, an operator's action or the expert's first frames, has no width.
+the longer a roll-out is); q, at each level, is by how much errors exceed sigma in sequences that the models had not
+seen when `learn` measured it. What is known, an operator's action or the expert's first frames, has no width.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Banded:
     actions: FloatArray
     low: FloatArray
     high: FloatArray
-    unsure: Any  # (T,) or () bool: whether the policy doubts more than in nine of ten seconds of its training
+    unsure: Any  # (T,) or () bool: whether the policy doubts more than in about nine of ten frames of its training
 
     @property
     def width(self) -> FloatArray:
