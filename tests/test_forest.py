@@ -134,7 +134,9 @@ def test_reading_the_tape_gives_the_bits_of_reading_the_lag_matrix(lags):
     frames = np.concatenate([demos[0].contexts, demos[0].actions], axis=1).astype(np.float32)
     Z = np.concatenate([np.repeat(frames[:1], room, axis=0), frames])
     places = (room + np.arange(len(frames))) * forest.width
-    trees = predicting.Trees(forest.on_tape, forest.roots, forest.depths, forest.value)
+    trees = predicting.Trees(
+        forest.on_tape, forest.roots, forest.depths, forest.value, bool(forest.missing_right.any())
+    )
     no_lines = predicting.Lines(np.empty(0, predicting.TERM), np.zeros((1, 2)))
     out, at = np.empty((len(frames), 2)), np.empty(predicting.BLOCK, np.int32)
     predicting.predict(trees, no_lines, Z.ravel(), places, len(places), at, out)

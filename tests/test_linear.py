@@ -152,7 +152,7 @@ def test_reading_the_tape_gives_the_bits_of_reading_the_lag_matrix(lags):
     out = np.empty((len(frames), 2))
     places = (room + np.arange(len(frames))) * model.width
     none, at = np.empty(0, np.int32), np.empty(predicting.BLOCK, np.int32)
-    no_trees = predicting.Trees(np.empty(0, predicting.NODE), none, none, np.empty((0, 2)))
+    no_trees = predicting.Trees(np.empty(0, predicting.NODE), none, none, np.empty((0, 2)), False)
     predicting.predict(no_trees, predicting.Lines(model.on_tape, model.slopes), Z.ravel(), places, len(places), at, out)
     np.testing.assert_array_equal(out, model.predict(horizon.states(demos, demos.actions).matrix()))
 

@@ -294,7 +294,7 @@ class Forest(LaggedModel):
             raise ArgumentError(
                 f"S must have the {len(self.columns)} features the forest was grown on; got {Z.shape[1]}"
             )
-        trees = Trees(self.on_matrix, self.roots, self.depths, self.value)
+        trees = Trees(self.on_matrix, self.roots, self.depths, self.value, bool(self.missing_right.any()))
         return np.asarray(predict_rows(Z, self.n_actions, trees=trees) / len(self.roots))
 
     def only(self, trees: IntArray) -> Forest:

@@ -171,6 +171,7 @@ def _fuse(model: Model, horizon: Horizon, k: int) -> tuple[Trees, Lines, int] | 
         roots=np.concatenate(roots)[deepest_first],
         depths=depths[deepest_first],
         values=np.concatenate([np.empty((0, k)), *(w / len(f.roots) * f.value for f, w in forests)]),
+        missing_right=any(bool(f.missing_right.any()) for f, _ in forests),
     )
     found = trees, Lines(*_merge(lines, k)), width
     with _lock:

@@ -30,6 +30,7 @@ class Trees(NamedTuple):
     roots: Any  # (trees,)
     depths: Any  # (trees,)
     values: Any  # (nodes, k)
+    missing_right: bool  # whether missing values go right at some node: where they never do, no node is asked
 
 
 class Lines(NamedTuple):
@@ -53,7 +54,7 @@ def descend(trees, begin, end, Z, place, at):
             node = trees.nodes[np.uintp(here)]  # unsigned: an index that may be negative costs a test
             value = Z[np.uintp(place + node["offset"])]
             child = node["child"]
-            if child >= 0:
+            if not trees.missing_right or child >= 0:
                 here += child + (value > node["threshold"])
             else:
                 here += ~child + (not (value <= node["threshold"]))
@@ -110,7 +111,7 @@ def pack_nodes(threshold: Any, offset: Any, child: Any, missing_right: Any) -> n
 def predict_rows(Z: np.ndarray, k: int, trees: Trees | None = None, lines: Lines | None = None) -> np.ndarray:
     """Return the sum of all trees and terms for states that are the rows of Z, (n, k)."""
     none = np.empty(0, np.int32)
-    trees = trees or Trees(np.empty(0, NODE), none, none, np.empty((0, k)))
+    trees = trees or Trees(np.empty(0, NODE), none, none, np.empty((0, k)), False)
     lines = lines or Lines(np.empty(0, TERM), np.zeros((1, k)))
     out, places = np.empty((len(Z), k)), np.arange(len(Z)) * Z.shape[1]
     predict(trees, lines, Z.ravel(), places, len(Z), np.empty(BLOCK, np.int32), out)

@@ -120,6 +120,7 @@ def advance(
     roots,
     depths,
     values,
+    missing_right,
     terms,
     slopes,
     coefficients,
@@ -147,7 +148,7 @@ def advance(
     Returns which of the streams diverged first, and then none has moved on; or -1, or -2 where a context is too large.
     """
     n, k, answer = len(streams), out.shape[1], -1
-    trees, lines = Trees(nodes, roots, depths, values), Lines(terms, slopes)
+    trees, lines = Trees(nodes, roots, depths, values, missing_right), Lines(terms, slopes)
     share, fade = units[6 * k : 7 * k], units[7 * k : 8 * k]
     control = Control(trees, lines, coefficients, smoothness, low, high, limit, share, fade)
     past = Streams(Z, actions, row, frame, missed, stand, reach)
