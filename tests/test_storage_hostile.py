@@ -257,7 +257,8 @@ def put(place: Any, value: Any) -> Any:
         ("f.columns", put(0, -1), "columns must lie in the frame"),
         ("f.columns", put(0, 1), "must be a forest for 2 contexts"),
         ("f.lags", put(0, 10**9), "lags must be within reach"),
-        ("f.lags", put(0, -1), "lags must be within reach"),
+        ("f.lags", put(0, -(10**9)), "lags must be within reach"),
+        ("f.lags", put(0, -1), "must be a forest for 2 contexts"),
         ("f.lags", put(0, 1), "must be a forest for 2 contexts"),
         ("f.number", put(0, 3), "number must tell a seed"),
         ("f.number", put(slice(None), 1), "number must tell a different seed"),
@@ -323,7 +324,7 @@ def lines() -> SmoothPolicy:
         ("columns", lambda a: a[:-1], "lags must be a tensor of int64"),
         ("columns", lambda a: a[:0], "columns must be a tensor of int64"),
         ("lags", put(0, 10**9), "lags must be within reach"),
-        ("lags", put(0, -1), "lags must be within reach"),
+        ("lags", put(0, -1), "and the lags of the horizon"),
         ("lags", put(0, 1), "must be piecewise linear for 2 contexts"),
     ],
 )

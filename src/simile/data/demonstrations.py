@@ -24,6 +24,7 @@ from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
 from simile.data.logs import Log, find_marks, read_logs
 from simile.data.motion import tell_motion
 from simile.data.recorded import ActionSpace, Recorded, Units, share_about
+from simile.data.timing import Known, look_ahead, name_ahead
 from simile.errors import ArgumentError, DataError
 
 LEAST_TOLD = 100  # frames, of which motion is told
@@ -151,6 +152,18 @@ class Demonstration:
             raise DataError(f"cut({start}, {stop}) leaves nothing of {self.name!r}: it has {count(len(self), 'frame')}")
         weights = None if self.weights is None else self.weights[start:stop]
         return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop], weights=weights)
+
+    def foretell(self, known: Known) -> Demonstration:
+        """Return it with columns that are known ahead, as contexts of their own; those that are there stay.
+
+        The digest stays that of what was recorded.
+        """
+        ahead = name_ahead(self.context_names, known)
+        if set(ahead) <= set(self.context_names):
+            return self
+        told = replace(self, contexts=look_ahead(self.contexts, known), context_names=(*self.context_names, *ahead))
+        vars(told)["digest"] = self.digest
+        return told
 
     def bridge(self, wrong: npt.NDArray[np.bool_]) -> FloatArray:
         """Return the actions with those marked (T, k) replaced by lines between the others; of no others, as it is."""
@@ -385,6 +398,11 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         if all(d.weights is None for d in self.items):
             return None
         return [np.ones_like(d.actions) if d.weights is None else d.weights for d in self.items]
+
+    def foretell(self, known: Known) -> Demonstrations:
+        """Return them with columns that are known ahead, see `Demonstration.foretell`."""
+        told = tuple(d.foretell(known) for d in self.items)
+        return Demonstrations(told) if any(new is not old for new, old in zip(told, self.items, strict=True)) else self
 
     def with_actions(self, actions: Trajectories) -> Demonstrations:
         """Return the same contexts with other actions."""

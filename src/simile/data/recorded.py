@@ -16,6 +16,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data import origins
 from simile.data.groups import number_groups, spell_kind, tell_new, tell_same
 from simile.data.logs import Log
+from simile.data.timing import Known
 from simile.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -122,6 +123,9 @@ class Recorded(Parts, Protocol):
 
     def check(self, space: ActionSpace) -> None:
         """Refuse actions outside the bounds."""
+
+    def foretell(self, known: Known) -> Self:
+        """Return them with columns that are known ahead, see `Demonstration.foretell`."""
 
     def standardize(self, units: Units) -> Self:
         """Bring the actions to standard units, and take the origin off the contexts."""

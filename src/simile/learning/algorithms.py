@@ -18,6 +18,7 @@ from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.recorded import ActionSpace, Recorded
 from simile.data.states import Horizon
+from simile.data.timing import Ahead
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.distributed import DistributedDemonstrations, place
@@ -26,7 +27,7 @@ from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedba
 from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
 from simile.learning.holds import COST
-from simile.learning.initial import check_initial, leave_seen, note_initial
+from simile.learning.initial import check_initial, leave_seen, note_initial, see_by
 from simile.learning.outliers import tell_outliers, weigh
 from simile.learning.problem import check_models, judge, resolve
 from simile.learning.reduction import rounds
@@ -67,6 +68,8 @@ class Settings(TypedDict, total=False):
     regularizer: RegularizerClass
     smoothness: Smoothness
     horizon: Horizon
+    lead: float
+    known: Ahead
     feedback: Feedback
     rule: Rule
     memory: Memory
@@ -149,6 +152,8 @@ def learn(
     regularizer: RegularizerClass | None = None,
     smoothness: Smoothness | None = None,
     horizon: Horizon | None = None,
+    lead: float | None = None,
+    known: Ahead | None = None,
     feedback: Feedback | None = None,
     hold: Hold | float | tuple[float, ...] | None = None,
     loss: Loss | None = None,
@@ -179,6 +184,13 @@ def learn(
         lambda, one for each action where it is a tuple, or how to choose it; `MatchExpert(1.0)` by default.
     horizon : Horizon, optional
         tau, without past actions; `Horizon.auto(rate)` by default.
+    lead : float, optional
+        Seconds (frames, where the demonstrations have no rate) from when an action is chosen to the moment it is for:
+        below 0 the policy may wait that long and sees what comes; above 0 it aims ahead for a late actuator. 0 by
+        default (`docs/timing.md`).
+    known : mapping, optional
+        Contexts that are known ahead, by name or pattern, and how many seconds (frames) each, such as
+        `{"curv_*": 1.0}`, or several, `{"curv_*": (0.5, 1.0)}`.
     feedback : CompensatedFeedback, optional
         How much of its own lag f makes up for.
     hold : Hold, float or tuple of float, optional
@@ -213,7 +225,8 @@ def learn(
     if unknown := set(of_rounds) - set(OF_ROUNDS):
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
     refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds})
-    recorded, told = _leave_seen(place(demos, backend), initial)
+    placed, horizon = see_by(place(demos, backend), horizon, lead, known, initial)
+    recorded, told = _leave_seen(placed, initial)
     weighed = weigh(recorded, loss, seed=seed)
     fitted = {"model": model, "regularizer": regularizer, "horizon": horizon, "feedback": feedback, "hold": hold}
     choices = Choices.of(weighed, **fitted, seed=seed, space=space, loss=loss, initial=initial)
@@ -221,7 +234,7 @@ def learn(
     notes += tell_outliers(recorded, weighed, [m for m in choices.models if m is not choices.kept])
     if smoothness is None and regularizer is None:
         smoothness, choices = _keep_filter(weighed, choices)
-    train, judges = _set_apart(weighed, validation, backend, loss, seed)
+    train, judges = _set_apart(weighed, validation, backend, loss, seed, horizon)
     goal = MatchExpert() if smoothness is None else smoothness
     value, choices, tried = _choose_smoothness(train, choices, goal)
     limit = goal.ratios(train.n_actions) if isinstance(goal, MatchExpert) else None
@@ -255,12 +268,14 @@ def _keep_filter(demos: Recorded, choices: Choices) -> tuple[Smoothness | None, 
 
 
 def _set_apart(
-    demos: Placed, validation: Validation, backend: Backend | None, loss: Loss | None, seed: int
+    demos: Placed, validation: Validation, backend: Backend | None, loss: Loss | None, seed: int, horizon: Horizon
 ) -> tuple[Placed, Placed | None]:
     """Return what to learn from and what judges it: a share of it, or demonstrations of one's own."""
     if isinstance(validation, float | int):
         return demos.hold_out(validation, seed=seed) if validation else (demos, None)
-    return demos, None if validation is None else weigh(place(validation, backend), loss, seed=seed)
+    if validation is None:
+        return demos, None
+    return demos, weigh(place(validation, backend).foretell(horizon.known), loss, seed=seed)
 
 
 def refuse_rounds(settings: Mapping[str, Any]) -> None:
@@ -532,11 +547,14 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
     if "model" in preset:
         choices["model"] = split_by(preset["model"].criterion, choices["model"])
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
-    loss, seed, recorded = choices.get("loss"), choices.get("seed", 0), place(demos, backend)
+    lead, known, horizon = (choices.pop(name, None) for name in ("lead", "known", "horizon"))
+    horizon = Horizon() if horizon is None and choices.get("initial") is None else horizon
+    recorded, choices["horizon"] = see_by(place(demos, backend), horizon, lead, known, choices.get("initial"))
+    loss, seed = choices.get("loss"), choices.get("seed", 0)
     weighed = weigh(recorded, loss, seed=seed)
     model = choices.get("model")
     notes = tell_outliers(recorded, weighed, (SmoothForest() if model is None else model,))
-    train, judges = _set_apart(weighed, validation, backend, loss, seed)
+    train, judges = _set_apart(weighed, validation, backend, loss, seed, choices["horizon"])
     new = "" if judges is None else train.tell_new(judges)
 
     def turns(**changed: Any) -> Iterator[Round]:

@@ -16,6 +16,7 @@ import numpy as np
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
+from simile.data.timing import delay
 from simile.learning.folds import Folds
 from simile.models.closed_loop import ClosedLoop
 from simile.policies.bands import LEVELS, SIGNS, Band, disagree
@@ -31,7 +32,7 @@ ALARM = (0.92, 0.85)  # share of the frames in which a policy is not unsure, to 
 Voices = Sequence[tuple[PerAction, Any]]  # weights, and what the models without a fold say over it, wherever it lies
 
 
-def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedLoop) -> Band | None:
+def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedLoop, lead: int = 0) -> Band | None:
     """Fit the band of a policy by roll-outs over the folds, before (`wanted`) and after a hysteresis (`done`).
 
     All is in standard units. None where nothing was left out, or no frame counts.
@@ -48,7 +49,7 @@ def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedL
     none, ones = np.zeros((k, len(SIGNS))), np.ones(k)
     bare = Band(center, spread, 1.0, none, none, none, ones, ones, 1)  # which measures signs
     weights, said = [w for w, _ in voices], [says for _, says in voices]
-    gathered = demos.collect(_look, wanted, done, *said, shared=(bare, weights, loop, every))
+    gathered = demos.collect(_look, wanted, done, *said, shared=(bare, weights, loop, every, lead))
     rows, far = [one for part, _ in gathered for one in part], max(most for _, most in gathered)
     sample = _Sample(rows, folds.fold, demos.kin)
     if not sample.counts:
@@ -162,12 +163,12 @@ def _look(
 
     With them comes the largest distance of a context from the training's mean.
     """
-    *said, band, weights, loop, every = given
+    *said, band, weights, loop, every, lead = given
     ends = np.cumsum(demos.lengths)[:-1]
     apart = np.split(disagree(weights, said) if len(said) > 1 else np.zeros_like(np.asarray(said[0])), ends)
     found, most, q = [], 0.0, loop.order
     for i, (demo, a, sent, away) in enumerate(zip(demos, wanted, done, apart, strict=True)):
-        x, k = demo.contexts, demo.actions.shape[1]
+        x, k = delay(demo.contexts, lead), demo.actions.shape[1]
         far, moved = band.signs(x, np.concatenate([x[:1], x[:-1]]))
         most = max(most, float(far.max(initial=0.0)))
         some = slice(q + i % every, None, every)  # not the same frame of all

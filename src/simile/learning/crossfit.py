@@ -43,7 +43,7 @@ from simile.models.regularizers import Autoregressor, CriticallyDamped, Regulari
 from simile.models.ridge import RolloutRegressor, RolloutRidge
 from simile.policies.bands import Band
 from simile.policies.hold import Hold
-from simile.policies.policies import Policy, SmoothPolicy, hold_by, interpolate, keep_by
+from simile.policies.policies import Policy, SmoothPolicy, hold_by, interpolate, keep_by, timing
 
 # A policy joins the mixture only if the error of unseen roll-outs falls by this share: less may be chance.
 GATE = 0.005
@@ -135,7 +135,8 @@ class Mixed:
 
     def band(self) -> Band | None:
         """Return how far the expert is from those roll-outs, of a policy that is complete."""
-        return fit_band(self.folds, self.voices, self.wanted, self.unseen, self.lane.loop)
+        lead, _ = timing(self.policy)
+        return fit_band(self.folds, self.voices, self.wanted, self.unseen, self.lane.loop, lead)
 
 
 def crossfit_rounds(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -17,7 +17,8 @@ from simile._common import checks
 from simile._common.parts import Parts
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.recorded import ActionSpace, Recorded, Units
-from simile.data.states import Horizon, States
+from simile.data.states import Horizon, States, see
+from simile.data.timing import Ahead, count_frames
 from simile.errors import ArgumentError
 from simile.learning.folds import predict
 from simile.learning.rounds import mark_of
@@ -32,6 +33,7 @@ from simile.policies.policies import (
     hold_by,
     keep_by,
     offset,
+    parts,
     prune,
     sample_geometric,
     whole,
@@ -64,6 +66,25 @@ def check_initial(initial: Policy, demos: Recorded, combine: Any = None) -> None
         )
     if combine is sample_geometric and isinstance(initial, StochasticMixture):
         raise ArgumentError("initial must be one policy for SMILe, which gives of its share; got a mixture: use searn")
+
+
+def see_by(
+    demos: Data,
+    horizon: Horizon | None,
+    lead: float | None = None,
+    known: Ahead | None = None,
+    initial: Policy | None = None,
+) -> tuple[Data, Horizon]:
+    """Return demonstrations as policies of a run see them, and their horizon.
+
+    A policy to go on from decides; where nothing does, the horizon is over contexts alone, as `learn` has it.
+    """
+    kept = next((part.horizon for _, part in (() if initial is None else parts(initial))), None)
+    if kept is not None:
+        horizon = replace(kept if horizon is None else horizon, lead=kept.lead, known=kept.known)
+    if horizon is None:
+        horizon = Horizon.auto(demos.rate, 0 if lead is None else count_frames(lead, demos.rate, "lead"))
+    return see(demos, horizon, lead, known, fixed=kept is not None)
 
 
 def standardized(initial: Policy, space: ActionSpace) -> Policy:

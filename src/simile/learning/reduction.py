@@ -22,7 +22,7 @@ from simile.data.states import Horizon
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback, SmoothFeedback
-from simile.learning.initial import check_initial, describe, marks_of, standardized
+from simile.learning.initial import check_initial, describe, marks_of, see_by, standardized
 from simile.learning.measures import Outcome
 from simile.learning.outliers import weigh
 from simile.learning.problem import Problem, pose, resolve
@@ -178,8 +178,10 @@ def rounds(
     Round
         n_rounds + 1 of them, in the user's units.
     """
-    demos = weigh(place(demos, backend), loss, seed=seed)
-    held_out = None if validation is None else weigh(place(validation, backend), loss, seed=seed)
+    placed, horizon = see_by(place(demos, backend), Horizon() if horizon is None else horizon, initial=initial)
+    demos = weigh(placed, loss, seed=seed)
+    judges = None if validation is None else place(validation, backend).foretell(horizon.known)
+    held_out = None if judges is None else weigh(judges, loss, seed=seed)
     check_alike(demos, held_out)
     if initial is not None:
         check_initial(initial, demos, combine)
@@ -192,7 +194,6 @@ def rounds(
     regularizer = VelocityAutoregression() if regularizer is None else regularizer
     feedback = SmoothFeedback() if feedback is None else feedback
     rule = JointRule() if rule is None else rule
-    horizon = Horizon() if horizon is None else horizon
     for value, name, needs in (
         (regularizer, "regularizer", "fit"),
         (feedback, "feedback", "__call__"),

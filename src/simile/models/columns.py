@@ -95,8 +95,8 @@ class BinnedColumns:
         bins, positions, starts, before = [self.bins[:, :0]], [self.positions[:0]], [0], 0
         for begin, end in spans:
             rows = self.positions[begin:end]
-            first = rows[0] - self.lags.max()  # what the lags of its first row reach
-            bins.append(self.bins[:, first : rows[-1] + 1])
+            first = rows[0] - max(0, self.lags.max())  # what the lags of its first row reach
+            bins.append(self.bins[:, first : rows[-1] + 1 - min(0, self.lags.min())])
             positions.append(rows - first + before)
             starts.append(starts[-1] + len(rows))
             before += bins[-1].shape[1]
@@ -120,31 +120,32 @@ class BinnedColumns:
 
 @dataclass(frozen=True, eq=False)
 class Padding:
-    """Room before each sequence, as long as the longest lag, filled with its first frame."""
+    """Room before each sequence, as long as the longest lag, and after it, filled with its first and last frame."""
 
     source: Any  # (padded rows,) the row of the tape that each padded row repeats
     position: Any  # (rows,) the padded row of each row of the tape
+    room: tuple[int, int]  # before and after
 
     @classmethod
     def of(cls, tape: Tape, horizon: Horizon) -> Padding:
         """Lay the sequences of a tape out with room between them; kept with the contexts."""
-        room = max(horizon.memory, *horizon.context_lags)
+        room = before, after = horizon.reach, horizon.wait
         if ("padding", room) not in tape.memo:
             begins = np.unique(tape.floor)
             lengths = np.diff(np.append(begins, len(tape.floor)))
-            source = np.concatenate(
-                [np.concatenate([np.full(room, b), np.arange(b, b + n)]) for b, n in zip(begins, lengths, strict=True)]
-            ).astype(np.int32)
+            spans = zip(begins, begins + lengths, strict=True)
+            padded = [np.clip(np.arange(begin - before, end + after), begin, end - 1) for begin, end in spans]
+            source = np.concatenate(padded).astype(np.int32)
             number = np.repeat(np.arange(len(begins)), lengths)
-            position = (np.arange(len(tape.floor)) + room * (number + 1)).astype(np.int32)
-            tape.memo["padding", room] = cls(source, position)
+            position = (np.arange(len(tape.floor)) + before + (before + after) * number).astype(np.int32)
+            tape.memo["padding", room] = cls(source, position, room)
         padding: Padding = tape.memo["padding", room]
         return padding
 
 
-def _own(pad: Padding) -> tuple[str, str, int]:
+def _own(pad: Padding) -> tuple[str, str, tuple[int, int]]:
     """Return where a tape keeps its contexts, binned by their own edges."""
-    return "bins", "own", len(pad.source)
+    return "bins", "own", pad.room
 
 
 def _bin_contexts(
@@ -156,7 +157,7 @@ def _bin_contexts(
     """
     from simile.models.kernels import binning
 
-    own, common = _own(pad), ("bins", "common", len(pad.source))
+    own, common = _own(pad), ("bins", "common", pad.room)
     for key in (own,) if edges is None else (own, common):
         found: tuple[list[Any], Any] | None = tape.memo.get(key)
         if found is not None and (edges is None or all(map(np.array_equal, found[0], edges))):
@@ -193,7 +194,7 @@ def layout(horizon: Horizon, n_contexts: int, n_actions: int) -> tuple[IntArray,
     """Return base column and lag of each feature, in the order of `States.matrix`."""
     columns = [c for _ in horizon.context_lags for c in range(n_contexts)]
     columns += [n_contexts + c for _ in horizon.action_lags for c in range(n_actions)]
-    lags = [lag for lag in horizon.context_lags for _ in range(n_contexts)]
+    lags = [lag for lag in horizon.offsets for _ in range(n_contexts)]
     lags += [lag for lag in horizon.action_lags for _ in range(n_actions)]
     return np.array(columns, dtype=np.intp), np.array(lags, dtype=np.intp)
 

@@ -14,7 +14,7 @@ from simile.errors import ArgumentError, DataError, DivergedError, SimileError
 from simile.online.history import History
 from simile.policies.fused import FusedPolicy
 from simile.policies.hold import Hold
-from simile.policies.policies import Policy, SmoothPolicy, hold, is_stochastic
+from simile.policies.policies import Policy, SmoothPolicy, hold, is_stochastic, timing
 from simile.policies.precision import find_limits, warn_unresolved
 from simile.policies.rollouts import DIVERGED, reasonable
 
@@ -116,7 +116,8 @@ class GeneralEngine:
     def __init__(self, policy: Policy, n_streams: int, seed: int, n_contexts: int | None) -> None:
         self.policy = policy
         self.bounds = UserBounds(policy, n_contexts or 0)
-        self.history = History(n_streams, policy.reach, n_contexts or 0, policy.n_actions, hold(policy), single=False)
+        sizes = n_streams, policy.reach, n_contexts or 0, policy.n_actions
+        self.history = History(*sizes, hold(policy), single=False, ahead=-timing(policy)[0])
         self.draws = Draws(seed, n_streams) if is_stochastic(policy) else None
         self._floor = np.empty(0, np.intp)
 
@@ -161,7 +162,8 @@ class FusedEngine:
 
         k = policy.n_actions
         self.bounds = bounds = UserBounds(policy, fused.width - k)
-        self.history = History(n_streams, policy.reach, fused.width - k, k, policy.hold, single=True)
+        sizes = n_streams, policy.reach, fused.width - k, k
+        self.history = History(*sizes, policy.hold, single=True, ahead=-policy.horizon.lead)
         self._roll, self._make_desk = rolling.roll, rolling.make_desk
         self._advance: Any = rolling.advance
         self._control = fused.control(bounds.low, bounds.high, DIVERGED)

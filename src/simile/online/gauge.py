@@ -132,7 +132,7 @@ class Gauge:
     def _doubt(self, streams: IntArray) -> FloatArray:
         """Return what goes into the filter in the frame that was taken, (n, k)."""
         history, m = self.history, self.history.n_contexts
-        row = history.row[streams]
+        row = history.row[streams] - max(0, -history.ahead)
         signs = self.doubts.band.signs(history.Z[streams, row - 1, :m], history.Z[streams, row - 2, :m])
         away = self.doubts.ask(*self._tape(streams)) if len(self.doubts.voices) > 1 else np.zeros(1)
         return self.doubts.band.doubt(away, *signs)

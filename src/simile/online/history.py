@@ -11,7 +11,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.policies.footprint import SPARE
 from simile.policies.hold import Hold
 
-Mark = tuple[IntArray, IntArray, Any, Any, FloatArray]  # of some streams: frame, missed, begun, seen, stand
+Mark = tuple[IntArray, IntArray, IntArray, Any, Any, FloatArray]  # frame, missed, waited, begun, seen, stand
 
 
 class History:
@@ -34,16 +34,28 @@ class History:
         the next frame that the policy chooses; NaN where the last was not its own, and it is taken anew.
     single : bool
         Whether contexts are kept in single precision with the actions beside them, as the kernels read them.
+    ahead : int
+        How many frames the contexts are ahead of the actions, or below 0 behind: a policy with a lead (`Horizon`) acts
+        for a frame when so many have come after it. `waited` have.
     """
 
     def __init__(
-        self, n_streams: int, reach: int, n_contexts: int, n_actions: int, hold: Hold | None = None, *, single: bool
+        self,
+        n_streams: int,
+        reach: int,
+        n_contexts: int,
+        n_actions: int,
+        hold: Hold | None = None,
+        *,
+        single: bool,
+        ahead: int = 0,
     ) -> None:
         from simile.models.kernels import rolling
 
         self._move, self._streams = rolling.make_room, rolling.Streams
         self.reach = max(1, reach)  # one at least, for the last context and action
-        self.rows = self.reach + SPARE
+        self.ahead, self.wait = ahead, max(0, ahead)
+        self.rows = self.reach + SPARE + self.wait
         self.single = single
         self.actions = np.zeros((1, self.rows, n_actions))
         self.passed = hold
@@ -51,6 +63,7 @@ class History:
         self.row = np.full(n_streams, self.reach)  # the next to be written
         self.frame = np.zeros(n_streams, np.intp)  # frames taken so far
         self.missed = np.zeros(n_streams, np.intp)  # frames in a row without a context
+        self.waited = np.zeros(n_streams, np.intp)  # contexts that lie ahead of the next action
         self.begun = np.zeros(n_streams, np.bool_)  # is there a past?
         self.seen = np.zeros(n_streams, np.bool_)  # was there a context?
         self.n_unseen = n_streams  # to know quickly that all are under way
@@ -78,7 +91,14 @@ class History:
         self.flat_Z, self.flat_actions = self.Z.reshape(-1), self.actions.reshape(-1, k)
         # What the kernels are handed, made once: it refers to the arrays, which are written in place.
         self.past = self._streams(
-            self.flat_Z, self.flat_actions, self.row[:n], self.frame[:n], self.missed[:n], self.stand, self.reach
+            self.flat_Z,
+            self.flat_actions,
+            self.row[:n],
+            self.frame[:n],
+            self.missed[:n],
+            self.stand,
+            self.reach,
+            self.ahead,
         )
 
     # ------------------------------------------------------------------------------------------------ how a past begins
@@ -123,7 +143,7 @@ class History:
         held = streams[streams < len(self.actions)]
         self.Z[held] = self.actions[held] = 0
         self.position[held], self.offset[held] = 0.0, np.nan
-        for array in (self.frame, self.missed, self.begun, self.seen):
+        for array in (self.frame, self.missed, self.waited, self.begun, self.seen):
             array[streams] = 0
         self.row[streams] = self.reach
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
@@ -133,11 +153,17 @@ class History:
     def push(self, streams: IntArray, X: FloatArray | None) -> None:
         """Write the contexts (n, m) of the next frame; None repeats the last ones. Nothing else moves on yet."""
         row, m = self.row[streams], self.n_contexts
-        if (row == self.rows).any():
+        if (row + self.wait == self.rows).any():
             self._move(self.past, streams)
             row = self.row[streams]
+        row = row + np.minimum(self.waited[streams], self.ahead)
         with np.errstate(over="ignore"):
             self.Z[streams, row, :m] = self.Z[streams, row - 1, :m] if X is None else X
+
+    def linger(self, streams: IntArray, X: FloatArray | None) -> None:
+        """Take contexts (n, m) of a frame that streams wait in."""
+        self.push(streams, X)
+        self.waited[streams] += 1
 
     def commit(self, streams: IntArray, actions: FloatArray, *, missed: bool = False) -> None:
         """Write the actions (n, k) of that frame and move on."""
@@ -161,12 +187,15 @@ class History:
         held = streams < len(self.stand)
         stand = np.zeros((len(streams), *self.stand.shape[1:]))
         stand[held] = self.stand[streams[held]]
-        return self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], stand
+        facts = self.frame[streams], self.missed[streams], self.waited[streams], self.begun[streams], self.seen[streams]
+        return (*facts, stand)
 
     def withdraw(self, streams: IntArray, mark: Mark) -> None:
         """Take back the one frame since `mark`; what it wrote will be written over."""
-        self.row[streams] -= 1
-        self.frame[streams], self.missed[streams], self.begun[streams], self.seen[streams], self.stand[streams] = mark
+        self.row[streams] -= self.frame[streams] - mark[0]  # none, where it waited
+        for array, before in zip((self.frame, self.missed, self.waited, self.begun, self.seen), mark, strict=False):
+            array[streams] = before
+        self.stand[streams] = mark[-1]
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
 
     def last(self, streams: IntArray) -> FloatArray:
@@ -176,7 +205,8 @@ class History:
 
     def last_contexts(self, streams: IntArray) -> FloatArray:
         """Return the last contexts, (n, m)."""
-        contexts: FloatArray = self.Z[streams, self.row[streams] - 1, : self.n_contexts].astype(np.float64)
+        last = self.row[streams] + np.minimum(self.waited[streams], self.ahead) - 1
+        contexts: FloatArray = self.Z[streams, last, : self.n_contexts].astype(np.float64)
         return contexts
 
     def past_actions(self, streams: IntArray, order: int) -> FloatArray:
@@ -198,16 +228,22 @@ class History:
     def state(self, streams: IntArray) -> dict[str, Any]:
         """Return copies of all that tells streams from new ones; only the rows that a policy can read."""
         n, m = len(streams), self.n_contexts
-        contexts = np.zeros((n, self.reach, m), self.Z.dtype)
+        contexts = np.zeros((n, self.reach + self.wait, m), self.Z.dtype)
         actions = np.zeros((n, self.reach, self.actions.shape[2]))
         position, offset = np.zeros((2, n, self.actions.shape[2]))
         for i, s in enumerate(streams.tolist()):  # which is quicker than an index of all rows
             if s < len(self.actions):
                 recent = slice(self.row[s] - self.reach, self.row[s])
-                contexts[i], actions[i] = self.Z[s, recent, :m], self.actions[s, recent]
+                contexts[i] = self.Z[s, recent.start : recent.stop + self.wait, :m]
+                actions[i] = self.actions[s, recent]
                 position[i], offset[i] = self.stand[s]
-        facts = {name: getattr(self, name)[streams] for name in ("frame", "missed", "begun", "seen")}
+        facts = {name: getattr(self, name)[streams] for name in self._facts}
         return {"contexts": contexts, "actions": actions, "position": position, "offset": offset, **facts}
+
+    @property
+    def _facts(self) -> tuple[str, ...]:
+        """What else is told of each stream."""
+        return ("frame", "missed", "begun", "seen", *(("waited",) if self.wait else ()))
 
     def load(self, streams: IntArray, state: dict[str, Any]) -> None:
         """Take over what `state` returned, for these streams; those that had no past are new.
@@ -220,8 +256,10 @@ class History:
         begun = np.asarray(state["begun"])
         some = streams[begun]
         self.reserve(some)
-        contexts, actions = (state[name][begun, -self.reach :] for name in ("contexts", "actions"))
-        known = slice(self.reach - contexts.shape[1], self.reach)
+        contexts = state["contexts"][begun, -self.reach - self.wait :]
+        actions = state["actions"][begun, -self.reach :]
+        end = self.reach + self.wait
+        known = slice(end - contexts.shape[1], end)
         self.Z[some, : known.start, :m] = contexts[:, :1]
         self.Z[some, known, :m] = contexts
         known = slice(self.reach - actions.shape[1], self.reach)
@@ -229,7 +267,7 @@ class History:
         self._write(some, known, actions)
         self.position[some] = state.get("position", state["actions"][:, -1])[begun]
         self.offset[some] = state["offset"][begun] if "offset" in state else np.nan  # to be taken anew
-        for name in ("frame", "missed", "begun", "seen"):
+        for name in self._facts:
             getattr(self, name)[streams] = state[name]
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
 

@@ -100,12 +100,14 @@ class Predictor:
     @overload
     def step(
         self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: None = ...
-    ) -> FloatArray: ...
+    ) -> FloatArray | None: ...
     @overload
-    def step(self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: float) -> Banded: ...
+    def step(
+        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: float
+    ) -> Banded | None: ...
     def step(
         self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None, *, band: float | None = None
-    ) -> FloatArray | Banded:
+    ) -> FloatArray | Banded | None:
         """Take one frame and return the action to send.
 
         Parameters
@@ -126,8 +128,9 @@ class Predictor:
 
         Returns
         -------
-        (k,) array
-            The action in the user's units; with `band`, a `Banded` that holds it.
+        (k,) array, or None
+            The action in the user's units; with `band`, a `Banded` that holds it. A policy with a `lead` answers for
+            frame t + lead: one that may wait gives None until it has waited, and the last answers by `flush`.
 
         Raises
         ------
@@ -141,7 +144,19 @@ class Predictor:
         else:
             self._run(t, X, self._take)
             action = self._held.copy()
+        if self._streams.history.wait and np.isnan(action).any():
+            return None
         return action if band is None else self._tell()
+
+    def flush(self) -> FloatArray:
+        """End the sequence: return the answers that are still due, (n, k), as if the last context had lasted.
+
+        There are some where the policy may wait (`lead` below 0), one for each frame without an answer. The predictor
+        is as new afterwards.
+        """
+        answers = np.concatenate([np.empty((0, self._streams.n_actions)), *self._streams.flush(ONE)])
+        self.reset()
+        return answers
 
     def override(
         self, action: ArrayLike, x: ArrayLike | Mapping[str, float] | None = None, t: float | None = None

@@ -95,12 +95,20 @@ class Streams:
             self.chain.follow(streams, np.array([p[max(len(p) - back, 0)] for p in past]))
 
     def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
-        """Take a frame with contexts X (n, m); returns what to send, (n, k)."""
-        return self.chain(streams, self.choose(streams, X))
+        """Take a frame with contexts X (n, m); returns what to send, (n, k), NaN where a stream waits."""
+        return self.send(streams, self.choose(streams, X))
 
     def miss(self, streams: IntArray) -> FloatArray:
-        """Take a frame that brought no contexts; returns what to send, (n, k)."""
-        return self.chain(streams, self.choose_blind(streams))
+        """Take a frame that brought no contexts; returns what to send, (n, k), NaN where a stream waits."""
+        return self.send(streams, self.choose_blind(streams))
+
+    def send(self, streams: IntArray, wanted: FloatArray) -> FloatArray:
+        """Let what the policy wants (n, k) pass the stages; streams that wait send nothing."""
+        if not self.history.wait:
+            return self.chain(streams, wanted)
+        ready = ~np.isnan(wanted).any(axis=1)
+        wanted[ready] = self.chain(streams[ready], wanted[ready])
+        return wanted
 
     def choose(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns what the policy wants, (n, k), which no stage has seen."""
@@ -108,22 +116,60 @@ class Streams:
         new = self.history.n_unseen > 0 and not self.history.seen[streams].all()
         if new:
             self._welcome(streams, X)
-        actions = self.engine.advance(streams, self._shift(X))
+        advance = self._advance_some if self.history.wait else self.engine.advance
+        actions = advance(streams, self._shift(X))
         if new:
             self.history.settle(streams, seen=True)
         return actions
 
+    def _advance_some(self, streams: IntArray, X: FloatArray) -> FloatArray:
+        """Take a frame of streams some of which may wait: what these want is NaN."""
+        ready = self._ready(streams)
+        actions = np.full((len(streams), self.n_actions), np.nan)
+        if ready.any():
+            actions[ready] = self.engine.advance(streams[ready], X[ready])
+        self.history.linger(streams[~ready], X[~ready])
+        return actions
+
+    def _ready(self, streams: IntArray) -> Any:
+        """Tell which streams have waited long enough to act, (n,)."""
+        return self.history.waited[streams] == self.history.wait
+
+    def flush(self, streams: IntArray) -> list[FloatArray]:
+        """End sequences: return what to send for frames that still wait for an answer, (n, k) for one after the other.
+
+        What would have come after the last contexts is taken to be as they were. NaN where a stream has no more.
+        """
+        history, due, sent = self.history, self.history.waited[streams], list[FloatArray]()
+        while len(short := streams[(due > 0) & ~self._ready(streams)]):
+            history.linger(short, None)
+        for turn in range(int(due.max(initial=0))):
+            wanted, here = np.full((len(streams), self.n_actions), np.nan), due > turn
+            wanted[here] = self.engine.advance(streams[here], history.last_contexts(streams[here]))
+            sent.append(self.send(streams, wanted))
+        return sent
+
     def choose_blind(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what the gap wants, (n, k), which no stage has seen."""
-        return self._commit_blind(streams, self._act_blind(streams))
+        self._require_past(streams)
+        ready = self._ready(streams)
+        actions = np.full((len(streams), self.n_actions), np.nan)
+        actions[ready] = self._commit_blind(streams[ready], self._act_blind(streams[ready]))
+        self.history.linger(streams[~ready], None)
+        return actions
 
     def step_some(self, streams: IntArray, X: FloatArray, present: Any) -> FloatArray:
         """Take a frame that brought contexts to those of the streams that are `present`."""
         gone, here = streams[~present], streams[present]
         actions = np.empty((len(streams), self.n_actions))
+        late = gone[~self._ready(gone)]
+        self._require_past(gone)
+        gone = gone[self._ready(gone)]
         blind = self._act_blind(gone)  # nothing has changed if this fails, nor if the next line does
         actions[present] = self.step(here, X[present]) if len(here) else actions[:0]
-        actions[~present] = self.chain(gone, self._commit_blind(gone, blind))
+        self.history.linger(late, None)
+        actions[~present] = np.nan
+        actions[np.isin(streams, gone)] = self.chain(gone, self._commit_blind(gone, blind))
         return actions
 
     def override(self, streams: IntArray, A: FloatArray, X: FloatArray | None) -> FloatArray:
@@ -133,8 +179,12 @@ class Streams:
         self.history.hold(streams[new], standard[new])
         if X is not None and self.history.n_unseen:
             self._see(streams, X)
-        self.history.push(streams, None if X is None else self._shift(X))
-        self.history.commit(streams, standard)
+        shifted, ready = None if X is None else self._shift(X), self._ready(streams)
+        if not ready.all():  # no frame has an answer yet: what is done is where the first one begins
+            self.history.linger(streams[~ready], None if shifted is None else shifted[~ready])
+            self.history.hold(streams[~ready], standard[~ready])
+        self.history.push(streams[ready], None if shifted is None else shifted[ready])
+        self.history.commit(streams[ready], standard[ready])
         self.history.amend(streams, standard)
         self.history.settle(streams, seen=X is not None)
         self.chain.follow(streams, A)
@@ -147,7 +197,14 @@ class Streams:
         """
         gauge = self.require_band()
         measure = gauge.override if led else gauge.step
-        return measure(streams, self._known[streams], sent, level)
+        if not self.history.wait or (acted := self.history.frame[streams] > 0).all():
+            return measure(streams, self._known[streams], sent, level)
+        found = Banded(sent, sent.copy(), sent.copy(), np.zeros(len(streams), np.bool_))  # of those that wait: nothing
+        if acted.any():
+            each = level if np.ndim(level) == 0 else np.asarray(level)[acted]
+            some = measure(streams[acted], self._known[streams[acted]], sent[acted], each)
+            found.low[acted], found.high[acted], found.unsure[acted] = some.low, some.high, some.unsure
+        return found
 
     def require_band(self) -> Gauge:
         """Return what measures bands; refuse a policy that carries none."""
@@ -305,7 +362,8 @@ class Streams:
                 "override(action, x)"
             )
         given = start if isinstance(start, GivenStart) else GivenStart(start)
-        past = given(self.policy, [np.empty((0, 0))] * n, None).past
+        opening = given(self.policy, [np.empty((0, 0))] * n, None)
+        past = [np.concatenate(both) for both in zip(opening.past, opening.given, strict=True)]
         if wrong := next((p.shape[1] for p in past if p.shape[1] != self.n_actions), 0):
             raise ArgumentError(f"start must have the policy's {self.n_actions} actions; got {wrong}")
         return [self.engine.bounds.check_given(p, "start") for p in past]
@@ -333,18 +391,21 @@ class Streams:
 
     def _act_blind(self, streams: IntArray) -> FloatArray:
         """Choose the actions (n, k), in standard units, of streams without a context in this frame."""
-        if not self.history.begun[streams].all():
-            first = int(streams[np.argmin(self.history.begun[streams])])
-            raise ArgumentError(
-                f"x: nothing is known yet of stream {first}, neither a context nor a past: give the first frame's "
-                "context, or start=... with the last known action"
-            )
         self.history.push(streams, None)
         actions = self.history.last(streams)
         seen = self.history.seen[streams]
         if seen.any():
             actions[seen] = self.gap(self._look(streams[seen]))
         return self.engine.bounds.check(actions, streams, self.history.frame[streams])
+
+    def _require_past(self, streams: IntArray) -> None:
+        """Refuse streams of which nothing is known yet."""
+        if not self.history.begun[streams].all():
+            first = int(streams[np.argmin(self.history.begun[streams])])
+            raise ArgumentError(
+                f"x: nothing is known yet of stream {first}, neither a context nor a past: give the first frame's "
+                "context, or start=... with the last known action"
+            )
 
     def _commit_blind(self, streams: IntArray, blind: FloatArray) -> FloatArray:
         self.history.commit(streams, blind, missed=True)

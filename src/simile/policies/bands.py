@@ -18,6 +18,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data.states import Tape
+from simile.data.timing import delay
 from simile.errors import ArgumentError
 from simile.models.closed_loop import ClosedLoop
 from simile.policies.policies import Policy, SmoothPolicy, closed_loop, parts
@@ -221,8 +222,9 @@ class Doubts:
         apart = np.split(self.ask(tape, np.arange(len(tape.floor))), np.cumsum([len(x) for x in contexts])[:-1])
         found = []
         for x, a, before, n, away in zip(contexts, wanted, past, given, apart, strict=True):
-            rows = np.concatenate([x[:1], x[:-1]])
-            doubt = self.band.doubt(away, *self.band.signs(x, rows))[n:, np.newaxis]
+            met = delay(x, self.voices[0][1].horizon.lead)  # what was there when it chose
+            signs = self.band.signs(met, np.concatenate([met[:1], met[:-1]]))
+            doubt = self.band.doubt(away, *signs)[n:, np.newaxis]
             state = self.loop.rest(doubt[0] if cold and len(doubt) else np.zeros((1, a.shape[1])))
             speed = np.abs(np.diff(a, axis=0, prepend=before[-1:] if len(before) else a[:1]))
             sigma = np.zeros_like(a)

@@ -121,7 +121,7 @@ def _predict(parts: list[tuple[Network, PerAction]], X: Any, block: int) -> Any:
     for i in range(0, n, rows):
         for t in range(0, length, frames):
             end = min(t + frames, length)
-            places = (torch.arange(t, end, device=X.device)[:, None] - lags).clamp_min(0)
+            places = (torch.arange(t, end, device=X.device)[:, None] - lags).clamp(0, length - 1)
             states = X[i : i + rows][:, places.reshape(-1)].reshape(-1, len(lags) * m)
             for module, weight in modules:
                 z[i : i + rows, t:end] += weight * module(states).double().reshape(-1, end - t, shape.n_actions)

@@ -45,6 +45,7 @@ class FusedPolicy:
     coefficients: FloatArray  # (order, k)
     smoothness: PerAction
     reach: int
+    wait: int
     offset: Offset | None
 
     @classmethod
@@ -55,7 +56,7 @@ class FusedPolicy:
         found = _fuse(policy.f, policy.horizon, policy.h.coefficients.shape[1])
         if found is None:
             return None
-        return cls(*found, policy.h.coefficients, policy.smoothness, policy.reach, policy.offset)
+        return cls(*found, policy.h.coefficients, policy.smoothness, policy.reach, policy.horizon.wait, policy.offset)
 
     def control(self, low: FloatArray, high: FloatArray, limit: float) -> Control:
         """Hand the policy to the kernels, with bounds (k,) in standard units."""
@@ -89,7 +90,7 @@ class FusedPolicy:
         control = self.control(np.broadcast_to(low, (k,)).copy(), np.broadcast_to(high, (k,)).copy(), limit)
 
         # Made here: what a thread makes is taken from a heap of its own, which keeps it when it is freed.
-        sizes = [int((lengths[share] + self.reach).sum()) for share in shares]
+        sizes = [int((lengths[share] + self.reach + self.wait).sum()) for share in shares]
         made, rooms = [np.zeros((size, k)) for size in sizes], SimpleQueue[Any]()
         for _ in range(workers):
             rooms.put(np.empty((max(sizes), self.width), np.float32))
@@ -124,11 +125,12 @@ class FusedPolicy:
 
         k = self.coefficients.shape[1]
         lengths = np.array([len(x) for x in contexts])
-        first = np.cumsum(lengths + self.reach) - lengths
+        first = np.cumsum(lengths + self.reach + self.wait) - lengths - self.wait
         for x, before, known, row in zip(contexts, past, given, first, strict=True):
             with np.errstate(over="ignore"):
                 Z[row - self.reach : row, : self.width - k] = x[0]
                 Z[row : row + len(x), : self.width - k] = x
+                Z[row + len(x) : row + len(x) + self.wait, : self.width - k] = x[-1]
             begun = np.concatenate([before, known])
             actions[row - self.reach : row] = begun[0]
             # The past ends at frame 0; what lies before it has lasted forever.

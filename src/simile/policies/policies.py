@@ -20,6 +20,7 @@ from simile._common.text import escape
 from simile._common.typing import FloatArray, PerAction
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon, States
+from simile.data.timing import Known
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, WeightedModel, parts_of
 from simile.models.closed_loop import ClosedLoop
@@ -188,7 +189,7 @@ class SmoothPolicy(OpenPolicy):
     @property
     def reach(self) -> int:
         """How many frames back the policy looks, at contexts or actions."""
-        return max(self.memory, *self.horizon.context_lags)
+        return max(self.memory, self.horizon.reach)
 
     @property
     def n_actions(self) -> int:
@@ -288,6 +289,8 @@ class MixedPolicy(OpenPolicy):
                 raise ArgumentError("components must share their units: learn them from the same demonstrations")
             if repr(hold(component)) != repr(hold(self.components[0])):
                 raise ArgumentError("components must share their hold: give them one, policy.holding(...)")
+            if timing(component) != timing(self.components[0]):
+                raise ArgumentError("components must share their lead and what is known: learn them with the same")
             if repr(offset(component)) != repr(offset(self.components[0])):
                 raise ArgumentError("components must share their offset: give them one, policy.keeping(...)")
         object.__setattr__(self, "weights", weights)
@@ -439,6 +442,17 @@ class StochasticMixture(MixedPolicy):
 def parts(policy: Policy) -> tuple[tuple[PerAction, SmoothPolicy], ...]:
     """Return the smooth policies that a policy is made of, with their weights."""
     return policy.parts if isinstance(policy, OpenPolicy) else ()
+
+
+def timing(policy: Policy) -> tuple[int, Known]:
+    """Return how many frames ahead a policy acts, and which columns it knows ahead (`Horizon`)."""
+    return next(((part.horizon.lead, part.horizon.known) for _, part in parts(policy)), (0, ()))
+
+
+def describe_timing(policy: Policy) -> dict[str, Any]:
+    """Return how many frames ahead a policy acts, and what it knows ahead, as JSON has it; nothing where none."""
+    lead, known = timing(policy)
+    return ({"lead": lead} if lead else {}) | ({"known": [list(pair) for pair in known]} if known else {})
 
 
 def hold(policy: Policy) -> Hold | None:

@@ -13,13 +13,14 @@ from simile._common import checks
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.states import Horizon, States, Tape
+from simile.data.timing import look_ahead
 from simile.errors import ArgumentError, DivergedError
 from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
 from simile.policies.bands import Banded, Doubts, check_level, draw_band
 from simile.policies.fused import FusedPolicy
 from simile.policies.hold import Hold
-from simile.policies.policies import Policy, SmoothPolicy, acting, hold, whole
+from simile.policies.policies import Policy, SmoothPolicy, acting, hold, timing, whole
 from simile.policies.precision import find_limits, warn_unresolved
 from simile.policies.stages import Chain, Stage
 
@@ -66,7 +67,8 @@ class ExpertStart:
                 "start: contexts alone have no expert to start from: use start=ColdStart() or give the last actions"
             )
         nothing = np.empty((0, demos.n_actions))
-        return Opening([nothing] * len(contexts), [a[: max(policy.memory, self.frames)] for a in demos.actions])
+        acting = max(policy.memory, timing(policy)[0], self.frames)  # the first action is for that frame
+        return Opening([nothing] * len(contexts), [a[:acting] for a in demos.actions])
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class ColdStart:
         n = len(first)
         tape = Tape([first], np.empty((n, 0)), np.arange(n))
         guess = policy.units.restore(policy.first_guess(tape.states(Horizon(0, 0))))
-        return Opening([row[np.newaxis] for row in guess], [np.empty((0, guess.shape[1]))] * n)
+        return _open(policy, [row[np.newaxis] for row in guess])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +98,14 @@ class GivenStart:
             raise ArgumentError(
                 f"start must hold one history for each of {len(contexts)} sequences; got {len(histories)}"
             )
-        past = [checks.table(np.atleast_2d(h), "start") for h in histories]
-        return Opening(past, [p[:0] for p in past])
+        return _open(policy, [checks.table(np.atleast_2d(h), "start") for h in histories])
+
+
+def _open(policy: Policy, past: list[FloatArray]) -> Opening:
+    """Begin where the actions of the past were the last: of a policy that aims ahead they are for its first frames."""
+    lead = max(timing(policy)[0], 0)
+    longer = [np.concatenate([p[:1].repeat(lead, axis=0), p]) for p in past]
+    return Opening([p[: len(p) - lead] for p in longer], [p[len(p) - lead :] for p in longer])
 
 
 @overload
@@ -167,7 +175,7 @@ def rollout(
     DivergedError
         When an action leaves every reasonable range.
     """
-    expert, contexts = _contexts(demos)
+    expert, contexts = _contexts(demos, policy)
     doubts, level = (None, 0.0) if band is None else (Doubts.of(policy), check_level(band))
     opening = open_rollout(policy, demos, start)
     chain = _chain(policy, len(contexts), stages, rate, expert) if stages else None
@@ -176,8 +184,9 @@ def rollout(
     if (limits := find_limits(policy, contexts[0].shape[1])) is not None:
         any(warn_unresolved(policy, x, limits) for x in contexts)
     # What an actuator did is turned into what the policy would have wanted; its own guess is that already.
-    undo = chain.undo if chain is not None else lambda actions: actions
-    past = [policy.units.standardize(a if isinstance(start, ColdStart) else undo(a)) for a in opening.past]
+    cold = isinstance(start, ColdStart)
+    undo = chain.undo if chain is not None and not cold else lambda actions: actions
+    past = [policy.units.standardize(undo(a)) for a in opening.past]
     given = [policy.units.standardize(undo(a)) for a in opening.given]
     low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
     fused = FusedPolicy.of(policy)
@@ -200,11 +209,11 @@ def rollout(
     for trajectory, known in zip(rolled, opening.given, strict=True):
         trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
     if chain is not None:
-        _send(chain, rolled, [] if isinstance(start, ColdStart) else opening.past, opening.given)
+        _send(chain, rolled, opening, cold=cold)
     if doubts is None:
         return rolled
     led = [len(known) for known in given]
-    sigmas = doubts.along(contexts, wanted, past, led, cold=isinstance(start, ColdStart))
+    sigmas = doubts.along(contexts, wanted, past, led, cold=cold)
     return [draw_band(policy, doubts.band, level, a, sigma) for a, sigma in zip(rolled, sigmas, strict=True)]
 
 
@@ -236,7 +245,7 @@ def rollout_out_of_bag(policy: Policy, demos: Demonstrations | Demonstration) ->
 def open_rollout(policy: Policy, demos: Any, start: Start | Any = None) -> Opening:
     """Apply a start rule: what is known before the first frame, and which first frames are given."""
     checks.instance(policy, "policy", needs="act")
-    expert, contexts = _contexts(demos)
+    expert, contexts = _contexts(demos, policy)
     _check_dimensions(policy, contexts)
     opener = ExpertStart() if start is None else start if callable(start) else GivenStart(start)
     opening = opener(policy, contexts, expert)
@@ -303,19 +312,20 @@ def _chain(
     return Chain(stages, n, policy.n_actions, pace, reasonable(policy))
 
 
-def _send(chain: Chain, wanted: Trajectories, past: Trajectories, given: Trajectories) -> None:
+def _send(chain: Chain, wanted: Trajectories, opening: Opening, *, cold: bool) -> None:
     """Put what the stages let through in the place of what a policy wants, frame by frame as online.
 
     They go on from known actions; where there are none, they are at rest at the first one that is wanted.
     """
-    for i, known in enumerate(past):
+    for i, known in enumerate([] if cold else opening.past):
         for action in known[-chain.depth :]:
             chain.follow(np.array([i]), action[np.newaxis])
     for t in range(max(map(len, wanted))):
         here = [i for i, trajectory in enumerate(wanted) if t < len(trajectory)]
         streams, now = np.array(here), np.array([wanted[i][t] for i in here])
-        led = np.array([t < len(given[i]) for i in here])
-        chain.follow(streams[led], now[led])
+        led = np.array([t < len(opening.given[i]) for i in here])
+        if not cold:
+            chain.follow(streams[led], now[led])
         if not led.all():
             now[~led] = chain(streams[~led], now[~led])
         for i, sent in zip(here, now, strict=True):
@@ -349,17 +359,20 @@ def _ask_ahead(policy: Policy, tape: Tape, rows: IntArray) -> Callable[[States, 
     return act
 
 
-def _contexts(demos: Any) -> tuple[Demonstrations | None, Trajectories]:
-    """Tell demonstrations from bare contexts."""
+def _contexts(demos: Any, policy: Policy) -> tuple[Demonstrations | None, Trajectories]:
+    """Tell demonstrations from bare contexts; both as the policy sees them."""
+    _, known = timing(policy)
     if isinstance(demos, Demonstration | Demonstrations) or (
         isinstance(demos, Iterable)
         and not isinstance(demos, np.ndarray)
         and all(isinstance(d, Demonstration) for d in demos)
     ):
-        expert = Demonstrations.of(demos)
+        expert = Demonstrations.of(demos).foretell(known)
         return expert, expert.contexts
     many = demos if isinstance(demos, list | tuple) else [demos]
-    return None, [checks.table(x, "contexts", allow_nan=True) for x in many]
+    tables = [checks.table(x, "contexts", allow_nan=True) for x in many]
+    # Wide ones bring what is known ahead themselves.
+    return None, [x if x.shape[1] == policy.n_contexts else look_ahead(x, known) for x in tables]
 
 
 def _check_dimensions(policy: Policy, contexts: Trajectories) -> None:

@@ -67,7 +67,9 @@ class Filtered:
 
         def step(x: Any) -> FloatArray:
             nonlocal state
-            state, action = self.filter.step(state, units.standardize(raw.step(x)))
+            said = raw.step(x)
+            assert said is not None  # rivals do not wait
+            state, action = self.filter.step(state, units.standardize(said))
             return space.clip(units.restore(action))
 
         return step

@@ -17,6 +17,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations, digest_all
 from simile.data.groups import draw_groups, draw_sequences
 from simile.data.logs import Log, read_logs
 from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.timing import Known, name_ahead
 from simile.errors import DataError
 from simile.learning import measures
 from simile.learning.distributed.backend import Backend
@@ -168,6 +169,14 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         """Refuse actions outside the bounds."""
         self.backend.collect(self.map(_check, shared=(space,)))
 
+    def foretell(self, known: Known) -> Self:
+        """Return them with columns that are known ahead, as `Demonstrations.foretell`; they stay where they are."""
+        if set(ahead := name_ahead(self.context_names, known)) <= set(self.context_names):
+            return self
+        views, names = (*self.views, View(_foretell, shared=(known,))), (*self.context_names, *ahead)
+        details = DistributedParts(self.backend, self.handles, views=(*views, DETAILS))
+        return replace(self, views=views, facts=replace(self.facts, context_names=names), details=details)
+
     def standardize(self, units: Units) -> Self:
         """Bring actions and contexts to standard units; what is known of them remains that of the user's."""
         return replace(self, views=(*self.views, View(_standardize, shared=(units,))))
@@ -283,6 +292,10 @@ def share_evenly(frames: Sequence[int], n: int) -> list[tuple[int, int]]:
 
 def _check(demos: Demonstrations, space: ActionSpace) -> None:
     demos.check(space)
+
+
+def _foretell(demos: Demonstrations, known: Known) -> Demonstrations:
+    return demos.foretell(known)
 
 
 def _standardize(demos: Demonstrations, units: Units) -> Demonstrations:

@@ -192,7 +192,7 @@ class _Laid:
     def _bytes_together(self, task: Growth) -> float:
         """Count what it takes to have all rows that a tree sees in one place, and to grow trees on bags of them."""
         size, channels = self.sizes[0], _channels(task)
-        n, widest = float(self.starts[-1]), max(size.horizon.memory, *size.horizon.context_lags)
+        n, widest = float(self.starts[-1]), size.horizon.reach + size.horizon.wait
         padded = sum(size.frames for size in self.sizes) + len(self.starts) * widest
         arrays = size.n_labels * (1 if task.model.by_labels else 3) + size.is_weighed
         came = padded * (size.n_contexts + size.n_actions) + n * (4 + 8 * arrays)

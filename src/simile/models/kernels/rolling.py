@@ -35,6 +35,7 @@ class Streams(NamedTuple):
     missed: Any  # (streams,) frames in a row that it missed
     stand: Any  # (streams, 2, k) what was done last, in standard units, and the offset of the next frame
     reach: int  # rows that the policy looks back
+    ahead: int  # rows that the contexts are ahead of the actions; below 0 behind
 
 
 class Desk(NamedTuple):
@@ -98,15 +99,16 @@ def roll(control, Z, actions, first, begin, end, desk):
 
 @kernel
 def make_room(past, streams):
-    """Move the last `reach` rows of every tape that is full to its front."""
+    """Move the last rows of every tape that is full to its front: `reach` of them, and contexts that came ahead."""
     Z, actions, row, reach = past.Z, past.actions, past.row, past.reach
+    wait = max(0, past.ahead)
     rows = len(actions) // len(row)
     W = len(Z) // len(actions)
     for s in streams:
-        if row[s] == rows:
-            front, last = s * rows, (s + 1) * rows - reach
+        if row[s] + wait == rows:
+            front, last = s * rows, (s + 1) * rows - wait - reach
             # Forwards: where the two overlap, a row is read before it is written.
-            for i in range(reach * W):
+            for i in range((reach + wait) * W):
                 Z[front * W + i] = Z[last * W + i]
             for i in range(reach):
                 for j in range(actions.shape[1]):
@@ -135,6 +137,7 @@ def advance(
     missed,
     stand,
     reach,
+    ahead,
     units,
     streams,
     X,
@@ -151,7 +154,7 @@ def advance(
     trees, lines = Trees(nodes, roots, depths, values, missing_right), Lines(terms, slopes)
     share, fade = units[6 * k : 7 * k], units[7 * k : 8 * k]
     control = Control(trees, lines, coefficients, smoothness, low, high, limit, share, fade)
-    past = Streams(Z, actions, row, frame, missed, stand, reach)
+    past = Streams(Z, actions, row, frame, missed, stand, reach, ahead)
     make_room(past, streams)
     if n == 0:  # a call to have it compiled
         return -1
@@ -161,7 +164,7 @@ def advance(
     for i in range(n):
         first[i], begin[i], end[i] = streams[i] * rows + past.row[streams[i]], 0, 1
         for j in range(X.shape[1]):
-            past.Z[first[i] * W + j] = X[i, j]
+            past.Z[(first[i] + ahead) * W + j] = X[i, j]
             if abs(X[i, j]) > units[8 * k + j]:
                 answer = -2
     at, f, places, offset = np.empty(BLOCK, np.int32), np.empty((n, k)), np.empty(n, np.int64), np.empty((n, k))

@@ -24,15 +24,17 @@ class Frames:
     contexts: torch.Tensor  # (rows, m)
     actions: torch.Tensor  # (rows, k)
     floor: torch.Tensor  # (rows,) first row of the sequence that the row belongs to
+    ceiling: torch.Tensor  # (rows,) its last row
     rows: torch.Tensor  # (n,) where the states are
     shape: StateShape
 
     @classmethod
     def of(cls, states: Sequence[States], device: Any) -> Frames:
         """Lay the frames of states on a device; several sets of states (DAgger's) one after the other."""
-        before, floors, rows = 0, [], []
+        before, floors, ceilings, rows = 0, [], [], []
         for s in states:
             floors.append(s.tape.floor + before)
+            ceilings.append(s.tape.ceiling + before)
             rows.append(s.rows + before)
             before += len(s.tape.floor)
         first = states[0]
@@ -40,6 +42,7 @@ class Frames:
             _single(np.concatenate([s.tape.contexts for s in states]), device),
             _single(np.concatenate([s.tape.actions for s in states]), device),
             torch.as_tensor(np.concatenate(floors), device=device),
+            torch.as_tensor(np.concatenate(ceilings), device=device),
             torch.as_tensor(np.concatenate(rows), device=device),
             StateShape.of(first.horizon, first.tape.n_contexts, first.tape.actions.shape[1]),
         )
@@ -54,6 +57,8 @@ class Frames:
     def _at(self, columns: torch.Tensor, rows: torch.Tensor, lags: tuple[int, ...]) -> torch.Tensor:
         back = rows[:, None] - torch.tensor(lags, device=rows.device)
         places = torch.maximum(back, self.floor[rows][:, None])
+        if min(lags) < 0:
+            places = torch.minimum(places, self.ceiling[rows][:, None])
         return columns.index_select(0, places.reshape(-1)).reshape(len(rows), -1)
 
 

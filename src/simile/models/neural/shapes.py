@@ -19,7 +19,7 @@ class StateShape:
     n_contexts, n_actions : int
         Dimension m of a context, and k of an action.
     context_lags, action_lags : tuple of int
-        As a `Horizon` has them, in rising order.
+        As the `offsets` of a `Horizon`, and its lags of actions, in rising order.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class StateShape:
     @classmethod
     def of(cls, horizon: Horizon, n_contexts: int, n_actions: int) -> StateShape:
         """Describe the states of a horizon."""
-        return cls(n_contexts, n_actions, horizon.context_lags, horizon.action_lags)
+        return cls(n_contexts, n_actions, horizon.offsets, horizon.action_lags)
 
     @property
     def horizon(self) -> Horizon:

@@ -11,6 +11,7 @@ import numpy as np
 from simile._common.checks import HIGHEST_RATE, LOWEST_RATE
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
+from simile.data.timing import LONGEST
 from simile.errors import ArgumentError, StorageError
 from simile.models import Bagging, Forest, Model, PiecewiseLinear, WeightedModel, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
@@ -294,8 +295,13 @@ class Decoder:
         """Read a horizon; the lags must be in order."""
         fields = self._open(tree, path, "Horizon")
         lags = _read_lags(fields)
+        known = fields.items("known") if fields.has("known") else ()
+        lead = fields.whole_number("lead", at_least=-LONGEST, at_most=LONGEST) if fields.has("lead") else 0
         fields.close()
-        return Horizon(**lags)
+        try:
+            return Horizon(**lags, lead=lead, known=[tuple(pair) for pair in known])
+        except (ArgumentError, TypeError):
+            raise wrong(f"{path}.known", "pairs of a column and how many frames ahead", known) from None
 
     def read_units(self, tree: Any, path: str) -> Units:
         """Read units."""
@@ -360,7 +366,7 @@ def _read_recipe(fields: Fields) -> StoredRecipe:
 
 def _read_shape(fields: Fields) -> StateShape:
     """Read which states a network takes."""
-    lags = _read_lags(fields)
+    lags = _read_lags(fields, earliest=-LONGEST)
     m, k = (fields.whole_number(name, at_most=MOST_FEATURES) for name in ("n_contexts", "n_actions"))
     fields.close()
     shape = StateShape(m, k, **lags)
@@ -369,10 +375,10 @@ def _read_shape(fields: Fields) -> StateShape:
     return shape
 
 
-def _read_lags(fields: Fields) -> dict[str, tuple[int, ...]]:
+def _read_lags(fields: Fields, earliest: int = 0) -> dict[str, tuple[int, ...]]:
     """Read the lags of contexts and of actions, which must be in order."""
     found = {}
-    for name, first in (("action_lags", 1), ("context_lags", 0)):
+    for name, first in (("action_lags", 1), ("context_lags", earliest)):
         found[name] = given = fields.whole_numbers(name, at_least=first, at_most=LONGEST_LAG)
         if list(given) != sorted(set(given)) or (name == "context_lags" and not given):
             raise wrong(f"{fields.path}.{name}", "different lags in order", given)

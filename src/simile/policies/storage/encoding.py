@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from simile.data.recorded import ActionSpace, Units
+from simile.data.states import Horizon
 from simile.errors import StorageError
 from simile.models.adapters import settle
 from simile.policies.cards import Card
@@ -103,6 +104,8 @@ class Encoder:
         for name in ("hold", "offset"):
             if parts.get(name, value) is None:  # as the first readers know it
                 del parts[name]
+        if isinstance(value, Horizon):
+            parts = {name: part for name, part in parts.items() if part or name not in ("lead", "known")}
         if isinstance(value, Units | ActionSpace):  # to be read by people, so no tensors
             known = {name: array for name, array in parts.items() if array is not None}
             parts = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in known.items()}

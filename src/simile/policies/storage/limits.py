@@ -62,7 +62,8 @@ def _measure(nodes: list[dict[str, Any]], layout: Layout) -> Footprint:
     k = max((len(node["center"]) for node in nodes if isinstance(node.get("center"), list)), default=1)
     told = (n for node in nodes for n in _counts(node, ("n_contexts",), MOST_CONTEXTS))
     m = max([*told, *(n - k for node in nodes for n in _counts(node, ("width",), MOST_CONTEXTS + k))], default=0)
-    reach = max([0, _find_order(nodes, layout), *(lag for some in lags for lag in some)])
+    leads = (abs(n) for node in nodes if type(n := node.get("lead")) is int and abs(n) <= LONGEST_LAG)
+    reach = max([0, _find_order(nodes, layout), *(lag for some in lags for lag in some)]) + max(leads, default=0)
     return Footprint(tables, reach, m, k, max(map(len, lags), default=0) * max(m, k))
 
 

@@ -25,7 +25,7 @@ from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Forest, PiecewiseLinear, SmoothForest, SmoothRegressor, parts_of
 from simile.models.adapters import FittedRegressor, TreeMean
-from simile.policies.policies import Policy, describe_hold, describe_offset, parts, tell
+from simile.policies.policies import Policy, describe_hold, describe_offset, describe_timing, parts, tell
 from simile.policies.storage import files, foreign, ledger, rehearsal
 from simile.policies.storage.decoding import Decoder, Unread
 from simile.policies.storage.encoding import Encoder
@@ -185,6 +185,7 @@ def _summarize(policy: Policy) -> dict[str, Any]:
         "actions": policy.n_actions,
         "context_lags": _unite(list(p.horizon.context_lags) for p in smooth),
         "action_lags": _unite(list(p.horizon.action_lags) for p in smooth),
+        **describe_timing(policy),
         "smoothness": _unite(np.asarray(p.smoothness).tolist() for p in smooth),
         **describe_hold(policy),
         **describe_offset(policy),

@@ -112,7 +112,7 @@ def _check_layout(model: LaggedModel, path: str) -> None:
     """Refuse entries of a state that lie outside of the frames."""
     columns, lags = model.columns, model.lags
     _refuse(((columns < 0) | (columns >= model.width)).any(), path, "columns must lie in the frame")
-    _refuse((lags < 0).any() or int(lags.max()) * model.width > FARTHEST, path, "lags must be within reach")
+    _refuse(int(np.abs(lags).max()) * model.width > FARTHEST, path, "lags must be within reach")
 
 
 def _rises(numbers: Any) -> bool:
