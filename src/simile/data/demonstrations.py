@@ -153,15 +153,19 @@ class Demonstration:
         weights = None if self.weights is None else self.weights[start:stop]
         return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop], weights=weights)
 
-    def foretell(self, known: Known) -> Demonstration:
+    def foretell(self, known: Known, *, complete: bool = False) -> Demonstration:
         """Return it with columns that are known ahead, as contexts of their own; those that are there stay.
 
-        The digest stays that of what was recorded.
+        At the end they are missing; where `complete`, those frames are left out, if others remain. The digest stays
+        that of what was recorded.
         """
         ahead = name_ahead(self.context_names, known)
         if set(ahead) <= set(self.context_names):
             return self
         told = replace(self, contexts=look_ahead(self.contexts, known), context_names=(*self.context_names, *ahead))
+        most = max(n for _, n in known)
+        if complete and len(self) > most:
+            told = told.cut(0, len(self) - most)
         vars(told)["digest"] = self.digest
         return told
 
@@ -399,9 +403,9 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
             return None
         return [np.ones_like(d.actions) if d.weights is None else d.weights for d in self.items]
 
-    def foretell(self, known: Known) -> Demonstrations:
+    def foretell(self, known: Known, *, complete: bool = False) -> Demonstrations:
         """Return them with columns that are known ahead, see `Demonstration.foretell`."""
-        told = tuple(d.foretell(known) for d in self.items)
+        told = tuple(d.foretell(known, complete=complete) for d in self.items)
         return Demonstrations(told) if any(new is not old for new, old in zip(told, self.items, strict=True)) else self
 
     def with_actions(self, actions: Trajectories) -> Demonstrations:

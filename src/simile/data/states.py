@@ -92,8 +92,8 @@ class Horizon:
         """
         stretch = 1.0 if rate is None else max(1.0, checks.number(rate, "rate", above=0.0) / LAGS_RATE)
         lags, wait = [round(lag * stretch) for lag in LAGS], max(-lead, 0)
-        ahead = [wait - lag for lag in (*lags, wait) if 0 < lag <= wait]
-        return cls(sorted({*ahead, *(wait + lag for lag in lags)}), 0, lead)
+        coming = [wait - lag for lag in (*lags, wait) if 0 < lag <= wait]
+        return cls(sorted({*coming, *(wait + lag for lag in lags)}), 0, lead)
 
     @property
     def memory(self) -> int:
@@ -268,6 +268,8 @@ def see(
 ) -> tuple[Data, Horizon]:
     """Return demonstrations as policies of a horizon see them, and that horizon.
 
+    The last frames, of which it was not recorded what was known ahead, are no examples, and are left out.
+
     Parameters
     ----------
     demos : Recorded
@@ -287,7 +289,7 @@ def see(
         horizon = _agree(horizon, "known", find_known(known, names, demos.rate), fixed=fixed)
     if beyond := [column for column, _ in horizon.known if column >= len(names)]:
         raise ArgumentError(f"known must be columns of {len(names)} contexts, counted from 0; got {beyond[0]}")
-    return demos.foretell(horizon.known), horizon
+    return demos.foretell(horizon.known, complete=True), horizon
 
 
 def _agree(horizon: Horizon, name: str, value: Any, *, fixed: bool) -> Horizon:
