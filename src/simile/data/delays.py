@@ -31,18 +31,18 @@ from simile.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
 
-LONGEST_FRAMES, LONGEST_SECONDS = 50, 2.0  # that delays are looked for, whichever is more
+LONGEST_FRAMES, LONGEST_SECONDS = 100, 4.0  # that delays are looked for, whichever is more
 WIDTHS = (1, 2, 4, 8, 16, 32)  # frames to either side that velocities are smoothed over
 NEAR = 0.9  # of the highest correlation over all widths: the first with so much is taken
 PARTS, LEAST_PART = 24, 24  # that an interval is found from where sequences are fewer, and frames of one
 LEVEL, FINEST = 0.9, 0.25  # of the interval, and frames to either side that it is never narrower than
-WEAK, STRONG = 0.2, 0.7  # correlations that say nothing, and that speak for themselves where no other is half as high
+WEAK, STRONG = 0.2, 0.6  # correlations that say nothing, and that speak for themselves if others are below its square
 CHANCE = 0.001  # how often signals that have nothing to do with each other may seem to
 PERIOD = 0.95  # of the highest peak: another one is another period, and the nearest counts
 OPPOSED = 0.8  # of the peak: with the other sign, it cannot be told which of them is meant
 FLAT = 0.75  # of all shifts, above half of the peak: nothing stands out
 MOST_FRAMES, MOST_WORK = 40_000, 1_000_000  # of each pair of columns, and of all of them, that delays are told from
-MOST_TOLD = 3
+MOST_TOLD, ALIKE = 3, 0.7  # delays in a description, and their correlation over that of the clearest
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Delay:
         if not self.clear:
             at_most = "" if math.isnan(self.correlation) else f" (correlation {self.correlation:.2f})"
             return f"how late {self.effect} is behind {self.cause} is not clear{at_most}"
-        ahead, sure = self.high < 0.0, self.low > 0.0 or self.high < 0.0
-        frames, low, high = (-self.frames, -self.high, -self.low) if ahead else (self.frames, self.low, self.high)
-        time = f" ({abs(self.seconds):.3g} s)" if self.rate and sure else ""
-        against = ", against it," if self.correlation < 0.0 else ""
-        said = f"{frames:.1f} frames{time} {'ahead of' if ahead else 'behind'}" if sure else "on time with"
-        return f"{self.effect} is{against} {said} {self.cause} [{low:.1f} to {high:.1f}]"
+        way, frames, low, high = "behind", self.frames, self.low, self.high
+        if frames < 0.0:
+            way, frames, low, high = "ahead of", -frames, -high, -low
+        time = f" ({frames / self.rate:.3g} s)" if self.rate else ""
+        against = ", which it turns against" if self.correlation < 0.0 else ""
+        return f"{self.effect} is {frames:.1f} frames{time} {way} {self.cause} [{low:.1f} to {high:.1f}]{against}"
 
 
 def estimate_delay(
@@ -112,7 +112,7 @@ def estimate_delay(
     rate : float, optional
         Frames per second (Hz).
     longest : int, optional
-        The longest delay that is looked for, in frames: 2 s or 50 frames by default, whichever is longer, and never
+        The longest delay that is looked for, in frames: 4 s or 100 frames by default, whichever is longer, and never
         more than a quarter of the longest sequence.
     either_sign : bool
         Whether the effect may turn against its cause, as a valve may that is closed when much flows in.
@@ -163,7 +163,8 @@ def tell_delays(delays: Sequence[Delay]) -> tuple[str, ...]:
     'valve is 3.0 frames ahead of mean_7d [2.5 to 3.5]: that is foreseen, comes late as a mean does, or follows from it'
     """
     foreseen = ": that is foreseen, comes late as a mean does, or follows from it"
-    clear = [f"{one}{foreseen if one.high < 0.0 else ''}" for one in delays if one.clear]
+    told = [one for one in delays if one.clear and abs(one.correlation) >= ALIKE * abs(delays[0].correlation)]
+    clear = [f"{one}{foreseen if one.high < 0.0 else ''}" for one in told]
     return tuple(clear[:MOST_TOLD]) or ("how late the expert is behind its contexts is not clear",)
 
 
@@ -235,11 +236,16 @@ def suggest_lead(demos: Demonstrations, effect: str | Sequence[str] | Trajectori
 
 @dataclass(frozen=True, eq=False)
 class _Correlation:
-    """Cross-correlation at every shift, (n,), the share of each part in it, (parts, n), and where it is highest."""
+    """Cross-correlation at every shift, (n,), and where it is highest.
+
+    Of each part, (parts, n): its share in the products, and by how much it lifts the correlation, whose powers it is a
+    share of, too.
+    """
 
     shifts: IntArray
     whole: FloatArray
     parts: FloatArray
+    lifts: FloatArray
     sign: float
     hump: tuple[int, int] = field(init=False)
     at: int = field(init=False)
@@ -268,7 +274,7 @@ class _Correlation:
         (low, end), place = self.hump, self._refine() if self._stands_out() else None
         frames, deviation = place or (math.nan, math.nan)
         half = max(FINEST, float(stdtrit(len(self.parts) - 1, 0.5 + 0.5 * LEVEL)) * deviation)
-        if not half < 0.25 * (end - low):  # the top of a hump that scatters over it is nowhere
+        if not half < max(1.0, 0.25 * (end - low)):  # the top of a hump that scatters over it is nowhere
             frames = math.nan
         return Delay(frames, frames - half, frames + half, self.sign * self.height)
 
@@ -283,18 +289,18 @@ class _Correlation:
         about = np.arange(-span, span + 1.0)
         curved = about**2 - np.mean(about**2)
         at = self.at
-        for _ in range(4):
-            part = self.parts[:, max(at - span, 0) : at + span + 1]
-            if part.shape[1] < len(about) or np.isnan(part).any():
+        for _ in range(8):
+            around = slice(max(at - span, 0), at + span + 1)
+            rows = np.vstack([self.whole[around], self.lifts[:, around]])
+            if rows.shape[1] < len(about) or np.isnan(rows).any():
                 return None
-            slopes, bends = part @ about / (about @ about), 2.0 * (part @ curved) / (curved @ curved)
-            if bends.sum() >= 0.0:
+            slopes, bends = rows @ about / (about @ about), 2.0 * (rows @ curved) / (curved @ curved)
+            if bends[0] >= 0.0:
                 return None
-            off = -float(slopes.sum() / bends.sum())
-            if abs(off) <= 0.5:
-                n = len(part)
-                scatter = math.sqrt(n / (n - 1.0) * float(np.sum((slopes + off * bends) ** 2)))
-                return float(self.shifts[at]) + off, scatter / abs(float(bends.sum()))
+            off = -float(slopes[0] / bends[0])
+            if abs(off) <= 1.0:
+                scatter = math.sqrt(float(np.sum((slopes + off * bends)[1:] ** 2)))
+                return float(self.shifts[at]) + off, scatter / -float(bends[0])
             at += int(np.clip(round(off), -span, span))
         return None
 
@@ -307,8 +313,8 @@ class _Correlation:
             return False
         scatter = math.sqrt(n * float(np.sum((shares - shares.mean()) ** 2)) / (n - 1.0))
         ratio = self.height / scatter if scatter > 0.0 else math.inf
-        others = np.abs(self.whole[np.abs(np.arange(len(self.whole)) - self.at) > end - low])
-        alone = self.height >= STRONG and ratio > 1.5 and len(others) > 0 and not others.max() > 0.5 * self.height
+        others = np.nan_to_num(np.abs(self.whole[np.abs(np.arange(len(self.whole)) - self.at) > end - low]))
+        alone = self.height >= STRONG and ratio > 1.5 and len(others) > 0 and others.max() < self.height**2
         return bool(alone or 2.0 * stdtr(n - 1, -ratio) * len(self.whole) / (end - low) < CHANCE)
 
 
@@ -327,20 +333,20 @@ def _correlate(
     height, other = max(sign * highest, sign * lowest), max(-sign * highest, -sign * lowest)
     if height <= 0.0 or (either_sign and other > OPPOSED * height):
         return None
+    whole *= sign
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = sign * sums[:, 0] / np.sqrt(total[1] * total[2])
-    return _Correlation(shifts, sign * whole, np.where(np.isnan(whole), np.nan, parts), sign)
+        shares = 0.5 * (sums[:, 1] / total[1] + sums[:, 2] / total[2])
+        lifts = (parts - whole * shares) / (1.0 - shares)  # as if each were left out in turn
+    return _Correlation(shifts, whole, parts, lifts, sign)
 
 
 def _move(values: FloatArray, width: int) -> FloatArray:
-    """Return the velocity, smoothed over frames to either side, about its mean; 0 where a value is missing."""
-    velocity = np.diff(values)
-    known = ~np.isnan(velocity)
-    if len(velocity) <= 2 * width or not known.any():
+    """Return the velocity, smoothed over frames to either side; 0 where a value is missing."""
+    if len(values) <= 2 * width + 1 or np.isnan(values).all():
         return np.empty(0)
     window = np.hanning(2 * width + 3)[1:-1]
-    centered = np.where(known, velocity - velocity[known].mean(), 0.0)
-    return np.convolve(centered, window / window.sum(), "valid")
+    return np.convolve(np.nan_to_num(np.diff(values)), window / window.sum(), "valid")
 
 
 def _sum_parts(causes: list[FloatArray], effects: list[FloatArray], shifts: IntArray) -> Iterator[FloatArray]:
@@ -361,20 +367,28 @@ def _sum_part(cause: FloatArray, effect: FloatArray, begin: int, end: int, shift
     first, last = max(begin - reach, 0), min(end + reach, n)
     size = next_fast_len(last - first + max(end - begin, reach), real=True)  # long enough not to wrap around
     products = irfft(rfft(effect[first:last], size) * np.conj(rfft(cause[begin:end], size)), size)
-    low, high = np.clip(begin, -shifts, n - shifts), np.clip(end, -shifts, n - shifts)  # where there is an effect
-    squares = [np.append(0.0, np.cumsum(x**2)) for x in (effect, cause)]
-    power = [sums[high + by] - sums[low + by] for sums, by in zip(squares, (shifts, 0), strict=True)]
+    edges = [np.clip(edge, np.clip(-shifts, 0, n), np.clip(n - shifts, 0, n)) for edge in (begin, end)]
+    power = [
+        np.subtract(*(np.append(0.0, np.cumsum(values**2))[np.clip(edge + by, 0, n)] for edge in edges[::-1]))
+        for values, by in ((effect, shifts), (cause, 0))
+    ]
     return np.array([products[(shifts + begin - first) % size], *power])
 
 
 def _as_columns(values: Any, name: str) -> list[FloatArray]:
-    """Return one (T,) array per sequence, of a size that squares of it neither overflow nor vanish."""
+    """Return one (T,) array per sequence without the drift of all, of a size that squares neither overflow nor vanish.
+
+    The drift of each would be the wrong one to take off: what a short sequence moves by is no drift.
+    """
     several = not isinstance(values, np.ndarray) and len(values) > 0 and np.ndim(values[0]) > 0
     tables = [checks.table(x, name, allow_nan=True) for x in (values if several else [values])]
     if any(x.shape[1] > 1 for x in tables):
         raise DataError(f"{name} must be one column of each sequence; got shape {tables[0].shape}: choose one")
     largest = max((float(np.nanmax(np.abs(x), initial=0.0)) for x in tables), default=0.0)
-    return [x[:, 0] / (largest or 1.0) for x in tables]
+    columns = [x[:, 0] / (largest or 1.0) for x in tables]
+    steps = np.concatenate([np.diff(x) for x in columns])
+    drift = float(np.mean(steps, where=known)) if (known := ~np.isnan(steps)).any() else 0.0
+    return [x - drift * np.arange(len(x)) for x in columns]
 
 
 def _take_some(demos: Demonstrations, frames: int) -> list[tuple[FloatArray, FloatArray]]:
