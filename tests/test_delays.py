@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,6 +120,7 @@ def test_a_shift_of_both_ways_gives_both_signs_and_many_sequences_are_as_good_as
     cut = [x.reshape(30, 100) for x in (cause[0], effect[0])]
     assert estimate_delay(*map(list, cut)).frames == pytest.approx(6.0, abs=0.4)
     assert estimate_delay(cause[0], effect[0], longest=3).clear is False
+    assert estimate_delay(cause[0].tolist(), pd.Series(effect[0], index=range(7, 3007))) == there
 
 
 @pytest.mark.parametrize("size", [1e-290, 1e290])
@@ -253,6 +255,8 @@ def test_of_many_frames_some_are_looked_at(monkeypatch):
     monkeypatch.setattr(delays, "MOST_FRAMES", 1000)
     summarize_delays(operated(sequences=60))
     summarize_delays(operated(sequences=1))
+    monkeypatch.setattr(delays, "MOST_PAIRS", 2)
+    assert len(summarize_delays(operated(sequences=1))) == 2
     assert {len(cause) for cause in seen} == {20, 1}
     assert all(sum(map(len, cause)) <= 96 * len(cause) for cause in seen if len(cause) > 1)
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,8 @@ CHANCE = 0.001  # how often signals that have nothing to do with each other may 
 PERIOD = 0.95  # of the highest peak: another one is another period, and the nearest counts
 OPPOSED = 0.8  # of the peak: with the other sign, it cannot be told which of them is meant
 FLAT = 0.75  # of all shifts, above half of the peak: nothing stands out
-MOST_FRAMES, MOST_WORK = 40_000, 1_000_000  # of each pair of columns, and of all of them, that delays are told from
+MOST_PAIRS = 800  # of columns that delays are told of; and, of one and of all of them...
+MOST_FRAMES, MOST_WORK = 40_000, 1_000_000  # ...the frames
 MOST_TOLD, ALIKE = 3, 0.7  # delays in a description, and their correlation over that of the clearest
 
 
@@ -141,9 +143,9 @@ def estimate_delay(
 def summarize_delays(demos: Demonstrations) -> tuple[Delay, ...]:
     """Estimate how late each action of an expert is behind each context, the clearest first.
 
-    Of many frames, some are looked at.
+    Of many frames some are looked at, and of a great many columns the first.
     """
-    names = tuple(product(enumerate(demos.context_names), enumerate(demos.action_names)))
+    names = tuple(islice(product(enumerate(demos.context_names), enumerate(demos.action_names)), MOST_PAIRS))
     some = _take_some(demos, min(MOST_FRAMES, MOST_WORK // len(names)))
     found = [
         replace(
@@ -247,32 +249,27 @@ class _Correlation:
     parts: FloatArray
     lifts: FloatArray
     sign: float
-    hump: tuple[int, int] = field(init=False)
-    at: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        humps = [(lo, hi, lo + int(np.nanargmax(self.whole[lo:hi]))) for lo, hi in self._humps()]
+    @cached_property
+    def peak(self) -> tuple[int, int, int]:
+        """Where the highest peak is, and where what is above half of it begins and ends."""
+        known = np.nan_to_num(self.whole, nan=-1.0)
+        edges = np.flatnonzero(np.diff((known > 0.5 * known.max()).astype(np.int8), prepend=0, append=0))
+        humps = [(low + int(known[low:end].argmax()), low, end) for low, end in edges.reshape(-1, 2).tolist()]
         # Periods of a repeating motion fit equally well but for noise.
-        high = [one for one in humps if self.whole[one[2]] >= PERIOD * np.nanmax(self.whole)]
-        low, end, at = min(high, key=lambda one: abs(int(self.shifts[one[2]])))
-        object.__setattr__(self, "hump", (low, end))
-        object.__setattr__(self, "at", at)
-
-    def _humps(self) -> Iterator[tuple[int, int]]:
-        above = np.nan_to_num(self.whole, nan=-1.0) > 0.5 * np.nanmax(self.whole)
-        edges = np.flatnonzero(np.diff(above.astype(np.int8), prepend=0, append=0))
-        yield from ((int(lo), int(hi)) for lo, hi in edges.reshape(-1, 2))
+        high = [one for one in humps if known[one[0]] >= PERIOD * known.max()]
+        return min(high, key=lambda one: abs(int(self.shifts[one[0]])))
 
     @property
     def height(self) -> float:
-        return float(self.whole[self.at])
+        return float(self.whole[self.peak[0]])
 
     def read(self) -> Delay:
         """Read the delay off the peak, if it is one."""
         from scipy.special import stdtrit
 
-        (low, end), place = self.hump, self._refine() if self._stands_out() else None
-        frames, deviation = place or (math.nan, math.nan)
+        _, low, end = self.peak
+        frames, deviation = (self._refine() if self._stands_out() else None) or (math.nan, math.nan)
         half = max(FINEST, float(stdtrit(len(self.parts) - 1, 0.5 + 0.5 * LEVEL)) * deviation)
         if not half < max(1.0, 0.25 * (end - low)):  # the top of a hump that scatters over it is nowhere
             frames = math.nan
@@ -284,11 +281,10 @@ class _Correlation:
         The top is where the slope is zero, and each part has a slope of its own there: how these scatter, over the
         bend, is how the top does.
         """
-        low, end = self.hump
+        at, low, end = self.peak
         span = max(1, round((end - low) / 8))
         about = np.arange(-span, span + 1.0)
         curved = about**2 - np.mean(about**2)
-        at = self.at
         for _ in range(8):
             around = slice(max(at - span, 0), at + span + 1)
             rows = np.vstack([self.whole[around], self.lifts[:, around]])
@@ -308,12 +304,13 @@ class _Correlation:
         """Whether the peak is higher than chance would have it: over parts, or over all other shifts."""
         from scipy.special import stdtr
 
-        (low, end), n, shares = self.hump, len(self.parts), self.parts[:, self.at]
+        at, low, end = self.peak
+        n, shares = len(self.parts), self.parts[:, at]
         if n < 2 or self.height < WEAK or end - low > FLAT * len(self.whole):
             return False
         scatter = math.sqrt(n * float(np.sum((shares - shares.mean()) ** 2)) / (n - 1.0))
         ratio = self.height / scatter if scatter > 0.0 else math.inf
-        others = np.nan_to_num(np.abs(self.whole[np.abs(np.arange(len(self.whole)) - self.at) > end - low]))
+        others = np.nan_to_num(np.abs(self.whole[np.abs(np.arange(len(self.whole)) - at) > end - low]))
         alone = self.height >= STRONG and ratio > 1.5 and len(others) > 0 and others.max() < self.height**2
         return bool(alone or 2.0 * stdtr(n - 1, -ratio) * len(self.whole) / (end - low) < CHANCE)
 
@@ -369,8 +366,10 @@ def _sum_part(cause: FloatArray, effect: FloatArray, begin: int, end: int, shift
     products = irfft(rfft(effect[first:last], size) * np.conj(rfft(cause[begin:end], size)), size)
     edges = [np.clip(edge, np.clip(-shifts, 0, n), np.clip(n - shifts, 0, n)) for edge in (begin, end)]
     power = [
-        np.subtract(*(np.append(0.0, np.cumsum(values**2))[np.clip(edge + by, 0, n)] for edge in edges[::-1]))
-        for values, by in ((effect, shifts), (cause, 0))
+        np.subtract(*(squares[np.clip(edge + by, 0, n) - first] for edge in edges[::-1]))
+        for squares, by in (
+            (np.append(0.0, np.cumsum(x[first:last] ** 2)), by) for x, by in ((effect, shifts), (cause, 0))
+        )
     ]
     return np.array([products[(shifts + begin - first) % size], *power])
 
@@ -380,7 +379,7 @@ def _as_columns(values: Any, name: str) -> list[FloatArray]:
 
     The drift of each would be the wrong one to take off: what a short sequence moves by is no drift.
     """
-    several = not isinstance(values, np.ndarray) and len(values) > 0 and np.ndim(values[0]) > 0
+    several = not isinstance(values, np.ndarray) and np.ndim(next(iter(values), 0.0)) > 0
     tables = [checks.table(x, name, allow_nan=True) for x in (values if several else [values])]
     if any(x.shape[1] > 1 for x in tables):
         raise DataError(f"{name} must be one column of each sequence; got shape {tables[0].shape}: choose one")
