@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import simile
 from commands import simile_
@@ -180,6 +181,21 @@ def test_what_does_not_move_or_is_all_missing_or_short_has_no_delay():
 def test_an_answer_to_the_derivative_has_no_delay_for_its_sign_is_not_clear():
     cause, _ = recorded(wander, np.random.default_rng(0), 0.0, 0.02, noise=0.0)
     assert not estimate_delay(cause, [np.gradient(x) for x in cause], either_sign=True).clear
+
+
+@pytest.mark.filterwarnings("error")
+@given(
+    arrays(
+        np.float64,
+        st.tuples(st.integers(1, 4), st.integers(1, 60), st.just(2)),
+        elements=st.sampled_from([math.nan, 0.0, 1.0, -1.0, 1e300, 1e-300, 0.1]),
+    ),
+    st.booleans(),
+)
+def test_whatever_was_recorded_is_told_or_not_clear(values, either_sign):
+    found = estimate_delay(list(values[..., 0]), list(values[..., 1]), either_sign=either_sign)
+    assert found.clear == (found.low <= found.frames <= found.high)
+    assert math.isnan(found.correlation) or abs(found.correlation) <= 1.0 + 1e-9
 
 
 def test_sums_over_a_part_are_those_of_two_loops():
