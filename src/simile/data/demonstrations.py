@@ -20,6 +20,7 @@ from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
+from simile.data.delays import Delay, summarize_delays, tell_delays
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
 from simile.data.logs import Log, find_marks, read_logs
 from simile.data.motion import tell_motion
@@ -550,7 +551,12 @@ class Description:
                 f"{kind:10} {name:20} {s['min']:10.4g} {s['mean']:10.4g} {s['max']:10.4g} {s['std']:10.4g} "
                 f"{s['missing']:8.1%}"
             )
-        return "\n".join([*lines, *self.motion()])
+        told = tell_delays(self.delays()) if demos.n_frames >= LEAST_TOLD else ()
+        return "\n".join([*lines, *told, *self.motion()])
+
+    def delays(self) -> tuple[Delay, ...]:
+        """Estimate how late each action is behind each context, the clearest first."""
+        return summarize_delays(self.demos)
 
     def motion(self) -> tuple[str, ...]:
         """Say in a line per action what its log is worth, and how it moves; nothing of a few frames."""
