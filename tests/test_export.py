@@ -36,6 +36,9 @@ void begin_at({name}_state *s, const double *x, const double *a) {{ {name}_begin
 int step({name}_state *s, const double *x, double *a) {{ return {name}_step(s, x, a); }}
 int miss({name}_state *s, double *a) {{ return {name}_miss(s, a); }}
 void override({name}_state *s, const double *x, const double *a) {{ {name}_override(s, x, a); }}
+#ifdef {NAME}_WAIT
+int flush({name}_state *s, double *a) {{ return {name}_flush(s, a); }}
+#endif
 """
 KEPT = Offset((0.9, 0.3), (0.99, 0.5))
 HOLD = Hold(np.array([0.05, 0.2]), np.array([False, True]))
@@ -51,7 +54,7 @@ class Compiled:
     ) -> None:
         exported = export_c(policy, folder / f"{name}.h")
         begin = f"{name}_begin(s, x);" if begins else "(void)s; (void)x;"
-        (folder / "wrapper.c").write_text(WRAPPER.format(name=name, begin=begin))
+        (folder / "wrapper.c").write_text(WRAPPER.format(name=name, NAME=name.upper(), begin=begin))
         library = folder / f"{name}-{len(list(folder.iterdir()))}.so"  # a name of its own: a loaded one stays loaded
         command = [compiler or COMPILERS[0], *STRICT, "-O1", "-shared", "-fPIC", "-o", library, folder / "wrapper.c"]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -72,7 +75,11 @@ class Compiled:
         return self.out.copy()
 
     def miss(self) -> np.ndarray:
-        self.library.miss(self.state, _double(self.out))
+        self.wild = self.library.miss(self.state, _double(self.out))
+        return self.out.copy()
+
+    def flush(self) -> np.ndarray:
+        self.wild = self.library.flush(self.state, _double(self.out))
         return self.out.copy()
 
     def override(self, x: Any, action: Any) -> None:
@@ -88,10 +95,9 @@ class Graphed:
         options = self.ort.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         self.session = self.ort.InferenceSession(folder / "step.onnx", options, providers=["CPUExecutionProvider"])
-        reach = max(1, policy.reach)
-        self.contexts, self.actions = np.full((n, reach, m), np.nan), np.full((n, reach, policy.n_actions), np.nan)
-        more = [name for name in ("held", "offset") if name in {i.name for i in self.session.get_inputs()}]
-        self.more = {name: np.full((n, policy.n_actions), np.nan) for name in more}
+        begun = {value.name: np.full((n, *value.shape[1:]), np.nan) for value in self.session.get_inputs()}
+        assert begun.pop("x").shape == (n, m)
+        self.contexts, self.actions, self.more = begun.pop("contexts"), begun.pop("actions"), begun
 
     def step(self, X: Any) -> np.ndarray:
         given = {"x": np.atleast_2d(X), "contexts": self.contexts, "actions": self.actions, **self.more}
@@ -308,7 +314,8 @@ def test_small_policies_of_any_shape_act_alike_in_python_c_and_onnx(tmp_path: Pa
     pytest.importorskip("onnx")
     k, m = data.draw(st.integers(1, 2), "k"), data.draw(st.integers(1, 3), "m")
     lags = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True), "context lags")
-    horizon = Horizon(lags, data.draw(st.lists(st.integers(1, 4), max_size=2, unique=True), "action lags"))
+    lead = data.draw(st.integers(-4, 4), "lead")
+    horizon = Horizon(lags, data.draw(st.lists(st.integers(1, 4), max_size=2, unique=True), "action lags"), lead)
     order, seed = data.draw(st.integers(1, 4), "order"), data.draw(st.integers(0, 99), "seed")
     options = {"regularizer": simile.CriticallyDamped(order=order), "smoothness": data.draw(st.floats(0.0, 20.0))}
     policy = learned(k=k, m=m, horizon=horizon, seed=seed, n_trees=data.draw(st.integers(1, 3), "trees"), **options)
@@ -333,9 +340,10 @@ def test_small_policies_of_any_shape_act_alike_in_python_c_and_onnx(tmp_path: Pa
     program, graph, predictor = Compiled(policy, folder), Graphed(policy, folder, m=m), simile.Predictor(policy)
     X = contexts(80, m, seed=seed, missing=data.draw(st.sampled_from([0.0, 0.3, 1.0]), "missing"))
     program.begin(X[0])
-    expected = [predictor.step(x) for x in X]
-    assert np.allclose([program.step(x) for x in X], expected, rtol=0.0, atol=1e-9)
-    assert np.allclose([graph.step(x)[0] for x in X], expected, rtol=0.0, atol=1e-9)
+    expected = [answer for x in X if (answer := predictor.step(x)) is not None] + list(predictor.flush())
+    lasting = [*X, *[X[-1]] * max(0, -lead)]  # where it may wait: the last context lasts
+    assert np.allclose([program.step(x) for x in lasting][-len(X) :], expected, rtol=0.0, atol=1e-9)
+    assert np.allclose([graph.step(x)[0] for x in lasting][-len(X) :], expected, rtol=0.0, atol=1e-9)
 
 
 def test_a_network_beside_a_forest_is_exported_to_onnx_and_not_to_c(tmp_path: Path):

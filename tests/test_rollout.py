@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
 
 import simile
 from conftest import demos_of
@@ -202,3 +203,15 @@ def test_what_cannot_be_rolled_out_of_bag_is_refused(bagging, demos, message: st
         simile.rollout_out_of_bag(policy, demos)
     with pytest.raises(SimileError, match="policy must be made of forests"):
         simile.rollout_out_of_bag(affine(0), demos_of(5))
+
+
+@pytest.mark.parametrize("model", [simile.SmoothForest(n_trees=2), Ridge()], ids=["fused", "general"])
+def test_a_sequence_may_be_shorter_than_a_policy_aims_ahead(model):
+    policy = simile.clone(demos_of(60, 50), model=model, horizon=Horizon(1, 0, lead=5)).policy
+    known = np.arange(1.0, 8.0)[:, np.newaxis]
+    demos = demos_of(1, 5, 30)
+    for start in (None, simile.ColdStart(), known):
+        assert [len(a) for a in simile.rollout(policy, demos, start=start)] == [1, 5, 30]
+    rolled = simile.rollout(policy, demos, start=known)
+    assert np.array_equal(rolled[0], known[2:3])  # the last five are for the first five frames
+    assert np.array_equal(rolled[1], known[2:])

@@ -253,7 +253,8 @@ def open_rollout(policy: Policy, demos: Any, start: Start | Any = None) -> Openi
         raise ArgumentError(
             f"demos or start must have the policy's {policy.n_actions} actions; got {opening.past[0].shape[1]}"
         )
-    return opening
+    # A sequence may be shorter than what a policy that aims ahead is given.
+    return replace(opening, given=[known[: len(x)] for known, x in zip(opening.given, contexts, strict=True)])
 
 
 def _roll(

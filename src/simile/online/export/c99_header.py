@@ -14,6 +14,7 @@ import numpy as np
 
 from simile._common.files import write_atomically
 from simile.data.states import Horizon
+from simile.data.timing import tell_lead
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, PiecewiseLinear, parts_of
 from simile.models.coupling import check_apart
@@ -102,14 +103,23 @@ class _Header:
         return f"{self.name}_smoothness[j]" if isinstance(one, np.ndarray) else text.write_number(one)
 
     def _extras(self) -> dict[str, str]:
-        """Return what a hysteresis and a memory of the start add in each place; nothing where there is none."""
+        """Return what a hysteresis, a memory of the start and a lead add in each place; nothing where there is none."""
+        horizon, name = self.policy.horizon, self.name
         held = ("position", "play", "begin_position", "override_position", "latest")
         kept = ("offset", "known", "anew", "room", "keep", "fade")
-        found = {**dict.fromkeys((*held, *kept), ""), "latest": f"{self.name}_past(s, 1)[j]"}
-        for part, places in ((self.policy.hold, held), (self.policy.offset, kept)):
+        ahead = ("aims",)
+        wait = ("waits", "queue", "awaits", "unanswered", "lasting", "await", "await_blind", "await_operator", "flush")
+        found = {**dict.fromkeys((*held, *kept, *ahead, *wait), ""), "latest": f"{name}_past(s, 1)[j]"}
+        values = {"name": name, "NAME": name.upper(), "lead": horizon.lead, "wait": horizon.wait}
+        for part, places in (
+            (self.policy.hold, held),
+            (self.policy.offset, kept),
+            (horizon.lead or None, ahead),
+            (horizon.wait or None, wait),
+        ):
             if part is not None:
-                found |= {place: text.fill(place, name=self.name, NAME=self.name.upper()) for place in places}
-        return {**found, **{place: found[place].strip() for place in ("latest", "room")}}
+                found |= {place: text.fill(place, rows=self.action_rows, **values) for place in places}
+        return {**found, **{place: found[place].rstrip() for place in ("latest", "room", "lasting")}}
 
     @property
     def table_size(self) -> int:
@@ -121,7 +131,7 @@ class _Header:
         """Bytes of a state, padded as compilers do."""
         k, m = self.subject.n_actions, self.subject.n_contexts
         doubles = k * (self.action_rows + sum(part is not None for part in (self.policy.hold, self.policy.offset)))
-        counts = 3 if self.policy.offset is None else 4
+        counts = 3 + (self.policy.offset is not None) + 2 * (self.policy.horizon.wait > 0)
         return -(-(8 * doubles + 4 * m * self.context_rows + 4 * counts) // 8) * 8
 
     def write(self) -> str:
@@ -198,7 +208,9 @@ class _Header:
     def _head(self) -> str:
         """Return what a reader should know before including the file."""
         card, name = self.policy.card, self.name
-        space, units = self.policy.space, self.policy.units
+        space, units, horizon = self.policy.space, self.policy.units, self.policy.horizon
+        no_more = f"after the last frame, until it returns {name.upper()}_NO_ANSWER"
+        ahead = bool(horizon.known)
         begin = f"{name}_begin(&s, x);" if self.subject.begins else f"{name}_begin_at(&s, x, action);"
         return text.write_comment(
             [
@@ -210,6 +222,7 @@ class _Header:
                 f"  units     center {text.write_row(units.center)}; scale {text.write_row(units.scale)}",
                 *([] if units.origin is None else [f"  origin    {', '.join(map(str, units.origin.tolist()))}"]),
                 f"  rate      {'not known' if card.rate is None else f'{card.rate:g} frames a second'}",
+                *([f"  lead      it {tell_lead(horizon.lead, card.rate)}"] if horizon.lead else []),
                 f"  digest    {self.subject.digest or 'none: the policy cannot be stored'}",
                 f"  room      {self.table_size} bytes of constants, {self.state_size} bytes for each stream",
                 "",
@@ -218,9 +231,11 @@ class _Header:
                 f"  {f'{name}_step(&s, x, action);':<40} in every frame, the first one too",
                 f"  {f'{name}_miss(&s, action);':<40} in a frame that brought no context",
                 f"  {f'{name}_override(&s, x, action);':<40} in a frame in which an operator acted",
+                *([f"  {f'{name}_flush(&s, action);':<40} {no_more}"] if horizon.wait else []),
                 "",
                 "Include it in one C file. Contexts and actions are in the units of the training, in the order above;",
                 "a missing value of a context is NaN. Nothing is allocated, and no function of a library is called.",
+                *(["What is called name[t+n] is what name will be n frames later; NaN where that is not known."] * ahead),
                 "For the same bits as in Python compile with -ffp-contract=off, which gcc implies by -std=c99. Never",
                 "compile with -ffast-math: it does not know NaN.",
             ]

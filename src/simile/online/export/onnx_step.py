@@ -20,12 +20,16 @@ from simile.models.regularizers import Autoregressor
 from simile.online.export.onnx_graph import Graph
 from simile.online.export.onnx_models import Networked, add_forests, add_line, add_network
 from simile.online.export.subject import Exported, Subject, check_path, name_model
-from simile.policies.policies import Mixture, Policy, SmoothPolicy, hold, offset
+from simile.policies.policies import Mixture, Policy, SmoothPolicy, describe_timing, hold, offset
 
 DOC = (
     "One step of a policy learned by simile. x: contexts. contexts, actions: the recent past of each stream, latest "
     "last, in your units; a stream whose latest action is NaN is new. Feed contexts_next and actions_next back, and "
     "held_next and offset_next where they are there."
+)
+DOC_WAIT = (
+    " action is that for the frame {wait} frames ago: NaN in the first {wait} frames of a stream. After its last frame put "
+    "the last context in so many times more. Feed waited_next back, too."
 )
 
 
@@ -35,7 +39,8 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
     Inputs are x (n, m), contexts (n, reach, m) and actions (n, reach, k), outputs action (n, k), contexts_next and
     actions_next, all double and in the user's units. A past full of NaN begins a stream cold. A policy that holds has
     an input held (n, k) besides, the action done last (NaN begins), and an output held_next; one that remembers the
-    start has offset (n, k), in standard units (NaN: to be taken anew), and offset_next. See docs/export.md.
+    start has offset (n, k), in standard units (NaN: to be taken anew), and offset_next. One that may wait (lead) has
+    more rows of contexts, and waited (n, 1) and waited_next, how many frames have come. See docs/export.md.
 
     Parameters
     ----------
@@ -58,8 +63,9 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
     subject = Subject.of(policy)
     data = _Step(subject).model().SerializeToString(deterministic=True)
     write_atomically(out, data)
-    more = subject.n_actions * sum(part(subject.policy) is not None for part in (hold, offset))
-    return Exported(out, len(data), 8 * (subject.reach * (subject.n_contexts + subject.n_actions) + more))
+    kept = subject.reach + sum(part(subject.policy) is not None for part in (hold, offset))
+    state = subject.rows * subject.n_contexts + kept * subject.n_actions + (subject.wait > 0)
+    return Exported(out, len(data), 8 * state)
 
 
 class _Step:
@@ -70,16 +76,17 @@ class _Step:
         self.graph = graph = Graph()
         n, reach, m, k = "n", subject.reach, subject.n_contexts, subject.n_actions
         self.x = graph.input("x", (n, m))
-        self.contexts = graph.input("contexts", (n, reach, m))
+        self.contexts = graph.input("contexts", (n, subject.rows, m))
         self.actions = graph.input("actions", (n, reach, k))
         self.held = None if hold(subject.policy) is None else graph.input("held", (n, k))
         self.offset = None if offset(subject.policy) is None else graph.input("offset", (n, k))
+        self.waited = graph.input("waited", (n, 1)) if subject.wait else None
         self.predicted: dict[tuple[int, Horizon], str] = {}  # by model, for mixtures often share theirs
 
     def model(self) -> Any:
         """Build it all."""
         graph, subject = self.graph, self.subject
-        policy, reach, k = subject.policy, subject.reach, subject.n_actions
+        policy, reach, rows, k = subject.policy, subject.reach, subject.rows, subject.n_actions
         units, space = policy.units, policy.space
         self.new = graph.add("IsNaN", graph.add("ReduceSum", self._rows(self.actions, [reach - 1]), self._ints([1, 2])))
         now = graph.add("Unsqueeze", self.x, self._ints([1]))
@@ -96,13 +103,17 @@ class _Step:
         later = list(range(1, reach))
         before = graph.add("Where", self.new, self._restore(self.past), self.actions)
         kept = [self._rows(before, later)] if later else []
-        graph.output("action", action, ("n", k))
-        graph.output("contexts_next", self._rows(self.window, [*later, reach]), ("n", reach, subject.n_contexts))
-        graph.output("actions_next", graph.add("Concat", *kept, latest, axis=1), ("n", reach, k))
+        graph.output("action", self._unless_waiting(action), ("n", k))
+        graph.output("contexts_next", self._rows(self.window, [*range(1, rows + 1)]), ("n", rows, subject.n_contexts))
+        shifted = graph.add("Concat", *kept, latest, axis=1)
+        graph.output("actions_next", self._unless_waiting(shifted, before, per_row=True), ("n", reach, k))
         if self.held is not None:
-            graph.output("held_next", action, ("n", k))
+            graph.output("held_next", self._unless_waiting(action, self.held), ("n", k))
         if self.offset is not None:
-            graph.output("offset_next", self.offset, ("n", k))
+            graph.output("offset_next", self._unless_waiting(self.offset, "offset"), ("n", k))
+        if self.waited is not None:
+            one_more = graph.add("Add", self._count(), graph.constant(1.0))
+            graph.output("waited_next", graph.add("Min", one_more, graph.constant(float(subject.wait))), ("n", 1))
         card, bands = policy.card, subject.bands
         facts = {
             "context_names": json.dumps(card.context_names),
@@ -110,9 +121,25 @@ class _Step:
             "rate": json.dumps(card.rate),
             "digest": subject.digest,
             "simile": version("smooth-imitation"),
+            **{name: json.dumps(value) for name, value in describe_timing(policy).items()},
             **({"band": json.dumps({f"{p:g}": half.tolist() for p, half in bands.items()})} if bands else {}),
         }
-        return graph.model(facts, DOC)
+        return graph.model(facts, DOC + DOC_WAIT.format(wait=subject.wait) * (subject.wait > 0))
+
+    def _count(self) -> str:
+        """Return how many frames streams have waited; none of those that are new, (n, 1)."""
+        graph = self.graph
+        assert self.waited is not None
+        new = graph.add("Or", graph.add("IsNaN", self.waited), graph.add("Squeeze", self.new, self._ints([2])))
+        return graph.add("Where", new, graph.constant(0.0), self.waited)
+
+    def _unless_waiting(self, value: str, instead: str | None = None, *, per_row: bool = False) -> str:
+        """Return a value, and for streams that wait another one, or NaN; the value where a policy never waits."""
+        if self.waited is None:
+            return value
+        waits = self.graph.add("Less", self._count(), self.graph.constant(float(self.subject.wait)))
+        each = self.graph.add("Unsqueeze", waits, self._ints([2])) if per_row else waits
+        return self.graph.add("Where", each, instead or self.graph.constant(np.nan), value)
 
     def _hold(self, acted: str) -> str:
         """Let actions pass the hysteresis, which stands where it was, or where the past ended; (n, k)."""
@@ -203,7 +230,7 @@ class _Step:
     def _look(self, horizon: Horizon) -> str:
         """Lay out states (n, features) as `States.matrix` does: lag by lag, contexts first; rounded to floats."""
         reach, origin = self.subject.reach, self.subject.policy.units.origin
-        frames = self._rows(self.window, [reach - lag for lag in horizon.context_lags])
+        frames = self._rows(self.window, [self.subject.rows - lag for lag in horizon.context_lags])
         shifted = frames if origin is None else self.graph.add("Sub", frames, self.graph.constant(origin))
         parts = [self.graph.add("Flatten", shifted)]
         if horizon.action_lags:

@@ -14,7 +14,7 @@ from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, StorageError
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.policies.bands import KEY, Band
-from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts, whole
+from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts, timing, whole
 from simile.policies.storage.files import from_bytes, to_bytes
 
 BANDS = (0.5, 0.8, 0.9, 0.95, 0.99)  # levels whose constant half-widths go along
@@ -82,6 +82,19 @@ class Subject:
     def reach(self) -> int:
         """How many frames back the policy looks; one at least, as a predictor does."""
         return max(1, self.policy.reach)
+
+    @property
+    def rows(self) -> int:
+        """How many contexts before the one that just came the policy may read; one at least.
+
+        They are ahead of the actions where it may wait, and behind where it aims ahead.
+        """
+        return max(1, self.reach - timing(self.policy)[0])
+
+    @property
+    def wait(self) -> int:
+        """How many frames come before the first answer."""
+        return max(0, -timing(self.policy)[0])
 
     @property
     def bands(self) -> dict[float, FloatArray]:
