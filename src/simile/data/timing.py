@@ -104,6 +104,27 @@ def find_known(ahead: Ahead, names: Sequence[str], rate: float | None) -> Known:
     return tuple((column, n) for n, column in sorted(found))
 
 
+def read_known(texts: Sequence[str]) -> dict[str, float | tuple[float, ...]]:
+    """Return what is known ahead from texts, as commands have it.
+
+    >>> read_known(["curv_*=1.0", "score=0.5,1"])
+    {'curv_*': 1.0, 'score': (0.5, 1.0)}
+    """
+    found: dict[str, float | tuple[float, ...]] = {}
+    for text in texts:
+        pattern, sign, far = text.rpartition("=")
+        try:
+            seconds = tuple(float(one) for one in far.split(","))
+        except ValueError:
+            sign = ""
+        if not sign or not pattern or pattern in found:
+            raise ArgumentError(
+                f"known must be PATTERN=SECONDS, such as 'curv_*=1.0' or 'score=0.5,1', each once; got {text!r}"
+            )
+        found[pattern] = seconds[0] if len(seconds) == 1 else seconds
+    return found
+
+
 def tell_lead(frames: int, rate: float | None) -> str:
     """Say what a lead means; nothing of none.
 

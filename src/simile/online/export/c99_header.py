@@ -235,7 +235,10 @@ class _Header:
                 "",
                 "Include it in one C file. Contexts and actions are in the units of the training, in the order above;",
                 "a missing value of a context is NaN. Nothing is allocated, and no function of a library is called.",
-                *(["What is called name[t+n] is what name will be n frames later; NaN where that is not known."] * ahead),
+                *(
+                    ["What is called name[t+n] is what name will be n frames later; NaN where that is not known."]
+                    * ahead
+                ),
                 "For the same bits as in Python compile with -ffp-contract=off, which gcc implies by -std=c99. Never",
                 "compile with -ffast-math: it does not know NaN.",
             ]
