@@ -116,8 +116,8 @@ def test_hold_is_a_parameter_like_any_other(hold, data):
 def test_same_parameters_as_learn():
     ours, theirs = set(SimileRegressor().get_params()), set(simile.learn.__kwdefaults__)
     of_rounds = {"rule", "step_size", "n_rounds"}
-    # Nobody watches an estimator, and its data are here.
-    assert ours - {"random_state", "algorithm"} - of_rounds == theirs - {"seed", "watch", "backend"}
+    # Nobody watches an estimator, its data are here, and all columns of X are contexts.
+    assert ours - {"random_state", "algorithm"} - of_rounds == theirs - {"seed", "watch", "backend", "effect"}
     assert of_rounds < set(simile.rounds.__kwdefaults__)
     assert all(value is None for name, value in SimileRegressor().get_params().items() if name != "algorithm")
     assert SimileRegressor().algorithm == "learn"

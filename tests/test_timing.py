@@ -298,3 +298,40 @@ def test_a_policy_to_go_on_from_decides_about_time():
     bare = tuple(one.keeping(None).holding(None).in_units(first.units, first.space) for one in (first, other))
     with pytest.raises(ArgumentError, match="components must share their lead"):
         simile.Mixture(bare, (0.5, 0.5))
+
+
+# ------------------------------------------------------------------------------------------------------ a measured lead
+
+
+@pytest.mark.parametrize("algorithm", [simile.learn, simile.paper])
+def test_auto_measures_how_late_the_actuator_is(algorithm):
+    plain = follow(5, 4, late=10)
+    rng = np.random.default_rng(6)
+    effects = [delay(a, 5) + 0.1 * a.std() * rng.normal(size=a.shape) for a in plain.actions]  # 20 dB
+    logs = simile.Demonstrations.from_arrays(
+        [np.concatenate([x, e], axis=1) for x, e in zip(plain.contexts, effects, strict=True)],
+        plain.actions,
+        rate=RATE,
+        context_names=(*plain.context_names, "angle"),
+    )
+    quick = {"model": LIGHT} if algorithm is simile.learn else {"model": LIGHT, "n_rounds": 0}
+    run = algorithm(logs, lead="auto", effect="angle", **quick)
+    assert abs(timing(run.policy)[0] - 5) <= 1
+    assert run.policy.card.context_names == plain.context_names  # it follows from the action
+    assert "angle is no context any more" in run.notes[0]
+    by_arrays = algorithm(plain, lead="auto", effect=[e[:, 0] for e in effects], **quick)
+    assert timing(by_arrays.policy) == timing(run.policy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"lead": "auto"}, "'auto' measures how late the actuator is: name the context"),
+        ({"lead": "soon"}, "lead must be seconds, or 'auto'"),
+        ({"lead": 0.1, "effect": "player0"}, "effect is what lead='auto' is measured by"),
+        ({"lead": "auto", "effect": "nobody"}, "effect: 'nobody' is no context"),
+    ],
+)
+def test_auto_refuses_what_it_cannot_measure(asked, message):
+    with pytest.raises(ArgumentError, match=message):
+        simile.learn(SMALL, **asked)

@@ -409,6 +409,16 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         told = tuple(d.foretell(known, complete=complete) for d in self.items)
         return Demonstrations(told) if any(new is not old for new, old in zip(told, self.items, strict=True)) else self
 
+    def without(self, names: Iterable[str]) -> Demonstrations:
+        """Return them without some contexts, by name; those that are not there are not missed."""
+        kept = [i for i, name in enumerate(self.context_names) if name not in set(names)]
+        if len(kept) == self.n_contexts:
+            return self
+        if not kept:
+            raise DataError(f"contexts: none is left without {', '.join(self.context_names)}")
+        left = tuple(self.context_names[i] for i in kept)
+        return Demonstrations(tuple(replace(d, contexts=d.contexts[:, kept], context_names=left) for d in self.items))
+
     def with_actions(self, actions: Trajectories) -> Demonstrations:
         """Return the same contexts with other actions."""
         if len(actions) != len(self):

@@ -27,7 +27,7 @@ from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedba
 from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, match_expert
 from simile.learning.holds import COST
-from simile.learning.initial import check_initial, leave_seen, note_initial, see_by
+from simile.learning.initial import check_initial, leave_seen, note_initial, see_by, settle_lead
 from simile.learning.outliers import tell_outliers, weigh
 from simile.learning.problem import check_models, judge, resolve
 from simile.learning.reduction import rounds
@@ -68,7 +68,8 @@ class Settings(TypedDict, total=False):
     regularizer: RegularizerClass
     smoothness: Smoothness
     horizon: Horizon
-    lead: float
+    lead: float | str
+    effect: Any
     known: Ahead
     feedback: Feedback
     rule: Rule
@@ -152,7 +153,8 @@ def learn(
     regularizer: RegularizerClass | None = None,
     smoothness: Smoothness | None = None,
     horizon: Horizon | None = None,
-    lead: float | None = None,
+    lead: float | str | None = None,
+    effect: Any = None,
     known: Ahead | None = None,
     feedback: Feedback | None = None,
     hold: Hold | float | tuple[float, ...] | None = None,
@@ -187,7 +189,10 @@ def learn(
     lead : float, optional
         Seconds (frames, where the demonstrations have no rate) from when an action is chosen to the moment it is for:
         below 0 the policy may wait that long and sees what comes; above 0 it aims ahead for a late actuator. 0 by
-        default (`docs/timing.md`).
+        default (`docs/timing.md`). "auto" measures how late the actuator is.
+    effect : str, sequence of str or of arrays, optional
+        For lead="auto": what each of the first actions brought about, contexts by name, which are then left out of what
+        is learned from, or arrays, one per sequence.
     known : mapping, optional
         Contexts that are known ahead, by name or pattern, and how many seconds (frames) each, such as
         `{"curv_*": 1.0}`, or several, `{"curv_*": (0.5, 1.0)}`.
@@ -225,16 +230,18 @@ def learn(
     if unknown := set(of_rounds) - set(OF_ROUNDS):
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
     refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds})
-    placed, horizon = see_by(place(demos, backend), horizon, lead, known, initial)
+    placed = place(demos, backend)
+    aim, effects, measured = settle_lead(placed, lead, effect)
+    placed, horizon = see_by(_leave_out(placed, effects), horizon, aim, known, initial)
     recorded, told = _leave_seen(placed, initial)
     weighed = weigh(recorded, loss, seed=seed)
     fitted = {"model": model, "regularizer": regularizer, "horizon": horizon, "feedback": feedback, "hold": hold}
     choices = Choices.of(weighed, **fitted, seed=seed, space=space, loss=loss, initial=initial)
-    notes = check_models(weighed, choices.models, choices.horizon)
+    notes = (*measured, *check_models(weighed, choices.models, choices.horizon))
     notes += tell_outliers(recorded, weighed, [m for m in choices.models if m is not choices.kept])
     if smoothness is None and regularizer is None:
         smoothness, choices = _keep_filter(weighed, choices)
-    train, judges = _set_apart(weighed, validation, backend, loss, seed, horizon)
+    train, judges = _set_apart(weighed, _leave_out(validation, effects), backend, loss, seed, horizon)
     goal = MatchExpert() if smoothness is None else smoothness
     value, choices, tried = _choose_smoothness(train, choices, goal)
     limit = goal.ratios(train.n_actions) if isinstance(goal, MatchExpert) else None
@@ -246,6 +253,11 @@ def learn(
     if run.interrupted:
         return run
     return _ask_second_opinion(_note_roughness(run, goal), train, choices, goal, judges, watch)
+
+
+def _leave_out(demos: Any, names: Sequence[str]) -> Any:
+    """Leave out contexts that follow from the actions."""
+    return Demonstrations.of(demos).without(names) if names and not isinstance(demos, float | int | None) else demos
 
 
 def _leave_seen(demos: Placed, initial: Policy | None) -> tuple[Placed, tuple[str, ...]]:
@@ -547,15 +559,17 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
     if "model" in preset:
         choices["model"] = split_by(preset["model"].criterion, choices["model"])
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
-    lead, known, horizon = (choices.pop(name, None) for name in ("lead", "known", "horizon"))
+    lead, known, effect, horizon = (choices.pop(name, None) for name in ("lead", "known", "effect", "horizon"))
     placed = place(demos, backend)
+    aim, effects, measured = settle_lead(placed, lead, effect)
     if horizon is None and choices.get("initial") is None:
-        horizon = Horizon().led(0 if lead is None else count_frames(lead, placed.rate, "lead"))
-    recorded, choices["horizon"] = see_by(placed, horizon, lead, known, choices.get("initial"))
+        horizon = Horizon().led(0 if aim is None else count_frames(aim, placed.rate, "lead"))
+    placed, validation = _leave_out(placed, effects), _leave_out(validation, effects)
+    recorded, choices["horizon"] = see_by(placed, horizon, aim, known, choices.get("initial"))
     loss, seed = choices.get("loss"), choices.get("seed", 0)
     weighed = weigh(recorded, loss, seed=seed)
     model = choices.get("model")
-    notes = tell_outliers(recorded, weighed, (SmoothForest() if model is None else model,))
+    notes = (*measured, *tell_outliers(recorded, weighed, (SmoothForest() if model is None else model,)))
     train, judges = _set_apart(weighed, validation, backend, loss, seed, choices["horizon"])
     new = "" if judges is None else train.tell_new(judges)
 

@@ -16,6 +16,8 @@ import numpy as np
 from simile._common import checks
 from simile._common.parts import Parts
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
+from simile.data.delays import suggest_lead
+from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon, States, see
 from simile.data.timing import Ahead, count_frames
@@ -85,6 +87,34 @@ def see_by(
     if horizon is None:
         horizon = Horizon.auto(demos.rate, 0 if lead is None else count_frames(lead, demos.rate, "lead"))
     return see(demos, horizon, lead, known, fixed=kept is not None)
+
+
+def settle_lead(
+    demos: Recorded, lead: float | str | None, effect: Any = None
+) -> tuple[float | None, tuple[str, ...], tuple[str, ...]]:
+    """Return how far ahead to aim, which contexts tell what an action brought about, and what the user should know.
+
+    Where `lead` is "auto" it is measured: how late the effect is behind the action (`simile.data.delays`). A context
+    that follows from the action is none, and is not to be learned from.
+    """
+    if isinstance(lead, str) and lead != "auto":
+        raise ArgumentError(f"lead must be seconds, or 'auto' to measure it by effect=...; got {lead!r}")
+    if effect is None and isinstance(lead, str):
+        raise ArgumentError(
+            "lead: 'auto' measures how late the actuator is: name the context that tells what an action brought about, "
+            "effect='angle' (--effect angle), or give seconds"
+        )
+    if not isinstance(lead, str):
+        if effect is not None:
+            raise ArgumentError(f"effect is what lead='auto' is measured by; got lead={lead}: leave one out")
+        return lead, (), ()
+    if not isinstance(demos, Demonstrations):
+        raise ArgumentError("lead: 'auto' is measured on demonstrations at hand: simile.estimate_delay, then seconds")
+    found = suggest_lead(demos, effect)
+    given = (effect,) if isinstance(effect, str) else tuple(effect)
+    names = tuple(name for name in given if isinstance(name, str))
+    left = f"; {', '.join(names)} is no context any more" if names else ""
+    return found.frames / (demos.rate or 1.0), names, (f"lead: {found}{left}",)
 
 
 def standardized(initial: Policy, space: ActionSpace) -> Policy:
