@@ -24,7 +24,7 @@ from simile.camera.simulation import simulate
 from simile.data.timing import delay
 
 LEADS = (0.5, 0.2, 0.0, -0.2, -0.5, -1.0, -2.0)  # seconds
-DAYS = (2, 1, 0, -1, -2, -4, -8)  # of the reservoir
+DAYS = (2.0, 1.0, 0.0, -1.0, -2.0, -4.0, -8.0)  # of the reservoir, which has no rate
 GAMES, N_TEST = 12, 8
 SEEDS, SPLITS = (620, 621), (62, 63)  # looked at by nobody before
 LATE, AHEAD, RATE = 6, 30, 30.0  # frames
@@ -43,7 +43,7 @@ def measure(given: tuple[Case, float]) -> tuple[float, float]:
     case, lead = given
     train, test = load(case)
     policy = simile.learn(train, lead=lead).policy
-    begin = max(policy.memory, round(max(LEADS if case.folder is None or test.rate > 1.0 else DAYS) * test.rate))
+    begin = max(policy.memory, round(max(LEADS) * test.rate if test.rate else max(DAYS)))
     rolled = simile.rollout(policy, test, start=simile.ExpertStart(begin))
     scale = simile.data.recorded.Units.of(train).scale
     gaps = [(a - b)[begin:] / scale for a, b in zip(rolled, test.actions, strict=True) if len(a) > begin]
@@ -87,24 +87,22 @@ def show(cells: Sequence[str]) -> None:
 
 def show_delays(folder: Path | None, jobs: int) -> None:
     """Print error and roughness at every lead, as ratios to those without one."""
-    cases = [Case("camera", seed) for seed in SEEDS]
-    if folder is not None:
-        cases += [Case(name, number, folder) for name in COLUMNS for number in SPLITS]
-    names = list(dict.fromkeys(case.name for case in cases))
-    asked = [(case, lead) for case in cases for lead in (DAYS if case.name == "reservoir" else LEADS)]
+    names = ["camera", *(COLUMNS if folder is not None else ())]
     with ProcessPoolExecutor(jobs) as pool:
-        found = dict(zip(asked, pool.map(measure, asked), strict=True))
-    for name in names:
-        leads = DAYS if name == "reservoir" else LEADS
-        show([name, *(f"{lead:+g} {'days' if name == 'reservoir' else 's'}" for lead in leads)])
-        mine = [case for case in cases if case.name == name]
-        cells = []
-        for lead in leads:
-            ratios = [[found[case, lead][i] / found[case, 0.0][i] for case in mine] for i in (0, 1)]
-            cells.append(f"{mean(ratios[0]):.3f} ({mean(ratios[1]):.2f})")
-        show(["", *cells])
+        for name in names:
+            real = name != "camera"
+            cases = [Case(name, n, folder if real else None) for n in (SPLITS if real else SEEDS)]
+            leads, unit = (DAYS, "days") if name == "reservoir" else (LEADS, "s")
+            asked = [(case, lead) for case in cases for lead in leads]
+            found = dict(zip(asked, pool.map(measure, asked), strict=True))
+            show([name, *(f"{lead:+g} {unit}" for lead in leads)])
+            cells = []
+            for lead in leads:
+                ratios = [[found[case, lead][i] / found[case, 0.0][i] for case in cases] for i in (0, 1)]
+                cells.append(f"{mean(ratios[0]):.3f} ({mean(ratios[1]):.2f})")
+            show(["", *cells])
     print(
-        "RMSE on the test part over that without a lead, and roughness (in brackets), geometric means over two splits.\n"
+        "RMSE on the test part over that without a lead, and roughness (in brackets); geometric means of two splits.\n"
     )
 
 
