@@ -159,7 +159,7 @@ def test_the_graph_answers_as_the_predictor_does(tmp_path: Path, lead: int, memo
     onnx = pytest.importorskip("onnx")
     policy = leading(lead, memory)
     graph, wait = Graphed(policy, tmp_path), max(-lead, 0)
-    began = dict(contexts=graph.contexts, actions=graph.actions, more=graph.more)
+    began = {"contexts": graph.contexts, "actions": graph.actions, "more": graph.more}
     for X in (contexts(150, seed=4), contexts(20, seed=5)):
         for start in (None, START):
             vars(graph).update({name: value.copy() for name, value in began.items()})
