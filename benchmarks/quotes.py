@@ -115,6 +115,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/loop.md", "loop", f"{BENCH}/loop.txt", whole),
     ("docs/bands.md", "bands", f"{BENCH}/bands.txt", whole),
+    ("docs/timing.md", "delays", f"{BENCH}/delays.txt", whole),
     ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),
     ("docs/simulator.md", "hardness", f"{BENCH}/hardness.txt", hardness),
     ("docs/simulator.md", "axes", f"{BENCH}/axes.txt", hardness),

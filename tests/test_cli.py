@@ -58,7 +58,19 @@ def trained(games: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_help_names_every_verb_and_loads_nothing_heavy(tmp_path: Path):
     done = simile_("--help", cwd=tmp_path, process=True)
-    for verb in ("demo", "train", "evaluate", "rollout", "compare", "diagnose", "inspect", "export", "tune", "run"):
+    for verb in (
+        "demo",
+        "train",
+        "evaluate",
+        "rollout",
+        "compare",
+        "diagnose",
+        "describe",
+        "inspect",
+        "export",
+        "tune",
+        "run",
+    ):
         assert f"\n  {verb} " in done.stdout
         assert "Usage" in simile_(verb, "--help", cwd=tmp_path).stdout
     heavy = ("numpy", "numba", "sklearn", "pyarrow", "rich")

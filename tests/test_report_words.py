@@ -57,6 +57,8 @@ def several(*turns):
         (2, {"lag": 20.0}, "poor", "Yes: 20.0 frames"),
         (2, {"lag": -20.0}, "poor", "No: 20.0 frames (800 ms) early"),
         (2, {"lag": math.nan}, "unknown", "cannot be told"),
+        (2, {"behind": "pan is behind ball"}, "good", "a frame. In the recordings pan is behind ball."),
+        (2, {"lag": 4.0, "behind": "pan is late"}, "good", "one standard deviation. In the recordings pan is late."),
         (3, {}, "good", "never ran away in 5 held-out sequences"),
         (3, {"sequences": 1}, "fair", "but 1 held-out sequence tells little"),
         (3, {"surprise": 2.0}, "fair", "2 times what the training expected"),

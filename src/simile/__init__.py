@@ -22,6 +22,7 @@ HOMES = {
     "policies.cards": "Card",
     "learning.checkpoints": "Checkpointed",
     "evaluation.comparison": "Comparison compare",
+    "data.delays": "estimate_delay",
     "data.demonstrations": "Demonstration Demonstrations",
     "evaluation.diagnostics": "Diagnosis diagnose stochastic_gap",
     "learning.distributed.dask": "DaskBackend",

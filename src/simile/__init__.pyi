@@ -1,5 +1,6 @@
 # What `import simile` offers; test_package.py holds it to __init__.py.
 from simile.camera.retarget import Retarget as Retarget
+from simile.data.delays import estimate_delay as estimate_delay
 from simile.data.demonstrations import Demonstration as Demonstration
 from simile.data.demonstrations import Demonstrations as Demonstrations
 from simile.data.losses import Absolute as Absolute

@@ -7,6 +7,7 @@ import click
 from simile import __version__
 from simile.cli.bench import bench
 from simile.cli.camera import camera
+from simile.cli.describe import describe
 from simile.cli.evaluate import compare, diagnose, evaluate, rollout
 from simile.cli.export import export
 from simile.cli.improve import accept, improve, roll_back, versions
@@ -36,7 +37,7 @@ def app() -> None:
 
 
 for command in (
-    *(demo, studio, train, tune, report, evaluate, rollout, compare),
+    *(demo, studio, describe, train, tune, report, evaluate, rollout, compare),
     *(diagnose, inspect, export, bench, run, serve, improve, versions, accept, roll_back, camera, reproduce),
 ):
     app.add_command(command)

@@ -102,12 +102,27 @@ reading_options = stack(
     memory_option,
 )
 loss_option = click.option("--loss", help="By what all is fitted and judged: 'Huber()' for data with outliers.")
+timing_options = stack(
+    click.option(
+        "--lead",
+        type=float,
+        help="Seconds (frames, where nothing tells the rate) from choosing an action to when it is for: below 0 the "
+        "policy may wait, above 0 its actuator is late.",
+    ),
+    click.option(
+        "--known",
+        multiple=True,
+        metavar="PATTERN=SECONDS",
+        help="Contexts that are known ahead, and how far: 'curv_*=1.0', 'score=0.5,1'. May be repeated.",
+    ),
+)
 learning_options = stack(
     click.option(
         "--smoothness", help="How smooth: 'MatchExpert(0.5)' (half as rough as the expert), 'SmoothTime(0.3)', lambda."
     ),
     click.option("--model", help="F, the regressor inside, e.g. 'SmoothForest()'; a tuple of several to mix."),
     click.option("--horizon", help="What of the past a policy sees, e.g. 'Horizon(context_lags=10, action_lags=10)'."),
+    timing_options,
     click.option("--regularizer", help="H, e.g. 'CriticallyDamped(order=3)'."),
     click.option("--feedback", help="Line 6 of Algorithm 1, e.g. 'SmoothFeedback()'."),
     click.option("--hold", help="How far to hold still: 0, a width in deviations, or 'Hold(0.1, stepping=True)'."),
@@ -287,14 +302,27 @@ def read_parts(
         return runs.hold_out(given, demos)
 
 
+def tell_timing(settings: Mapping[str, Any], demos: Recorded) -> None:
+    """Say which time policies of these settings have; what cannot be is refused before the work."""
+    from simile.data.timing import name_ahead, tell_lead
+    from simile.learning.initial import see_by
+
+    _, horizon = see_by(demos, *(settings.get(name) for name in ("horizon", "lead", "known", "initial")))
+    if horizon.lead:
+        click.echo(f"  lead      the policy {tell_lead(horizon.lead, demos.rate)}", err=True)
+    if horizon.known:
+        click.echo(f"  known     {', '.join(name_ahead(demos.context_names, horizon.known))}", err=True)
+
+
 def _arguments_for(policy: Policy, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return how to read the columns that a policy was trained on."""
     from simile.learning.runs import reading_arguments
+    from simile.policies.policies import recorded_names
 
     card = policy.card
     if not card.context_names:
         raise click.ClickException("the policy does not say which columns it was trained on")
-    return {**reading_arguments(options), "actions": card.action_names, "contexts": card.context_names}
+    return {**reading_arguments(options), "actions": card.action_names, "contexts": recorded_names(policy)}
 
 
 def read_for(policy: Policy, data: str | list[str], options: Mapping[str, Any]) -> Demonstrations:

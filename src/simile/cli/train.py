@@ -103,6 +103,7 @@ def _train(
     demos, test = options.read_parts(given, backend)
     if isinstance(test, DistributedDemonstrations) and len(test.draw(MOST_HELD_OUT)) == len(test):
         test = test.gather()
+    options.tell_timing(settings, demos)
     rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     types = _check_model(settings["model"], demos)
@@ -246,13 +247,14 @@ def _judge(
     run: Run, settings: dict[str, Any], demos: Recorded, test: Demonstrations | DistributedDemonstrations
 ) -> Judgement:
     from simile.data.recorded import ActionSpace
-    from simile.data.states import Horizon
     from simile.evaluation.comparison import judge, simple_entries
     from simile.learning.second_opinion import simple_rivals
+    from simile.policies.policies import parts
 
     rivals = run.rivals
     if not rivals:
-        horizon = settings.get("horizon", Horizon()).without_actions()
+        horizon = next(part.horizon for _, part in parts(run.policy)).without_actions()
+        demos = demos.foretell(horizon.known)
         chosen, space = run.chosen, settings.get("space", ActionSpace())
         budget = chosen.roughness if math.isnan(chosen.validation_roughness) else chosen.validation_roughness
         rivals = simple_rivals(demos, horizon, budget=budget, space=space, seed=settings["seed"])

@@ -45,6 +45,7 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
 @click.option("--extra", multiple=True, help="Model that may join the mixture, e.g. 'sklearn.linear_model.Ridge()'.")
 @options.column_options
 @options.reading_options
+@options.timing_options
 @options.loss_option
 @click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same search.")
@@ -91,6 +92,7 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
                 trials=given["trials"],
                 budget=watch.budget,
                 space=spaces,
+                **runs.timing_arguments(given),
                 loss=loss,
                 validation=given["validation"],
                 seed=given["seed"],

@@ -20,6 +20,7 @@ from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
 from simile.data.dataframes import read_frame
+from simile.data.delays import Delay, summarize_delays, tell_delays
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
 from simile.data.logs import Log, find_marks, read_logs
 from simile.data.motion import tell_motion
@@ -153,15 +154,19 @@ class Demonstration:
         weights = None if self.weights is None else self.weights[start:stop]
         return replace(self, contexts=self.contexts[start:stop], actions=self.actions[start:stop], weights=weights)
 
-    def foretell(self, known: Known) -> Demonstration:
+    def foretell(self, known: Known, *, complete: bool = False) -> Demonstration:
         """Return it with columns that are known ahead, as contexts of their own; those that are there stay.
 
-        The digest stays that of what was recorded.
+        At the end they are missing; where `complete`, those frames are left out, if others remain. The digest stays
+        that of what was recorded.
         """
         ahead = name_ahead(self.context_names, known)
         if set(ahead) <= set(self.context_names):
             return self
         told = replace(self, contexts=look_ahead(self.contexts, known), context_names=(*self.context_names, *ahead))
+        most = max(n for _, n in known)
+        if complete and len(self) > most:
+            told = told.cut(0, len(self) - most)
         vars(told)["digest"] = self.digest
         return told
 
@@ -399,9 +404,9 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
             return None
         return [np.ones_like(d.actions) if d.weights is None else d.weights for d in self.items]
 
-    def foretell(self, known: Known) -> Demonstrations:
+    def foretell(self, known: Known, *, complete: bool = False) -> Demonstrations:
         """Return them with columns that are known ahead, see `Demonstration.foretell`."""
-        told = tuple(d.foretell(known) for d in self.items)
+        told = tuple(d.foretell(known, complete=complete) for d in self.items)
         return Demonstrations(told) if any(new is not old for new, old in zip(told, self.items, strict=True)) else self
 
     def with_actions(self, actions: Trajectories) -> Demonstrations:
@@ -546,7 +551,12 @@ class Description:
                 f"{kind:10} {name:20} {s['min']:10.4g} {s['mean']:10.4g} {s['max']:10.4g} {s['std']:10.4g} "
                 f"{s['missing']:8.1%}"
             )
-        return "\n".join([*lines, *self.motion()])
+        told = tell_delays(self.delays()) if demos.n_frames >= LEAST_TOLD else ()
+        return "\n".join([*lines, *told, *self.motion()])
+
+    def delays(self) -> tuple[Delay, ...]:
+        """Estimate how late each action is behind each context, the clearest first."""
+        return summarize_delays(self.demos)
 
     def motion(self) -> tuple[str, ...]:
         """Say in a line per action what its log is worth, and how it moves; nothing of a few frames."""

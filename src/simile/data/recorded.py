@@ -124,7 +124,7 @@ class Recorded(Parts, Protocol):
     def check(self, space: ActionSpace) -> None:
         """Refuse actions outside the bounds."""
 
-    def foretell(self, known: Known) -> Self:
+    def foretell(self, known: Known, *, complete: bool = False) -> Self:
         """Return them with columns that are known ahead, see `Demonstration.foretell`."""
 
     def standardize(self, units: Units) -> Self:

@@ -91,9 +91,7 @@ class Horizon:
         Horizon(context_lags=(0, 2, 6, 8, 9, 10, 11, 12, 14, 18, 22, 26, 34, 42, 58, 74), action_lags=(), lead=-10)
         """
         stretch = 1.0 if rate is None else max(1.0, checks.number(rate, "rate", above=0.0) / LAGS_RATE)
-        lags, wait = [round(lag * stretch) for lag in LAGS], max(-lead, 0)
-        ahead = [wait - lag for lag in (*lags, wait) if 0 < lag <= wait]
-        return cls(sorted({*ahead, *(wait + lag for lag in lags)}), 0, lead)
+        return cls([round(lag * stretch) for lag in LAGS], 0).led(lead)
 
     @property
     def memory(self) -> int:
@@ -114,6 +112,19 @@ class Horizon:
     def wait(self) -> int:
         """How many frames after that of the action have to come first."""
         return max(0, -self.lead)
+
+    def led(self, lead: int) -> Horizon:
+        """Return the horizon of a policy that acts so many frames ahead, and looks around that frame by the same lags.
+
+        One that may wait looks as far ahead as that allows, too; this horizon has no lead of its own.
+
+        >>> Horizon((0, 2, 8), 1).led(-4)
+        Horizon(context_lags=(0, 2, 4, 6, 12), action_lags=(1,), lead=-4)
+        """
+        wait = max(-lead, 0)
+        ahead = (wait - lag for lag in (*self.context_lags, wait) if 0 < lag <= wait)
+        lags = tuple(sorted({*ahead, *(wait + lag for lag in self.context_lags)}))
+        return replace(self, context_lags=lags, lead=lead)
 
     def without_actions(self) -> Horizon:
         """Return the same horizon over contexts alone."""
@@ -268,6 +279,8 @@ def see(
 ) -> tuple[Data, Horizon]:
     """Return demonstrations as policies of a horizon see them, and that horizon.
 
+    The last frames, of which it was not recorded what was known ahead, are no examples, and are left out.
+
     Parameters
     ----------
     demos : Recorded
@@ -287,7 +300,7 @@ def see(
         horizon = _agree(horizon, "known", find_known(known, names, demos.rate), fixed=fixed)
     if beyond := [column for column, _ in horizon.known if column >= len(names)]:
         raise ArgumentError(f"known must be columns of {len(names)} contexts, counted from 0; got {beyond[0]}")
-    return demos.foretell(horizon.known), horizon
+    return demos.foretell(horizon.known, complete=True), horizon
 
 
 def _agree(horizon: Horizon, name: str, value: Any, *, fixed: bool) -> Horizon:

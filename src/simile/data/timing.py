@@ -17,6 +17,7 @@ from simile._common.typing import FloatArray
 from simile.errors import ArgumentError
 
 LONGEST = 100_000  # frames
+SHARES = (0.26, 0.5, 1.0)  # of how far ahead a context is known, where it is looked at
 
 Known = tuple[tuple[int, int], ...]  # columns, and how many frames ahead each is known
 Ahead = Mapping[str, float | Sequence[float]]  # by names or patterns, in seconds; in frames where there is no rate
@@ -75,24 +76,53 @@ def count_frames(seconds: float, rate: float | None, name: str) -> int:
 
 
 def find_known(ahead: Ahead, names: Sequence[str], rate: float | None) -> Known:
-    """Return the columns whose names match, and how many frames ahead each is known, the nearest first.
+    """Return the columns whose names match, and how many frames ahead each is looked at, the nearest first.
+
+    Where one number says how far ahead a column is known, it is looked at there, half-way and a quarter of the way:
+    lags, which are dense behind each of these, fill the gaps.
 
     >>> find_known({"curv_*": (1.0, 0.5)}, ["speed", "curv_1", "curv_2"], 30.0)
     ((1, 15), (2, 15), (1, 30), (2, 30))
+    >>> find_known({"speed": 1.0}, ["speed", "curv_1"], 30.0)
+    ((0, 8), (0, 15), (0, 30))
     """
     if not isinstance(ahead, Mapping):
         raise ArgumentError(f"known must say how far ahead contexts are known, {{'curv_*': 1.0}}; got {ahead!r}")
-    found = []
+    found = set()
     for pattern, far in ahead.items():
         columns = [i for i, name in enumerate(names) if fnmatchcase(name, pattern)]
         if not columns:
             listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             raise ArgumentError(f"known must name contexts; got {pattern!r}, and they are {listed}")
-        frames = [count_frames(one, rate, "known") for one in np.atleast_1d(np.asarray(far, dtype=np.float64)).tolist()]
+        given: Sequence[float] = far if isinstance(far, Sequence) else [far]
+        frames = [count_frames(one, rate, "known") for one in given]
         if min(frames, default=0) < 1:
             raise ArgumentError(f"known must be ahead, by a frame or more; got {far} for {pattern!r}")
-        found += [(n, column) for n in frames for column in columns]
-    return tuple((column, n) for n, column in sorted(set(found)))
+        if not isinstance(far, Sequence):
+            frames = [max(1, round(share * frames[0])) for share in SHARES]
+        found |= {(n, column) for n in frames for column in columns}
+    return tuple((column, n) for n, column in sorted(found))
+
+
+def read_known(texts: Sequence[str]) -> dict[str, float | tuple[float, ...]]:
+    """Return what is known ahead from texts, as commands have it.
+
+    >>> read_known(["curv_*=1.0", "score=0.5,1"])
+    {'curv_*': 1.0, 'score': (0.5, 1.0)}
+    """
+    found: dict[str, float | tuple[float, ...]] = {}
+    for text in texts:
+        pattern, sign, far = text.rpartition("=")
+        try:
+            seconds = tuple(float(one) for one in far.split(","))
+        except ValueError:
+            sign = ""
+        if not sign or not pattern or pattern in found:
+            raise ArgumentError(
+                f"known must be PATTERN=SECONDS, such as 'curv_*=1.0' or 'score=0.5,1', each once; got {text!r}"
+            )
+        found[pattern] = seconds[0] if len(seconds) == 1 else seconds
+    return found
 
 
 def tell_lead(frames: int, rate: float | None) -> str:

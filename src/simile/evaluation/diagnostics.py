@@ -19,11 +19,13 @@ from simile.policies.policies import (
     Mixture,
     Policy,
     StochasticMixture,
+    given_frames,
     hold,
     hold_by,
     keep_by,
     offset,
     radius,
+    timing,
     whole,
 )
 from simile.policies.rollouts import rollout
@@ -143,7 +145,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration | Distributed
     -------
     Diagnosis
     """
-    demos = bring_here(demos, "diagnose")
+    demos = bring_here(demos, "diagnose").foretell(timing(policy)[1])
     measures.refuse_short(policy, max(len(d) for d in demos))
     units = policy.units
     standard = demos.standardize(units)
@@ -222,7 +224,7 @@ def stochastic_gap(
     deterministic, stochastic = (kind(components, weights) for kind in (Mixture, StochasticMixture))
 
     def own(rolled: Trajectories) -> FloatArray:
-        return np.concatenate([a[policy.memory :] for a in rolled]) / policy.units.scale
+        return np.concatenate([a[given_frames(policy) :] for a in rolled]) / policy.units.scale
 
     certain, expert = own(rollout(deterministic, demos)), own(demos.actions)
     drawn = [own(rollout(stochastic, demos, seed=seed + i)) for i in range(n_rollouts)]

@@ -27,7 +27,7 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.outliers import weigh
 from simile.policies.bands import Band, Banded
 from simile.policies.fit import Fit
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, timing
 from simile.policies.rollouts import Start, open_rollout, rollout
 from simile.policies.stages import Stage
 
@@ -189,8 +189,8 @@ def evaluate(
 ) -> Evaluation:
     """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
 
-    The frames that the start gives (the expert's first, `policy.memory` of them) are not scored. The baseline holds
-    the last of them; a policy that does not beat it has learned nothing.
+    The frames that the start gives (the expert's first, as many as the policy remembers or aims ahead) are not scored.
+    The baseline holds the last of them; a policy that does not beat it has learned nothing.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def evaluate(
     -------
     Evaluation
     """
-    recorded = weigh(place(demos, backend), loss, seed=seed)
+    recorded = weigh(place(demos, backend).foretell(timing(policy)[1]), loss, seed=seed)
     found = recorded.map(_evaluate, recorded.firsts, shared=(policy, start, seed, stages, rate, recorded.logs, band))
     told = recorded.collect(_take, found, shared=(1,))
     rows = [row for some, _, _, _ in told for row in some]

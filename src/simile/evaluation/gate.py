@@ -21,7 +21,7 @@ from simile.data.motion import count_reversals, reversals_unit
 from simile.errors import DivergedError
 from simile.learning.measures import Ruler
 from simile.learning.shares import add_kin
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, given_frames
 from simile.policies.rollouts import ExpertStart, rollout
 
 FEWEST = 4  # groups, from which on a limit is told
@@ -161,7 +161,7 @@ class Gate:
             Held-out corrections, as recorded: the roll-outs begin before each take-over, and frames under the operator
             count.
         """
-        start = ExpertStart(max(old.memory, new.memory))
+        start = ExpertStart(max(given_frames(old), given_frames(new)))
         rulers = Ruler(demos, old.units.scale, start.frames), Ruler(corrections, old.units.scale, start.frames)
         before = [rollout(old, ruler.demos, start=start) for ruler in rulers]
         try:

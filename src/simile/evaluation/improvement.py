@@ -24,7 +24,7 @@ from simile.learning.folds import Folds
 from simile.learning.initial import Kept, check_initial, find_new, note_initial
 from simile.learning.rounds import Round
 from simile.policies.hold import Hold
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, given_frames, timing
 from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import load_own, save_own
 
@@ -158,6 +158,8 @@ def improve(
             f"corrections must be Corrections; got {type(corrections).__name__}: read them with "
             "simile.data.corrections.read_corrections(folder)"
         )
+    _, known = timing(policy)
+    demos, corrections = demos.foretell(known), replace(corrections, demos=corrections.demos.foretell(known))
     _check(policy, demos, corrections)
     learned, shown = _hold_out(policy, demos, test, seed)
     share = SHARE if isinstance(test, Demonstrations) else test
@@ -228,7 +230,7 @@ class _Lesson:
         errors = []
         for corrected in (False, True):
             own = np.array([(piece.weights is not None) == corrected for piece in pieces])
-            begin = last.policy.memory
+            begin = given_frames(last.policy)
             counts = [np.ones_like(p.actions) if p.weights is None else p.weights for p in pieces]
             n = sum(float(c[begin:].sum()) for c, mine in zip(counts, own, strict=True) if mine)
             errors.append(math.sqrt(float(last.unseen[own].sum()) / n) if n else math.nan)

@@ -19,6 +19,7 @@ from simile.camera.courts import BASKETBALL, SOCCER, Court
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data import tasks
+from simile.data.delays import summarize_delays
 from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Absolute, Huber
 from simile.errors import ArgumentError
@@ -144,6 +145,12 @@ def _rivals() -> Iterator[float]:
                 yield from _measure(roll_out(point.controller, test, 10), test)
 
 
+def _delays() -> Iterator[float]:
+    """Tell how late a simulated expert is."""
+    for told in summarize_delays(tasks.pursuit(n_sequences=8, length=400, seed=0)):
+        yield from (told.frames, told.low, told.correlation)
+
+
 def _games() -> Iterator[float]:
     """Make simulated games and what a policy is told of them: the default, of basketball and a pan."""
     yield from _tell(BASKETBALL, axes=1)
@@ -171,6 +178,7 @@ PARTS: dict[str, Callable[[], Iterable[float]]] = {
     "learn": _learn,
     "outliers": _outliers,
     "rivals": _rivals,
+    "delays": _delays,
     "games": _games,
     "soccer": _soccer,
     "axes": _axes,

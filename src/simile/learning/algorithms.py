@@ -18,7 +18,7 @@ from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.recorded import ActionSpace, Recorded
 from simile.data.states import Horizon
-from simile.data.timing import Ahead
+from simile.data.timing import Ahead, count_frames
 from simile.errors import ArgumentError
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.distributed import DistributedDemonstrations, place
@@ -548,8 +548,10 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
         choices["model"] = split_by(preset["model"].criterion, choices["model"])
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     lead, known, horizon = (choices.pop(name, None) for name in ("lead", "known", "horizon"))
-    horizon = Horizon() if horizon is None and choices.get("initial") is None else horizon
-    recorded, choices["horizon"] = see_by(place(demos, backend), horizon, lead, known, choices.get("initial"))
+    placed = place(demos, backend)
+    if horizon is None and choices.get("initial") is None:
+        horizon = Horizon().led(0 if lead is None else count_frames(lead, placed.rate, "lead"))
+    recorded, choices["horizon"] = see_by(placed, horizon, lead, known, choices.get("initial"))
     loss, seed = choices.get("loss"), choices.get("seed", 0)
     weighed = weigh(recorded, loss, seed=seed)
     model = choices.get("model")

@@ -117,9 +117,14 @@ class Mixed:
         """The roll-outs of the sequences by which habits are known, here."""
         return self.folds.demos.show(self.unseen, len(self.folds.looked))
 
-    def score(self, *, order: int = 2) -> Score:
-        """Measure the roll-outs over what the models have not seen."""
-        return measures.score(self.folds.demos, self.unseen, begin=self.lane.loop.order, order=order)
+    @property
+    def begin(self) -> int:
+        """The first frame that counts: before it the expert acts, or the policy cannot aim yet."""
+        return max(self.lane.loop.order, timing(self.policy)[0])
+
+    def score(self, *, order: int = 2, begin: int = 0) -> Score:
+        """Measure the roll-outs over what the models have not seen, from a frame on that it may say."""
+        return measures.score(self.folds.demos, self.unseen, begin=max(begin, self.begin), order=order)
 
     def completed(self, choices: Choices, budget: PerAction | None = None) -> Mixed:
         """Return the policy with the memory of its start and the hysteresis that those roll-outs advise, and these."""
@@ -178,7 +183,7 @@ def crossfit_rounds(
             diverged=outcome.diverged,
             validation_error=left_out.error,
             validation_roughness=left_out.roughness,
-            unseen=measures.squares(found.folds.demos, found.unseen, begin=lane.loop.order),
+            unseen=measures.squares(found.folds.demos, found.unseen, begin=found.begin),
             band=found.band(),
         )
 

@@ -17,7 +17,7 @@ from simile.data.recorded import Units
 from simile.data.states import States
 from simile.errors import ArgumentError
 from simile.models.coupling import check_apart
-from simile.policies.policies import Policy, closed_loop, trend
+from simile.policies.policies import Policy, closed_loop, given_frames, trend
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +234,6 @@ class CompensatedFeedback:
         targets = [a.copy() for a in seen.demos.actions]
         for target in targets:
             # A policy whose f remembers more than h does starts later.
-            later = slice(seen.policy.memory - loop.order, None)
+            later = slice(given_frames(seen.policy) - loop.order, None)
             target[later] = loop.targets(target[later], self.mu)
         return targets

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,20 +14,21 @@ import numpy as np
 
 from simile._common import checks, plots
 from simile._common.sums import ExactSum
-from simile._common.text import table
+from simile._common.text import count, table
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import draw_sequences
 from simile.data.losses import Loss
 from simile.data.recorded import ActionSpace, Recorded
 from simile.data.states import Horizon
+from simile.data.timing import Ahead
 from simile.errors import ArgumentError
 from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback
 from simile.learning.holds import COST, Backlash, Habits
-from simile.learning.initial import leave_seen
+from simile.learning.initial import leave_seen, see_by
 from simile.learning.measures import Score
 from simile.learning.outliers import weigh
 from simile.learning.problem import check_models, match_lag, resolve
@@ -64,6 +66,8 @@ class Point:
         Mean absolute difference over the expert's, 1 being as rough.
     policy : Policy
         In the user's units.
+    lead : int
+        Frames ahead that it acts for; below 0 it waits.
     """
 
     smoothness: float
@@ -71,15 +75,28 @@ class Point:
     error: float
     roughness: float
     policy: Policy
+    lead: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """Policies from rough to smooth, to print, draw and pick from."""
+    """Policies from rough to smooth, for one lead or for several one after the other, to print, draw and pick from."""
 
     points: tuple[Point, ...]
     metric: str
     rate: float | None
+
+    @property
+    def leads(self) -> tuple[int, ...]:
+        """The leads (frames) that there are, in their order."""
+        return tuple(dict.fromkeys(p.lead for p in self.points))
+
+    def only(self, lead: int) -> Frontier:
+        """Return the policies with this lead (frames)."""
+        found = tuple(p for p in self.points if p.lead == lead)
+        if not found:
+            raise ArgumentError(f"lead must be one of this path, {', '.join(map(str, self.leads))} frames; got {lead}")
+        return replace(self, points=found)
 
     def at(self, *, roughness: float) -> Point:
         """Return the most accurate policy that is at most so many times as rough as the expert."""
@@ -94,24 +111,54 @@ class Frontier:
         return min(smooth, key=lambda p: p.error)
 
     def knee(self) -> Point:
-        """Return the policy after which more smoothness begins to cost: the one farthest below the line of the ends."""
-        rough, error = ([max(getattr(p, name), 1e-12) for p in self.points] for name in ("roughness", "error"))
+        """Return the policy after which more smoothness begins to cost: the one farthest below the line of the ends.
+
+        Of several leads it is that of the one nearest to 0.
+        """
+        points = self.only(min(self.leads, key=abs)).points
+        rough, error = ([max(getattr(p, name), 1e-12) for p in points] for name in ("roughness", "error"))
         depth = depths(rough, error)
-        return min(self.points, key=lambda p: p.error) if depth is None else self.points[int(np.argmax(depth))]
+        return min(points, key=lambda p: p.error) if depth is None else points[int(np.argmax(depth))]
 
     def rows(self) -> list[dict[str, float]]:
-        """Return smoothness, lag (frames), RMSE in standard deviations and roughness of every point."""
+        """Return smoothness, lag (frames), RMSE in standard deviations and roughness of every point, and its lead."""
         return [
             {"smoothness": p.smoothness, "lag": p.lag, "rmse": math.sqrt(p.error), "roughness": p.roughness}
+            | ({"lead": p.lead} if len(self.leads) > 1 else {})
             for p in self.points
         ]
 
+    def waiting(self, *, roughness: float | None = None) -> list[dict[str, float]]:
+        """Return what each lead (frames) is worth, all as smooth: the RMSE, and that over the one nearest to 0.
+
+        Parameters
+        ----------
+        roughness : float, optional
+            Where they are compared; by default as rough as the expert, or as the smoothest that all of them reach. What
+            lies between policies is interpolated.
+        """
+        paths = [self.only(lead).points for lead in self.leads]
+        if roughness is None:
+            roughness = max(1.0, *(min(p.roughness for p in some) for some in paths))
+        found = [math.sqrt(_error_at(some, roughness)) for some in paths]
+        base = found[self.leads.index(min(self.leads, key=abs))]
+        return [
+            {"lead": lead, "rmse": rmse, "ratio": rmse / base if base else math.nan, "roughness": roughness}
+            for lead, rmse in zip(self.leads, found, strict=True)
+        ]
+
     def __str__(self) -> str:
-        lag, knee = "lag (frames)" if self.rate is None else "lag (s)", self.knee()
+        lag, knee, several = "lag (frames)" if self.rate is None else "lag (s)", self.knee(), len(self.leads) > 1
+        columns = ((lag, 9, ".3g"), ("RMSE", 10, ".4f"), ("roughness", 10, ".3f"))
+        lead = (("lead (frames)" if self.rate is None else "lead (s)", 9, ".3g"),) if several else ()
+        per = self.rate or 1.0
         lines = table(
-            (("smoothness", 12, ".4g"), (lag, 9, ".3g"), ("RMSE", 10, ".4f"), ("roughness", 10, ".3f")),
+            (*lead, ("smoothness", 12, ".4g"), *columns),
             (
-                (p.smoothness, p.lag / (self.rate or 1.0), math.sqrt(p.error), p.roughness, "  <- knee" * (p is knee))
+                (
+                    *((p.lead / per,) if several else ()),
+                    *(p.smoothness, p.lag / per, math.sqrt(p.error), p.roughness, "  <- knee" * (p is knee)),
+                )
                 for p in self.points
             ),
         )
@@ -119,11 +166,58 @@ class Frontier:
             f"RMSE in standard deviations of the expert's actions, roughness ({self.metric}) as a multiple of the "
             "expert's; roll-outs of sequences that were left out"
         )
+        if several:
+            rows = self.waiting()
+            lines += ["", *table((*lead, *columns[1:]), ((r["lead"] / per, r["rmse"], r["roughness"]) for r in rows))]
+            lines += tell_waiting(rows, self.rate)
         return "\n".join(lines)
 
     def plot(self) -> Any:
-        """Draw error over roughness; returns a matplotlib figure."""
-        return plots.frontier(self.points, self.knee())
+        """Draw error over roughness, a line for each lead; returns a matplotlib figure."""
+        return plots.frontier([(self._name(lead), self.only(lead).points) for lead in self.leads], self.knee())
+
+    def _name(self, lead: int) -> str:
+        """Name a line of a drawing."""
+        if len(self.leads) == 1:
+            return ""
+        return name_delay(lead, self.rate)
+
+
+def tell_waiting(rows: Sequence[Mapping[str, float]], rate: float | None) -> list[str]:
+    """Say in words what each lead is worth (`Frontier.waiting`).
+
+    >>> tell_waiting([{"lead": 0, "ratio": 1.0}, {"lead": -15, "ratio": 0.958}, {"lead": 3, "ratio": 1.03}], 30.0)
+    ['0.5 s of waiting: 4.2 % closer', '0.1 s of aiming ahead: 3.0 % farther']
+    """
+    base = min((int(row["lead"]) for row in rows), key=abs, default=0)
+    worth = {int(row["lead"]): row["ratio"] - 1.0 for row in rows if math.isfinite(row["ratio"])}
+    return [
+        f"{name_delay(lead, rate)}: {100.0 * abs(more):.1f} % {'farther' if more > 0.0 else 'closer'}"
+        for lead, more in worth.items()
+        if lead != base
+    ]
+
+
+def name_delay(lead: int, rate: float | None) -> str:
+    """Name a lead.
+
+    >>> name_delay(-15, 30.0), name_delay(2, None), name_delay(0, 30.0)
+    ('0.5 s of waiting', '2 frames of aiming ahead', 'no waiting')
+    """
+    if lead == 0:
+        return "no waiting"
+    long = count(abs(lead), "frame") if rate is None else f"{abs(lead) / rate:.3g} s"
+    return f"{long} of {'waiting' if lead < 0 else 'aiming ahead'}"
+
+
+def _error_at(points: Sequence[Point], roughness: float) -> float:
+    """Return the least error at which policies are so rough at most: of one of them, or between two, on log scales."""
+    found = [p.error for p in points if not p.roughness > roughness]
+    for one, other in itertools.pairwise(sorted(points, key=lambda p: p.roughness)):
+        if 0.0 < one.roughness <= roughness < other.roughness and min(one.error, other.error) > 0.0:
+            share = math.log(roughness / one.roughness) / math.log(other.roughness / one.roughness)
+            found.append(one.error ** (1.0 - share) * other.error**share)
+    return min(found, default=math.nan)
 
 
 def depths(roughness: Sequence[float], error: Sequence[float]) -> FloatArray | None:
@@ -143,6 +237,8 @@ def path(
     model: Any = None,
     regularizer: RegularizerClass | None = None,
     horizon: Horizon | None = None,
+    lead: float | Sequence[float] | None = None,
+    known: Ahead | None = None,
     feedback: Feedback | None = None,
     hold: Hold | float | tuple[float, ...] | None = None,
     loss: Loss | None = None,
@@ -165,7 +261,10 @@ def path(
         lambda or `SmoothTime(seconds)`.
     metric : {"difference_1", "difference_2", "difference_3"}
         What roughness means, as for `MatchExpert`.
-    model, regularizer, horizon, feedback, hold, loss, seed, space
+    lead : float or sequence of float, optional
+        As for `simile.learn`. Several, such as `(0, -0.5, -1)`, make a path for each, judged over the same frames: what
+        waiting would buy, or what a late actuator costs.
+    model, regularizer, horizon, known, feedback, hold, loss, seed, space
         As for `simile.learn`.
     initial : Policy, optional
         What to go on from, as for `simile.learn`; behind the filter of each smoothness.
@@ -183,36 +282,52 @@ def path(
     >>> [p.smoothness for p in frontier.points]
     [3.0, 30.0]
     """
-    recorded = weigh(place(demos, backend), loss, seed=seed)
-    choices = Choices.of(
-        recorded,
-        model=model,
-        regularizer=regularizer,
-        horizon=horizon,
-        feedback=feedback,
-        hold=hold,
-        loss=loss,
-        seed=seed,
-        space=space,
-        initial=initial,
-    )
-    for note in check_models(recorded, choices.models, choices.horizon):
-        warnings.warn(note, stacklevel=2)
-    if initial is not None:
-        recorded, left_out = leave_seen(initial.card.training, recorded)
-        if left_out:
-            warnings.warn(left_out, stacklevel=2)
-    return trace(recorded, choices, smoothness, MatchExpert(metric=metric))
+    placed = place(demos, backend)
+    leads = list(lead) if isinstance(lead, Iterable) else [lead]
+    if not leads:
+        raise ArgumentError("lead must hold at least one number; got none")
+    views = [see_by(placed, horizon, one, known, initial) for one in leads]
+    seen = {around.lead: (told, around) for told, around in views}
+    paths = []
+    for told, around in seen.values():
+        recorded = weigh(told, loss, seed=seed)
+        choices = Choices.of(
+            recorded,
+            model=model,
+            regularizer=regularizer,
+            horizon=around,
+            feedback=feedback,
+            hold=hold,
+            loss=loss,
+            seed=seed,
+            space=space,
+            initial=initial,
+        )
+        if not paths:
+            for note in check_models(recorded, choices.models, choices.horizon):
+                warnings.warn(note, stacklevel=2)
+        if initial is not None:
+            recorded, left_out = leave_seen(initial.card.training, recorded)
+            if left_out:
+                warnings.warn(left_out, stacklevel=2)
+        paths.append(trace(recorded, choices, smoothness, MatchExpert(metric=metric), begin=max(seen)))
+    return replace(paths[0], points=tuple(point for one in paths for point in one.points))
 
 
 def trace(
-    demos: Recorded, choices: Choices, smoothness: int | Sequence[float | SmoothTime], match: MatchExpert
+    demos: Recorded,
+    choices: Choices,
+    smoothness: int | Sequence[float | SmoothTime],
+    match: MatchExpert,
+    *,
+    begin: int = 0,
 ) -> Frontier:
-    """Fit a path with choices that have been checked; `match` tells what roughness means."""
+    """Fit a path with choices that have been checked; `match` tells what roughness means, frames count from `begin`."""
     units = choices.units(demos)
     standard = demos.standardize(units)
     mixtures = _fit_path(standard, choices.standardize(units), _values(standard, choices, smoothness))
-    return Frontier(tuple(_point(mixed, demos, choices, match) for mixed in mixtures), match.metric, demos.rate)
+    points = tuple(_point(mixed, demos, choices, match, begin=begin) for mixed in mixtures)
+    return Frontier(points, match.metric, demos.rate)
 
 
 def _fit_path(standard: Recorded, choices: Choices, values: Sequence[float]) -> list[Mixed]:
@@ -220,12 +335,14 @@ def _fit_path(standard: Recorded, choices: Choices, values: Sequence[float]) -> 
     return mixtures
 
 
-def _point(mixed: Mixed, demos: Recorded, choices: Choices, match: MatchExpert, *, banded: bool = True) -> Point:
+def _point(
+    mixed: Mixed, demos: Recorded, choices: Choices, match: MatchExpert, *, banded: bool = True, begin: int = 0
+) -> Point:
     lane, held = mixed.lane, mixed.completed(choices)
-    score, smoothness = held.score(order=match.order), float(np.mean(lane.smoothness))
+    score, smoothness = held.score(order=match.order, begin=begin), float(np.mean(lane.smoothness))
     card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
     policy = held.policy.in_units(choices.units(demos), choices.space, note_band(card, held.band() if banded else None))
-    return Point(smoothness, lane.loop.lag, score.error, score.roughness, policy)
+    return Point(smoothness, lane.loop.lag, score.error, score.roughness, policy, choices.horizon.lead)
 
 
 @dataclass(frozen=True)

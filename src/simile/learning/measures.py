@@ -17,7 +17,7 @@ from simile.data.losses import mean_difference
 from simile.data.recorded import Recorded
 from simile.data.states import States
 from simile.errors import DataError, DivergedError
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, given_frames, timing
 from simile.policies.rollouts import rollout
 
 
@@ -117,7 +117,7 @@ class Ruler:
     @classmethod
     def of(cls, policy: Policy, demos: Demonstrations, *, order: int = 2, logs: tuple[Log, ...] | None = None) -> Ruler:
         """Measure in the units of a policy, over the frames that it chooses itself."""
-        return cls(demos, policy.units.scale, policy.memory, order=order, logs=logs)
+        return cls(demos, policy.units.scale, given_frames(policy), order=order, logs=logs)
 
     def measure(self, rolled: Trajectories) -> Score:
         """Measure roll-outs of all demonstrations."""
@@ -204,6 +204,12 @@ def roll_and_sum(
 
 def refuse_short(policy: Policy, longest: int) -> None:
     """Refuse sequences of which the policy would choose no frame."""
+    lead, _ = timing(policy)
+    if longest <= lead:
+        raise DataError(
+            f"the policy aims {lead} frames ahead and no sequence is longer (the longest has {longest} frames): use a "
+            "smaller lead, or longer sequences"
+        )
     if longest <= policy.memory:
         raise DataError(
             f"the policy remembers {policy.memory} actions and no sequence is longer (the longest has "
@@ -265,7 +271,7 @@ def advantage(policy: Policy, trained: Policy, states: States, expert: FloatArra
 
     As in `error`, the frames with which the expert begins a roll-out of pi do not count.
     """
-    own = states.rows - states.tape.floor[states.rows] >= policy.memory
+    own = states.rows - states.tape.floor[states.rows] >= given_frames(policy)
     before, after = (np.sum((act(p, states) - expert)[own] ** 2, axis=1) for p in (policy, trained))
     return float(np.mean(before) - np.mean(after))
 

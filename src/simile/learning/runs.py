@@ -25,6 +25,7 @@ from simile.data.groups import are_grouped
 from simile.data.reading import read
 from simile.data.reading.columns import SINGLE
 from simile.data.recorded import Recorded
+from simile.data.timing import read_known
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
 from simile.learning.initial import Data, leave_seen
@@ -51,8 +52,8 @@ DEFAULTS: dict[str, Any] = {
     "exact": True,
 }
 ORDER = (
-    *("algorithm", *READING, *RECIPES, "n_rounds", "initial", "reductions", "rivals", "seed", "test", "validation"),
-    *("dask", "exact", "trust"),
+    *("algorithm", *READING, *RECIPES, "lead", "known", "n_rounds", "initial"),
+    *("reductions", "rivals", "seed", "test", "validation", "dask", "exact", "trust"),
 )
 
 
@@ -113,10 +114,16 @@ def recipes(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: parse(options[name], name) for name in RECIPES if options.get(name) is not None}
 
 
+def timing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `lead` and `known` of the algorithms, where they were given."""
+    lead = {} if options.get("lead") is None else {"lead": options["lead"]}
+    return lead | ({"known": read_known(options["known"])} if options.get("known") else {})
+
+
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the algorithm that were given, refused where `learn` has no use for them."""
     rounds = {} if options.get("n_rounds") is None else {"n_rounds": options["n_rounds"]}
-    found = {**recipes(options), **rounds, "seed": options["seed"]}
+    found = {**recipes(options), **timing_arguments(options), **rounds, "seed": options["seed"]}
     if options.get("initial") is not None:
         found["initial"] = load_own(
             options["initial"], trusted=options.get("trust") or (), max_memory=options.get("max_memory")
@@ -269,6 +276,7 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
     written = {name: as_python(str(config[name])) for name in RECIPES if config.get(name) is not None}
     modules = sorted({"simile", *(m for _, needed in written.values() for m in needed)})
     arguments = {name: text for name, (text, _) in written.items()}
+    arguments |= {name: repr(value) for name, value in timing_arguments(config).items()}
     if config.get("n_rounds") is not None:
         arguments["n_rounds"] = str(config["n_rounds"])
     if config.get("initial") is not None:

@@ -184,7 +184,7 @@ def simple_rivals(
     folds, nothing = Folds.of(source.standard), [np.empty((0, demos.n_actions))]  # these h look at no trajectories
     if len(folds) == 1:
         return ()
-    begin = max(f.fit(nothing, 1.0).order for f in FILTERS.values())
+    begin = max(horizon.lead, *(f.fit(nothing, 1.0).order for f in FILTERS.values()))
     still = folds.demos.map(_hold_last, shared=(begin,))
     held = Score(measures.score(folds.demos, still, begin=begin, order=order).error, 0.0)
     squares, h = measures.squares(folds.demos, still, begin=begin), PreviousAction().fit(nothing, FOREVER)
@@ -210,7 +210,7 @@ def simple_rivals(
     if best_known.predictor in says:
         loop = ClosedLoop.of(best_known.h, best_known.smoothness)
         rolled = roll_out(loop, says[best_known.predictor], folds.demos)
-        banded = fit_band(folds, ((1.0, says[best_known.predictor]),), rolled, rolled, loop)
+        banded = fit_band(folds, ((1.0, says[best_known.predictor]),), rolled, rolled, loop, horizon.lead)
     spent = time.process_time() - begun if isinstance(demos, Demonstrations) else math.nan  # by others
     return tuple(replace(r, seconds=spent, band=banded if r is best_known else None) for r in found)
 

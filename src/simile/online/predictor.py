@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common.typing import FloatArray
+from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.clock import Clock
 from simile.online.gaps import Extrapolate, Gap
+from simile.online.plans import Foresight
 from simile.online.snapshots import State, check_state
 from simile.online.streams import Streams
 from simile.policies.bands import Banded, check_level
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, timing
 from simile.policies.stages import Stage
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ class Predictor:
         the latest action, is in the recording from the next tick on.
     name : str
         What the recording calls this stream.
+    plan : (T, m) array_like or mapping, optional
+        For a policy that knows contexts ahead (`known`): these contexts of all frames from the first on, by name or as
+        a table of all; missing after its end. Without, each frame brings them (`step`).
 
     Examples
     --------
@@ -86,8 +91,10 @@ class Predictor:
         seed: int = 0,
         recorder: Recorder | None = None,
         name: str = "predictor",
+        plan: Any = None,
     ) -> None:
         self._streams = Streams(policy, 1, start=_alone(start), gap=gap, stages=stages, rate=rate, seed=seed)
+        self._foresight = Foresight(timing(policy)[1], self._streams.names, plan)
         self._clock = Clock(self._streams.rate)
         self._held = np.full(policy.n_actions, np.nan)  # what was sent at the latest tick
         self.name = name
@@ -99,14 +106,19 @@ class Predictor:
 
     @overload
     def step(
-        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: None = ...
+        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: None = ..., ahead: Any = ...
     ) -> FloatArray | None: ...
     @overload
     def step(
-        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: float
+        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = ..., *, band: float, ahead: Any = ...
     ) -> Banded | None: ...
     def step(
-        self, x: ArrayLike | Mapping[str, float] | None, t: float | None = None, *, band: float | None = None
+        self,
+        x: ArrayLike | Mapping[str, float] | None,
+        t: float | None = None,
+        *,
+        band: float | None = None,
+        ahead: Any = None,
     ) -> FloatArray | Banded | None:
         """Take one frame and return the action to send.
 
@@ -125,6 +137,9 @@ class Predictor:
             Level of the band to return with the action, such as 0.9, with the bits of `rollout(..., band=...)` where it
             is asked for from the first frame on; later it begins as if the context had lasted. In a gap it is that of
             the last context. What an operator does (`override`) moves the level.
+        ahead : (any, m) array_like or mapping, optional
+            What is known now of the frames to come, the next one first, of a policy that knows contexts ahead; it goes
+            before a plan. Where neither is given, x brings the columns `name[t+frames]` itself.
 
         Returns
         -------
@@ -137,6 +152,10 @@ class Predictor:
         DivergedError
             When the action leaves every reasonable range.
         """
+        if self._foresight.known and x is not None:
+            x = self._foresight.widen(x, self._count_frames(t), ahead)
+        elif ahead is not None and not self._foresight.known:
+            raise ArgumentError("ahead: this policy knows nothing ahead: learn with known={...}, or leave it out")
         X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
         self._ask(band)
         if t is None and not self._clock.running:
@@ -147,6 +166,12 @@ class Predictor:
         if self._streams.history.wait and np.isnan(action).any():
             return None
         return action if band is None else self._tell()
+
+    def _count_frames(self, t: float | None) -> int:
+        """Return the number of the frame that comes, by which a plan is read."""
+        if t is not None and self._foresight.plan is not None:
+            raise ArgumentError("plan: frames with time stamps bring what is known: give step(x, t, ahead=...)")
+        return int(self._streams.history.frame[0] + self._streams.history.waited[0])
 
     def flush(self) -> FloatArray:
         """End the sequence: return the answers that are still due, (n, k), as if the last context had lasted.

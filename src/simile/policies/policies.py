@@ -20,7 +20,7 @@ from simile._common.text import escape
 from simile._common.typing import FloatArray, PerAction
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon, States
-from simile.data.timing import Known
+from simile.data.timing import Known, tell_lead
 from simile.errors import ArgumentError
 from simile.models import Forest, Model, WeightedModel, parts_of
 from simile.models.closed_loop import ClosedLoop
@@ -449,10 +449,28 @@ def timing(policy: Policy) -> tuple[int, Known]:
     return next(((part.horizon.lead, part.horizon.known) for _, part in parts(policy)), (0, ()))
 
 
+def given_frames(policy: Policy) -> int:
+    """Return how many first frames of a roll-out are not the policy's: what it remembers, or before it can aim."""
+    return max(policy.memory, timing(policy)[0])
+
+
 def describe_timing(policy: Policy) -> dict[str, Any]:
     """Return how many frames ahead a policy acts, and what it knows ahead, as JSON has it; nothing where none."""
     lead, known = timing(policy)
     return ({"lead": lead} if lead else {}) | ({"known": [list(pair) for pair in known]} if known else {})
+
+
+def recorded_names(policy: Policy) -> tuple[str, ...]:
+    """Return the contexts that data have to hold: those of the card but for what is only known ahead."""
+    names = policy.card.context_names
+    return names[: len(names) - len(timing(policy)[1])]
+
+
+def tell_timing(policy: Policy) -> str:
+    """Say which time a policy has: how long it waits or how far it aims ahead, and what it knows ahead."""
+    ahead = [escape(name) for name in policy.card.context_names[len(recorded_names(policy)) :]]
+    said = (tell_lead(timing(policy)[0], policy.card.rate), f"knows {', '.join(ahead)}" if ahead else "")
+    return "; ".join(filter(None, said))
 
 
 def hold(policy: Policy) -> Hold | None:
@@ -503,6 +521,7 @@ def tell(policy: Any) -> str:
     smooth = dict.fromkeys(_tell_smoothness(part.smoothness, names) for _, part in parts(policy))  # each once
     said = "" if (held := hold(policy)) is None else f"; {held.tell(names, policy.units.scale)}"
     said += "" if (kept := offset(policy)) is None else f"; {kept.tell(names, policy.card.rate)}"
+    said += f"; {told}" if (told := tell_timing(policy)) else ""
     return f"{type(policy).__name__}: smoothness {' or '.join(smooth)}{said}"
 
 

@@ -20,7 +20,7 @@ from simile.models.neural import Network
 from simile.policies.bands import Banded, Doubts, check_level, draw_band
 from simile.policies.fused import FusedPolicy
 from simile.policies.hold import Hold
-from simile.policies.policies import Policy, SmoothPolicy, acting, hold, timing, whole
+from simile.policies.policies import Policy, SmoothPolicy, acting, given_frames, hold, timing, whole
 from simile.policies.precision import find_limits, warn_unresolved
 from simile.policies.stages import Chain, Stage
 
@@ -67,7 +67,7 @@ class ExpertStart:
                 "start: contexts alone have no expert to start from: use start=ColdStart() or give the last actions"
             )
         nothing = np.empty((0, demos.n_actions))
-        acting = max(policy.memory, timing(policy)[0], self.frames)  # the first action is for that frame
+        acting = max(given_frames(policy), self.frames)  # the first action is for that frame
         return Opening([nothing] * len(contexts), [a[:acting] for a in demos.actions])
 
 

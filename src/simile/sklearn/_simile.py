@@ -17,6 +17,7 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Loss
 from simile.data.recorded import ActionSpace
 from simile.data.states import Horizon
+from simile.data.timing import Ahead
 from simile.errors import ArgumentError, DataError
 from simile.learning import ALGORITHMS, algorithms
 from simile.learning.algorithms import Validation
@@ -39,8 +40,8 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     algorithm : str
         What learns: "learn", "paper", "authors", or another of `simile.learning.ALGORITHMS`.
-    model, regularizer, smoothness, horizon, feedback, hold, loss, validation, space, initial
-        As for `simile.learn`.
+    model, regularizer, smoothness, horizon, lead, known, feedback, hold, loss, validation, space, initial
+        As for `simile.learn`; `lead` and `known` in rows, for they have no rate.
     rule, step_size, n_rounds
         As for `simile.paper`; `learn` has no use for them, and refuses them.
     random_state : int or RandomState, optional
@@ -84,6 +85,8 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         regularizer: RegularizerClass | None = None,
         smoothness: Smoothness | None = None,
         horizon: Horizon | None = None,
+        lead: int | None = None,
+        known: Ahead | None = None,
         feedback: Feedback | None = None,
         hold: Hold | float | tuple[float, ...] | None = None,
         loss: Loss | None = None,
@@ -100,6 +103,8 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.regularizer = regularizer
         self.smoothness = smoothness
         self.horizon = horizon
+        self.lead = lead
+        self.known = known
         self.feedback = feedback
         self.hold = hold
         self.loss = loss

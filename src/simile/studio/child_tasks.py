@@ -103,6 +103,7 @@ def improve(
     from simile.evaluation.improvement import improve as learn
     from simile.learning.runs import CHECKPOINT
     from simile.policies.ledger import Ledger
+    from simile.policies.policies import recorded_names
     from simile.policies.storage.loading import load_own
 
     try:
@@ -115,7 +116,7 @@ def improve(
             and stretch.first <= one["last"]
             and stretch.last >= one["first"]
         ]
-        columns = {"actions": list(old.card.action_names), "contexts": list(old.card.context_names)}
+        columns = {"actions": list(old.card.action_names), "contexts": list(recorded_names(old))}
         demos = read(paths[0] if len(paths) == 1 else list(paths), **{**columns, **options}, quiet=True)
         corrections = corrections.without(sorted(set(names))) if names else corrections
         found = learn(old, demos, corrections, folder=ledger.folder / CHECKPOINT)

@@ -33,6 +33,7 @@ from simile.policies.policies import (
     acting,
     closed_loop,
     collapse,
+    given_frames,
     hold,
     offset,
     parts,
@@ -156,7 +157,7 @@ def measure(
     logs: tuple[Log, ...] | None = None,
 ) -> Preview:
     """Measure a roll-out; by the logs of all that the policy learned from, where they are given."""
-    begins = min(policy.memory, len(demo))
+    begins = min(given_frames(policy), len(demo))
     ruler = Ruler(Demonstrations((demo,)), policy.units.scale, begins, whole=False, logs=logs)
     score, pair = ruler.measure([actions]), (actions[begins:], demo.actions[begins:])
     if begins == len(demo):
@@ -171,7 +172,7 @@ def compute_outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
     """Return f's outputs (T, k) along the contexts of a sequence, in standard units."""
     own = policy.holding(None).keeping(None)
     bare = replace(own, smoothness=0.0, units=Units.identity(policy.n_actions), space=ActionSpace())
-    contexts = policy.units.shift(demo.contexts)
+    contexts = policy.units.shift(demo.foretell(policy.horizon.known).contexts)
     if FusedPolicy.of(bare) is not None:
         # Without smoothness an action is what f says, and the kernel of roll-outs says it fastest.
         return rollout(bare, [contexts], start=np.zeros(policy.n_actions))[0]
@@ -209,15 +210,16 @@ def _filter(policy: Policy, outputs: FloatArray, demo: Demonstration) -> FloatAr
     loop = closed_loop(policy)
     if loop is None:
         return None
-    known, begin = policy.units.standardize(demo.actions), policy.memory
+    known, begin = policy.units.standardize(demo.actions), given_frames(policy)
     if (kept := offset(policy)) is not None and len(demo) > begin:
         outputs = np.concatenate([outputs[:begin], kept.along(outputs[begin:], known[begin - 1])])
-    wanted = loop.roll(outputs, known)
+    own, wanted = slice(begin - loop.order, None), known.copy()
+    wanted[own] = loop.roll(outputs[own], known[own])
     actions = policy.units.restore(wanted)
-    later = actions[policy.memory :]
+    later = actions[begin:]
     if not np.isfinite(later).all() or (later < policy.space.low).any() or (later > policy.space.high).any():
         return None
     if (held := hold(policy)) is not None:
-        actions = policy.space.clip(policy.units.restore(let_hold(held, wanted, known[:1], known[: policy.memory])))
-    actions[: policy.memory] = demo.actions[: policy.memory]
+        actions = policy.space.clip(policy.units.restore(let_hold(held, wanted, known[:1], known[:begin])))
+    actions[:begin] = demo.actions[:begin]
     return actions

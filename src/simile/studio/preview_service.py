@@ -23,7 +23,7 @@ from simile.camera.tracking.recordings import ARRAYS, load_game
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.evaluation.report.curves import thin
 from simile.learning.runs import POLICY, RunFolder, reading_arguments
-from simile.policies.policies import describe_hold
+from simile.policies.policies import describe_hold, given_frames
 from simile.studio.cache import Cache
 from simile.studio.child_tasks import game_file
 from simile.studio.preview import Preview, PreviewedPolicy, compute_outputs, roll
@@ -57,7 +57,7 @@ class PreviewService:
             "rate": held_out.rate,
             "sequences": [{"name": d.name, "frames": len(d)} for d in held_out],
             "smoothness": policy.describe_range(),
-            "begins": policy.whole.memory,
+            "begins": given_frames(policy.whole),
             **NO_HOLD,
             **describe_hold(policy.policy),
         }

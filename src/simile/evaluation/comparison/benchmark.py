@@ -14,6 +14,7 @@ import numpy as np
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss
 from simile.data.recorded import Units
+from simile.data.timing import Ahead
 from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
 from simile.evaluation.comparison.scores import HeldOut
@@ -22,10 +23,11 @@ from simile.learning import ALGORITHMS, algorithms
 from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.distributed.backend import Backend
 from simile.learning.frontier import path
+from simile.learning.initial import see_by
 from simile.learning.outliers import weigh
 from simile.models import SmoothForest
 from simile.online import Predictor
-from simile.policies.policies import Policy, whole
+from simile.policies.policies import Policy, given_frames, timing, whole
 
 SMOOTHNESS = (8.0, 25.0, 80.0, 250.0, 800.0)  # lambda of the reductions that have no way of their own to choose it
 # Enough to rank them, and a comparison ends in minutes. Stochastic mixtures are slow to roll out, in as many steps as
@@ -43,6 +45,8 @@ def compare(
     reductions: Sequence[str] = ALGORITHMS,
     rivals: Sequence[Rival] = ROSTER,
     smoothness: Any = None,
+    lead: float | None = None,
+    known: Ahead | None = None,
     loss: Loss | None = None,
     validation: Demonstrations | Demonstration | float | None = 0.2,
     seed: int = 0,
@@ -67,6 +71,8 @@ def compare(
         What an engineer would build by hand; `simile.evaluation.rivals.ROSTER` by default, () for none.
     smoothness : float, SmoothTime or MatchExpert, optional
         How smooth `learn` is to be, as for `simile.learn`.
+    lead, known
+        As for `simile.learn`, for all contenders alike: rivals wait as long, aim as far ahead, and know as much.
     loss : Loss, optional
         By what all are fitted and judged, as for `simile.learn`; rivals are fitted to the record without outliers.
     validation : float, Demonstrations, optional
@@ -105,7 +111,9 @@ def compare(
             f"test must have the columns of train; got {test.context_names} -> {test.action_names} instead of "
             f"{train.context_names} -> {train.action_names}"
         )
-    bench = _bench(train, validation, seed)
+    timed = see_by(train, None, lead, known)[1]
+    settings |= {name: value for name, value in (("lead", lead), ("known", known)) if value is not None}
+    bench = replace(_bench(train, validation, seed), lead=timed.lead, known=timed.known)
     contenders: list[str | Rival] = [*sorted(reductions, key=lambda r: r != "learn"), *rivals]
     fits = _fit_each(contenders, bench, smoothness, settings, backend)
     families: list[tuple[Family, bool]] = []
@@ -113,7 +121,7 @@ def compare(
         if watch is not None:
             watch(contender if isinstance(contender, str) else contender.name)
         families.append((next(fits), not isinstance(contender, str)))
-    memories = [p.controller.memory for family, _ in families for p in family.points]
+    memories = [given_frames(p.controller) for family, _ in families for p in family.points]
     ruler = HeldOut(test, Units.of(bench.everything).scale, max(memories, default=1))
     placed = _place([_try_family(family, rival, ruler) for family, rival in families], ruler)
     return Comparison(placed, ruler, seed, train.tell_new(test))
@@ -152,7 +160,7 @@ def _run_reduction(name: str, bench: Bench, smoothness: Any, settings: dict[str,
     begin = time.process_time()
     try:
         if name == "learn":
-            return _run_learn(bench, smoothness)
+            return _run_learn(bench, smoothness, {n: settings[n] for n in ("lead", "known") if n in settings})
         points = _run_path(name, bench, {**FEW, **STOCHASTIC.get(name, {}), **settings})
     except ArgumentError:
         raise
@@ -161,14 +169,15 @@ def _run_reduction(name: str, bench: Bench, smoothness: Any, settings: dict[str,
     return Family(name, points, time.process_time() - begin, "" if points else "diverged at every smoothness")
 
 
-def _run_learn(bench: Bench, smoothness: Any) -> Family:
+def _run_learn(bench: Bench, smoothness: Any, timed: dict[str, Any]) -> Family:
     """Fit `learn` and its path on everything: it cross-fits, and needs no validation part."""
     begin = time.process_time()
-    chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed).chosen
+    chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed, **timed).chosen
     error = chosen.error if math.isnan(chosen.validation_error) else chosen.validation_error
     one = whole(chosen.policy)
     own = Point(math.nan if one is None else float(np.mean(one.smoothness)), chosen.policy, error)
-    others = [Point(p.smoothness, p.policy, p.error) for p in path(bench.everything, seed=bench.seed).points]
+    traced = path(bench.everything, seed=bench.seed, **timed)
+    others = [Point(p.smoothness, p.policy, p.error) for p in traced.points]
     points = tuple(sorted((own, *others), key=lambda p: p.strength))
     return Family("learn", points, time.process_time() - begin, chosen=own)
 
@@ -178,7 +187,7 @@ def _run_path(name: str, bench: Bench, choices: dict[str, Any]) -> tuple[Point, 
     algorithm, points = getattr(algorithms, name), []
     if name in STOCHASTIC:
         held_out = None if bench.validation is None else _cut(bench.validation)
-        bench = Bench(_cut(bench.train), held_out, bench.seed)
+        bench = replace(bench, train=_cut(bench.train), validation=held_out)
     for smoothness in SMOOTHNESS:
         settings = {**choices, "smoothness": smoothness, "seed": bench.seed}
         run = algorithm(bench.train, validation=bench.validation, **settings)
@@ -248,11 +257,12 @@ def _place(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...]
 
 def _time_step(controller: Any, demos: Demonstrations) -> float:
     """Measure one step online: the median CPU time of a few hundred."""
-    longest = max(demos, key=len)
-    start = longest.actions[: max(1, controller.memory)]
     policy: Policy | None = controller
     if isinstance(controller, Filtered | Held):
         policy = controller.policy if isinstance(controller, Filtered) else None
+    seen = controller.predictor if isinstance(controller, Filtered) else policy
+    longest = max(demos, key=len).foretell(() if seen is None else timing(seen)[1])
+    start = longest.actions[: max(1, controller.memory)]
     try:
         act = controller.online(start) if policy is None else Predictor(policy, start=start).step
         contexts = [longest.contexts[i % len(longest)] for i in range(STEPS)]

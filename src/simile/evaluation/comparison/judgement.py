@@ -17,7 +17,7 @@ from simile.evaluation.rivals import HELD, Held
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.frontier import Frontier
 from simile.learning.second_opinion import AVERAGE, FOLLOWER, SimpleRival, best_of
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, given_frames
 
 ROWS = {AVERAGE: "predict, then average", FOLLOWER: "predict, then damp"}  # what a table calls the filters of rivals
 SIMPLE = tuple(ROWS.values())
@@ -90,7 +90,7 @@ def judge(entries: Mapping[str, tuple[Policy, float]], test: Demonstrations | Di
     Errors are in the units of the first. Roll-outs of what lies with a backend stay, and are measured, there.
     """
     first = next(policy for policy, _ in entries.values())
-    ruler = _hold_out(test, first, max(policy.memory for policy, _ in entries.values()))
+    ruler = _hold_out(test, first, max(given_frames(policy) for policy, _ in entries.values()))
     found = [Entry(name, policy, ruler.roll(policy), seconds) for name, (policy, seconds) in entries.items()]
     return Judgement(tuple(found), ruler)
 
@@ -110,7 +110,7 @@ def simple_entries(rivals: Sequence[SimpleRival]) -> dict[str, tuple[Policy, flo
 def judge_path(frontier: Frontier, test: Demonstrations | DistributedDemonstrations) -> list[dict[str, float]]:
     """Roll the policies of a path out over held-out sequences: smoothness, lag, error (RMSE) and roughness of each."""
     policies = [p.policy for p in frontier.points]
-    ruler = _hold_out(test, policies[0], max(policy.memory for policy in policies))
+    ruler = _hold_out(test, policies[0], max(map(given_frames, policies)))
     rows = []
     for point in frontier.points:
         if (rolled := ruler.roll(point.policy)) is None:

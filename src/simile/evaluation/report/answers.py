@@ -98,6 +98,7 @@ class Facts:
     simpler: bool = False  # whether something simpler did better in training
     others: str = "simple filter"  # what `simple` is the best of
     moves: tuple[Moves, ...] = ()  # of each action
+    behind: str = ""  # how late the expert itself is, in a sentence
 
 
 def answers(facts: Facts) -> list[Answer]:
@@ -186,7 +187,7 @@ def _judge_lag(facts: Facts) -> Answer:
         return _answer(question, "unknown", f"it cannot be told: {why}.")
     late = abs(facts.lag)
     if late < 0.5:
-        return _answer(question, "good", "on time, within half a frame.", "No")
+        return _answer(question, "good", f"on time, within half a frame.{_tell_behind(facts)}", "No")
     pace = 0.0 if math.isnan(facts.pace) else facts.pace
     good, fair = max(FEW_FRAMES, ON_TIME * pace), max(2.0 * FEW_FRAMES, LATE * pace)
     mood = "good" if late <= good else "fair" if late <= fair else "poor"
@@ -199,7 +200,11 @@ def _judge_lag(facts: Facts) -> Answer:
     )
     if pace > 0.0:
         said += f"; the expert takes {format_time(pace, facts.rate)} to move by one standard deviation"
-    return _answer(question, mood, f"{said}.", lead)
+    return _answer(question, mood, f"{said}.{_tell_behind(facts)}", lead)
+
+
+def _tell_behind(facts: Facts) -> str:
+    return f" In the recordings {facts.behind}." if facts.behind else ""
 
 
 def _judge_trust(facts: Facts) -> Answer:

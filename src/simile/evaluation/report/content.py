@@ -12,6 +12,7 @@ import numpy as np
 
 import simile
 from simile._common.text import count, number, plain
+from simile.data.delays import summarize_delays
 from simile.data.demonstrations import Demonstrations
 from simile.data.logs import tell_noise
 from simile.evaluation.report.answers import Facts, Moves, answers, headline, list_grounds
@@ -137,7 +138,18 @@ def gather_facts(
         simpler=simpler,
         others=others,
         moves=Moves.of(ruler.demos.action_names, *both, frames=frames, rate=rate, hold=widths),
+        behind=tell_behind(curves.demos),
     )
+
+
+def tell_behind(demos: Demonstrations) -> str:
+    """Say how late the expert is behind its clearest context, and what that means; "" where it is not clear."""
+    clearest = summarize_delays(demos)[0]
+    if not clearest.clear:
+        return ""
+    if clearest.low > 0.0:
+        return f"{clearest}: a policy that is on time with the expert is as late"
+    return f"{clearest}: a policy has to foresee it" if clearest.high < 0.0 else str(clearest)
 
 
 def list_rounds(rounds: Sequence[Round | Mapping[str, Any]]) -> list[dict[str, Any]]:

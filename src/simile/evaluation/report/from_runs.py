@@ -20,7 +20,7 @@ from simile.evaluation.report.from_comparisons import of_data
 from simile.evaluation.rivals import HELD
 from simile.learning.algorithms import Run
 from simile.learning.runs import ALTERNATIVE, RunFolder
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, given_frames, timing
 
 POLICY, SIMPLER = "policy", "something simpler"
 
@@ -35,11 +35,12 @@ def of_run(
 ) -> Material:
     """Roll the policy, and the others that the run made, out over held-out sequences; each once."""
     policy, alternative, frontier = run.policy, run.alternative, run.frontier
+    test = test.foretell(timing(policy)[1])
     judgement = judgement or judge({POLICY: (policy, math.nan), **simple_entries(run.rivals)}, test)
     entries = judgement.entries
     policies = [policy, *(p for p in (alternative,) if p is not None), *(e.policy for e in entries)]
     policies += [] if frontier is None else [p.policy for p in frontier.points]
-    ruler = HeldOut(test, policy.units.scale, max(p.memory for p in policies))
+    ruler = HeldOut(test, policy.units.scale, max(map(given_frames, policies)))
     done = _rolled(judgement, ruler)
     name = entries[0].name
     curves = {name: done[name] if name in done and entries[0].policy is policy else roll(policy, test, ruler.begin)}
@@ -79,7 +80,7 @@ def of_folder(
     if (compared := folder.comparison()) is not None:
         return of_data(compared, folder.title, repeat)
     policy, summary = folder.policy(trusted, max_memory=max_memory), folder.summary()
-    test = folder.demonstrations()[1] if demos is None else demos
+    test = (folder.demonstrations()[1] if demos is None else demos).foretell(timing(policy)[1])
     judgement = judge({POLICY: (policy, math.nan)}, test)
     ruler = judgement.ruler
     rolled = judgement.entries[0].rolled

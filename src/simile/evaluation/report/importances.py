@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.text import count
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import Units
@@ -74,15 +75,16 @@ def describe_importances(found: Importances, rate: float | None) -> dict[str, An
 def name_lag(lag: int, rate: float | None) -> str:
     """Name a lag.
 
-    >>> name_lag(0, 30.0), name_lag(8, 30.0), name_lag(45, 30.0), name_lag(1, None)
-    ('now', '267 ms ago', '1.50 s ago', '1 frame ago')
+    >>> name_lag(0, 30.0), name_lag(8, 30.0), name_lag(45, 30.0), name_lag(1, None), name_lag(-3, 30.0)
+    ('now', '267 ms ago', '1.50 s ago', '1 frame ago', '100 ms later')
     """
     if lag == 0:
         return "now"
+    when = "ago" if lag > 0 else "later"
     if rate is None:
-        return f"{lag} frame{'' if lag == 1 else 's'} ago"
-    seconds = lag / rate
-    return f"{1e3 * seconds:.0f} ms ago" if seconds < 1.0 else f"{seconds:.2f} s ago"
+        return f"{count(abs(lag), 'frame')} {when}"
+    seconds = abs(lag) / rate
+    return f"{1e3 * seconds:.0f} ms {when}" if seconds < 1.0 else f"{seconds:.2f} s {when}"
 
 
 def _shares(f: Any, horizon: Horizon, demos: Demonstrations, policy: Any) -> FloatArray | None:

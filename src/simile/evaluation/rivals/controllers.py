@@ -19,7 +19,7 @@ from simile.policies.policies import SmoothPolicy
 from simile.policies.rollouts import ExpertStart, rollout
 
 HELD = "hold the last action"
-Step = Callable[[Any], FloatArray]  # context (m,) -> action (k,)
+Step = Callable[[Any], FloatArray | None]  # context (m,) -> action (k,); None while it waits
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,8 @@ class Filtered:
 
     @property
     def memory(self) -> int:
-        """How many past actions the controller needs to start."""
-        return self.filter.memory
+        """How many first frames are the expert's: what the filter remembers, or until the predictor can aim."""
+        return max(self.filter.memory, self.predictor.horizon.lead)
 
     @property
     def units(self) -> Units:
@@ -65,10 +65,10 @@ class Filtered:
         raw = Predictor(policy, start=start)
         state = self.filter.start(past)
 
-        def step(x: Any) -> FloatArray:
+        def step(x: Any) -> FloatArray | None:
             nonlocal state
-            said = raw.step(x)
-            assert said is not None  # rivals do not wait
+            if (said := raw.step(x)) is None:
+                return None
             state, action = self.filter.step(state, units.standardize(said))
             return space.clip(units.restore(action))
 
@@ -107,7 +107,7 @@ def forecast(policy: SmoothPolicy, demos: Demonstrations) -> list[FloatArray]:
     """Return what f says in every frame, (T, k) for each sequence in standard units; f must read contexts alone."""
     return [
         policy.f.predict(Tape.of([x], [np.zeros((len(x), policy.n_actions))]).states(policy.horizon).matrix())
-        for x in map(policy.units.shift, demos.contexts)
+        for x in map(policy.units.shift, demos.foretell(policy.horizon.known).contexts)
     ]
 
 

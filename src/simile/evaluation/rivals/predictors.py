@@ -12,6 +12,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import Units
 from simile.data.states import Horizon, Tape
+from simile.data.timing import Known
 from simile.learning.algorithms import clone, dagger
 from simile.learning.second_opinion import fit_ahead
 from simile.models import Model, PiecewiseLinear, SmoothForest
@@ -37,6 +38,13 @@ class Source(Protocol):
 
     def chosen(self, demos: Demonstrations, value: float, seed: int) -> SmoothPolicy:
         """Fit the predictor of one value."""
+
+
+def lead_source(source: Any, lead: int, known: Known) -> Any:
+    """Return a recipe whose predictors act so many frames ahead and know what comes; its horizon says what they see."""
+    if not lead and not known:
+        return source
+    return replace(source, horizon=replace(source.horizon.led(lead), known=known))
 
 
 @dataclass(frozen=True)

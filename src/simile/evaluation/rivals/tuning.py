@@ -14,10 +14,11 @@ import numpy as np
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import Units
+from simile.data.timing import Known
 from simile.errors import ArgumentError, DataError, DivergedError
 from simile.evaluation.rivals.controllers import HELD, Filtered, Held, filter_after_expert, forecast, put_behind
 from simile.evaluation.rivals.filters import Filter, Follower
-from simile.evaluation.rivals.predictors import Source
+from simile.evaluation.rivals.predictors import Source, lead_source
 from simile.learning.measures import Ruler, Score
 from simile.policies.policies import SmoothPolicy
 from simile.policies.rollouts import ExpertStart, rollout
@@ -80,12 +81,21 @@ class Bench:
         flatters rough controllers.
     seed : int
         Same seed, same rivals.
+    lead, known
+        Those of `Horizon`, in frames: rivals may wait, must aim ahead, and know what comes, as ours.
     """
 
     train: Demonstrations
     validation: Demonstrations | None = None
     seed: int = 0
+    lead: int = 0
+    known: Known = ()
     _made: dict[Any, tuple[Any, float]] = field(default_factory=dict, repr=False)
+
+    @property
+    def begin(self) -> int:
+        """How many first frames are the expert's in every roll-out that tunes."""
+        return max(SCORED_AFTER, self.lead)
 
     @property
     def tuned_on(self) -> Demonstrations:
@@ -107,14 +117,14 @@ class Bench:
 
     @cached_property
     def _ruler(self) -> Ruler:
-        return Ruler(self.tuned_on, Units.of(self.train).scale, SCORED_AFTER)
+        return Ruler(self.tuned_on, Units.of(self.train).scale, self.begin)
 
     def measure(self, rolled: Trajectories) -> Score:
         """Measure roll-outs over the part that tunes."""
         score = self._ruler.measure(rolled)
         if math.isnan(score.error):
             raise DataError(
-                f"validation: no sequence has more than the {SCORED_AFTER} frames that start a roll-out: give longer "
+                f"validation: no sequence has more than the {self.begin} frames that start a roll-out: give longer "
                 "sequences"
             )
         return score
@@ -141,7 +151,7 @@ class HoldLast:
     def fit(self, bench: Bench) -> Family:
         """Return the one controller there is."""
         held = Held()
-        error = bench.measure(held.rollout(bench.tuned_on, frames=SCORED_AFTER)).error
+        error = bench.measure(held.rollout(bench.tuned_on, frames=bench.begin)).error
         return Family(self.name, (Point(0.0, held, error),), 0.0)
 
 
@@ -171,14 +181,15 @@ class Behind:
 
     def fit(self, bench: Bench) -> Family:
         """Choose the knobs for each strength, and fit the chosen predictors again on all there is."""
-        tried, fitting = bench.shared(("tried", self.source), lambda: list(_try_candidates(self.source, bench)))
+        source: Source = lead_source(self.source, bench.lead, bench.known)
+        tried, fitting = bench.shared(("tried", source), lambda: list(_try_candidates(source, bench)))
         begin = time.process_time()
         chosen = self._choose(tried, bench)
         seconds = fitting + time.process_time() - begin
         final: dict[float, SmoothPolicy] = {}
         for value in sorted({c.value for c in chosen}):
-            key = ("final", self.source, value)
-            final[value], took = bench.shared(key, partial(self.source.chosen, bench.everything, value, bench.seed))
+            key, everything = ("final", source, value), bench.everything.foretell(bench.known)
+            final[value], took = bench.shared(key, partial(source.chosen, everything, value, bench.seed))
             seconds += took
         points = tuple(
             Point(c.filter.strength, _combine(final[c.value], c.filter), c.error, self._knobs(c), c.roughness)
@@ -236,19 +247,19 @@ class _Tried:
         demos = bench.tuned_on
         if self.policy is not None:
             try:
-                rolled = rollout(_combine(self.policy, kind), demos, start=ExpertStart(SCORED_AFTER))
+                rolled = rollout(_combine(self.policy, kind), demos, start=ExpertStart(bench.begin))
             except DivergedError:
                 return None
         else:
             assert self.raw is not None
-            rolled = filter_after_expert(kind, self.units, self.raw, demos, frames=SCORED_AFTER)
+            rolled = filter_after_expert(kind, self.units, self.raw, demos, frames=bench.begin)
         score = bench.measure(rolled)
         return _Choice(score.error, score.roughness, self.value, kind)
 
 
 def _try_candidates(source: Source, bench: Bench) -> Iterator[_Tried]:
     """Fit the candidates; of those on contexts alone keep the forecasts, not the models, which may be large."""
-    for value, policy in source.candidates(bench.train, bench.seed):
+    for value, policy in source.candidates(bench.train.foretell(bench.known), bench.seed):
         if policy.horizon.memory:
             yield _Tried(value, policy.units, None, policy)
         else:

@@ -169,13 +169,11 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         """Refuse actions outside the bounds."""
         self.backend.collect(self.map(_check, shared=(space,)))
 
-    def foretell(self, known: Known) -> Self:
+    def foretell(self, known: Known, *, complete: bool = False) -> Self:
         """Return them with columns that are known ahead, as `Demonstrations.foretell`; they stay where they are."""
-        if set(ahead := name_ahead(self.context_names, known)) <= set(self.context_names):
+        if set(name_ahead(self.context_names, known)) <= set(self.context_names):
             return self
-        views, names = (*self.views, View(_foretell, shared=(known,))), (*self.context_names, *ahead)
-        details = DistributedParts(self.backend, self.handles, views=(*views, DETAILS))
-        return replace(self, views=views, facts=replace(self.facts, context_names=names), details=details)
+        return self.convert(_foretell, shared=(known, complete))
 
     def standardize(self, units: Units) -> Self:
         """Bring actions and contexts to standard units; what is known of them remains that of the user's."""
@@ -294,8 +292,8 @@ def _check(demos: Demonstrations, space: ActionSpace) -> None:
     demos.check(space)
 
 
-def _foretell(demos: Demonstrations, known: Known) -> Demonstrations:
-    return demos.foretell(known)
+def _foretell(demos: Demonstrations, known: Known, complete: bool) -> Demonstrations:
+    return demos.foretell(known, complete=complete)
 
 
 def _standardize(demos: Demonstrations, units: Units) -> Demonstrations:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from simile._common import checks
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss
+from simile.data.timing import Ahead
 from simile.errors import ArgumentError
 from simile.learning.distributed import DistributedDemonstrations, bring_here
+from simile.learning.initial import see_by
 from simile.learning.outliers import weigh
 from simile.learning.rounds import check_alike
 from simile.learning.tuning.executors import run_here, run_in_processes, run_on_backend
@@ -31,6 +33,8 @@ def tune(
     trials: int = 50,
     budget: float | None = 1.0,
     space: Space | Sequence[Space] | None = None,
+    lead: float | None = None,
+    known: Ahead | None = None,
     loss: Loss | None = None,
     validation: float | Demonstrations | Demonstration = 0.25,
     seed: int = 0,
@@ -58,6 +62,8 @@ def tune(
         smoothness.
     space : Space, or several, optional
         What to choose from; `CrossFitting()` and `Rounds()` by default.
+    lead, known
+        As for `simile.learn`, of all trials alike: they are no knobs.
     loss : Loss, optional
         By what all trials are fitted and judged, as for `simile.learn`.
     validation : float or Demonstrations
@@ -96,17 +102,20 @@ def tune(
     seed = checks.whole_number(seed, "seed")
     spaces = _spaces(space)
     split, whole = _split(demos, validation, seed)
+    timed = see_by(demos, None, lead, known)[1]
     facts = {
         "data": split.train.digest(),
         "validation": split.validation.digest(),
         "seed": seed,
         "budget": budget,
         "space": [label(one) for one in spaces],
+        "lead": timed.lead or None,
+        "known": [list(pair) for pair in timed.known] or None,
         **({} if loss is None else {"loss": label(loss)}),
     }
     interrupted = False
     with open_study(storage, NAME if study is None else study, facts, frontier=budget is None) as held:
-        search = Search(held, spaces, Known(split.train, budget, seed, loss), trials)
+        search = Search(held, spaces, Known(split.train, budget, seed, loss, timed.lead, timed.known), trials)
         try:
             search.begin()
             found = (

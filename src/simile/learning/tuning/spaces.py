@@ -12,6 +12,7 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.text import spell
+from simile.data import timing
 from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Loss
 from simile.data.recorded import ActionSpace, Units
@@ -85,12 +86,23 @@ class Known:
     budget: float | None
     seed: int
     loss: Loss | None = None
+    lead: int = 0  # frames, as in a `Horizon`
+    ahead: timing.Known = ()
+
+    def see(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return settings of a trial that waits or aims ahead as was asked for, around which its lags are."""
+        if not (self.lead or self.ahead):
+            return settings
+        rounds = settings.get("algorithm", "learn") != "learn"
+        own = settings.get("horizon", Horizon() if rounds else Horizon.auto(self.demos.rate))
+        return {**settings, "horizon": replace(own.led(self.lead), known=self.ahead)}
 
     @cached_property
     def each(self) -> list[float]:
         """Frames by which each action lags in the default of `learn` at the budget; one number where all do alike."""
-        choices = Choices.of(self.demos, seed=self.seed)
-        found, _ = match_expert(self.demos, choices, MatchExpert(1.0 if self.budget is None else self.budget))
+        demos = self.demos.foretell(self.ahead)
+        choices = Choices.of(demos, seed=self.seed, **self.see({}))
+        found, _ = match_expert(demos, choices, MatchExpert(1.0 if self.budget is None else self.budget))
         return [max(DAMPED.lag(float(s)), LEAST_LAG) for s in np.ravel(found.smoothness)]
 
     @property

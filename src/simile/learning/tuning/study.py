@@ -142,7 +142,7 @@ class Search:
         found = self.spaces[way].draw(
             lambda name, options, first=None: ask(f"{way}.{name}", options, first), self.known
         )
-        return found if self.known.loss is None else {**found, "loss": self.known.loss}
+        return self.known.see(found if self.known.loss is None else {**found, "loss": self.known.loss})
 
     def _first(self, way: str) -> dict[str, Any]:
         """Return the knobs of a space's first trial."""
