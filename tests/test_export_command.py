@@ -13,21 +13,25 @@ from commands import simile_
 from conftest import demos_of
 from test_export import COMPILERS, STRICT, compiles
 
+MODEL = simile.SmoothForest(n_trees=4, n_jobs=1)
 EXAMPLE = Path(__file__).parent.parent / "examples" / "export" / "main.c"
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> simile.SmoothPolicy:
     demos = demos_of(200, 200, m=3)
-    model = simile.SmoothForest(n_trees=4, n_jobs=1)
-    found = simile.clone(demos, model=model, horizon=simile.Horizon((0, 2), 0)).policy
+    found = simile.clone(demos, model=MODEL, horizon=simile.Horizon((0, 2), 0)).policy
     found.save(tmp_path / "policy.safetensors")
     return found
 
 
 @compiles
-def test_export_writes_a_header_that_the_example_program_runs(policy: simile.SmoothPolicy, tmp_path: Path):
-    said = simile_("export", "policy.safetensors", "pan.h", cwd=tmp_path, process=True).stdout
+@pytest.mark.parametrize("lead", [-4, 0, 4])
+def test_export_writes_a_header_that_the_example_program_runs(policy: simile.SmoothPolicy, tmp_path: Path, lead: int):
+    if lead:
+        policy = simile.clone(demos_of(200, m=3), model=MODEL, horizon=simile.Horizon((0, 2), 0, lead)).policy
+        policy.save(tmp_path / "policy.safetensors")
+    said = simile_("export", "policy.safetensors", "pan.h", cwd=tmp_path, process=lead == 0).stdout
     assert said.startswith("compiled tables: ")
     X = np.random.default_rng(0).normal(size=(50, 3))
     X[7, 1] = np.nan
@@ -37,7 +41,7 @@ def test_export_writes_a_header_that_the_example_program_runs(policy: simile.Smo
     with (tmp_path / "contexts.csv").open() as lines:
         done = subprocess.run([tmp_path / "pan"], stdin=lines, capture_output=True, text=True, check=True)
     predictor = simile.Predictor(policy)
-    expected = [predictor.step(x) for x in X]
+    expected = [action for x in X if (action := predictor.step(x)) is not None] + list(predictor.flush())
     assert np.allclose(np.array(done.stdout.split(), dtype=float)[:, np.newaxis], expected, rtol=0.0, atol=1e-12)
 
 

@@ -34,7 +34,8 @@ def export_c(policy: Any, path: str | os.PathLike[str], name: str | None = None)
     """Write one step of a policy as a C99 header that includes nothing but <float.h> and <stdint.h>.
 
     Compiled with `-ffp-contract=off`, which gcc implies by `-std=c99`, its actions are those of `Predictor.step`, bit
-    for bit from the same past; a cold start differs by rounding errors. See docs/export.md.
+    for bit from the same past; a cold start differs by rounding errors. Macros say which frame an answer is for where
+    that is another one (lead), and a policy that may wait gives its last answers by `flush`. See docs/export.md.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ class _Header:
         card, name = self.policy.card, self.name
         space, units, horizon = self.policy.space, self.policy.units, self.policy.horizon
         no_more = f"after the last frame, until it returns {name.upper()}_NO_ANSWER"
-        ahead = bool(horizon.known)
+        ahead = "What is called name[t+n] is what name will be n frames later; NaN where that is not known."
         begin = f"{name}_begin(&s, x);" if self.subject.begins else f"{name}_begin_at(&s, x, action);"
         return text.write_comment(
             [
@@ -235,10 +236,7 @@ class _Header:
                 "",
                 "Include it in one C file. Contexts and actions are in the units of the training, in the order above;",
                 "a missing value of a context is NaN. Nothing is allocated, and no function of a library is called.",
-                *(
-                    ["What is called name[t+n] is what name will be n frames later; NaN where that is not known."]
-                    * ahead
-                ),
+                *([ahead] if horizon.known else []),
                 "For the same bits as in Python compile with -ffp-contract=off, which gcc implies by -std=c99. Never",
                 "compile with -ffast-math: it does not know NaN.",
             ]

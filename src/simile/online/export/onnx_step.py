@@ -28,8 +28,8 @@ DOC = (
     "held_next and offset_next where they are there."
 )
 DOC_WAIT = (
-    " action is that for the frame {wait} frames ago: NaN in the first {wait} frames of a stream. After its last frame put "
-    "the last context in so many times more. Feed waited_next back, too."
+    " action is that for the frame {wait} frames ago: NaN in the first {wait} frames of a stream. After its last frame "
+    "put the last context in so many times more. Feed waited_next back, too."
 )
 
 
