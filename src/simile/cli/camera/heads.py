@@ -194,3 +194,19 @@ def number(text: str, option: str) -> float:
         return float(text)
     except ValueError:
         raise click.ClickException(f"{option}: {text!r} is not a number") from None
+
+
+def tell_timing(policy: Policy, rate: float, *, now: bool) -> int:
+    """Say how long a policy waits or how far it aims ahead, and return its lead; refuse to wait where a head turns now.
+
+    Frames are those of the policy, or where it does not say how many there are in a second, of this rate.
+    """
+    from simile.data.timing import tell_lead
+    from simile.policies.policies import timing
+
+    lead, _ = timing(policy)
+    told = f"the policy {tell_lead(lead, policy.card.rate or rate)}"
+    if lead < 0 and now:
+        raise click.ClickException(f"{told}, and a head turns now: learn one with lead=0, or above (--lead)")
+    options.say([told] if lead else [])
+    return lead
