@@ -16,6 +16,7 @@ from simile.policies.stages import Stage
 ALIKE = 0.01  # rates that differ by less are the same: 29.97 is 30
 PAUSE = 2.0  # seconds without a frame after which motion is measured anew
 EARLY = 1e-3  # seconds, or of a step, that make no difference
+ROUNDING = 1e-6  # seconds, by which times of steps that are added up may be off
 
 
 class Actor:
@@ -117,7 +118,7 @@ class Actor:
     def _settle(self, operator: FloatArray | None) -> list[FloatArray]:
         """Return the actions of the frames up to the latest answer, which lie between it and the one before."""
         found = []
-        while self._frames and self._frames[0] <= self._answered + 2.0 * EARLY:
+        while self._frames and self._frames[0] <= self._answered + EARLY + ROUNDING:
             share = min(max((self._answered - self._frames.popleft()) * self.rate, 0.0), 1.0)
             before, latest = self._actions or (np.empty(0),) * 2
             between = latest if share < EARLY else latest + share * (before - latest)

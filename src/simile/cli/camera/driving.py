@@ -76,7 +76,7 @@ def drive(
     stages = options.stages_of(stage)
     loaded = options.load_policy(policy, trust, max_memory)
     own = loaded.card.rate or 25.0
-    tell_timing(loaded, own, now=game is None)
+    tell_timing(loaded, own, turns=game is None)
     played = None if game is None else open_one(game, given, loaded)
     court, camera = place_of(given, loaded) if played is None else (played.court, played.camera)
     rate = (given["rate"] or own) if played is None else played.rate

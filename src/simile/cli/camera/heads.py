@@ -196,17 +196,21 @@ def number(text: str, option: str) -> float:
         raise click.ClickException(f"{option}: {text!r} is not a number") from None
 
 
-def tell_timing(policy: Policy, rate: float, *, now: bool) -> int:
-    """Say how long a policy waits or how far it aims ahead, and return its lead; refuse to wait where a head turns now.
+def tell_timing(policy: Policy, rate: float, *, turns: bool, cuts: bool = False) -> int:
+    """Say how long a policy waits, or how far it aims ahead, at a rate if it has none itself, and return its lead.
 
-    Frames are those of the policy, or where it does not say how many there are in a second, of this rate.
+    Where a head turns now it cannot wait; where a picture is cut at once, it need not aim ahead.
     """
     from simile.data.timing import tell_lead
     from simile.policies.policies import timing
 
     lead, _ = timing(policy)
     told = f"the policy {tell_lead(lead, policy.card.rate or rate)}"
-    if lead < 0 and now:
+    if lead < 0 and turns:
         raise click.ClickException(f"{told}, and a head turns now: learn one with lead=0, or above (--lead)")
+    if lead > 0 and cuts:
+        raise click.ClickException(
+            f"{told}, for a head that is late, and --out cuts at once: learn one with lead=0, or below (--lead)"
+        )
     options.say([told] if lead else [])
     return lead

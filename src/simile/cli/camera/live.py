@@ -127,12 +127,8 @@ def _assemble(
 
     court, camera = place_of(given)
     _check_still(given)
-    lead = tell_timing(policy, video.rate, now=given["head"] is not None and video.live)
-    if lead > 0 and given["out"]:
-        raise click.ClickException(
-            "--out cuts at once, and a policy that aims ahead is for a head that is late: learn one with lead=0, or "
-            "below 0 where the picture may come later (--lead)"
-        )
+    turns = given["head"] is not None and video.live
+    lead = tell_timing(policy, video.rate, turns=turns, cuts=bool(given["out"]))
     calibration = _read_calibration(video, given)
     detector = _open_detector(stack, video, calibration, given)
     stages = options.stages_of(given["stage"])
