@@ -15,7 +15,7 @@ from simile import ArgumentError, DataError, Horizon, SmoothPolicy
 from simile.camera.calibration import Homography, View, calibrate, landmarks
 from simile.camera.courts import BASKETBALL, SOCCER
 from simile.camera.features import Features
-from simile.camera.film.crop import Cropped, crop, cut
+from simile.camera.film.crop import Cropped, _act, crop, cut
 from simile.camera.film.footage import Footage
 from simile.camera.film.panorama import Calibrated, Panorama
 from simile.camera.games import Game
@@ -117,9 +117,9 @@ class Follow:
         return DEGREES_PER_METRE * S[:, [FEATURES.names.index("centroid_x")]]
 
 
-def follower(rate: float | None = RATE) -> SmoothPolicy:
+def follower(rate: float | None = RATE, lead: int = 0) -> SmoothPolicy:
     h = Autoregressor(np.ones((1, 1)))
-    return SmoothPolicy(Follow(), h, 0.0, Horizon(0, 0), Follow(), len(FEATURES.names), card=Card(rate=rate))
+    return SmoothPolicy(Follow(), h, 0.0, Horizon(0, 0, lead), Follow(), len(FEATURES.names), card=Card(rate=rate))
 
 
 def detections(pans: np.ndarray) -> np.ndarray:
@@ -335,6 +335,21 @@ def test_a_policy_of_another_rate_runs_at_its_own(panorama, tmp_path):
         assert abs(middle(picture)[0] - 319.5) < 60.0  # at most a frame late: 3.3 degrees
     crop(panorama, tmp_path / "b.mp4", follower(rate=None), game(PANS), panorama=PANORAMA, size=(640, 360))
     assert all(abs(middle(picture)[0] - 319.5) < 3.0 for picture in decoded(tmp_path / "b.mp4"))
+
+
+@pytest.mark.parametrize("lead", [-15, 5])
+def test_each_frame_is_cut_by_the_action_for_it_to_the_last_one(panorama, tmp_path, lead):
+    """A follower that waits looks where the players are so many frames later; at the end, where they are last."""
+    made, same = tmp_path / "made.mp4", tmp_path / "same.mp4"
+    there = PANS[np.clip(np.arange(FRAMES) - lead, 0, FRAMES - 1)]
+    small = {"panorama": PANORAMA, "size": (320, 180)}
+    assert crop(panorama, made, follower(lead=lead), game(PANS), **small).frames == FRAMES
+    acted = _act(follower(lead=lead), detections(PANS), Footage.of(panorama), FEATURES, ())
+    assert acted[:, 0] == pytest.approx(there, abs=0.01)
+    crop(panorama, same, acted, **small)
+    assert all((a == b).all() for a, b in zip(*map(decoded, (made, same)), strict=True))
+    other = _act(follower(2.0 * RATE, 2 * lead), detections(PANS), Footage.of(panorama), FEATURES, ())
+    assert other[:, 0] == pytest.approx(there, abs=3.4)  # a frame late at most, as without a lead
 
 
 def test_stages_limit_the_virtual_camera_too(panorama, tmp_path):

@@ -38,7 +38,7 @@ from simile.camera.live.detectors import Motion
 from simile.camera.live.doubts import LOOK_BACK, Doubts
 from simile.camera.live.hands import EVENT, Faders, Joystick, Keys, Operator, Wish, help_with, open_device, parse_keys
 from simile.camera.live.outputs import Cut, Log, Turned
-from simile.camera.live.pipeline import Pipeline
+from simile.camera.live.pipeline import Pipeline, tell_kept
 from simile.camera.live.sights import Through
 from simile.camera.live.sources import Shot, Source
 from simile.camera.simulation import simulate
@@ -79,6 +79,14 @@ def games():
 def policy(games):
     return simile.clone(
         demonstrations(games[:2]), model=simile.SmoothForest(n_trees=5), horizon=simile.Horizon((0, 2, 4), 0)
+    ).policy
+
+
+@pytest.fixture(scope="module")
+def waiting(games):
+    """Waits 15 frames."""
+    return simile.clone(
+        demonstrations(games[:2]), model=simile.SmoothForest(n_trees=5), horizon=simile.Horizon((0, 2, 4), 0, -15)
     ).policy
 
 
@@ -232,7 +240,65 @@ def test_dropped_frames_are_made_up_for(policy, games):
     assert len(stepped) == 7
 
 
+def play(actor: Actor, detections, times) -> tuple[list[np.ndarray], list[int]]:
+    """Return the actions of all frames, and how many there were after each."""
+    acted, known = [], []
+    for seen, t in zip(detections, times, strict=True):
+        acted += actor.answer(seen, t)
+        known.append(len(acted))
+    return [*acted, *actor.finish()], known
+
+
+def test_a_policy_that_waits_answers_for_the_frames_before_to_the_last(waiting, games):
+    features, seen = Features(BASKETBALL), games[2].detections[:60]
+    (rolled,) = simile.rollout(waiting, [features.batch(seen)], start=simile.ColdStart())
+    actor = Actor(waiting, features, rate=25.0)
+    assert (actor.wait, actor.delay) == (15, 0.6)
+    for _ in range(2):  # it is as new afterwards
+        acted, known = play(actor, seen, np.arange(60) / 25.0)
+        assert np.array_equal(acted, rolled)
+        assert known == [max(0, i - 14) for i in range(60)]
+    acted, known = play(actor, seen[:7], np.arange(7) / 25.0)  # which ends before it has waited
+    assert np.array_equal(acted, simile.rollout(waiting, [features.batch(seen[:7])], start=simile.ColdStart())[0])
+    assert known == [0] * 7
+
+
+@pytest.mark.parametrize("rate", [10.0, 25.0, 60.0])
+def test_at_any_rate_frames_get_what_the_waiting_policy_did_at_their_times(waiting, games, rate):
+    """Some frames are dropped; what is right is a roll-out over all that the policy was shown."""
+    rng, features, shown = np.random.default_rng(0), Features(BASKETBALL), []
+    actor = Actor(waiting, features, rate=rate)
+    actor.predictor.step = lambda x, take=actor.predictor.step: shown.append(x) or take(x)
+    frames = np.flatnonzero(np.r_[True, rng.random(int(8 * rate)) < 0.9])
+    times = frames / rate
+    seen = games[2].detections[(times * 25.0 + 1e-6).astype(int)]
+    acted, known = play(actor, seen, times)
+    (rolled,) = simile.rollout(waiting, [np.array(shown)], start=simile.ColdStart())
+    ticks = np.arange(len(shown)) / 25.0
+    np.testing.assert_allclose(np.array(acted)[:, 0], np.interp(times, ticks, rolled[:, 0]), atol=0.05)
+    behind = times - times[np.maximum(np.array(known) - 1, 0)]  # since the latest frame with an action
+    assert 0.5 < np.median(behind[times > 1.0]) < 0.75
+
+
 # ---------------------------------------------------------------------------------------------------------- hands
+
+
+class Told:
+    """A detector that is told where people are, frame by frame."""
+
+    def __init__(self, players) -> None:
+        self.frames = iter(players)
+
+    def detect(self, image):
+        feet = next(self.frames)
+        return np.column_stack([feet - [0.5, 1.0], np.ones((len(feet), 2))])
+
+
+class Flat:
+    """A calibration of pictures whose pixels are metres."""
+
+    def to_court(self, pixels, frame):
+        return pixels
 
 
 class Script:
@@ -382,6 +448,27 @@ def test_taking_over_and_handing_back_are_without_a_jump(policy, games):
     assert acted[99] - acted[39] == pytest.approx(20.0, abs=0.5)
     assert steps[99] < 1.0  # it goes on from where the operator was
     assert steps[39] < 1.0
+
+
+def test_an_operator_beside_a_policy_that_waits_acts_for_the_picture_that_is_shown_now(film, waiting, games):
+    """Turns right as soon as there is a picture, for 20 frames; the policy goes on from there."""
+    operator = Operator(Script(*[turn(1.0)] * 20, Wish(back=True)))
+    pipeline = Pipeline(Told(games[2].players), Actor(waiting, Features(BASKETBALL), rate=25.0), BASKETBALL)
+    pipeline = replace(pipeline, calibration=Flat(), operator=operator)
+    with Source(film, fast=True) as source:
+        moments = list(pipeline.film(source))
+    assert [moment.shot.number for moment in moments] == list(range(FRAMES))
+    assert [moment.who == "operator" for moment in moments] == [False] + [True] * 20 + [False] * (FRAMES - 21)
+    panned = np.array([moment.action[0] for moment in moments])
+    assert panned[20] - panned[0] > 10.0
+    assert abs(panned[21] - panned[20]) < 1.0  # no jump
+    predictor, expected = Predictor(waiting), []
+    for i, moment in enumerate(moments):
+        by_hand = 15 < i <= 35  # while frames 1 to 20 are shown
+        expected.append(
+            predictor.override(panned[[i - 15]], moment.context) if by_hand else predictor.step(moment.context)
+        )
+    assert np.array_equal(panned[:, np.newaxis], [*expected[15:], *predictor.flush()])
 
 
 def test_an_operator_of_three_axes_does_not_zoom_out_beyond_the_lens():
@@ -554,6 +641,51 @@ def test_the_pipeline_films_what_is_played(film, policy, games, tmp_path):
     assert len(told[80]["boxes"]) == len(told[80]["positions"]) == len(moments[80].positions)
 
 
+class Seen:
+    """An output that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, np.ndarray]] = []
+
+    def send(self, shot, action):
+        self.sent.append((shot.number, action))
+        return action
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_each_picture_is_sent_with_the_action_for_it_while_a_policy_waits(film, waiting, games, monkeypatch, fast):
+    features, output, slept = Features(BASKETBALL), Seen(), []
+    pipeline = Pipeline(Told(games[2].players), Actor(waiting, features, rate=25.0), BASKETBALL, Flat(), [output])
+    with Source(film, fast=fast) as source:
+        assert tell_kept(pipeline.actor, source) == "while it waits, 16 pictures of 480 x 270 pixels (3.11 MB) are kept"
+        monkeypatch.setattr("time.sleep", slept.append)
+        moments = list(pipeline.film(source, seconds=2.4 if fast else 1.0))
+    contexts = np.array([moment.context for moment in moments])
+    assert [moment.shot.number for moment in moments] == [number for number, _ in output.sent]
+    assert all(moment.action is action for moment, (_, action) in zip(moments, output.sent, strict=True))
+    assert all(moment.spent["keep"] + moment.spent["send"] <= moment.spent["total"] for moment in moments)
+    if not fast:
+        assert 1 < len(slept) <= 15  # at the end, the pictures that were kept come at their pace
+        return
+    assert not slept
+    assert [number for number, _ in output.sent] == list(range(60))
+    (rolled,) = simile.rollout(waiting, [contexts], start=simile.ColdStart())
+    assert np.array_equal([action for _, action in output.sent], rolled)
+    np.testing.assert_allclose(contexts, features.batch(games[2].players[:60]), atol=1e-9)
+
+
+def test_more_pictures_than_there_is_room_for_are_refused(film, waiting, games, monkeypatch):
+    actor = Actor(waiting, Features(BASKETBALL), rate=25.0)
+    pipeline = Pipeline(Told(games[2].players), actor, BASKETBALL, Flat())
+    monkeypatch.setattr("simile.camera.live.pipeline.MOST", 1_000_000)
+    words = r"waits 0\.6 s.* pictures of 480 x 270 pixels .* 1 MB is the most: film a smaller picture"
+    with Source(film, fast=True) as source:
+        with pytest.raises(ArgumentError, match=words):
+            tell_kept(actor, source)
+        with pytest.raises(ArgumentError, match=words):
+            list(pipeline.film(source))
+
+
 def test_a_game_over_loopback_is_filmed_by_a_head_and_shown_to_a_player(
     pictures, games, policy, unused_ports, monkeypatch
 ):
@@ -661,6 +793,28 @@ def test_the_command_films_a_file_to_a_file(place):
     assert one == pytest.approx(two, abs=0.3)  # boxes are logged to hundredths of a pixel
 
 
+def test_the_command_cuts_a_delayed_picture_where_the_policy_waits(place, waiting, games):
+    waiting.save(place / "waiting.safetensors")
+    told = simile_(
+        *("camera", "live", "game.mp4", "--policy", "waiting.safetensors", "--detections", "found.jsonl", "--fast"),
+        *("--calibration", "view.json", "--out", "late.mp4", "--size", "240", "136", "--log", "late.csv"),
+        cwd=place,
+    )
+    assert "the policy waits 15 frames (0.6 s)" in told.stderr
+    assert "16 pictures of 480 x 270 pixels" in told.stderr
+    assert "\nkeep " in told.stdout
+    assert f"late.mp4: {FRAMES} frames" in told.stdout
+    with (place / "late.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    features = Features(BASKETBALL)
+    (rolled,) = simile.rollout(waiting, [features.batch(games[2].players[:FRAMES])], start=simile.ColdStart())
+    assert [float(row["pan"]) for row in rows] == rolled[:, 0].tolist()
+    assert all(float(row["keep_ms"]) > 0.0 for row in rows)
+    with av.open(str(place / "late.mp4")) as made:
+        times = [frame.time for frame in made.decode(video=0)]
+    assert times == pytest.approx(np.arange(FRAMES) / RATE, abs=1e-4)
+
+
 def test_the_command_turns_a_head_and_stops_it_on_ctrl_c(place):
     with Server() as server:
         process = subprocess.Popen(
@@ -758,10 +912,12 @@ def test_the_command_sees_through_a_camera_whose_poses_are_in_a_table(place, gam
     assert np.array(last["positions"]) == pytest.approx(games[2].players[FRAMES - 1], abs=0.05)
 
 
-def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
+def test_mistakes_are_told_in_one_sentence_that_names_the_option(place, games):
     start = ("camera", "live", "game.mp4", *WHO)
     ready = (*start, "--log", "x.csv")
     (place / "wide.png").write_bytes((place / "empty.png").read_bytes()[:50])
+    ahead = simile.clone(demonstrations(games[:1]), model=simile.SmoothForest(n_trees=2), lead=0.2).policy
+    ahead.save(place / "ahead.safetensors")
     for arguments, word in (
         (start, "--head, --out, --log or --record"),
         (ready, "--calibration is missing"),
@@ -778,6 +934,8 @@ def test_mistakes_are_told_in_one_sentence_that_names_the_option(place):
         ((*ready, "--detections", "found.jsonl", "--take-over", "/dev/input/js77"), "--take-over keys"),
         ((*start, "--detections", "found.jsonl", "--out", "cut.mp4"), "--out needs a --calibration"),
         ((*start, "--detections", "found.jsonl", "--out", "cut.avi", "--fov", "60"), "(--out) must be a file"),
+        ((*start[:3], "--policy", "ahead.safetensors", "--out", "cut.mp4"), "5 frames (0.2 s) ahead: "),
+        ((*start[:3], "--policy", "ahead.safetensors", "--out", "cut.mp4"), "cuts at once: learn one with lead=0"),
         ((*start, "--detections", "found.jsonl", "--log", "log.txt"), "(--log) must end in .csv or .jsonl"),
         ((*start, "--detections", "found.jsonl", "--head", "127.0.0.1:x"), "--head"),
         ((*ready, "--calibration", "view.json", "--poses", "head"), "say which"),

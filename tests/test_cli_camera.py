@@ -17,8 +17,10 @@ import pytest
 
 import simile
 from commands import command, simile_
+from simile.camera.games import Game
 from simile.camera.heads import FreeD, open_head
-from simile.camera.tracking.recordings import load_game
+from simile.camera.tracking.recordings import load_game, save_game
+from simile.cli.camera.games import features_of, roll_out
 from visca_emulator import Server
 
 SMOOTH = ("--smoothness", "100", "--regularizer", "CriticallyDamped(order=3)", "--feedback", "CompensatedFeedback()")
@@ -191,6 +193,53 @@ def test_drive_moves_a_head_and_stops_it_when_the_input_ends(studio: Path):
     (recorded,) = simile.read(studio / "recorded", quiet=True)
     assert len(recorded) >= len(frames)
     assert recorded.action_names == simile.load(studio / "run" / "policy.safetensors").card.action_names
+
+
+def test_a_policy_that_waits_is_judged_watched_and_drives_a_recorded_game_alone(studio: Path, monkeypatch):
+    """Whatever is filmed, each frame gets the action that is for it; a head that turns now can be given none."""
+    demos = simile.read(studio / "train.parquet", quiet=True)
+    policy = simile.clone(demos, model=simile.SmoothForest(n_trees=3), lead=-0.4).policy
+    policy.save(studio / "waiting.safetensors")
+    game = load_game(studio / "games" / "game-003.npz")
+    part = Game(game.name, game.rate, game.court, game.camera, game.detections[:40])
+    save_game(part, studio / "part.npz")
+    contexts = features_of(policy, game.court).batch(part.detections)
+    (rolled,) = simile.rollout(policy, [contexts], start=simile.ColdStart())
+    assert np.array_equal(roll_out(policy, part, ()), rolled)
+    simile_("camera", "watch", "part.npz", "--policy", "waiting.safetensors", "--out", "waiting.html", cwd=studio)
+    simile_("camera", "evaluate", "waiting.safetensors", "games/game-003.npz", cwd=studio)
+    sent = []
+    with Server() as server:
+        head = ("--head", f"127.0.0.1:{server.port}", "--timeout", "5")
+        monkeypatch.setattr("simile.camera.heads.driver.Driver.send", lambda _, action: sent.append(action))
+        told = simile_("camera", "drive", "waiting.safetensors", "part.npz", *head, cwd=studio).stderr
+        assert "the policy waits 10 frames (0.4 s)" in told
+        assert np.array_equal(sent, rolled)
+        told = simile_("camera", "drive", "waiting.safetensors", *head, cwd=studio, code=2).stderr
+    assert "and a head turns now: learn one with lead=0, or above (--lead)" in told
+    assert len(sent) == 40
+
+
+def test_a_head_that_is_late_is_told_at_once_where_to_be(studio: Path, monkeypatch):
+    """At frame t it is sent what the policy says then, which is for frame t + 5."""
+    demos = simile.read(studio / "train.parquet", quiet=True)
+    policy = simile.clone(demos, model=simile.SmoothForest(n_trees=3), lead=0.2).policy
+    policy.save(studio / "ahead.safetensors")
+    game = load_game(studio / "games" / "game-003.npz")
+    frames = [[[float(x), float(y)] for x, y in frame if np.isfinite(x)] for frame in game.detections[:40]]
+    contexts = features_of(policy, game.court).batch(game.detections[:40])
+    (rolled,) = simile.rollout(policy, [contexts], start=simile.ColdStart())
+    sent = []
+    with Server() as server:
+        monkeypatch.setattr("simile.camera.heads.driver.Driver.send", lambda _, action: sent.append(action))
+        told = simile_(
+            *("camera", "drive", "ahead.safetensors", "--head", f"127.0.0.1:{server.port}"),
+            cwd=studio,
+            stdin="".join(json.dumps(frame) + "\n" for frame in frames),
+        ).stderr
+    assert "the policy aims 5 frames (0.2 s) ahead" in told
+    assert np.array_equal(sent[:-5], rolled[5:])
+    assert len(sent) == 40
 
 
 def test_a_joystick_takes_the_head_over_and_hands_it_back(studio: Path, tmp_path: Path):

@@ -27,8 +27,8 @@ from simile.camera.film.panorama import Calibrated, Panorama
 from simile.camera.games import Game
 from simile.camera.pace import find_ticks, interpolate, same_pace
 from simile.errors import ArgumentError
-from simile.online import Predictor
 from simile.policies.policies import Policy
+from simile.policies.rollouts import ColdStart, rollout
 from simile.policies.stages import Stage
 
 CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
@@ -89,7 +89,7 @@ def crop(
         Who looks where, in every frame of the video; or the actions themselves: pan, or pan, tilt and zoom.
     game_or_detections : Game or (T, n, 2) array_like
         What was detected in every frame, in metres; not needed with ready actions. Only frames up to the one being
-        cut are looked at, as in a live broadcast (but see the notes).
+        cut are looked at, as in a live broadcast, and as many more as a policy may wait (but see the notes).
     panorama : Panorama or Calibrated
         Where in the picture which angle is: by degrees, or by a calibration of the picture.
     features : Features, optional
@@ -197,12 +197,11 @@ def _act(
 ) -> FloatArray:
     """Let a policy act on detections (T, n, 2), at its own pace; returns the actions (T, k) at the frames' times."""
     times, rate = footage.times - footage.times[0], policy.card.rate or footage.rate
-    predictor, stream = Predictor(policy, stages=stages, rate=rate), features.stream()
-    if same_pace(footage.rate, rate):
-        return np.array([predictor.step(stream.step(seen)) for seen in detections])
-    ticks, latest = find_ticks(times, rate)
-    acted = np.array([predictor.step(stream.step(detections[i])) for i in latest])
-    return interpolate(times, ticks, acted)
+    paced = same_pace(footage.rate, rate)
+    ticks, latest = (times, np.arange(len(times))) if paced else find_ticks(times, rate)
+    contexts = features.batch(detections[latest])
+    acted = rollout(policy, [contexts], start=ColdStart(), stages=stages, rate=rate)[0]
+    return acted if paced else interpolate(times, ticks, acted)
 
 
 # ------------------------------------------------------------------------------------------------------ what goes out

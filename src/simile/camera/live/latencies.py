@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 KEPT = 100_000  # frames, about an hour
-STAGES = ("decode", "wait", "detect", "locate", "act", "send", "total")
+STAGES = ("decode", "wait", "detect", "locate", "act", "keep", "send", "total")
 
 
 class Latencies:

@@ -169,14 +169,26 @@ class Log:
 
     A table (.csv) holds what the policy saw under the names of its contexts, so that `simile evaluate` and `simile
     train` read it; lines of JSON (.jsonl) hold the detections themselves, and are read by `--detections`.
+
+    Parameters
+    ----------
+    path : Path
+        What to write.
+    context_names : sequence of str
+        What the policy sees.
+    n_actions : int
+        How many of pan, tilt and zoom it moves.
+    waits : bool
+        Whether it waits, so that frames are kept.
     """
 
-    def __init__(self, path: Path, context_names: Sequence[str], n_actions: int) -> None:
+    def __init__(self, path: Path, context_names: Sequence[str], n_actions: int, *, waits: bool = False) -> None:
         self.path, self.axes = path, AXES[:n_actions]
+        self.stages = tuple(stage for stage in STAGES if waits or stage != "keep")
         if path.suffix.lower() not in (".csv", ".jsonl"):
             raise ArgumentError(f"log (--log) must end in .csv or .jsonl; got {str(path)!r}")
         self._as_json = path.suffix.lower() == ".jsonl"
-        sent, spent = (f"sent_{axis}" for axis in self.axes), (f"{stage}_ms" for stage in STAGES)
+        sent, spent = (f"sent_{axis}" for axis in self.axes), (f"{stage}_ms" for stage in self.stages)
         header = ("time", "frame", "who", "detections", *context_names, *self.axes, *sent, *spent)
         write_atomically(path, b"" if self._as_json else _row(header).encode())
 
@@ -187,7 +199,7 @@ class Log:
     def _tabulate(self, moment: Moment) -> str:
         values = [*moment.context, *moment.action, *moment.sent]
         first = (f"{moment.shot.time:.6f}", moment.shot.number, moment.who, len(moment.positions))
-        spent = (f"{1e3 * moment.spent[stage]:.3f}" for stage in STAGES)
+        spent = (f"{1e3 * moment.spent[stage]:.3f}" for stage in self.stages)
         return _row((*first, *("" if np.isnan(value) else repr(float(value)) for value in values), *spent))
 
     def _tell(self, moment: Moment) -> str:

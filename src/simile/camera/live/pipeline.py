@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
+from simile._common.text import count, size
 from simile._common.typing import FloatArray
 from simile.camera.calibration import Calibration
 from simile.camera.courts import Court
@@ -22,6 +25,7 @@ from simile.camera.live.sources import Shot, Source
 from simile.errors import ArgumentError
 
 GLANCE = 0.2  # seconds after which keys are looked at, where no frame comes
+MOST = 2 << 30  # bytes of pictures that are kept while a policy waits
 
 
 class Output(Protocol):
@@ -44,13 +48,14 @@ class Moment:
     positions : (n, 2) array
         Where that is, in metres.
     context : (m,) array
-        What the policy saw last.
+        What the policy saw of it.
     action, sent : (k,) array
         What it chose, or the operator did; and where a head is on its way there, within its limits.
     who : str
         "policy" or "operator".
     spent : dict
-        Seconds of each stage; `total` is from the frame to what was sent.
+        Seconds of each stage; `total` is from the frame to what was sent. Where the policy may wait, `keep` is how long
+        the frame was kept for it, and a part of `total`.
     doubts : tuple of str
         What seems wrong, if it was not said before.
     """
@@ -102,21 +107,30 @@ class Pipeline:
 
         `seconds` of the source's own time are filmed at most.
         """
-        doubts = Doubts(self.court)
+        doubts, kept = Doubts(self.court), deque[Moment]()
         while not source.ended:
             shot = source.take(GLANCE)
-            at = shot.time if shot is not None else 0.0
-            if at >= seconds:
-                return
             if shot is None:
                 if self.operator is not None and self.operator.device.read().leave:
                     return
                 continue
-            yield self._take(shot, source, doubts, clock)
+            if shot.time >= seconds:
+                break
+            seen, actions = self._take(shot, clock)
+            kept.append(seen)
+            _check_room(len(kept), self.actor, source)
+            for action in actions:
+                yield self._send(replace(kept.popleft(), action=action, who=seen.who), source, doubts, clock)
             if self.operator is not None and self.operator.leaves:
                 return
+        began = clock()
+        for moment, action in zip(tuple(kept), self.actor.finish(), strict=True):
+            if not source.fast:  # as they came: all at once would be too many for an encoder, and too fast for a head
+                time.sleep(max(began + moment.shot.came - kept[0].shot.came - clock(), 0.0))
+            yield self._send(replace(moment, action=action, who="policy"), source, doubts, clock)
 
-    def _take(self, shot: Shot, source: Source, doubts: Doubts, clock: Callable[[], float]) -> Moment:
+    def _take(self, shot: Shot, clock: Callable[[], float]) -> tuple[Moment, list[FloatArray]]:
+        """Look at a frame, and return what is known of it, and the actions that it brings."""
         times = [clock()]
         found = self._detect(shot)
         times.append(clock())
@@ -125,17 +139,24 @@ class Pipeline:
         operator = None
         if self.operator is not None and self._last is not None:
             operator = self.operator.act(self._last, shot.time)
-        self._last = action = self.actor.act(positions, shot.time, operator)
+        actions = self.actor.answer(positions, shot.time, operator)
         times.append(clock())
-        done = [output.send(shot, action) for output in self.outputs]
-        times.append(clock())
-        detect, locate, act, send = np.diff(times).tolist()
-        spent = {"decode": shot.decoding, "wait": times[0] - shot.came, "detect": detect, "locate": locate}
-        spent |= {"act": act, "send": send, "total": shot.decoding + times[-1] - shot.came}
-        said = doubts.note(shot.time, positions, dropped=source.dropped, detecting=detect)
-        who = "policy" if operator is None else "operator"
-        sent = done[0] if done else action
-        return Moment(shot, found, positions, self.actor.context, action, sent, who, spent, said)
+        detect, locate, act = np.diff(times).tolist()
+        spent = {"decode": shot.decoding, "wait": times[0] - shot.came, "detect": detect, "locate": locate, "act": act}
+        who, none = "policy" if operator is None else "operator", np.empty(0)
+        return Moment(shot, found, positions, self.actor.context, none, none, who, spent), actions
+
+    def _send(self, moment: Moment, source: Source, doubts: Doubts, clock: Callable[[], float]) -> Moment:
+        """Send the action of a moment, which is the last that there is."""
+        shot, spent, self._last = moment.shot, dict(moment.spent), moment.action
+        began = clock()
+        done = [output.send(shot, moment.action) for output in self.outputs]
+        ended = clock()
+        if self.actor.wait:
+            spent["keep"] = began - shot.came - sum(spent[stage] for stage in ("wait", "detect", "locate", "act"))
+        spent |= {"send": ended - began, "total": shot.decoding + ended - shot.came}
+        said = doubts.note(shot.time, moment.positions, dropped=source.dropped, detecting=spent["detect"])
+        return replace(moment, sent=done[0] if done else moment.action, spent=spent, doubts=said)
 
     def _detect(self, shot: Shot) -> Found:
         if isinstance(self.detector, Lines):
@@ -154,3 +175,29 @@ class Pipeline:
         else:
             positions = np.asarray(self.calibration.to_court(feet, frame=shot.number))
         return positions[np.isfinite(positions).all(axis=1)]
+
+
+def tell_kept(actor: Actor, source: Source) -> str:
+    """Say what is kept of a source while a policy waits.
+
+    Raises
+    ------
+    ArgumentError
+        When that is too much.
+    """
+    pictures = math.ceil(actor.delay * source.rate) + 1
+    _check_room(pictures, actor, source)
+    return f"while it waits, {_tell_pictures(pictures, source)} are kept"
+
+
+def _check_room(pictures: int, actor: Actor, source: Source) -> None:
+    if pictures * source.picture > MOST:
+        raise ArgumentError(
+            f"policy: it waits {actor.delay:.3g} s, for which {_tell_pictures(pictures, source)} would be kept, and "
+            f"{size(MOST)} is the most: film a smaller picture, or learn with a lead (--lead) nearer to 0"
+        )
+
+
+def _tell_pictures(pictures: int, source: Source) -> str:
+    long = count(pictures, "picture")
+    return f"{long} of {source.size[0]} x {source.size[1]} pixels ({size(pictures * source.picture)})"

@@ -97,6 +97,8 @@ class Source(Closing):
         self._container = self._open()
         film = self._container.streams.video[0]
         self.size = (int(film.width), int(film.height))
+        form = self._av.VideoFormat(film.codec_context.pix_fmt or "yuv420p")
+        self.picture = self.size[0] * self.size[1] * int(form.padded_bits_per_pixel) // 8  # bytes
         self.rate = float(film.guessed_rate or film.average_rate or 25)
         self._slot: Shot | None = None
         self._ready, self._stop = threading.Condition(), threading.Event()

@@ -23,7 +23,7 @@ from simile.cli.camera.games import (
     place_of,
 )
 from simile.cli.camera.hands import operator_of, take_over_option
-from simile.cli.camera.heads import driver_of, head_of, head_options, tell_head
+from simile.cli.camera.heads import driver_of, head_of, head_options, tell_head, tell_timing
 from simile.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def drive(
     """Drive a head from detections on stdin: a JSON list of [x, y] per line and frame; or as GAME was recorded.
 
     Positions are in metres from the middle of the court, unless --units and --middle tell otherwise. A recorded game
-    is played at its own pace, as if it were live; lines come when they come, and count as frames of the policy unless
-    --rate tells how many there are a second.
+    is played at its own pace, as if it were live; a policy that may wait is shown as much of what comes. Lines come
+    when they come, and count as frames of the policy unless --rate tells how many there are a second.
 
     On lost input, on an error and at the end the head comes to a stop smoothly. The limits of --speed and
     --acceleration come behind the stages; an AccelerationLimit or a JerkLimit at the end of these takes their place.
@@ -76,6 +76,7 @@ def drive(
     stages = options.stages_of(stage)
     loaded = options.load_policy(policy, trust, max_memory)
     own = loaded.card.rate or 25.0
+    tell_timing(loaded, own, turns=game is None)
     played = None if game is None else open_one(game, given, loaded)
     court, camera = place_of(given, loaded) if played is None else (played.court, played.camera)
     rate = (given["rate"] or own) if played is None else played.rate
@@ -89,18 +90,23 @@ def drive(
         actor = Actor(loaded, features, rate=rate, stages=aim, recorder=recorder)
         operator = operator_of(stack, given)
         driver = stack.enter_context(driver_of(loaded, stages, given))
-        shown, doubts, last = 0, Doubts(court), None
-        for seen in _lines(sys.stdin, given) if played is None else _play(played):
+        shown, doubts = 0, Doubts(court)
+        last: FloatArray | None = None
+        for seen in _lines(sys.stdin, given) if played is None else _play(played, actor.delay):
             taken = None if operator is None or last is None else operator.act(last, shown / rate)
             if operator is not None and operator.leaves:
                 return
             if seen is None and actor.alike and taken is None:
                 driver.send(last := actor.predictor.step(None))
                 continue
-            driver.send(last := actor.act(np.empty((0, 2)) if seen is None else seen, shown / rate, taken))
+            for last in actor.answer(np.empty((0, 2)) if seen is None else seen, shown / rate, taken):
+                driver.send(last)
             if played is None and seen is not None and len(seen):
                 options.say(doubts.note(shown / rate, seen, dropped=0, detecting=0.0))
             shown += 1
+        for action in actor.finish():  # of the frames that it waited for
+            driver.send(action)
+            time.sleep(1.0 / rate)
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -115,9 +121,9 @@ def _check(given: Mapping[str, Any]) -> None:
         click.get_current_context().exit(1)
 
 
-def _play(game: Game) -> Iterator[FloatArray]:
-    """Yield the detections (n, 2) of each frame when it is its time."""
-    began = time.monotonic()
+def _play(game: Game, ahead: float) -> Iterator[FloatArray]:
+    """Yield the detections (n, 2) of each frame when it is its time, or so many seconds ahead of it."""
+    began = time.monotonic() - ahead
     for i, seen in enumerate(game.detections):
         time.sleep(max(0.0, began + i / game.rate - time.monotonic()))
         yield seen

@@ -194,3 +194,23 @@ def number(text: str, option: str) -> float:
         return float(text)
     except ValueError:
         raise click.ClickException(f"{option}: {text!r} is not a number") from None
+
+
+def tell_timing(policy: Policy, rate: float, *, turns: bool, cuts: bool = False) -> int:
+    """Say how long a policy waits, or how far it aims ahead, at a rate if it has none itself, and return its lead.
+
+    Where a head turns now it cannot wait; where a picture is cut at once, it need not aim ahead.
+    """
+    from simile.data.timing import tell_lead
+    from simile.policies.policies import timing
+
+    lead, _ = timing(policy)
+    told = f"the policy {tell_lead(lead, policy.card.rate or rate)}"
+    if lead < 0 and turns:
+        raise click.ClickException(f"{told}, and a head turns now: learn one with lead=0, or above (--lead)")
+    if lead > 0 and cuts:
+        raise click.ClickException(
+            f"{told}, for a head that is late, and --out cuts at once: learn one with lead=0, or below (--lead)"
+        )
+    options.say([told] if lead else [])
+    return lead

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from simile.cli import INTERRUPTED, options
 from simile.cli.camera.games import aim_stages, court_options, features_of, place_of
 from simile.cli.camera.hands import operator_of, take_over_option
-from simile.cli.camera.heads import driver_of, head_options
+from simile.cli.camera.heads import driver_of, head_options, tell_timing
 
 if TYPE_CHECKING:
     from simile.camera.calibration import Calibration
@@ -123,10 +123,12 @@ def _assemble(
     from simile.camera.heads.driver import BRAKES
     from simile.camera.live.acting import Actor
     from simile.camera.live.outputs import Turned
-    from simile.camera.live.pipeline import Pipeline
+    from simile.camera.live.pipeline import Pipeline, tell_kept
 
     court, camera = place_of(given)
     _check_still(given)
+    turns = given["head"] is not None and video.live
+    lead = tell_timing(policy, video.rate, turns=turns, cuts=bool(given["out"]))
     calibration = _read_calibration(video, given)
     detector = _open_detector(stack, video, calibration, given)
     stages = options.stages_of(given["stage"])
@@ -134,6 +136,8 @@ def _assemble(
     braking = stages[-1:] if given["head"] is not None and isinstance((*stages, None)[-1], BRAKES) else ()
     aimed = aim_stages(policy, court, camera, stages[: len(stages) - len(braking)])
     actor = Actor(policy, features_of(policy, court), rate=video.rate, stages=aimed, recorder=recorder)
+    if lead < 0:
+        _say(tell_kept(actor, video))
     outputs: list[Output] = []
     place: Calibration | Through | None = calibration
     if given["head"] is not None:
@@ -252,8 +256,11 @@ def _open_cut(out: str, video: Source, calibration: Calibration | None, given: d
 
 def _open_log(path: Path | None, policy: Policy) -> Log | None:
     from simile.camera.live.outputs import Log
+    from simile.policies.policies import timing
 
-    return None if path is None else Log(path, policy.card.context_names, policy.n_actions)
+    if path is None:
+        return None
+    return Log(path, policy.card.context_names, policy.n_actions, waits=timing(policy)[0] < 0)
 
 
 # --------------------------------------------------------------------------------------------------------- what is said
