@@ -116,6 +116,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("docs/loop.md", "loop", f"{BENCH}/loop.txt", whole),
     ("docs/bands.md", "bands", f"{BENCH}/bands.txt", whole),
     ("docs/timing.md", "delays", f"{BENCH}/delays.txt", whole),
+    ("docs/timing.md", "timing", f"{BENCH}/timing.txt", whole),
     ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),
     ("docs/simulator.md", "hardness", f"{BENCH}/hardness.txt", hardness),
     ("docs/simulator.md", "axes", f"{BENCH}/axes.txt", hardness),
