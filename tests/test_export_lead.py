@@ -100,6 +100,7 @@ def test_gaps_and_operators_before_and_after_the_first_answer_are_the_predictors
     program.program.begin(X[0], START)
     acted, expected = [], []
     doing = dict.fromkeys([*range(40, 80), 195, 199], "miss") | {3: first, 7: "override", 8: first, 150: "override"}
+    doing |= {-lead - 1: "override"} if first == "override" else {}  # in the last frame that waits
     for t, x in enumerate(X):
         if doing.get(t) == "override":
             program.program.override(x, 2.0 * START)
