@@ -35,7 +35,7 @@ log = logging.getLogger("simile.recording")
 
 
 def build_schema(contexts: Sequence[str], actions: Sequence[str], rate: float | None, lead: int = 0) -> Any:
-    """Return the columns of a recording, with their roles for `simile.read`; rate is in frames a second, lead in frames."""
+    """Return the columns of a recording, with their roles for `simile.read`; frames a second, and those of the lead."""
     pa = need("pyarrow", "recording")
     names = [*BOOKKEEPING, *contexts, *actions]
     if twice := next((name for name in names if names.count(name) > 1), None):

@@ -109,9 +109,9 @@ class PredictorPool:
         Returns
         -------
         (n, k) array
-            The actions in the user's units, in the order of X; with `band`, a `Banded` of such arrays. Those of a policy
-            with a `lead` are for the frame so many after this one of their stream: where one waits (below 0), NaN until
-            it has, and `flush` gives the last.
+            The actions in the user's units, in the order of X; with `band`, a `Banded` of such arrays. Of a policy with
+            a `lead`, they are for the frame so many after this one; where it waits (below 0), rows are NaN until their
+            stream has waited, and `flush` gives the last answers.
         """
         level = None if band is None else check_level(band)
         if level is not None:

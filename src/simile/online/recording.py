@@ -49,9 +49,10 @@ class Recorder:
     `recording-NNNNNN.arrows`, to which all that came in the last half second is added at once. After `kill -9` the rest
     reads. `simile.read(folder)` takes all of it, at any time. A row is a frame: `sequence` (the stream and the moment
     at which it began), `n`, `t` (Unix seconds), the contexts, the actions that were sent, `who` acted ("policy",
-    "operator", "gap", or "waiting" where nothing was sent yet), whether a stage `limited` the action, the digest of the `policy`, and the `event`s told since
-    the frame before (JSON, one a line). That is what happened at a moment. Of a policy with a lead, the action of a row
-    is for another frame, and the lead stands in the files: `simile.read` puts each beside the contexts of its own.
+    "operator", "gap", or "waiting" where nothing was sent yet), whether a stage `limited` the action, the digest of the
+    `policy`, and the `event`s told since the frame before (JSON, one a line). That is what happened at a moment; of a
+    policy with a lead the action is for another frame, and the files say so: `simile.read` puts each action beside the
+    contexts of the frame that it is for.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class Streams:
         return self.history.waited[streams] == self.history.wait
 
     def flush(self, streams: IntArray) -> Iterator[FloatArray]:
-        """End the sequences of streams that `find_due` found: take frames after the last, as if its contexts had lasted.
+        """End the sequences of streams that `find_due` found: take frames after the last, as if its context had lasted.
 
         They are as many as the policy waits. Yields what to send in each, (n, k); NaN where nothing is due yet.
         """
@@ -328,8 +328,8 @@ class Streams:
         if lead != self.lead:
             told = [tell_lead(n, self.rate) or "answers every frame at once" for n in (lead, self.lead)]
             raise ArgumentError(
-                f"{name} must have the lead of these streams, {self.lead} frames; got {lead}: it {told[0]}, and the one "
-                f"at work {told[1]}: train it with the same lead, or begin streams of its own"
+                f"{name} must have the lead of these streams, {self.lead} frames; got {lead}: it {told[0]}, and the "
+                f"one at work {told[1]}: train it with the same lead, or begin streams of its own"
             )
 
     def state(self, streams: IntArray | None = None) -> State:

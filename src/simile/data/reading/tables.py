@@ -70,7 +70,7 @@ class Roles:
             stored.get("group"),
             stored.get("about"),
             stored.get("continues") is True or None,
-            checks.whole_number(stored["lead"], "lead", at_least=-FURTHEST, at_most=FURTHEST) if "lead" in stored else None,
+            checks.whole_number(stored.get("lead") or 0, "lead", at_least=-FURTHEST, at_most=FURTHEST) or None,
         )
         if not isinstance(roles.about, dict | None):
             raise TypeError("what it is about must be facts by name")
