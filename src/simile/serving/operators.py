@@ -86,7 +86,8 @@ class Seats:
         t = round(time.time() - (self.state.clock() - frame.arrived), 4)
         for seat in self.by_name.get(stream.name, ()):
             x = frame.x if seat.watch.contexts else None
-            seat.note(Shown(answer.n, t, answer.a, answer.by, x, answer.error, answer.band, meant=answer.meant))
+            by = None if answer.a is None else answer.by  # clients of old know three who act, and none who waits
+            seat.note(Shown(answer.n, t, answer.a, by, x, answer.error, answer.band, meant=answer.meant))
 
 
 class Lobby:
