@@ -20,6 +20,7 @@ export class Stream {
     this.lost = 0; // frames that the server dropped or refused to take twice, and answers that it could not send
     this.n = -1;
     this.action = null; // the last one
+    this.frame = null; // the number of the frame that it is for
     this.waiting = new Map(); // from what is waited for to who waits
   }
 
@@ -33,7 +34,10 @@ export class Stream {
     return said.opened;
   }
 
-  /** Send a context, in order or by name, null for what is missing; resolves to the action. */
+  /**
+   * Send a context, in order or by name, null for what is missing; resolves to the action for frame `frame`, counted
+   * from 0: another than this one where the policy has a lead. While it waits, resolves to undefined.
+   */
   step(x) {
     return this.#frame({ x });
   }
@@ -94,14 +98,14 @@ export class Stream {
   #hear(said) {
     if (said.event) return this.onEvent(said.event);
     this.lost += said.lost ?? 0;
-    if (said.a) this.action = said.a;
+    if (said.a) [this.action, this.frame] = [said.a, said.for ?? said.n];
     // An error without a number is about the message itself, such as an open that was refused.
     const key = said.opened ? "opened" : said.closed ? "closed" : (said.n ?? "opened");
     const who = this.waiting.get(key);
     this.waiting.delete(key);
     if (key === "opened" && said.error) return who?.fail(new Error(said.error));
     if (who) return who.hear(said);
-    if (said.by === "gap") this.n = Math.max(this.n, said.n); // made at a deadline, without a frame
+    if (said.by === "gap" || said.by === "waiting") this.n = Math.max(this.n, said.n); // made at a deadline, without a frame
   }
 }
 
@@ -113,7 +117,8 @@ async function main(url, frames) {
   const x = contexts.map(() => 0);
   for (let t = 0; t < frames; t += 1) {
     for (const i of x.keys()) x[i] += Math.sin(0.1 * t + i) * 0.1;
-    console.log(t, (await stream.step(x)).join(" "));
+    const action = await stream.step(x);
+    if (action) console.log(stream.frame, action.join(" "));
     await new Promise((wake) => setTimeout(wake, 1000 / (rate ?? 60)));
   }
   await stream.close();

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -54,11 +54,16 @@ def run(
     found by name, blanks and case aside; others are ignored. An empty row is a dropped frame, which the policy
     bridges. So is a row that cannot be read, but then a message goes to stderr and the exit code is 2 at the end. With
     --band fields ACTION_low and ACTION_high stand beside the actions, and `unsure`, 1 where the policy doubts.
+
+    A policy with a lead acts for another row than the one it has just read; the field `for` says for which: its number,
+    counted from 1, or with --time its time. While the policy waits, answers are empty; when the input has ended, those
+    that are still due follow, as if the last row had lasted.
     """
     from simile.data.reading.clock import UNITS
     from simile.learning.recipes import parse
     from simile.online import Predictor
     from simile.policies.bands import Band
+    from simile.policies.policies import timing
 
     found = options.load_policy(policy, trust, max_memory)
     names = found.card.context_names
@@ -68,7 +73,8 @@ def run(
         raise click.ClickException("stdin and stdout must be open: contexts come in there, and actions go out")
     if given["band"] is not None:
         Band.of(found)  # refused before anything is answered
-    wire = Wire.open(sys.stdin.buffer, sys.stdout, found.card.action_names, banded=given["band"] is not None)
+    lead, actions = timing(found)[0], found.card.action_names
+    wire = Wire.open(sys.stdin.buffer, sys.stdout, actions, banded=given["band"] is not None, aimed=lead != 0)
     if time is None and given["time_unit"] is not None:
         raise click.ClickException("--time-unit needs the field of time: name it with --time")
     wire.check((*names, *(() if time is None else (time,))))
@@ -83,7 +89,8 @@ def run(
             recorder=recorder,
             name="run",
         )
-        bad = _stream(predictor, wire, names, time, UNITS[given["time_unit"] or "s"], given["band"])
+        aim = Aim(lead, given["rate"] or found.card.rate, UNITS[given["time_unit"] or "s"])
+        bad = _stream(predictor, wire, names, time, aim, given["band"])
     if bad:
         click.echo(f"simile: {bad} rows could not be used; the messages above say why", err=True)
         ctx.exit(MISTAKE)
@@ -94,11 +101,13 @@ def _stream(
     wire: Wire,
     names: tuple[str, ...],
     time: str | None,
-    per_second: float,
+    aim: Aim,
     band: float | None,
 ) -> int:
-    """Answer every row; return how many could not be used."""
-    bad, slips = 0, Slips(predictor)
+    """Answer every row, and what is due at the end; return how many could not be used."""
+    bad, slips, per_second = 0, Slips(predictor), aim.per_second
+    number = 0
+    last: float | None = None
     for number, row in enumerate(wire.rows(), start=1):
         t = None
         try:
@@ -116,8 +125,35 @@ def _stream(
             said = error if isinstance(error, DataError) else f"stdin: row {number}: {error}"
             click.echo(f"simile: {said}", err=True)
             action = _bridge(predictor, t, band, stamped=time is not None)
-        wire.answer(action)
+        wire.answer(action, aim(number, t, aim.lead))
+        last = last if t is None else t
+    due = _flush(predictor, band)
+    for left, action in zip(range(len(due) - 1, -1, -1), due, strict=True):
+        wire.answer(action, aim(number, last, -left))
     return bad
+
+
+def _flush(predictor: Predictor, band: float | None) -> list[Any]:
+    """Return the answers that are due when the input has ended, one for each row that has none."""
+    if band is None:
+        return list(predictor.flush())
+    due = predictor.flush(band=band)
+    return [
+        replace(due, actions=a, low=low, high=high, unsure=u) for a, low, high, u in zip(*astuple(due), strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Which row an answer is for."""
+
+    lead: int  # how many rows after the one that was read
+    rate: float | None
+    per_second: float  # units of the field of time
+
+    def __call__(self, number: int, t: float | None, frames: int) -> float:
+        """Return the number of the row so many frames after another or, where the time of that is known, its time."""
+        return number + frames if t is None else round((t + frames / (self.rate or 1.0)) * self.per_second, 6)
 
 
 @dataclass
@@ -179,16 +215,25 @@ class Wire:
     action_names: tuple[str, ...]
     first: str
     banded: bool = False
+    aimed: bool = False
     decimal: str = ""  # what stands before decimals; not known before the first of them
 
     @classmethod
-    def open(cls, source: BinaryIO, sink: TextIO, action_names: tuple[str, ...], *, banded: bool = False) -> Wire:
+    def open(
+        cls,
+        source: BinaryIO,
+        sink: TextIO,
+        action_names: tuple[str, ...],
+        *,
+        banded: bool = False,
+        aimed: bool = False,
+    ) -> Wire:
         """Look at the first line that is not empty; CSV must begin with a header."""
         lines = _read_lines(source)
         first = next((line for line in lines if isinstance(line, DataError) or line.strip("\ufeff\r\n \t")), "")
         if isinstance(first, DataError):
             raise first
-        return cls(lines, sink, action_names, first.removeprefix("\ufeff"), banded)
+        return cls(lines, sink, action_names, first.removeprefix("\ufeff"), banded, aimed)
 
     def check(self, names: tuple[str, ...]) -> None:
         """Refuse a CSV header without one of these fields, and answer one that has them by a header of our own."""
@@ -213,7 +258,7 @@ class Wire:
         """What an answer is made of."""
         names = self.action_names
         ends = tuple(f"{name}{end}" for end in ("_low", "_high") for name in names)
-        return (*names, *ends, "unsure") if self.banded else names
+        return (*names, *((*ends, "unsure") if self.banded else ()), *(("for",) if self.aimed else ()))
 
     @cached_property
     def header(self) -> list[str]:
@@ -265,11 +310,13 @@ class Wire:
             return fields
         return [field.replace(",", ".") if is_decimal(field, ",") else field for field in fields]
 
-    def answer(self, action: Any) -> None:
-        """Send one action (k,), or one with its band, at once; empty fields where there is none."""
+    def answer(self, action: Any, meant: float) -> None:
+        """Send one action (k,), or one with its band, at once, and for which row; empty fields where there is none."""
         if self.banded and action is not None:
             action = [*action.actions, *action.low, *action.high, action.unsure]
-        values = [None] * len(self.fields) if action is None else [float(a) for a in action]
+        values: list[float | None] = [None] * len(self.fields) if action is None else [float(a) for a in action]
+        if self.aimed and action is not None:
+            values.append(meant)
         if self.is_json:
             self._send(json.dumps(dict(zip(self.fields, values, strict=True))))
         else:

@@ -89,10 +89,12 @@ def serve(policy: Path, **given: Any) -> None:
 def _announce(streams: str, http: str | None, policy: PolicyFacts) -> None:
     """Say where what is served."""
     from simile._common.text import escape
+    from simile.data.timing import tell_lead
 
     rate = "" if policy.rate is None else f" at {policy.rate:g} Hz"
+    lead = f"; {tell_lead(policy.lead, policy.rate)}" if policy.lead else ""
     click.echo(f"streams {streams}/NAME")
     if http is not None:
         click.echo(f"http    {http}")
     columns = f": {len(policy.contexts)} contexts to {escape(', '.join(policy.actions))}" if policy.contexts else ""
-    click.echo(f"policy  {policy.digest[:12]}{columns}{rate}")
+    click.echo(f"policy  {policy.digest[:12]}{columns}{rate}{lead}")

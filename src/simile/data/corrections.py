@@ -22,6 +22,7 @@ from simile._common.text import escape, table
 from simile._common.typing import IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.formats import open_tables
+from simile.data.reading.sequences import align_rows
 from simile.data.reading.tables import Batch, Roles, Table, Wanted
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
@@ -191,7 +192,7 @@ def read_corrections(
     rate = roles.rate if rate is None else checks.rate(rate)
     if rate is None:
         raise DataError(f"{folder}: the recordings do not say how many frames there are a second: give rate=...")
-    found = [one for run in _cut_runs(columns) for one in _find_stretches(run, columns, roles, rate, blame)]
+    found = [one for run in _cut_runs(columns, roles) for one in _find_stretches(*run, columns, roles, rate, blame)]
     if not found:
         raise DataError(
             f"{folder}: no frame of the {len(columns['who'])} recorded is an operator's: there is nothing to learn "
@@ -211,6 +212,11 @@ def _read(folder: str | Path) -> tuple[Roles, dict[str, Any]]:
             raise DataError(
                 f"{one.path}: it records {own.contexts} and {own.actions}, and others in the folder {roles.contexts} "
                 f"and {roles.actions}: put recordings of each policy's columns in a folder of their own"
+            )
+        if roles is not None and own.lead != roles.lead:
+            raise DataError(
+                f"{one.path}: its policy had a lead of {own.lead or 0} frames, and others in the folder "
+                f"{roles.lead or 0}: put recordings of each in a folder of their own"
             )
         roles = own
         batches += one.scan(Wanted(("n", *(own.contexts or ()), *(own.actions or ())), own.sequence, group="who"))
@@ -236,20 +242,23 @@ def _check_roles(table: Table) -> Roles:
     return roles
 
 
-def _cut_runs(columns: dict[str, Any]) -> Iterator[IntArray]:
-    """Yield the rows of every stretch of time without a lost frame, stream after stream."""
+def _cut_runs(columns: dict[str, Any], roles: Roles) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield the rows of every stretch of time without a lost frame, stream after stream, and who acted for them."""
     names, stream = np.unique(columns["sequence"].astype(str), return_inverse=True)
     for number in range(len(names)):
         rows = np.flatnonzero(stream == number)
         rows = rows[np.argsort(columns["n"][rows], kind="stable")]
-        yield from np.split(rows, np.flatnonzero(np.diff(columns["n"][rows]) != 1) + 1)
+        for run in np.split(rows, np.flatnonzero(np.diff(columns["n"][rows]) != 1) + 1):
+            seen, done = align_rows(run, roles.lead or 0)
+            known = ~np.isnan(columns["actions"][done]).any(axis=1)  # a policy that waits has none at first
+            yield seen[known], done[known]
 
 
 def _find_stretches(
-    rows: IntArray, columns: dict[str, Any], roles: Roles, rate: float, blame: float
+    rows: IntArray, done: IntArray, columns: dict[str, Any], roles: Roles, rate: float, blame: float
 ) -> Iterator[tuple[Demonstration, Stretch, npt.NDArray[np.bool_]]]:
-    """Yield the stretches under an operator in rows that follow each other."""
-    acted = columns["who"][rows] == OPERATOR
+    """Yield the stretches under an operator in rows that follow each other; `done` are the rows of their actions."""
+    acted = columns["who"][done] == OPERATOR
     turns = np.flatnonzero(acted)
     if not len(turns):
         return
@@ -260,7 +269,7 @@ def _find_stretches(
         first, last = int(part[0]), int(part[-1])
         begin = max(0, first - lead)
         some, who = rows[begin : last + 1], acted[begin : last + 1]
-        actions, contexts = columns["actions"][some], columns["contexts"][some]
+        actions, contexts = columns["actions"][done[begin : last + 1]], columns["contexts"][some]
         digest = hashlib.sha256(repr((sequence, int(numbers[first]))).encode())
         name = digest.hexdigest()[:SHOWN]
         group, end = group if begin <= end else name, last

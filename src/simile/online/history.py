@@ -269,6 +269,7 @@ class History:
         self.offset[some] = state["offset"][begun] if "offset" in state else np.nan  # to be taken anew
         for name in self._facts:
             getattr(self, name)[streams] = state[name]
+        self.waited[streams] = np.clip(self.waited[streams], 0, self.wait)  # whatever a file says
         self.n_unseen = int(len(self.seen) - np.count_nonzero(self.seen))
 
 

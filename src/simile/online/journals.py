@@ -34,15 +34,15 @@ BOOKKEEPING = ("sequence", "n", "t", "who", "limited", "policy", "event")
 log = logging.getLogger("simile.recording")
 
 
-def build_schema(contexts: Sequence[str], actions: Sequence[str], rate: float | None) -> Any:
-    """Return the columns of a recording, with their roles for `simile.read`; rate is in frames a second."""
+def build_schema(contexts: Sequence[str], actions: Sequence[str], rate: float | None, lead: int = 0) -> Any:
+    """Return the columns of a recording, with their roles for `simile.read`; frames a second, and those of the lead."""
     pa = need("pyarrow", "recording")
     names = [*BOOKKEEPING, *contexts, *actions]
     if twice := next((name for name in names if names.count(name) > 1), None):
         what = "of the recording itself" if twice in BOOKKEEPING else "of a context and of an action"
         raise ArgumentError(f"recorder: the column {twice!r} would be one {what}: train the policy on another name")
-    roles = asdict(Roles("sequence", "t", tuple(contexts), tuple(actions), rate, continues=True))
-    said = {name: value for name, value in roles.items() if name not in ("group", "about")}
+    roles = asdict(Roles("sequence", "t", tuple(contexts), tuple(actions), rate, continues=True, lead=lead))
+    said = {name: value for name, value in roles.items() if name not in ("group", "about") and (lead or name != "lead")}
     kinds = {
         "sequence": pa.string(),
         "n": pa.int64(),

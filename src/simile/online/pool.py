@@ -109,7 +109,9 @@ class PredictorPool:
         Returns
         -------
         (n, k) array
-            The actions in the user's units, in the order of X; with `band`, a `Banded` of such arrays.
+            The actions in the user's units, in the order of X; with `band`, a `Banded` of such arrays. Of a policy with
+            a `lead`, they are for the frame so many after this one; where it waits (below 0), rows are NaN until their
+            stream has waited, and `flush` gives the last answers.
         """
         level = None if band is None else check_level(band)
         if level is not None:
@@ -145,6 +147,24 @@ class PredictorPool:
             self._streams.note(self.recording, ids, contexts, taken, "operator")
         return taken
 
+    def flush(self, streams: ArrayLike | None = None) -> list[FloatArray]:
+        """End the sequences of all streams, or of some: return the answers that each is still due, (any, k).
+
+        As `Predictor.flush`; these streams are as new afterwards.
+        """
+        ids = self._ids(streams)
+        due = self._streams.find_due(ids)
+        answers = {stream: np.empty((0, self._streams.n_actions)) for stream in ids.tolist()}
+        for sent in self._streams.flush(due):
+            if self.recording is not None:
+                self._streams.note(self.recording, due, None, sent)
+            for stream, action in zip(due.tolist(), sent, strict=True):
+                if not np.isnan(action).any():
+                    answers[stream] = np.vstack([answers[stream], action])
+        self._streams.warn_of_restarts()
+        self.reset(ids)
+        return list(answers.values())
+
     def reset(self, streams: ArrayLike | None = None, start: Any = None) -> None:
         """Make all streams, or some, new; `start` as in the constructor, for these streams alone."""
         self._streams.reset(self._ids(streams), start)
@@ -169,7 +189,7 @@ class PredictorPool:
         Parameters
         ----------
         other : PredictorPool
-            With as many streams, contexts and actions.
+            With as many streams, contexts and actions, and the same lead.
         """
         ours, theirs = self._streams, other._streams
         for what, here, there in (
@@ -179,6 +199,7 @@ class PredictorPool:
         ):
             if here != there and here:
                 raise ArgumentError(f"other must have {here} {what}, as this pool; got {there}")
+        theirs.check_lead(ours.policy, "policy")
         ours.adopt(theirs)
         self._begin(ours.everyone)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -173,15 +174,26 @@ class Predictor:
             raise ArgumentError("plan: frames with time stamps bring what is known: give step(x, t, ahead=...)")
         return int(self._streams.history.frame[0] + self._streams.history.waited[0])
 
-    def flush(self) -> FloatArray:
+    @overload
+    def flush(self, *, band: None = ...) -> FloatArray: ...
+    @overload
+    def flush(self, *, band: float) -> Banded: ...
+    def flush(self, *, band: float | None = None) -> FloatArray | Banded:
         """End the sequence: return the answers that are still due, (n, k), as if the last context had lasted.
 
-        There are some where the policy may wait (`lead` below 0), one for each frame without an answer. The predictor
-        is as new afterwards.
+        There are some where the policy may wait (`lead` below 0), one for each frame without an answer; with `band`, a
+        `Banded` of such arrays. The predictor is as new afterwards.
         """
-        answers = np.concatenate([np.empty((0, self._streams.n_actions)), *self._streams.flush(ONE)])
+        self._ask(band)
+        none = np.empty((0, self._streams.n_actions))
+        found = [Banded(none, none, none, np.empty(0, np.bool_))]
+        for sent in self._streams.flush(self._streams.find_due(ONE)):
+            self._keep(None, sent, "policy")
+            if not np.isnan(sent).any():
+                found.append(self._banded or Banded(sent, sent, sent, np.zeros(1, np.bool_)))
         self.reset()
-        return answers
+        banded = Banded(*(np.concatenate([getattr(one, f.name) for one in found]) for f in fields(Banded)))
+        return banded.actions if band is None else banded
 
     def override(
         self, action: ArrayLike, x: ArrayLike | Mapping[str, float] | None = None, t: float | None = None
@@ -240,13 +252,16 @@ class Predictor:
 
     def _take(self, X: FloatArray | None) -> FloatArray:
         taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        self._keep(X, taken, "gap" if X is None else "policy")
+        return taken
+
+    def _keep(self, X: FloatArray | None, taken: FloatArray, who: str) -> None:
+        """Record a frame that was taken, and measure its band."""
         if self.recording is not None:
-            who = "gap" if X is None else "policy"
             self._streams.note(self.recording, ONE, X, taken, who, self._read_clock())
         self._streams.warn_of_restarts()
         if self._level is not None:
             self._banded = self._streams.measure(ONE, taken, self._level)
-        return taken
 
     def _begin(self) -> None:
         """Let the recording begin anew with the next frame."""

@@ -31,7 +31,7 @@ from simile.errors import ArgumentError
 from simile.online.journals import JournalFolder, build_schema
 from simile.online.tracks import Block, Track
 from simile.policies.cards import Card
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, timing
 from simile.policies.storage.files import digest_of
 
 WRITE_EVERY = 0.5  # seconds
@@ -49,8 +49,10 @@ class Recorder:
     `recording-NNNNNN.arrows`, to which all that came in the last half second is added at once. After `kill -9` the rest
     reads. `simile.read(folder)` takes all of it, at any time. A row is a frame: `sequence` (the stream and the moment
     at which it began), `n`, `t` (Unix seconds), the contexts, the actions that were sent, `who` acted ("policy",
-    "operator" or "gap"), whether a stage `limited` the action, the digest of the `policy`, and the `event`s told since
-    the frame before (JSON, one a line).
+    "operator", "gap", or "waiting" where nothing was sent yet), whether a stage `limited` the action, the digest of the
+    `policy`, and the `event`s told since the frame before (JSON, one a line). That is what happened at a moment; of a
+    policy with a lead the action is for another frame, and the files say so: `simile.read` puts each action beside the
+    contexts of the frame that it is for.
 
     Parameters
     ----------
@@ -106,6 +108,7 @@ class Recorder:
         self.digest: str | None = None
         self.most_waiting = MOST_WAITING
         self._columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._lead = 0  # of the policies
         self._key = secrets.token_bytes(32)
         self._tracks: list[Track] = []
         self._store: JournalFolder | None = None
@@ -139,11 +142,17 @@ class Recorder:
         ArgumentError
             When the columns are not those of the folder, or of the tracks before, or have names that cannot be.
         """
-        columns = _name_columns(policy)
+        columns, lead = _name_columns(policy), timing(policy)[0]
         if self._closing:
             raise ArgumentError("recorder: it is closed: make a new one")
         if self._columns is None:
+            self._lead = lead
             self._open(columns, rate)
+        elif lead != self._lead:
+            raise ArgumentError(
+                f"recorder: it records a policy with a lead of {self._lead} frames, and this one has {lead}: use a "
+                "recorder of its own"
+            )
         elif columns != self._columns:
             raise ArgumentError(
                 f"recorder: it records {', '.join((*self._columns[0], *self._columns[1]))}, and this policy has "
@@ -205,7 +214,7 @@ class Recorder:
                     else f"the contexts are {', '.join(contexts)}"
                 )
                 raise ArgumentError(f"{argument}: {odd!r} is no context: {reason}")
-        self._store = JournalFolder(self.folder, self.limit, build_schema(contexts, actions, rate))
+        self._store = JournalFolder(self.folder, self.limit, build_schema(contexts, actions, rate, self._lead))
         self._columns = columns
         self._thread = threading.Thread(target=self._work, name="simile recorder", daemon=True)
         self._thread.start()

@@ -11,7 +11,7 @@ from simile.errors import ArgumentError
 State = dict[str, Any]
 
 # What must be the same where a state is taken up again; all else is what differs from moment to moment.
-MEASURES = ("n_streams", "n_contexts", "n_actions", "reach", "memory", "n_stages", "rate")
+MEASURES = ("n_streams", "n_contexts", "n_actions", "reach", "memory", "n_stages", "rate", "lead")
 CONTEXT_AXIS = {"contexts": 2, "context": 0}  # where these arrays are m long
 
 

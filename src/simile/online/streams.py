@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
+from simile.data.timing import tell_lead
 from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.engines import GeneralEngine, engine_of, explain_missing
@@ -19,7 +20,7 @@ from simile.online.history import Mark
 from simile.online.snapshots import State
 from simile.policies.bands import Banded
 from simile.policies.cards import Card
-from simile.policies.policies import Policy, acting, offset, trend
+from simile.policies.policies import Policy, acting, offset, timing, trend
 from simile.policies.rollouts import ColdStart, GivenStart
 from simile.policies.stages import Chain, Stage
 
@@ -72,6 +73,11 @@ class Streams:
     def n_actions(self) -> int:
         """Dimension k of an action."""
         return self.policy.n_actions
+
+    @property
+    def lead(self) -> int:
+        """How many frames after the one that has come the answer is for; below 0 before it (`Horizon`)."""
+        return -self.history.ahead
 
     def reset(self, streams: IntArray, start: Any, *, actuators: bool = True) -> None:
         """Forget all about some streams; `start` is None for a cold start, or known actions as in `GivenStart`.
@@ -135,19 +141,17 @@ class Streams:
         """Tell which streams have waited long enough to act, (n,)."""
         return self.history.waited[streams] == self.history.wait
 
-    def flush(self, streams: IntArray) -> list[FloatArray]:
-        """End sequences: return what to send for frames that still wait for an answer, (n, k) for one after the other.
+    def flush(self, streams: IntArray) -> Iterator[FloatArray]:
+        """End the sequences of streams that `find_due` found: take frames after the last, as if its context had lasted.
 
-        What would have come after the last contexts is taken to be as they were. NaN where a stream has no more.
+        They are as many as the policy waits. Yields what to send in each, (n, k); NaN where nothing is due yet.
         """
-        history, due, sent = self.history, self.history.waited[streams], list[FloatArray]()
-        while len(short := streams[(due > 0) & ~self._ready(streams)]):
-            history.linger(short, None)
-        for turn in range(int(due.max(initial=0))):
-            wanted, here = np.full((len(streams), self.n_actions), np.nan), due > turn
-            wanted[here] = self.engine.advance(streams[here], history.last_contexts(streams[here]))
-            sent.append(self.send(streams, wanted))
-        return sent
+        for _ in range(self.history.wait if len(streams) else 0):
+            yield self.send(streams, self._advance_some(streams, self.history.last_contexts(streams)))
+
+    def find_due(self, streams: IntArray) -> IntArray:
+        """Return those of the streams that have frames without an answer, and saw a context."""
+        return streams[self.history.seen[streams] & (self.history.waited[streams] > 0)]
 
     def choose_blind(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what the gap wants, (n, k), which no stage has seen."""
@@ -258,11 +262,21 @@ class Streams:
         A: FloatArray,
         who: str = "policy",
         t: float | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> None:
-        """Note the last frame of these streams: contexts X (n, m) and what was sent, A (n, k)."""
-        numbers = (self.history.frame[streams] - 1).tolist()
+        """Note the last frame of these streams: contexts X (n, m) and what was sent, A (n, k), NaN where they wait.
+
+        Numbers are those of the frames that came, whichever the action is for; by default they are counted.
+        """
+        named = self.history.frame[streams] + self.history.waited[streams] - 1 if numbers is None else numbers
         limited = self.chain.limited[streams] if self.chain.stages and who != "operator" else None
-        track.note(streams, numbers, X, self.chain.undo(A), who, limited, t)
+        if not self.history.wait or not (waits := np.isnan(A).any(axis=1)).any():
+            track.note(streams, named, X, self.chain.undo(A), who, limited, t)
+            return
+        for rows, acted in ((waits, "waiting"), (~waits, who)):
+            if rows.any():
+                x, held = None if X is None else X[rows], None if limited is None else limited[rows]
+                track.note(streams[rows], np.asarray(named)[rows], x, self.chain.undo(A[rows]), acted, held, t)
 
     # ----------------------------------------------------------------------------------------------------------- state
 
@@ -275,7 +289,10 @@ class Streams:
         self.history.withdraw(streams, mark)
 
     def adopt(self, other: Streams, streams: IntArray | None = None) -> None:
-        """Go on from the past of `other`, in all streams or some; its policy may have other lags and units."""
+        """Go on from the past of `other`, in all streams or some; its policy may have other lags and units.
+
+        Its lead must be the same (`check_lead`): frames that wait for an answer would be others.
+        """
         ours, theirs = self.policy.units, other.policy.units
         some = self.everyone if streams is None else streams
         live = some[other.history.begun[some]]
@@ -305,6 +322,16 @@ class Streams:
             sent = other.chain.look_back(begun, back) if other.chain.stages else theirs.restore(wanted + held)
             self.chain.follow(begun, sent)
 
+    def check_lead(self, other: Policy, name: str) -> None:
+        """Refuse a policy that acts for other frames than this one: its answers would be for others, too."""
+        lead = timing(other)[0]
+        if lead != self.lead:
+            told = [tell_lead(n, self.rate) or "answers every frame at once" for n in (lead, self.lead)]
+            raise ArgumentError(
+                f"{name} must have the lead of these streams, {self.lead} frames; got {lead}: it {told[0]}, and the "
+                f"one at work {told[1]}: train it with the same lead, or begin streams of its own"
+            )
+
     def state(self, streams: IntArray | None = None) -> State:
         """Return all that is needed to go on elsewhere: what the policy must look like, and the streams' past.
 
@@ -324,6 +351,7 @@ class Streams:
             "memory": self.memory,
             "n_stages": len(self.chain.stages),
             "rate": math.nan if self.rate is None else self.rate,
+            **({"lead": self.lead} if self.lead else {}),
             "seed": self.seed,
             **({} if self.policy.units.origin is None else {"context_origin": self.policy.units.origin.copy()}),
             "sent": self.chain.sent[some],

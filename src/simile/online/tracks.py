@@ -89,7 +89,7 @@ class Track:
     def note(
         self,
         slots: IntArray,
-        numbers: Sequence[int],
+        numbers: Sequence[int] | IntArray,
         X: FloatArray | None,
         A: FloatArray,
         who: str,
@@ -101,13 +101,13 @@ class Track:
         Parameters
         ----------
         slots, numbers : (n,) int
-            Whose frames, and which.
+            Whose frames, and which: those that came, whichever the action is for.
         X : (n, m) array or None
             The contexts, NaN where missing; None where none came.
         A : (n, k) array
-            What was sent.
-        who : {"policy", "operator", "gap"}
-            Who acted.
+            What was sent; NaN where nothing was.
+        who : {"policy", "operator", "gap", "waiting"}
+            Who acted, if anybody.
         limited : (n,) bool, optional
             Where a stage changed the action.
         t : float, optional

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,11 +103,19 @@ class Batcher:
             answered += self._miss([item for item in others if item[1].override is None])
         for stream, answer in answered:
             stream.taken = answer.n
-            if answer.a is not None:
+            if answer.by is not None:
                 stream.frames += 1
                 stream.begun = True
                 stream.by = answer.by
         return answered
+
+    def flush(self, stream: Stream, now: float) -> Iterator[Answered]:
+        """Answer the frames of a stream that ends which still wait for an answer, as if the last context had lasted."""
+        acting = self.switcher.streams
+        slots = acting.find_due(np.array([stream.slot]))
+        for n, sent in enumerate(acting.flush(slots), start=(stream.taken or 0) + 1):
+            frame = QueuedFrame(n, None, None, None, now)
+            yield from (done for done in self._answer([(stream, frame)], slots, None, sent, "policy") if done[1].a)
 
     # ------------------------------------------------------------------------------------------------- kinds of frames
 
@@ -158,11 +166,14 @@ class Batcher:
         if self.monitor is not None:
             self.monitor.observe(slots, X, A)
         self._note(batch, slots, X, A, "operator")
+        if self.shadows is not None:
+            self.shadows.note(slots, X, A, "operator")
         self.counts.overrides += len(batch)
         done = [
             (stream, Answer(frame.n, frame.override, "operator", None, 0, frame.problem)) for stream, frame in batch
         ]
         self._put_bands(done, slots, A, led=True)
+        self._aim(done)
         return done
 
     def _bridge(self, gaps: list[Item]) -> None:
@@ -171,7 +182,9 @@ class Batcher:
         for stream, frame in gaps:
             missing = frame.n - (stream.taken or 0) - 1
             self.counts.missing += missing
-            left.append(missing if missing <= self._longest else 1)
+            # All that wait for an answer must be near: else the next answers would be for frames before the jump.
+            near = max(1, self.switcher.streams.history.wait)
+            left.append(missing if missing <= max(self._longest, near) else near)
         for number in range(max(left)):
             batch = [
                 (stream, QueuedFrame(frame.n - n + number, None, None, None, frame.arrived))
@@ -199,29 +212,44 @@ class Batcher:
             done, failed = self._attempt(batch[:half], None if X is None else X[:half])
             more, worse = self._attempt(batch[half:], None if X is None else X[half:])
             return done + more, failed + worse
-        if self.monitor is not None:
-            self.monitor.observe(slots, X, actions)
         if again := self.switcher.streams.chain.restarted:
             self.counts.stages_restarted += len(again)
             self.restarted.update(stream.name for stream, _ in batch if stream.slot in again)
             again.clear()
-        by: By = "gap" if X is None else "policy"
+        if self.shadows is not None:
+            self.shadows.note(slots, X, actions, "gap" if X is None else "policy")
+        return self._answer(batch, slots, X, actions, "gap" if X is None else "policy"), []
+
+    def _answer(
+        self, batch: list[Item], slots: IntArray, X: FloatArray | None, actions: FloatArray, by: By
+    ) -> list[Answered]:
+        """Let the monitor and the recording see what was done, and return it as answers."""
+        if self.monitor is not None:
+            self.monitor.observe(slots, X, actions)
         self._note(batch, slots, X, actions, by)
         done = [
             (stream, Answer(frame.n, a, by, None, 0, frame.problem))
             for (stream, frame), a in zip(batch, actions.tolist(), strict=True)
         ]
         self._put_bands(done, slots, actions)
-        return done, []
+        self._aim(done)
+        return done
+
+    def _aim(self, done: list[Answered]) -> None:
+        """Say which frames the actions of a policy with a lead are for, and which frames wait for theirs."""
+        if not (lead := self.switcher.streams.lead):
+            return
+        for _, answer in done:
+            if answer.a is not None and answer.n is not None:
+                answer.meant = answer.n + lead
+                if math.isnan(answer.a[0]):
+                    answer.a, answer.by, answer.meant = None, "waiting", None
 
     def _note(self, batch: list[Item], slots: IntArray, X: FloatArray | None, A: FloatArray, by: By) -> None:
-        """Let what was done be recorded, and be followed by the shadows."""
+        """Let what was done be recorded."""
         if self.recording is not None:
-            chain = self.switcher.streams.chain
-            limited = chain.limited[slots] if chain.stages and by != "operator" else None
-            self.recording.note(slots, [frame.n for _, frame in batch], X, chain.undo(A), by, limited)
-        if self.shadows is not None:
-            self.shadows.note(slots, X, A, by)
+            numbers = [frame.n for _, frame in batch]
+            self.switcher.streams.note(self.recording, slots, X, A, by, numbers=numbers)
 
     def _put_bands(self, done: list[Answered], slots: IntArray, sent: FloatArray, *, led: bool = False) -> None:
         """Put bands beside the actions of streams that asked for one, and tell the monitor who is unsure.

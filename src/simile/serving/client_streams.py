@@ -83,7 +83,7 @@ class ClientStream:
         n, last = message.n, stream.n
         if n is not None and last is not None and n > last + 1:
             # Frames that were left out are bridged, which takes as long as a frame: they count.
-            missing = min(n - last - 1, LONGEST_BRIDGE)
+            missing = min(n - last - 1, max(LONGEST_BRIDGE, -self.state.loaded.facts.lead))
             due += self.pace * missing
             self.connection.allowance.charge(BRIDGE * missing)
         self.due = due
@@ -149,7 +149,8 @@ class ClientStream:
         stream = self._begin(wanted, binary, None)
         if stream is not None:
             contexts, actions = self.state.names
-            self._reply(OpenAnswer(Opened(stream.frames, self.state.rate, contexts, actions, stream.n)), binary)
+            facts = stream.frames, self.state.rate, contexts, actions, stream.n, self.state.loaded.facts.lead
+            self._reply(OpenAnswer(Opened(*facts)), binary)
 
     def _begin(self, wanted: Open, binary: bool, n: int | None) -> Stream | None:
         """Open the stream, and take it from whoever had it; None, and an answer, where that cannot be."""

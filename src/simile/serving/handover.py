@@ -38,11 +38,11 @@ class Handover:
 
     def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns what to send, (n, k)."""
-        return self.new.chain(streams, self.choose(streams, X))
+        return self.new.send(streams, self.choose(streams, X))
 
     def miss(self, streams: IntArray) -> FloatArray:
         """Take a frame that brought no contexts; returns what to send, (n, k)."""
-        return self.new.chain(streams, self.choose_blind(streams))
+        return self.new.send(streams, self.choose_blind(streams))
 
     def choose(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Do as `step` does, but for the stages."""
@@ -96,7 +96,8 @@ class Handover:
         except BaseException:
             self.new.withdraw(streams, before)  # a frame that fails is taken by nobody
             raise
-        handed = streams[both]
+        both[both] = acted = ~np.isnan(old).any(axis=1)  # of who waits there is nothing to hand over yet
+        handed, old = streams[both], old[acted]
         self._since[handed] += 1
         part = (self._since[handed] / self.frames)[:, np.newaxis]
         mixed = old + part * part * (3.0 - 2.0 * part) * (actions[both] - old)

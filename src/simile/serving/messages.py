@@ -10,11 +10,11 @@ import re
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 Number = float | None  # null is a value that is missing
 Count = Annotated[int, Meta(ge=0)]
-By = Literal["policy", "gap", "operator"]
+By = Literal["policy", "gap", "operator", "waiting"]
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")  # of a stream
 LARGEST_N = 2**53 - 1  # what JavaScript can count to
@@ -77,7 +77,8 @@ class Answer(Struct, omit_defaults=True, gc=False):
     a : list of float, optional
         The action.
     by : str, optional
-        Who made it: the policy, the gap that bridges, or the operator.
+        Who made it: the policy, the gap that bridges, or the operator; "waiting" where there is none yet, as the policy
+        waits for later frames before it answers this one.
     stream : str, optional
         Which stream it is for, on a connection that carries many.
     lost : int
@@ -87,6 +88,9 @@ class Answer(Struct, omit_defaults=True, gc=False):
         Why the frame could not be used.
     band : list of list of float, optional
         The lowest and the highest action that the expert may have taken, where the stream was opened with a band.
+    meant : int, optional
+        The number of the frame that the action is for, in the message `for`; left out where that is n: where the policy
+        has no lead.
     """
 
     n: int | None
@@ -96,6 +100,7 @@ class Answer(Struct, omit_defaults=True, gc=False):
     lost: int = 0
     error: str | None = None
     band: list[list[float]] | None = None
+    meant: int | None = field(default=None, name="for")
 
 
 class Opened(Struct, frozen=True):
@@ -108,6 +113,7 @@ class Opened(Struct, frozen=True):
     n: Annotated[int, Meta(ge=0, le=LARGEST_N)] | None = (
         None  # the last number that it took: a client that resumes it goes on from there
     )
+    lead: int = 0  # frames from the one that is answered to the one that the action is for
 
 
 class Closed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,6 +185,7 @@ class Seated(Struct, frozen=True):
     actions: list[str]
     low: list[float | None]  # between which the actions of the policy lie
     high: list[float | None]
+    lead: int = 0  # as in `Opened`
 
 
 class Shown(Struct, omit_defaults=True, gc=False):
@@ -192,6 +199,7 @@ class Shown(Struct, omit_defaults=True, gc=False):
     error: str | None = None
     band: list[list[float]] | None = None  # low and high, where the stream's client has asked for it
     shadows: dict[str, list[float]] | None = None  # what candidates would have done, in the newest frame of a message
+    meant: int | None = field(default=None, name="for")  # as in `Answer`
 
 
 class Welcome(Struct):
@@ -252,6 +260,7 @@ class Heard(Struct):
     lost: Count = 0
     error: str | None = None
     band: Annotated[list[list[float]], Meta(min_length=2, max_length=2)] | None = None
+    meant: int | None = field(default=None, name="for")
     opened: Opened | None = None
     closed: dict[str, Any] | None = None
     event: dict[str, Any] | None = None

@@ -55,6 +55,7 @@ class PolicyFacts(Struct, frozen=True, forbid_unknown_fields=True):
     stepping: list[bool] | None  # which of them step rather than glide
     offset: list[float] | None  # which share of the start each action keeps
     fade: list[float] | None  # what a frame leaves of it
+    lead: int  # frames from the one that is answered to the one that the action is for
     digest: str
     drift: Literal["known", "unknown"]
 

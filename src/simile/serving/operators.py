@@ -86,7 +86,8 @@ class Seats:
         t = round(time.time() - (self.state.clock() - frame.arrived), 4)
         for seat in self.by_name.get(stream.name, ()):
             x = frame.x if seat.watch.contexts else None
-            seat.note(Shown(answer.n, t, answer.a, answer.by, x, answer.error, answer.band))
+            by = None if answer.a is None else answer.by  # clients of old know three who act, and none who waits
+            seat.note(Shown(answer.n, t, answer.a, by, x, answer.error, answer.band, meant=answer.meant))
 
 
 class Lobby:
@@ -146,9 +147,8 @@ class Seat:
         self._seats.add(self)
         facts = self.state.facts
         live, acting = self.name in self.state.service.streams, self.name in self._seats.acting
-        self._send(
-            Welcome(Seated(self.name, live, acting, facts.rate, facts.contexts, facts.actions, facts.low, facts.high))
-        )
+        columns, bounds = (facts.contexts, facts.actions), (facts.low, facts.high)
+        self._send(Welcome(Seated(self.name, live, acting, facts.rate, *columns, *bounds, facts.lead)))
 
     def leave(self) -> None:
         """Hand back, for the connection has gone."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simile.errors import SimileError, StorageError
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, timing
 from simile.policies.storage.loading import load, read_header
 from simile.serving.monitoring import Baseline, Thresholds
 from simile.serving.openapi import PolicyFacts
@@ -48,6 +48,7 @@ def _describe(policy: Policy, header: dict[str, Any]) -> PolicyFacts:
         stepping=structure.get("stepping"),
         offset=structure.get("offset"),
         fade=structure.get("fade"),
+        lead=timing(policy)[0],
         digest=header["digest"],
         drift="known" if Baseline.of(policy, (), Thresholds()).drift_known else "unknown",
     )

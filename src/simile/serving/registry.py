@@ -16,6 +16,7 @@ from simile.serving.sessions import Refusal, Stream
 from simile.serving.switcher import PolicySwitcher
 
 Begin = Callable[[Stream, list[FloatArray] | None], None]  # makes the slot of a stream new, from known actions or cold
+End = Callable[[Stream], None]
 
 
 class StreamRegistry:
@@ -27,8 +28,8 @@ class StreamRegistry:
         How many streams there can be.
     switcher : PolicySwitcher
         Who acts; asked for the rate and for how many actions there are.
-    begin : callable
-        Makes a slot new.
+    begin, end : callable
+        Makes a slot new; answers what a stream that ends still waits for.
     counts : Counts
         What happens is counted here.
     clock : callable
@@ -36,10 +37,10 @@ class StreamRegistry:
     """
 
     def __init__(
-        self, n_slots: int, switcher: PolicySwitcher, begin: Begin, counts: Counts, clock: Callable[[], float]
+        self, n_slots: int, switcher: PolicySwitcher, begin: Begin, end: End, counts: Counts, clock: Callable[[], float]
     ) -> None:
         self.n_slots, self.switcher, self.counts, self.clock = n_slots, switcher, counts, clock
-        self._begin = begin
+        self._begin, self._end = begin, end
         self._free = list(range(n_slots - 1, -1, -1))  # the lowest is used first
         self._by_name: dict[str, Stream] = {}
         self._by_slot: dict[int, Stream] = {}
@@ -87,6 +88,7 @@ class StreamRegistry:
 
     def close(self, stream: Stream) -> None:
         """End a stream; its slot is free again."""
+        self._end(stream)
         self.detach(stream)
         del self._by_name[stream.name], self._by_slot[stream.slot]
         self._free.append(stream.slot)

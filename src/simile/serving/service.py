@@ -112,7 +112,9 @@ class Service:
             self.recording = recorder.track(policy, rate=self.rate, digest=self._switcher.current.file_digest)
         self._reader = Reader(self._switcher.streams)
         self._batcher = Batcher(self._switcher, self.counts, monitor, self.recording, self.shadows)
-        self._registry = StreamRegistry(self.max_streams, self._switcher, self._batcher.begin, self.counts, clock)
+        self._registry = StreamRegistry(
+            self.max_streams, self._switcher, self._batcher.begin, self._flush, self.counts, clock
+        )
         self.watchers: dict[str, Watcher] = {}  # of streams by name: `show` shows them what was answered
         self._unseen: list[tuple[list[Item], list[Answered]]] = []
         self._waiting: list[Stream] = []  # those with a queue
@@ -198,7 +200,7 @@ class Service:
             self._registry.detach(stream)
 
     def close(self, stream: Stream) -> None:
-        """End a stream; its slot is for another."""
+        """End a stream, and answer the frames that still wait for an answer; its slot is for another."""
         if not stream.closed:
             self._registry.close(stream)
 
@@ -445,6 +447,14 @@ class Service:
             log.exception("a batch of %d frames failed", len(batch))
             self.counts.failed += len(batch)
             return [(stream, Answer(queued.n, error=FAILED)) for stream, queued in batch]
+
+    def _flush(self, stream: Stream) -> None:
+        """Send the last answers of a stream that ends: those to frames that a policy with a lead has waited with."""
+        try:
+            for one, answer in self._batcher.flush(stream, self.clock()):
+                self._send(one, answer)
+        except Exception:  # a model of somebody else may raise anything, and the stream ends all the same
+            log.exception("the last answers of stream %s failed", stream.name)
 
     def _send(self, stream: Stream, answer: Answer) -> None:
         if stream.sink is None:  # its connection went while others were answered

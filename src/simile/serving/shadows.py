@@ -158,10 +158,12 @@ class Shadow:
         )
 
     def _compare(self, slots: IntArray, own: FloatArray, done: FloatArray, who: str) -> None:
+        apart = own - done
+        apart = apart[~np.isnan(apart).any(axis=1)]  # where neither waits
         if who == "operator":
-            self.operator.add(own - done)
+            self.operator.add(apart)
         elif who == "policy":
-            self.policy.add(own - done)
+            self.policy.add(apart)
         now, past = np.stack([own, done], axis=1), self._past[slots]  # (n, 2, k) and (n, 2, 2, k)
         second = now - 2.0 * past[:, 0] + past[:, 1]
         known = ~np.isnan(second).any(axis=(1, 2))

@@ -30,7 +30,8 @@ from simile.serving.switcher import PreparedPolicy
 FORMAT, VERSION = "simile-streams", 2  # the first had no digest
 # A row for each stream; of these, contexts may hold what is no number: missing, or too large for single precision.
 PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")
-EXTRA = ("position", "offset")  # of policies that hold still, and that remember the start: where each stream is
+# Of policies that hold still, that remember the start, and that wait: where each stream is.
+EXTRA = ("position", "offset", "waited")
 LARGEST_FILE = 2**30  # bytes
 
 Snapshot = dict[str, Any]  # arrays by name, and `about`, a dict of JSON values
@@ -91,7 +92,9 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], l
         )
     n = _count_streams(about["streams"])
     if _list_past(snapshot) != (names := _list_past(state)):
-        raise _say_damaged("position must be there just where the policy holds still, offset where it keeps one")
+        raise _say_damaged(
+            "position must be there just where the policy holds still, offset where it keeps one, waited where it waits"
+        )
     for name in names:
         past, wanted = snapshot[name], (n, *state[name].shape[1:])
         if past.dtype != state[name].dtype or past.shape != wanted:
@@ -179,7 +182,7 @@ def set_aside(path: str | os.PathLike[str]) -> Path:
 
 def _read_measures(state: dict[str, Any]) -> dict[str, Any]:
     """Return what must be the same where a past is taken up; JSON has no NaN."""
-    found = {name: state[name] for name in MEASURES if name != "n_streams"}
+    found = {name: state[name] for name in MEASURES if name in state and name != "n_streams"}
     return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 

@@ -196,8 +196,8 @@ class ServerState:
         if stream is None:
             return None
         closed = Closed(stream.frames, stream.dropped)
+        self.service.close(stream)  # which sends the last answers
         self.tell({"kind": "closed", "on": True}, name)
-        self.service.close(stream)
         return closed
 
     def describe_streams(self) -> StreamList:

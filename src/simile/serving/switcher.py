@@ -11,7 +11,7 @@ from simile.errors import ArgumentError, StorageError
 from simile.online.gaps import Gap
 from simile.online.streams import Streams
 from simile.policies.footprint import Footprint
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, timing
 from simile.policies.stages import Stage
 from simile.policies.storage.encoding import Encoder
 from simile.policies.storage.files import Packed, digest, digest_of
@@ -76,12 +76,12 @@ class PolicySwitcher:
 
     def prepare(self, policy: Policy) -> PreparedPolicy:
         """Build what will act, and check that it can take over; slow, and safe in another thread."""
-        check_columns(self.streams.policy, policy)
+        self._check(policy)
         return self._build(policy)
 
     def take_over(self, prepared: PreparedPolicy, live: IntArray) -> None:
         """Let a policy that was prepared take over the streams in these slots."""
-        check_columns(self.streams.policy, prepared.streams.policy)
+        self._check(prepared.streams.policy)
         if isinstance(self.acting, Handover) and self.acting.depth >= DEEPEST:
             raise ArgumentError(
                 f"policy: {DEEPEST} hand-overs are still under way: wait until all streams have had their frames"
@@ -97,9 +97,15 @@ class PolicySwitcher:
         if isinstance(self.acting, Handover):
             self.acting = self.acting.settle(live)
 
+    def _check(self, policy: Policy) -> None:
+        """Refuse a policy that cannot take over: one for other columns, or for other frames."""
+        check_columns(self.streams.policy, policy)
+        self.streams.check_lead(policy, "policy")
+
     def _build(self, policy: Policy) -> PreparedPolicy:
         m = policy.n_contexts or len(policy.card.context_names)
-        Footprint(0, policy.reach, m, policy.n_actions).check(self._limit, self._n_streams)
+        waits = max(0, -timing(policy)[0])  # frames whose contexts are kept beside those that it looks back to
+        Footprint(0, policy.reach + waits, m, policy.n_actions).check(self._limit, self._n_streams)
         streams = Streams(
             policy, self._n_streams, start=None, gap=self.gap, stages=self.stages, rate=self._given_rate, seed=0
         )

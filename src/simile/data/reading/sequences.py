@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, IntArray
 from simile._common.urls import File, pure
 from simile.data.groups import one_group
 from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
 from simile.data.reading.tables import Batch, Table, Times, Wanted
+from simile.errors import DataError
 
 
 @dataclass(eq=False)
@@ -26,12 +27,33 @@ class Pieces:
 
     name: str
     group: str | None = None
+    lead: int = 0  # see `Roles`
     contexts: list[FloatArray] = field(default_factory=list)
     actions: list[FloatArray] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
 
     def __len__(self) -> int:
         return sum(map(len, self.actions))
+
+    def align(self) -> None:
+        """Put every action beside the contexts of the frame that it is for; rows without one, at the ends, go."""
+        seen, acted = align_rows(np.arange(len(self)), self.lead)
+        actions = np.concatenate(self.actions)[acted]
+        known = np.flatnonzero(~np.isnan(actions).any(axis=1))
+        kept = slice(known[0], known[-1] + 1) if len(known) else slice(0)
+        self.contexts, self.actions = [np.concatenate(self.contexts)[seen][kept]], [actions[kept]]
+        if self.times:
+            self.times = [np.concatenate(self.times)[seen][kept]]
+
+
+def align_rows(rows: IntArray, lead: int) -> tuple[IntArray, IntArray]:
+    """Return the rows of frames, and those of what was done for them, so many frames before.
+
+    >>> align_rows(np.arange(5), -2)
+    (array([0, 1, 2]), array([2, 3, 4]))
+    """
+    n = max(0, len(rows) - abs(lead))
+    return rows[max(lead, 0) :][:n], rows[max(-lead, 0) :][:n]
 
 
 class NoGroupError(Exception):
@@ -66,7 +88,7 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
         by_label = dict(begun)
         last: dict[str, FloatArray] = {}
         for batch in table.scan(choice.wanted):
-            _add(batch, choice, by_label, name)
+            _add(batch, choice, by_label, name, table.roles.lead or 0)
             turned |= batch.turned
             for column in list(by_row):
                 values = np.concatenate([last.get(column, np.empty(0)), batch.numbers[column]])
@@ -81,6 +103,7 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
             names_of = tidy_all(list(by_label))
             for label, p in by_label.items():
                 p.name = names_of[label]
+    gathered = _align(gathered, tables)
     labels = [p.name for pieces in gathered for p in pieces]
     if choice.sequence is not None and len(set(labels)) < len(labels):  # files that each count from 0
         for pieces, name in zip(gathered, names, strict=True):
@@ -96,6 +119,21 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
         for p in together:
             p.contexts = [table[:, kept] for table in p.contexts]
     return Gathered(together, list(map(len, gathered)), counters, frozenset(turned))
+
+
+def _align(gathered: list[list[Pieces]], tables: Sequence[Table]) -> list[list[Pieces]]:
+    """Align the sequences of policies with a lead; those that were too short for one answer are left out."""
+    if not any(table.roles.lead for table in tables):
+        return gathered
+    for p in (p for pieces in gathered for p in pieces if p.lead):
+        p.align()
+    found = [[p for p in pieces if len(p)] for pieces in gathered]
+    if not any(found):
+        raise DataError(
+            f"{tables[0].path}: no frame has an action: the policy was recorded with a lead of "
+            f"{tables[0].roles.lead} frames, and no sequence is longer: record for longer, and end streams"
+        )
+    return found
 
 
 def find_spans(table: Table, spans: dict[str, tuple[int, int]]) -> Table:
@@ -163,12 +201,12 @@ def _stem(path: PurePath) -> str:
     return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
-def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str) -> None:
-    _check(batch, choice)
+def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str, lead: int) -> None:
+    _check(batch, choice, waits=lead < 0)
     contexts = _stack(batch, choice.contexts)
     actions = _stack(batch, choice.actions)
     for label, rows in _groups(batch.labels, name):
-        pieces = by_label.setdefault(label, Pieces(label))
+        pieces = by_label.setdefault(label, Pieces(label, lead=lead))
         if batch.groups is not None:
             _check_group(pieces, batch, rows, choice)
         if batch.times is not None:
@@ -204,13 +242,13 @@ def _stack(batch: Batch, names: Sequence[str]) -> FloatArray:
     return table
 
 
-def _check(batch: Batch, choice: Choice) -> None:
+def _check(batch: Batch, choice: Choice, *, waits: bool) -> None:
     for name in choice.wanted.numbers:
         values = batch.numbers[name]
         if (bad := np.isinf(values)).any():
             i = int(bad.argmax())
             raise batch.place.error(i, name, f"{values[i]} is not finite: leave it empty if it is missing")
-    for name in choice.actions:
+    for name in () if waits else choice.actions:
         if (bad := np.isnan(batch.numbers[name])).any():
             raise batch.place.error(
                 int(bad.argmax()),

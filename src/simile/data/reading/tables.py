@@ -13,6 +13,7 @@ from simile._common import checks
 from simile._common.text import size
 from simile._common.typing import FloatArray
 from simile._common.urls import File
+from simile.data.timing import LONGEST as FURTHEST
 from simile.errors import DataError, SimileError
 
 WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
@@ -53,6 +54,9 @@ class Roles:
     group: str | None = None
     about: Mapping[str, Any] | None = field(default=None, compare=False)  # see `Demonstration.about`
     continues: bool | None = None  # whether a sequence goes on from file to file, as in recordings
+    # For which frame the action of a row is, so many after its own: a recording's, of a policy with a lead. Readers
+    # align; files of different leads are read together.
+    lead: int | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Roles:
@@ -66,6 +70,7 @@ class Roles:
             stored.get("group"),
             stored.get("about"),
             stored.get("continues") is True or None,
+            checks.whole_number(stored.get("lead") or 0, "lead", at_least=-FURTHEST, at_most=FURTHEST) or None,
         )
         if not isinstance(roles.about, dict | None):
             raise TypeError("what it is about must be facts by name")

@@ -23,7 +23,7 @@ from simile.data.reading.tables import Roles
 from simile.errors import ArgumentError
 
 _ROWS = 1 << 16
-_IF_SAID = ("group", "about", "continues")
+_IF_SAID = ("group", "about", "continues", "lead")
 FORGETFUL = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")  # keep no roles, and not what the sequences are about
 
 

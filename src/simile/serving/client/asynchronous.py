@@ -34,13 +34,17 @@ class AsyncClient(ClientProtocol):
         """Begin the stream, as `Client.open`."""
         return await self._begin(start, deadline, resume, band)
 
-    async def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray:
+    async def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray | None:
         """Send one context and get the action, as `Client.step`."""
         return await self._ask(x)
 
     async def override(self, action: ArrayLike, x: ArrayLike | Mapping[str, float | None] | None = None) -> FloatArray:
         """Let an operator act in this frame, as `Client.override`."""
-        return await self._ask(x, action)
+        return await self._lead(action, x)
+
+    async def flush(self) -> FloatArray:
+        """End the stream, and return the actions that are still due, as `Client.flush`."""
+        return await self._flush()
 
     async def close(self) -> None:
         """End the stream and the connection."""

@@ -45,7 +45,9 @@ class Client(ClientProtocol):
     reconnections : int
         How often the connection broke and was made again.
     by : str or None
-        Who made the last action: "policy", "gap" or "operator".
+        Who made the last action: "policy", "gap" or "operator"; "waiting" where the last frame has none yet.
+    frame : int or None
+        The number of the frame that the last action is for; frames count from 0.
     opened : Opened or None
         What the server says of the stream, once it was opened or resumed.
     band : (2, k) array or None
@@ -80,8 +82,11 @@ class Client(ClientProtocol):
         """
         return _run(self._begin(start, deadline, resume, band))
 
-    def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray:
+    def step(self, x: ArrayLike | Mapping[str, float | None] | None) -> FloatArray | None:
         """Send one context, in order or by name, NaN for what is missing, None for a dropped frame; get the action.
+
+        Of a policy with a lead (`opened.lead`), the action is for another frame, `frame`. One that waits gives None
+        until it has waited, and its last actions by `flush`.
 
         Raises
         ------
@@ -92,10 +97,18 @@ class Client(ClientProtocol):
 
     def override(self, action: ArrayLike, x: ArrayLike | Mapping[str, float | None] | None = None) -> FloatArray:
         """Let an operator act in this frame; the policy goes on from there."""
-        return _run(self._ask(x, action))
+        return _run(self._lead(action, x))
+
+    def flush(self) -> FloatArray:
+        """End the stream, and return the actions that are still due, (n, k), as if the last context had lasted.
+
+        There are some where the policy waits, one for each frame without an answer. The stream begins anew, at frame 0,
+        with what it was opened with, but for `start`.
+        """
+        return _run(self._flush())
 
     def close(self) -> None:
-        """End the stream and the connection."""
+        """End the stream and the connection; actions that `flush` would return are lost."""
         if self._wire is not None and self._connected:
             _run(self._end())
         self._hang_up()

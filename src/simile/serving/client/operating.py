@@ -34,6 +34,7 @@ class Seen:
 
     n: int | None
     t: float  # when it came, in unix seconds
+    frame: int | None  # the number of the frame that the action is for; None without an action
     action: FloatArray | None  # (k,): what was sent
     by: str | None  # "policy", "gap" or "operator"
     context: FloatArray | None  # (m,), where it was asked for
@@ -61,6 +62,8 @@ class Operator:
         Names.
     rate : float or None
         Frames a second.
+    lead : int
+        Frames from the one that has come to the one that an action is for, an operator's too; below 0 the policy waits.
     skipped : int
         Frames that were not shown, because they came faster than they were looked at.
     events : deque of dict
@@ -93,6 +96,7 @@ class Operator:
             self.close()
             raise ServiceError(f"{url} is no place for an operator: it does not say what there is to see")
         self.actions, self.contexts, self.rate = tuple(seated.actions), tuple(seated.contexts), seated.rate
+        self.lead = seated.lead
         if contexts:
             self._say({"watch": {"contexts": True}})
 
@@ -163,4 +167,5 @@ class Operator:
 
 def _read(shown: Shown) -> Seen:
     action, context = (None if v is None else np.array(v, dtype=np.float64) for v in (shown.a, shown.x))
-    return Seen(shown.n, shown.t, action, shown.by, context)
+    frame = None if action is None else shown.n if shown.meant is None else shown.meant
+    return Seen(shown.n, shown.t, frame, action, shown.by, context)

@@ -31,6 +31,7 @@ HOPELESS = frozenset({1003, 1007, 1008, 1009})  # close codes that the same mess
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between attempts to reconnect
 CATCH_UP = 0.001  # seconds to wait for more of what was said in the meantime
 EVENTS = 100  # the latest ones are kept
+WAITING = "waiting"  # who made no action: the policy waits for later frames
 LONGEST = 1000  # characters of what is told of a server
 
 
@@ -56,6 +57,7 @@ class Opened:
     rate: float | None  # frames a second
     contexts: tuple[str, ...]  # names, in order
     actions: tuple[str, ...]
+    lead: int = 0  # frames from the one that is sent to the one that its action is for; below 0 the policy waits
 
 
 class Broken(Exception):  # noqa: N818 - it is caught here, users never see it
@@ -96,6 +98,7 @@ class ClientProtocol(ABC):
         self._as_text = not msgpack
         self._encode, self._decode = kind.Encoder().encode, kind.Decoder(Heard).decode
         self._n = -1
+        self.frame: int | None = None
         self.band: FloatArray | None = None
         self._deadline = 0.0
         self._level: dict[str, float] = {}  # of the band that was asked for
@@ -139,8 +142,8 @@ class ClientProtocol(ABC):
             self._connected = False
             raise ServiceError(f"the stream could not be opened: {error}") from None
 
-    async def _ask(self, x: Any, override: Any = None) -> FloatArray:
-        """Send a frame and wait for its action; where the connection breaks, connect again, resume, and repeat it."""
+    async def _ask(self, x: Any, override: Any = None) -> FloatArray | None:
+        """Send a frame and wait for its answer; where the connection breaks, connect again, resume, and repeat it."""
         message: dict[str, Any] = {"x": _context(x)}
         if override is not None:
             message["override"] = read_numbers(override, "action")
@@ -167,6 +170,36 @@ class ClientProtocol(ABC):
                 again = 0
                 continue
             return self._take(answer)
+
+    async def _lead(self, action: Any, x: Any) -> FloatArray:
+        """Send a frame in which an operator acts, and wait for its answer."""
+        sent = await self._ask(x, action)
+        if sent is None:  # an operator never waits
+            raise ServiceError("the server sent no action")
+        return sent
+
+    async def _flush(self) -> FloatArray:
+        """End the stream, which sends the last answers, and open it anew."""
+        due: list[list[float]] = []
+
+        def is_end(reply: Heard) -> bool:
+            if reply.a is not None:
+                due.append(reply.a)
+            return reply.closed is not None or _is_refusal(reply)
+
+        if self._met:
+            try:
+                if not self._connected:
+                    await self._connect(resume=True)
+                await self._send({"close": True})
+                await self._receive_until(is_end)
+                self._n, self._action = -1, None
+                await self._open({"deadline": self._deadline, "resume": False, **self._level})
+            except Broken as error:
+                self._connected = False
+                raise ServiceError(f"the last actions did not come: {error}") from None
+        width = len(due[0]) if due else 0 if self.opened is None else len(self.opened.actions)
+        return np.array(due, dtype=np.float64).reshape(-1, width) if width else np.empty((0, 0))
 
     async def _end(self) -> None:
         try:
@@ -209,7 +242,7 @@ class ClientProtocol(ABC):
         found = reply.opened
         if found is None:
             raise ServiceError(f"the stream could not be opened: {reply.error}")
-        self.opened = Opened(found.frames, found.rate, tuple(found.contexts), tuple(found.actions))
+        self.opened = Opened(found.frames, found.rate, tuple(found.contexts), tuple(found.actions), found.lead)
         # A stream that somebody else began is numbered from where it is.
         self._n = max(self._n, found.frames - 1 if found.n is None else found.n)
         return self.opened
@@ -264,16 +297,20 @@ class ClientProtocol(ABC):
         self.lost += reply.lost
         if reply.event is not None:
             self.events.append(reply.event)
-        elif reply.a is not None:
-            self._action = np.array(reply.a, dtype=np.float64)
-            if self._deadline and reply.by == "gap":
+        elif reply.a is not None or reply.by == WAITING:
+            self._action = self._action if reply.a is None else np.array(reply.a, dtype=np.float64)
+            if self._deadline and reply.by in ("gap", WAITING):
                 self.bridged += 1
                 self._n = max(self._n, self._n if reply.n is None else reply.n)
 
-    def _take(self, answer: Heard) -> FloatArray:
+    def _take(self, answer: Heard) -> FloatArray | None:
+        if answer.by == WAITING and answer.error is None:
+            self.by = answer.by
+            return None
         action = None if answer.a is None else np.array(answer.a, dtype=np.float64)
         if action is not None:
             self._action, self.by = action, answer.by
+            self.frame = answer.n if answer.meant is None else answer.meant
             self.band = None if answer.band is None else np.array(answer.band, dtype=np.float64)
         if answer.error is not None or action is None:
             raise ServiceError(answer.error or "the server sent no action", action)
