@@ -42,7 +42,7 @@ export function installStartPanel(root: HTMLElement, store: Store): void {
   const texts = ADVANCED.map(([option, label, placeholder]) => ({ option, label, input: textInput(placeholder) }));
   const rivals = h("input", { type: "checkbox", id: "rivals" });
   rivals.checked = true;
-  const meaning = h("p", { class: "hint", id: "lead-meaning" });
+  const meaning = h("p", { class: "tick hint", id: "lead-meaning" });
   const lead = texts.find(({ option }) => option === "lead")!.input;
   lead.id = "lead";
   lead.oninput = () => setText(meaning, tellLead(lead.value));

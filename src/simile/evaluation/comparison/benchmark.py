@@ -113,14 +113,14 @@ def compare(
             f"test must have the columns of train; got {test.context_names} -> {test.action_names} instead of "
             f"{train.context_names} -> {train.action_names}"
         )
-    first, *others = list(lead) if isinstance(lead, Iterable) else [lead]
+    first, *others = list(lead) or [None] if isinstance(lead, Iterable) else [lead]
     if others and "learn" not in reductions:
         raise ArgumentError(f"lead must be one number where `learn` is not among the reductions; got {lead}")
     timed, *waits = (see_by(train, None, one, known)[1] for one in (first, *others))
     settings |= {name: value for name, value in (("lead", first), ("known", known)) if value is not None}
     bench = replace(_bench(train, validation, seed), lead=timed.lead, known=timed.known)
     contenders: list[str | Rival | Waiting] = [*sorted(reductions, key=lambda r: r != "learn")]
-    contenders += [Waiting(float(s), name_delay(h.lead, train.rate)) for s, h in zip(others, waits, strict=True)]
+    contenders += [Waiting(s, name_delay(h.lead, train.rate)) for s, h in zip(others, waits, strict=True)]
     contenders += rivals
     fits = _fit_each(contenders, bench, smoothness, settings, backend)
     families: list[tuple[Family, str]] = []
@@ -138,7 +138,7 @@ def compare(
 class Waiting:
     """`learn` with a lead of its own."""
 
-    lead: float  # as it was given
+    lead: float | None  # as it was given
     time: str  # that it is given
 
     @property
