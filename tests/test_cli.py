@@ -698,8 +698,9 @@ def test_an_interrupted_training_keeps_its_work_and_exits_with_130(killed, numbe
 
 def test_resuming_with_other_data_is_refused(killed, games: Path, tmp_path: Path):
     folder, _, _ = killed(signal.SIGKILL, files=3)
-    done = simile_("train", "--resume", folder, "--smoothness", "7", cwd=tmp_path, code=2)
-    assert "other data or settings" in done.stderr
+    for other in (("--smoothness", "7"), ("--lead", "-0.2"), ("--known", "player*=0.2")):
+        done = simile_("train", "--resume", folder, *other, cwd=tmp_path, code=2)
+        assert "other data or settings" in done.stderr
 
 
 def test_a_training_killed_at_random_moments_and_resumed_gives_the_same_bytes(games: Path, tmp_path: Path):

@@ -21,6 +21,7 @@ from simile.learning.initial import marks_of
 from simile.learning.measures import Ruler
 from simile.learning.rounds import mark_of
 from simile.policies.ledger import Ledger
+from simile.policies.policies import timing
 from simile.policies.storage.files import digest_of, to_bytes
 
 LIGHT = (simile.SmoothForest(n_trees=4, min_leaf=20), simile.RolloutRidge(rows=2000))
@@ -68,6 +69,21 @@ def test_the_next_version_is_better_where_the_operator_took_over(policy, mixed, 
     assert "<- chosen" in str(mixed)
     assert "accepted: on held-out corrections its squared error is" in str(mixed)
     assert repr(mixed).startswith("Improvement('accepted")
+
+
+@pytest.mark.parametrize("test", [0.5, DEMOS[9:15]])
+def test_the_next_version_of_a_policy_that_waits_or_knows_what_comes_does_so_too(corrections, test):
+    old = simile.learn(TRAIN, model=LIGHT, smoothness=5.0, lead=-0.1, known={"player0": 0.2}).policy
+    found = improve(
+        old,
+        REST[:9] if isinstance(test, simile.Demonstrations) else REST,
+        corrections,
+        weight=1.0,
+        model=LIGHT,
+        test=test,
+    )
+    assert timing(found.policy) == timing(old) == (-3, ((0, 6),))
+    assert math.isfinite(found.verdict.corrections.ratio)
 
 
 def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy, corrections, mixed, tmp_path):

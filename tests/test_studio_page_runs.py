@@ -292,6 +292,24 @@ def test_what_the_server_refuses_is_told_and_can_be_dismissed(
     assert page.locator(".banner.error").count() == 0
 
 
+def test_a_lead_is_explained_trained_with_and_told(studio: Studio, trained: dict[str, Any], open_page: Opener) -> None:
+    page = open_page(studio.address, calm=False).page
+    page.get_by_label("Learn from").select_option(trained["data"])
+    page.get_by_text("Advanced").click()
+    page.get_by_label("Model").fill(MODEL)
+    page.get_by_label("Lead").fill("soon")
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.wait_for_selector(".banner.error")
+    assert complaint(page).startswith("lead must be a number")
+    page.get_by_label("Dismiss this message").click()
+    page.get_by_label("Lead").fill("-0.2")
+    assert page.locator("#lead-meaning").inner_text().startswith("The policy waits 0.2 s")
+    screenshot(page, "studio-lead")
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.get_by_text("waits 6 frames (0.2 s)").first.wait_for()  # of the policy that came of it
+    assert "--lead=-0.2" in page.get_by_text("simile train").first.inner_text()
+
+
 def test_the_file_by_which_a_browser_is_opened_leads_to_the_page_and_hides_the_token(
     studio: Studio, open_page: Opener, tmp_path: Path
 ) -> None:

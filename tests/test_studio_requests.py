@@ -63,6 +63,7 @@ def test_whatever_a_page_asks_for_is_checked_or_refused_with_a_sentence(kind: st
         ("n_rounds", True, "n_rounds must be a whole number"),
         ("test", "/etc/passwd", "test must be a number"),
         ("seed", -1, "seed must be a whole number"),
+        ("lead", "soon", "lead must be a number from -10000 to 10000"),
         ("algorithm", "--help", "algorithm must be one of learn"),
         ("name", "half of a character: \ud800", "name must be a text"),
         ("trust", ["os.system"], "'trust' is not known here"),
@@ -80,6 +81,13 @@ def test_a_field_that_cannot_be_used_is_named(field: str, value: Any, words: str
 )
 def test_a_hold_is_a_number_or_a_recipe(given: Any, kept: str):
     assert requests.read_request({"hold": given}, requests.RUNS["train"]) == {"hold": kept}
+
+
+def test_a_comparison_takes_several_leads():
+    assert requests.read_request({"lead": [0, -0.5]}, requests.RUNS["compare"]) == {"lead": [0.0, -0.5]}
+    for wrong in ("soon", [], ["soon"], 0.5):
+        with pytest.raises(RequestError, match="lead must be numbers of seconds"):
+            requests.read_request({"lead": wrong}, requests.RUNS["compare"])
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ const ADVANCED: [option: string, label: string, placeholder: string][] = [
   ["hold", "Hold still", "as the expert does; 0 for never, 0.1, Hold(0.1, stepping=True)"],
   ["loss", "Loss", "Squared(); Huber() for data with outliers"],
   ["n_rounds", "Rounds", "automatic"],
+  ["lead", "Lead (seconds)", "0; -0.5 may wait, 0.1 for a late actuator; to compare: 0, -0.5, -1"],
 ];
 // The ones that `simile compare` takes too.
-const COMPARED = ["model", "loss", "n_rounds"];
+const COMPARED = ["model", "loss", "n_rounds", "lead"];
 
 export function installStartPanel(root: HTMLElement, store: Store): void {
   const empty = h("p", { class: "empty" });
@@ -41,6 +42,10 @@ export function installStartPanel(root: HTMLElement, store: Store): void {
   const texts = ADVANCED.map(([option, label, placeholder]) => ({ option, label, input: textInput(placeholder) }));
   const rivals = h("input", { type: "checkbox", id: "rivals" });
   rivals.checked = true;
+  const meaning = h("p", { class: "tick hint", id: "lead-meaning" });
+  const lead = texts.find(({ option }) => option === "lead")!.input;
+  lead.id = "lead";
+  lead.oninput = () => setText(meaning, tellLead(lead.value));
   const train = h("button", { type: "submit", class: "main", value: "train" }, "Train");
   const compare = h("button", { type: "submit", value: "compare" }, "Compare");
   compare.title = "Every algorithm and what an engineer would build by hand, on the same held-out sequences";
@@ -49,6 +54,7 @@ export function installStartPanel(root: HTMLElement, store: Store): void {
     { class: "advanced" },
     h("summary", {}, "Advanced"),
     h("div", { class: "grid" }, ...texts.map(({ label, input }) => field(label, input))),
+    meaning,
     h(
       "p",
       { class: "tick" },
@@ -95,7 +101,7 @@ export function installStartPanel(root: HTMLElement, store: Store): void {
     for (const { option, input } of texts) {
       const text = input.value.trim();
       if (text && (kind === "train" || COMPARED.includes(option)))
-        wish[option] = option === "n_rounds" ? Number(text) : text;
+        wish[option] = option === "n_rounds" ? Number(text) : option === "lead" ? readLead(text, kind) : text;
     }
     for (const button of [train, compare]) button.disabled = true;
     const run = await store.attempt(startRun(wish));
@@ -132,4 +138,18 @@ function goalText(goal: Goal, amount: string, algorithm: string): string {
   if (goal === "expert") return algorithm === "learn" ? "" : "MatchExpert()";
   if (goal === "ratio") return `MatchExpert(${amount})`;
   return goal === "seconds" ? `SmoothTime(${amount})` : amount;
+}
+
+/** The leads of a comparison, or the one of a training; a text that is none is for the server to refuse. */
+function readLead(text: string, kind: "train" | "compare"): Wish[string] {
+  const numbers = text.split(",").map(Number);
+  if (numbers.some(Number.isNaN) || (kind === "train" && numbers.length > 1)) return text;
+  return kind === "train" ? numbers[0]! : numbers;
+}
+
+/** Say what a lead means. */
+function tellLead(text: string): string {
+  const seconds = Number(text);
+  if (seconds < 0) return `The policy waits ${-seconds} s: the answer to a frame comes ${-seconds} s after it.`;
+  return seconds > 0 ? `The policy aims ${seconds} s ahead: what it says at a frame is for ${seconds} s later.` : "";
 }

@@ -120,7 +120,7 @@ export interface Wish {
   kind: "train" | "compare";
   data: string;
   parent?: string;
-  [option: string]: string | number | boolean | undefined;
+  [option: string]: string | number | boolean | number[] | undefined;
 }
 
 export interface GamesWish {

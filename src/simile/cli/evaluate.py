@@ -130,7 +130,8 @@ def diagnose(policy: Path, data: Any, trust: tuple[str, ...], as_json: bool, **g
 )
 @click.option("--rivals/--no-rivals", default=True, help="Also what an engineer would build by hand.")
 @click.option("--smoothness", help="How smooth `learn` is to be, and where all are compared.")
-@options.timing_options
+@options.leads_option
+@options.known_option
 @options.loss_option
 @click.option("--model", help="F of the algorithms other than `learn`; a forest of few trees by default.")
 @click.option("--n-rounds", type=click.IntRange(0), help="Rounds of the algorithms other than `learn`; few by default.")
@@ -175,9 +176,10 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
             options.bring(part, what, seed=given["seed"])
             for part, what in zip(options.read_parts(given, backend), ("fitted to", "judged on"), strict=True)
         )
-        options.tell_timing(settings, train)
+        first, *others = settings.get("lead", (None,))
+        options.tell_timing({**settings, "lead": first}, train)
         folder.write_config(runs.as_read(config, train))
-        with Contenders(len(chosen) + len(hired), out / runs.ROUNDS) as progress:
+        with Contenders(len(chosen) + len(others) + len(hired), out / runs.ROUNDS) as progress:
             found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, backend=backend, **settings)
     told = to_json(found.to_dict())
     click.echo(told if as_json else f"{found}\n\n{found.verdict()}")

@@ -102,20 +102,25 @@ reading_options = stack(
     memory_option,
 )
 loss_option = click.option("--loss", help="By what all is fitted and judged: 'Huber()' for data with outliers.")
-timing_options = stack(
-    click.option(
-        "--lead",
-        type=float,
-        help="Seconds (frames, where nothing tells the rate) from choosing an action to when it is for: below 0 the "
-        "policy may wait, above 0 its actuator is late.",
-    ),
-    click.option(
-        "--known",
-        multiple=True,
-        metavar="PATTERN=SECONDS",
-        help="Contexts that are known ahead, and how far: 'curv_*=1.0', 'score=0.5,1'. May be repeated.",
-    ),
+lead_option = click.option(
+    "--lead",
+    type=float,
+    help="Seconds (frames, where nothing tells the rate) from choosing an action to when it is for: below 0 the policy "
+    "may wait, above 0 its actuator is late.",
 )
+leads_option = click.option(
+    "--lead",
+    type=float,
+    multiple=True,
+    help="As for `train`, for all alike. Repeated, 0 and -0.5: the others for `learn` alone, what waiting would buy.",
+)
+known_option = click.option(
+    "--known",
+    multiple=True,
+    metavar="PATTERN=SECONDS",
+    help="Contexts that are known ahead, and how far: 'curv_*=1.0', 'score=0.5,1'. May be repeated.",
+)
+timing_options = stack(lead_option, known_option)
 learning_options = stack(
     click.option(
         "--smoothness", help="How smooth: 'MatchExpert(0.5)' (half as rough as the expert), 'SmoothTime(0.3)', lambda."

@@ -160,6 +160,7 @@ def improve(
         )
     _, known = timing(policy)
     demos, corrections = demos.foretell(known), replace(corrections, demos=corrections.demos.foretell(known))
+    test = test.foretell(known) if isinstance(test, Demonstrations) else test
     _check(policy, demos, corrections)
     learned, shown = _hold_out(policy, demos, test, seed)
     share = SHARE if isinstance(test, Demonstrations) else test

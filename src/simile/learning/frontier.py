@@ -288,7 +288,7 @@ def path(
         raise ArgumentError("lead must hold at least one number; got none")
     views = [see_by(placed, horizon, one, known, initial) for one in leads]
     seen = {around.lead: (told, around) for told, around in views}
-    paths = list[Frontier]()
+    paths: list[Frontier] = []
     for told, around in seen.values():
         recorded = weigh(told, loss, seed=seed)
         choices = Choices.of(

@@ -115,8 +115,8 @@ def recipes(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def timing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `lead` and `known` of the algorithms, where they were given."""
-    lead = {} if options.get("lead") is None else {"lead": options["lead"]}
+    """Return `lead` and `known` of the algorithms, where they were given; several leads are those of a comparison."""
+    lead = {} if options.get("lead") in (None, (), []) else {"lead": options["lead"]}
     return lead | ({"known": read_known(options["known"])} if options.get("known") else {})
 
 

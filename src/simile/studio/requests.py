@@ -19,6 +19,7 @@ Text = Annotated[str, Meta(max_length=2000, pattern=r"\A[^\0\ud800-\udfff]*\Z")]
 Algorithm = Annotated[
     str, Meta(pattern=rf"\A({'|'.join(ALGORITHMS)})\Z", description=f"one of {', '.join(ALGORITHMS)}")
 ]
+Lead = Annotated[float, Meta(ge=-1e4, le=1e4)]  # seconds
 Positive = Annotated[float, Meta(gt=0.0, le=1e9)]
 Seed = Annotated[int, Meta(ge=0, le=2**31)]
 
@@ -87,6 +88,7 @@ class Training(Run, forbid_unknown_fields=True):
     algorithm: Algorithm | UnsetType = UNSET
     regularizer: Text | UnsetType = UNSET
     horizon: Text | UnsetType = UNSET
+    lead: Lead | UnsetType = UNSET
     feedback: Text | UnsetType = UNSET
     hold: Annotated[float | Text, Meta(description="a number, or a recipe for one")] | UnsetType = UNSET
     rule: Text | UnsetType = UNSET
@@ -98,6 +100,7 @@ class Comparison(Run, forbid_unknown_fields=True):
     """A comparison to begin."""
 
     rivals: bool | UnsetType = UNSET
+    lead: Annotated[list[Lead], Meta(min_length=1, max_length=10, description="numbers of seconds")] | UnsetType = UNSET
     reductions: list[Algorithm] | UnsetType = UNSET
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Poin
 from simile.learning import ALGORITHMS, algorithms
 from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.distributed.backend import Backend
-from simile.learning.frontier import path
+from simile.learning.frontier import name_delay, path
 from simile.learning.initial import see_by
 from simile.learning.outliers import weigh
 from simile.models import SmoothForest
@@ -45,7 +45,7 @@ def compare(
     reductions: Sequence[str] = ALGORITHMS,
     rivals: Sequence[Rival] = ROSTER,
     smoothness: Any = None,
-    lead: float | None = None,
+    lead: float | Sequence[float] | None = None,
     known: Ahead | None = None,
     loss: Loss | None = None,
     validation: Demonstrations | Demonstration | float | None = 0.2,
@@ -72,7 +72,9 @@ def compare(
     smoothness : float, SmoothTime or MatchExpert, optional
         How smooth `learn` is to be, as for `simile.learn`.
     lead, known
-        As for `simile.learn`, for all contenders alike: rivals wait as long, aim as far ahead, and know as much.
+        As for `simile.learn`, for all contenders alike: rivals wait as long, aim as far ahead, and know as much. Of
+        several leads, such as `(0, -0.5, -1)`, the first is that of all, and with each other one `learn` stands beside
+        them: what waiting would buy.
     loss : Loss, optional
         By what all are fitted and judged, as for `simile.learn`; rivals are fitted to the record without outliers.
     validation : float, Demonstrations, optional
@@ -111,20 +113,42 @@ def compare(
             f"test must have the columns of train; got {test.context_names} -> {test.action_names} instead of "
             f"{train.context_names} -> {train.action_names}"
         )
-    timed = see_by(train, None, lead, known)[1]
-    settings |= {name: value for name, value in (("lead", lead), ("known", known)) if value is not None}
+    first, *others = list(lead) or [None] if isinstance(lead, Iterable) else [lead]
+    if others and "learn" not in reductions:
+        raise ArgumentError(f"lead must be one number where `learn` is not among the reductions; got {lead}")
+    timed, *waits = (see_by(train, None, one, known)[1] for one in (first, *others))
+    settings |= {name: value for name, value in (("lead", first), ("known", known)) if value is not None}
     bench = replace(_bench(train, validation, seed), lead=timed.lead, known=timed.known)
-    contenders: list[str | Rival] = [*sorted(reductions, key=lambda r: r != "learn"), *rivals]
+    contenders: list[str | Rival | Waiting] = [*sorted(reductions, key=lambda r: r != "learn")]
+    contenders += [Waiting(s, name_delay(h.lead, train.rate)) for s, h in zip(others, waits, strict=True)]
+    contenders += rivals
     fits = _fit_each(contenders, bench, smoothness, settings, backend)
-    families: list[tuple[Family, bool]] = []
+    families: list[tuple[Family, str]] = []
     for contender in contenders:
         if watch is not None:
             watch(contender if isinstance(contender, str) else contender.name)
-        families.append((next(fits), not isinstance(contender, str)))
+        families.append((next(fits), _kind(contender)))
     memories = [given_frames(p.controller) for family, _ in families for p in family.points]
     ruler = HeldOut(test, Units.of(bench.everything).scale, max(memories, default=1))
-    placed = _place([_try_family(family, rival, ruler) for family, rival in families], ruler)
+    placed = _place([_try_family(family, kind, ruler) for family, kind in families], ruler)
     return Comparison(placed, ruler, seed, train.tell_new(test))
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """`learn` with a lead of its own."""
+
+    lead: float | None  # as it was given
+    time: str  # that it is given
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        return f"learn, {self.time}"
+
+
+def _kind(contender: str | Rival | Waiting) -> str:
+    return "reduction" if isinstance(contender, str) else "waiting" if isinstance(contender, Waiting) else "rival"
 
 
 def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | float | None, seed: int) -> Bench:
@@ -137,7 +161,11 @@ def _bench(train: Demonstrations, validation: Demonstrations | Demonstration | f
 
 
 def _fit_each(
-    contenders: Sequence[str | Rival], bench: Bench, smoothness: Any, settings: dict[str, Any], backend: Backend | None
+    contenders: Sequence[str | Rival | Waiting],
+    bench: Bench,
+    smoothness: Any,
+    settings: dict[str, Any],
+    backend: Backend | None,
 ) -> Iterator[Family]:
     """Fit one contender after the other here, or several at a time where a backend is; in their order."""
     if backend is None:
@@ -149,9 +177,12 @@ def _fit_each(
         yield backend.collect([found])[0]
 
 
-def _fit(contender: str | Rival, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:
+def _fit(contender: str | Rival | Waiting, bench: Bench, smoothness: Any, settings: dict[str, Any]) -> Family:
     if isinstance(contender, str):
         return _run_reduction(contender, bench, smoothness, settings)
+    if isinstance(contender, Waiting):
+        learned = _run_reduction("learn", bench, smoothness, {**settings, "lead": contender.lead})
+        return replace(learned, name=contender.name)
     return _fit_rival(contender, bench)
 
 
@@ -223,7 +254,7 @@ def _describe_failure(error: Exception) -> str:
     return f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
 
-def _try_family(family: Family, rival: bool, ruler: HeldOut) -> Contender:
+def _try_family(family: Family, kind: str, ruler: HeldOut) -> Contender:
     """Roll out all controllers of a family over the held-out sequences."""
     trials, chosen = [], None
     for point in family.points:
@@ -234,7 +265,7 @@ def _try_family(family: Family, rival: bool, ruler: HeldOut) -> Contender:
         trials.append(Trial(point.strength, point.controller, point.validation, point.knobs, ruler.measure(rolled)))
         chosen = trials[-1] if point is family.chosen else chosen
     trouble = "" if trials else family.trouble or "diverged on the held-out sequences"
-    return Contender(family.name, rival, tuple(trials), family.seconds, trouble, chosen)
+    return Contender(family.name, kind, tuple(trials), family.seconds, trouble, chosen)
 
 
 def _place(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...]:

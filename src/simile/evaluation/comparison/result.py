@@ -63,8 +63,8 @@ class Contender:
     Attributes
     ----------
     name : str
-    rival : bool
-        Whether it is built by hand, without a reduction.
+    kind : {"reduction", "waiting", "rival"}
+        An algorithm; `learn` with another lead; or built by hand.
     trials : tuple of Trial
     seconds : float
         CPU time to tune and fit all its controllers.
@@ -78,7 +78,7 @@ class Contender:
     """
 
     name: str
-    rival: bool
+    kind: str
     trials: tuple[Trial, ...]
     seconds: float
     trouble: str = ""
@@ -204,7 +204,13 @@ class Comparison:
             best = next((row for row in others if row["kind"] == kind), None)
             if best is not None and not math.isnan(best["ratio"]):
                 lines.append(_phrase_duel(ours["name"], best, f"best {kind}"))
-        return " ".join(lines)
+        return " ".join([*lines, *self.waiting()])
+
+    def waiting(self) -> list[str]:
+        """Say in words what each other lead is worth at equal smoothness."""
+        rows = {row["name"]: row for row in self.rows()}
+        waits = [rows[c.name] for c in self.contenders if c.kind == "waiting" and c.standing is not None]
+        return [_phrase_waiting(row) for row in waits if not math.isnan(row["ratio"])]
 
     def __str__(self) -> str:
         rows, names = self.rows(), [c.name for c in self.contenders]
@@ -250,7 +256,7 @@ class Comparison:
 
     def _row(self, contender: Contender) -> dict[str, Any]:
         standing, reference = contender.standing, self.contenders[0].standing
-        kind = {"kind": "rival" if contender.rival else "reduction", "microseconds": contender.microseconds}
+        kind = {"kind": contender.kind, "microseconds": contender.microseconds}
         if standing is None or reference is None:
             missing = dict.fromkeys(("ratio", "low", "high", "strength"), math.nan)
             note = contender.trouble or "nothing to compare with"
@@ -289,3 +295,16 @@ def _phrase_duel(name: str, other: dict[str, Any], what: str) -> str:
     return (
         f"At equal smoothness the {what}, {other['name']}, has {other['ratio']:.2f} times its error{interval}: {end}."
     )
+
+
+def _phrase_waiting(row: dict[str, Any]) -> str:
+    """Say what another lead is worth.
+
+    >>> _phrase_waiting({"name": "learn, 0.5 s of waiting", "ratio": 0.958, "low": 0.94, "high": 0.98, "note": ""})
+    'At equal smoothness 0.5 s of waiting: 4.2 % closer (95 % interval of the ratio 0.94 to 0.98).'
+    """
+    much = f"{100.0 * abs(1.0 - row['ratio']):.1f} % {'closer' if row['ratio'] <= 1.0 else 'farther'}"
+    found = f" (95 % interval of the ratio {row['low']:.2f} to {row['high']:.2f})" if row["low"] == row["low"] else ""
+    unsure = ", which these sequences do not tell from chance" if row["low"] <= 1.0 <= row["high"] else ""
+    where = f"At {row['roughness']:.2f} times the roughness" if row["note"] else "At equal smoothness"
+    return f"{where} {row['name'].removeprefix('learn, ')}: {much}{found}{unsure}."

@@ -26,7 +26,7 @@ from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
 from simile.learning.frontier import time_scale
 from simile.learning.rounds import MEASURED, Round
-from simile.policies.policies import Policy, hold, radius
+from simile.policies.policies import Policy, hold, radius, tell_timing
 
 REPEATED = ("command", "python", "config")
 NOTHING_DRAWN: dict[str, Any] = {
@@ -169,11 +169,12 @@ def describe_data(curves: Curves, policy: Policy | None, new: str = "") -> str:
     told = f" ({new})" if new else ""
     held_out = f"{count(len(demos), 'held-out sequence', ',')}{told}, {count(demos.n_frames, 'frame', ',')}"
     rate = "" if demos.rate is None else f" at {demos.rate:g} Hz"
-    training = {} if policy is None else policy.card.training
-    if not {"sequences", "frames"} <= set(training):
-        return held_out + rate
-    learned = f"{count(training['sequences'], 'sequence', ',')}, {count(training['frames'], 'frame', ',')}"
-    return f"{held_out}{rate}; learned from {learned}"
+    training, told = ({}, "") if policy is None else (policy.card.training, tell_timing(policy))
+    parts = [held_out + rate]
+    if {"sequences", "frames"} <= set(training):
+        learned = f"{count(training['sequences'], 'sequence', ',')}, {count(training['frames'], 'frame', ',')}"
+        parts.append(f"learned from {learned}")
+    return "; ".join([*parts, *([f"the policy {told}"] if told else [])])
 
 
 def describe_frontier(curves: Curves) -> str:

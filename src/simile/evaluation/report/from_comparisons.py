@@ -141,7 +141,7 @@ def _path(points: Rows, ours: str) -> Path | None:
 
 def _frontier(points: Rows, rows: Rows, ours: str) -> Rows:
     """Return every contender with its controllers from rough to smooth."""
-    kinds = {str(r["name"]): str(r["kind"]) for r in rows}
+    kinds = {str(r["name"]): "reduction" if r["kind"] == "waiting" else str(r["kind"]) for r in rows}
     found: Rows = []
     for name in dict.fromkeys(str(p["name"]) for p in points):
         kind = "ours" if name == ours else "baseline" if name == HELD else kinds.get(name, "rival")
