@@ -113,7 +113,8 @@ def compare(
             f"test must have the columns of train; got {test.context_names} -> {test.action_names} instead of "
             f"{train.context_names} -> {train.action_names}"
         )
-    first, *others = list(lead) or [None] if isinstance(lead, Iterable) else [lead]
+    asked: list[Any] = list(lead) if isinstance(lead, Iterable) else [lead]
+    first, *others = asked or [None]
     if others and "learn" not in reductions:
         raise ArgumentError(f"lead must be one number where `learn` is not among the reductions; got {lead}")
     timed, *waits = (see_by(train, None, one, known)[1] for one in (first, *others))
