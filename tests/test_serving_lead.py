@@ -133,6 +133,15 @@ def test_a_past_of_another_lead_is_refused(policies):
             PredictorPool(policies[one], 1).adopt(PredictorPool(policies[other], 1))
 
 
+def test_a_state_that_waits_longer_than_its_policy_acts_all_the_same(policies, contexts):
+    predictor = Predictor(policies[-10])
+    predictor.step(contexts[0])
+    state = predictor.state_dict()
+    for odd in (10**6, -5):
+        predictor.load_state_dict({**state, "waited": np.array([odd])})
+        assert sum(predictor.step(x) is not None for x in contexts[:30]) >= 20
+
+
 def test_the_last_answers_have_bands(contexts):
     demos = tasks.pursuit(n_sequences=4, length=120, seed=1)
     policy = simile.learn(demos, model=simile.SmoothForest(n_trees=2), lead=-5 / RATE).policy
