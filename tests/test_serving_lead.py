@@ -247,7 +247,8 @@ def test_another_lead_cannot_take_over_or_follow(policies):
 def test_a_hand_over_and_shadows_while_a_policy_waits(policies, contexts, lead):
     """From a policy to itself nothing changes: neither what is sent nor what a shadow of it would do."""
     policy = policies[lead]
-    played = Played(policy, rate=RATE, handover=0.5, shadows={"same": policy})
+    stages = (RateLimit(20.0),)
+    played = Played(policy, rate=RATE, handover=0.5, stages=stages, shadows={"same": policy})
     stream = played.open()
     for n, x in enumerate(contexts):
         if n in (4, 30):
@@ -257,7 +258,8 @@ def test_a_hand_over_and_shadows_while_a_policy_waits(policies, contexts, lead):
             pass
     played.service.close(stream)
     answers = {a.meant: a.a for a in played.answers["one"] if a.a is not None}
-    rolled = roll(policy, contexts)
+    rolled = rollout(policy, [contexts], start=ColdStart(), stages=stages, rate=RATE)[0]
+    assert (rolled != roll(policy, contexts)).any()
     for frame in range(max(0, lead), len(contexts)):
         np.testing.assert_allclose(answers[frame], rolled[frame], rtol=0, atol=1e-9)
     facts = played.service.shadows.all[0].describe()
