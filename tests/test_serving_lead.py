@@ -133,6 +133,15 @@ def test_a_past_of_another_lead_is_refused(policies):
             PredictorPool(policies[one], 1).adopt(PredictorPool(policies[other], 1))
 
 
+def test_a_state_that_waits_longer_than_its_policy_acts_all_the_same(policies, contexts):
+    predictor = Predictor(policies[-10])
+    predictor.step(contexts[0])
+    state = predictor.state_dict()
+    for odd in (10**6, -5):
+        predictor.load_state_dict({**state, "waited": np.array([odd])})
+        assert sum(predictor.step(x) is not None for x in contexts[:30]) >= 20
+
+
 def test_the_last_answers_have_bands(contexts):
     demos = tasks.pursuit(n_sequences=4, length=120, seed=1)
     policy = simile.learn(demos, model=simile.SmoothForest(n_trees=2), lead=-5 / RATE).policy
@@ -238,7 +247,8 @@ def test_another_lead_cannot_take_over_or_follow(policies):
 def test_a_hand_over_and_shadows_while_a_policy_waits(policies, contexts, lead):
     """From a policy to itself nothing changes: neither what is sent nor what a shadow of it would do."""
     policy = policies[lead]
-    played = Played(policy, rate=RATE, handover=0.5, shadows={"same": policy})
+    stages = (RateLimit(20.0),)
+    played = Played(policy, rate=RATE, handover=0.5, stages=stages, shadows={"same": policy})
     stream = played.open()
     for n, x in enumerate(contexts):
         if n in (4, 30):
@@ -248,7 +258,8 @@ def test_a_hand_over_and_shadows_while_a_policy_waits(policies, contexts, lead):
             pass
     played.service.close(stream)
     answers = {a.meant: a.a for a in played.answers["one"] if a.a is not None}
-    rolled = roll(policy, contexts)
+    rolled = rollout(policy, [contexts], start=ColdStart(), stages=stages, rate=RATE)[0]
+    assert (rolled != roll(policy, contexts)).any()
     for frame in range(max(0, lead), len(contexts)):
         np.testing.assert_allclose(answers[frame], rolled[frame], rtol=0, atol=1e-9)
     facts = played.service.shadows.all[0].describe()

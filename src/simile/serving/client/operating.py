@@ -34,10 +34,10 @@ class Seen:
 
     n: int | None
     t: float  # when it came, in unix seconds
-    frame: int | None  # the number of the frame that the action is for; None without an action
     action: FloatArray | None  # (k,): what was sent
     by: str | None  # "policy", "gap" or "operator"
     context: FloatArray | None  # (m,), where it was asked for
+    frame: int | None  # the number of the frame that the action is for; None without an action
 
 
 class Operator:
@@ -168,4 +168,4 @@ class Operator:
 def _read(shown: Shown) -> Seen:
     action, context = (None if v is None else np.array(v, dtype=np.float64) for v in (shown.a, shown.x))
     frame = None if action is None else shown.n if shown.meant is None else shown.meant
-    return Seen(shown.n, shown.t, frame, action, shown.by, context)
+    return Seen(shown.n, shown.t, action, shown.by, context, frame)
