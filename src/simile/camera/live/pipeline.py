@@ -25,7 +25,7 @@ from simile.camera.live.sources import Shot, Source
 from simile.errors import ArgumentError
 
 GLANCE = 0.2  # seconds after which keys are looked at, where no frame comes
-MOST = 2 << 30  # bytes of pictures that are kept while a policy waits
+MOST = 2_000_000_000  # bytes of pictures that are kept while a policy waits
 
 
 class Output(Protocol):
