@@ -7,6 +7,7 @@ import pytest
 from scipy.signal import lfilter
 
 import simile
+from commands import simile_
 from simile.data.states import Tape
 from simile.data.timing import count_frames, delay, find_known, look_ahead, tell_lead
 from simile.errors import ArgumentError, SimileError
@@ -335,3 +336,24 @@ def test_auto_measures_how_late_the_actuator_is(algorithm):
 def test_auto_refuses_what_it_cannot_measure(asked, message):
     with pytest.raises(ArgumentError, match=message):
         simile.learn(SMALL, **asked)
+
+
+def test_the_command_measures_a_lead_and_leaves_the_effect_out(tmp_path):
+    plain = follow(5, 4, late=10)
+    names = ("sequence", "target", "noise", "angle", "pan")
+    rows = [
+        np.column_stack([np.full(len(a), i), x, delay(a, 5), a])
+        for i, (x, a) in enumerate(zip(plain.contexts, plain.actions, strict=True))
+    ]
+    np.savetxt(log := tmp_path / "log.csv", np.concatenate(rows), delimiter=",", header=",".join(names), comments="")
+    said = ("train", str(log), "--actions", "pan", "--sequence", "sequence", "--rate", "30", "--lead", "auto")
+    light = ("--model", "SmoothForest(n_trees=3)", "--no-report", "--out", str(tmp_path / "run"))
+    done = simile_(*said, "--effect", "angle", *light, cwd=tmp_path)
+    assert "a lead of 5 frames (0.167 s)" in done.stderr
+    assert "aims 5 frames (0.167 s) ahead" in done.stderr
+    policy = simile.load(tmp_path / "run" / "policy.safetensors")
+    assert (timing(policy), policy.card.context_names) == ((5, ()), ("target", "noise"))
+    refused = simile_(*said, *light[:-1], str(tmp_path / "other"), cwd=tmp_path, code=2)
+    assert "'auto' measures how late the actuator is" in refused.stderr
+    refused = simile_(*said[:-1], "soon", *light[:-1], str(tmp_path / "other"), cwd=tmp_path, code=2)
+    assert "'soon' is not a valid float" in refused.stderr

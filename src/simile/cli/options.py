@@ -102,11 +102,26 @@ reading_options = stack(
     memory_option,
 )
 loss_option = click.option("--loss", help="By what all is fitted and judged: 'Huber()' for data with outliers.")
-lead_option = click.option(
-    "--lead",
-    type=float,
-    help="Seconds (frames, where nothing tells the rate) from choosing an action to when it is for: below 0 the policy "
-    "may wait, above 0 its actuator is late.",
+
+
+def _read_lead(_ctx: click.Context, param: click.Parameter, value: Any) -> float | str | None:
+    """Read seconds, or 'auto'."""
+    return value if value in (None, "auto") else float(click.FLOAT.convert(value, param, _ctx))
+
+
+lead_option = stack(
+    click.option(
+        "--lead",
+        metavar="SECONDS|auto",
+        callback=_read_lead,
+        help="Seconds (frames, where nothing tells the rate) from choosing an action to when it is for: below 0 the "
+        "policy may wait, above 0 its actuator is late; 'auto' measures how late, by --effect.",
+    ),
+    click.option(
+        "--effect",
+        multiple=True,
+        help="For --lead auto: the column that tells what the first action brought about, the second's, and so on.",
+    ),
 )
 leads_option = click.option(
     "--lead",
@@ -305,6 +320,30 @@ def read_parts(
         columns = f"contexts {', '.join(demos.context_names)} and actions {', '.join(demos.action_names)}"
         click.echo(f"{demos} with {columns}", err=bool(click.get_current_context().params.get("as_json")))
         return runs.hold_out(given, demos)
+
+
+def settle_lead(given: dict[str, Any]) -> None:
+    """Measure the lead, where it is 'auto', and put it and the contexts that are left into the options."""
+    if given.get("lead") != "auto" and not given.get("effect"):
+        return
+    from simile.data.reading import read
+    from simile.learning import initial, runs
+
+    effect = given.pop("effect") or None
+    given["effect"] = ()
+    if given.get("dask"):
+        raise click.ClickException(
+            "--lead auto is measured here: simile describe --effect tells it, then --lead SECONDS"
+        )
+    how = runs.reading_arguments(given)
+    if effect and how.get("contexts"):
+        how["contexts"] = [*how["contexts"], *effect]
+    with bounded(given):
+        demos = read(given["data"], **how, quiet=True)
+    given["lead"], names, told = initial.settle_lead(demos, given["lead"], effect)
+    given["contexts"] = tuple(name for name in demos.context_names if name not in names)
+    for note in told:
+        click.echo(f"  {note}", err=True)
 
 
 def tell_timing(settings: Mapping[str, Any], demos: Recorded) -> None:

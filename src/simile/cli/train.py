@@ -85,6 +85,7 @@ def train(ctx: click.Context, /, **given: Any) -> None:
         raise click.ClickException(
             f"--initial: {given['initial']} is what this run would write over: choose another folder (--out)"
         )
+    options.settle_lead(given)
     settings = runs.settings(given)
     with options.cluster(given, settings) as backend:
         _train(ctx, folder, given, settings, backend)

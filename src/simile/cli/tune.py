@@ -76,6 +76,7 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
     from simile.learning.tuning import tune as search
 
     options.check_exact(given)
+    options.settle_lead(given)
     folder: Path = given["out"]
     storage = given["storage"] or str(folder / STORAGE)
     loss = None if given["loss"] is None else parse(given["loss"], "loss")
