@@ -430,6 +430,23 @@ def test_a_served_recording_is_read_as_the_roll_out(policies, contexts, tmp_path
             np.testing.assert_array_equal(demos[name].actions, rolled[max(0, lead) : last])
 
 
+@pytest.mark.parametrize("lead", [-10, 5])
+def test_frames_that_were_lost_move_no_action(policies, contexts, tmp_path, lead):
+    with Recorder(tmp_path) as recorder:
+        predictor = Predictor(policies[lead], recorder=recorder)
+        note = predictor.recording.note
+        predictor.recording.note = lambda slots, n, *row: note(slots, n, *row) if not 20 <= n[0] < 26 else None
+        for x in contexts:
+            predictor.step(x)
+        predictor.flush()
+    first, rolled = max(0, lead), roll(policies[lead], contexts)
+    kept = [t for t in range(first, len(contexts)) if not ({t, t - lead} & set(range(20, 26)))]
+    kept = [t for t in kept if (t < 20) == (t - lead < 20)]
+    (demo,) = simile.read(tmp_path, quiet=True)
+    np.testing.assert_array_equal(demo.contexts, contexts[kept])
+    np.testing.assert_array_equal(demo.actions, rolled[kept])
+
+
 def test_rows_tell_what_happened_at_a_moment(policies, contexts, tmp_path):
     from test_recording import rows_of
 
