@@ -20,6 +20,7 @@ from simile import ArgumentError, ColdStart, DataError, Horizon, Predictor, Pred
 from simile.data import tasks
 from simile.data.corrections import read_corrections
 from simile.policies.footprint import Footprint
+from simile.serving.snapshots import from_bytes, to_bytes
 
 LEADS = (-20, -10, 0, 5)
 RATE = 30.0
@@ -197,7 +198,7 @@ def test_a_stream_that_moves_on_keeps_what_waits(policies, contexts):
     for x in contexts[4:7]:
         played.step(stream, listed(x))
     other = Played(policies[-10])
-    assert other.service.restore(played.service.snapshot()) == []
+    assert other.service.restore(from_bytes(to_bytes(played.service.snapshot()))) == []
     stream = other.open(resume=True)
     for x in contexts[7:]:
         other.step(stream, listed(x))
