@@ -20,6 +20,7 @@ from simile import ArgumentError, ColdStart, DataError, Horizon, Predictor, Pred
 from simile.data import tasks
 from simile.data.corrections import read_corrections
 from simile.policies.footprint import Footprint
+from simile.serving.snapshots import from_bytes, to_bytes
 
 LEADS = (-20, -10, 0, 5)
 RATE = 30.0
@@ -197,7 +198,7 @@ def test_a_stream_that_moves_on_keeps_what_waits(policies, contexts):
     for x in contexts[4:7]:
         played.step(stream, listed(x))
     other = Played(policies[-10])
-    assert other.service.restore(played.service.snapshot()) == []
+    assert other.service.restore(from_bytes(to_bytes(played.service.snapshot()))) == []
     stream = other.open(resume=True)
     for x in contexts[7:]:
         other.step(stream, listed(x))
@@ -428,6 +429,23 @@ def test_a_served_recording_is_read_as_the_roll_out(policies, contexts, tmp_path
             np.testing.assert_array_equal(demos[name].contexts, contexts[max(0, lead) : last])
             rolled = roll(policies[lead], contexts[:T])
             np.testing.assert_array_equal(demos[name].actions, rolled[max(0, lead) : last])
+
+
+@pytest.mark.parametrize("lead", [-10, 5])
+def test_frames_that_were_lost_move_no_action(policies, contexts, tmp_path, lead):
+    with Recorder(tmp_path) as recorder:
+        predictor = Predictor(policies[lead], recorder=recorder)
+        note = predictor.recording.note
+        predictor.recording.note = lambda slots, n, *row: note(slots, n, *row) if not 20 <= n[0] < 26 else None
+        for x in contexts:
+            predictor.step(x)
+        predictor.flush()
+    first, rolled = max(0, lead), roll(policies[lead], contexts)
+    kept = [t for t in range(first, len(contexts)) if not ({t, t - lead} & set(range(20, 26)))]
+    kept = [t for t in kept if (t < 20) == (t - lead < 20)]
+    (demo,) = simile.read(tmp_path, quiet=True)
+    np.testing.assert_array_equal(demo.contexts, contexts[kept])
+    np.testing.assert_array_equal(demo.actions, rolled[kept])
 
 
 def test_rows_tell_what_happened_at_a_moment(policies, contexts, tmp_path):

@@ -17,7 +17,7 @@ from simile.data.groups import one_group
 from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import Choice
-from simile.data.reading.tables import Batch, Table, Times, Wanted
+from simile.data.reading.tables import FRAME, Batch, Table, Times, Wanted
 from simile.errors import DataError
 
 
@@ -31,19 +31,21 @@ class Pieces:
     contexts: list[FloatArray] = field(default_factory=list)
     actions: list[FloatArray] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
+    numbers: list[FloatArray] = field(default_factory=list)  # of the frames, where there is a lead
 
     def __len__(self) -> int:
         return sum(map(len, self.actions))
 
     def align(self) -> None:
-        """Put every action beside the contexts of the frame that it is for; rows without one, at the ends, go."""
-        seen, acted = align_rows(np.arange(len(self)), self.lead)
+        """Put every action beside the contexts of the frame that it is for; rows without the other go."""
+        lost = np.flatnonzero(np.diff(np.concatenate(self.numbers)) != 1)
+        runs = [align_rows(run, self.lead) for run in np.split(np.arange(len(self)), lost + 1)]
+        seen, acted = (np.concatenate(rows) for rows in zip(*runs, strict=True))
         actions = np.concatenate(self.actions)[acted]
-        known = np.flatnonzero(~np.isnan(actions).any(axis=1))
-        kept = slice(known[0], known[-1] + 1) if len(known) else slice(0)
-        self.contexts, self.actions = [np.concatenate(self.contexts)[seen][kept]], [actions[kept]]
+        known = ~np.isnan(actions).any(axis=1)
+        self.contexts, self.actions = [np.concatenate(self.contexts)[seen[known]]], [actions[known]]
         if self.times:
-            self.times = [np.concatenate(self.times)[seen][kept]]
+            self.times = [np.concatenate(self.times)[seen[known]]]
 
 
 def align_rows(rows: IntArray, lead: int) -> tuple[IntArray, IntArray]:
@@ -87,8 +89,9 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
     for table, name in zip(tables, names, strict=True):
         by_label = dict(begun)
         last: dict[str, FloatArray] = {}
-        for batch in table.scan(choice.wanted):
-            _add(batch, choice, by_label, name, table.roles.lead or 0)
+        lead, wanted = table.roles.lead or 0, choice.wanted
+        for batch in table.scan(replace(wanted, numbers=(*wanted.numbers, FRAME)) if lead else wanted):
+            _add(batch, choice, by_label, name, lead)
             turned |= batch.turned
             for column in list(by_row):
                 values = np.concatenate([last.get(column, np.empty(0)), batch.numbers[column]])
@@ -215,6 +218,8 @@ def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str, l
             pieces.times.append(times)
         pieces.contexts.append(contexts[rows])
         pieces.actions.append(actions[rows])
+        if lead:
+            pieces.numbers.append(batch.numbers[FRAME][rows])
 
 
 def _check_group(pieces: Pieces, batch: Batch, rows: Any, choice: Choice) -> None:

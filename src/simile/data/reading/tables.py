@@ -25,6 +25,8 @@ LONGEST_LINE = 1 << 26  # bytes
 PER_VALUE = 16  # bytes of memory: what was read, and once more while the pieces of a sequence are joined
 PER_PIECE = 1024  # bytes of memory for what a sequence has in one batch, beside its values
 
+FRAME = "n"  # the column of a recording that numbers its frames
+
 Times = npt.NDArray[Any]  # float64 or int64 numbers, or datetime64 time stamps
 
 
@@ -81,7 +83,8 @@ class Roles:
     @property
     def columns(self) -> list[str]:
         """Every column with a role."""
-        one = [name for name in (self.sequence, self.time, self.group) if name is not None]
+        numbers = FRAME if self.lead else None
+        one = [name for name in (self.sequence, self.time, self.group, numbers) if name is not None]
         return [*one, *(self.contexts or ()), *(self.actions or ())]
 
 

@@ -300,7 +300,7 @@ class ClientProtocol(ABC):
         elif reply.a is not None or reply.by == WAITING:
             self._action = self._action if reply.a is None else np.array(reply.a, dtype=np.float64)
             if self._deadline and reply.by in ("gap", WAITING):
-                self.bridged += 1
+                self.bridged += reply.a is not None
                 self._n = max(self._n, self._n if reply.n is None else reply.n)
 
     def _take(self, answer: Heard) -> FloatArray | None:
