@@ -283,10 +283,7 @@ def path(
     [3.0, 30.0]
     """
     placed = place(demos, backend)
-    leads = list(lead) if isinstance(lead, Iterable) else [lead]
-    if not leads:
-        raise ArgumentError("lead must hold at least one number; got none")
-    views = [see_by(placed, horizon, one, known, initial) for one in leads]
+    views = [see_by(placed, horizon, one, known, initial) for one in list_leads(lead)]
     seen = {around.lead: (told, around) for told, around in views}
     paths: list[Frontier] = []
     for told, around in seen.values():
@@ -312,6 +309,14 @@ def path(
                 warnings.warn(left_out, stacklevel=2)
         paths.append(trace(recorded, choices, smoothness, MatchExpert(metric=metric), begin=max(seen)))
     return replace(paths[0], points=tuple(point for one in paths for point in one.points))
+
+
+def list_leads(lead: float | Sequence[float] | None) -> list[float | None]:
+    """Return the leads that were given; None alone where none was."""
+    leads: list[float | None] = list(lead) if isinstance(lead, Iterable) else [lead]
+    if not leads:
+        raise ArgumentError("lead must hold at least one number; got none")
+    return leads
 
 
 def trace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Poin
 from simile.learning import ALGORITHMS, algorithms
 from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.distributed.backend import Backend
-from simile.learning.frontier import name_delay, path
+from simile.learning.frontier import list_leads, name_delay, path
 from simile.learning.initial import see_by
 from simile.learning.outliers import weigh
 from simile.models import SmoothForest
@@ -113,8 +113,7 @@ def compare(
             f"test must have the columns of train; got {test.context_names} -> {test.action_names} instead of "
             f"{train.context_names} -> {train.action_names}"
         )
-    asked: list[Any] = list(lead) if isinstance(lead, Iterable) else [lead]
-    first, *others = asked or [None]
+    first, *others = list_leads(lead)
     if others and "learn" not in reductions:
         raise ArgumentError(f"lead must be one number where `learn` is not among the reductions; got {lead}")
     timed, *waits = (see_by(train, None, one, known)[1] for one in (first, *others))
