@@ -4,9 +4,11 @@ A server in a process of its own serves 50 streams at 60 Hz, on connections of t
 and msgpack. A seeded schedule injects malformed, oversized, out of order, duplicated and missing frames, NaN, slow
 readers, abrupt disconnects, noise instead of HTTP, floods, silent connections, kill -9 and restart, a full disk while
 snapshotting and recording (RLIMIT_FSIZE of the running server), and policy files replaced by junk, by half a policy, by
-hostile ones and by another policy, which is also a shadow. Every answer is compared with a `Predictor` of its own, to
-the bit, across disconnects and restarts too; while one policy hands over to another, with the actuator's rate limit.
-Every frame must be answered, or told to be lost; every action that was heard must be in the recording, or counted as
+hostile ones and by another policy, which is also a shadow. Through all of it operators take streams over by their seats
+(`/operate/NAME`), act, and hand back, fall silent, or are gone without a word. Every answer is compared with a
+`Predictor` of its own, to the bit, across disconnects and restarts too; while one policy hands over to another, with
+the actuator's rate limit. Who acted is what the answer says, where only the server can know it. Every frame must be
+answered, or told to be lost; every action that was heard must be in the recording, as that of who acted, or counted as
 lost there, but for the last second before a kill; and the server's memory must not grow. The exit status is 1 if one
 was wrong or lost without being counted. Linux only: the full disk needs prlimit.
 """
@@ -29,6 +31,7 @@ import uvloop
 from load.callers import Caller
 from load.fuzzing import Fuzzer
 from load.lines import Line
+from load.operators import Operator
 from load.percentiles import COLUMNS, milliseconds, table
 from load.policies import RATE, contexts, saved
 from load.servers import Server
@@ -40,6 +43,7 @@ from simile.online import Predictor, RateLimit
 
 MALFORMED_A_MINUTE = 10_500  # 100,000 in ten minutes, restarts aside
 FUZZERS = 8  # connections for these: one alone would send more than its share, and be read no further
+OPERATORS = 4
 KILLS_UNTIL, KILLS_MOST = 0.4, 300.0  # of the whole time, and seconds; the rest shows whether memory grows
 MOST_GROWTH = 0.02
 LONG_ENOUGH = 120.0  # seconds of one process after which its growth is judged
@@ -76,6 +80,7 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
     world = World(policies[0][1], (RateLimit(limit),), limit / RATE)
     lines, callers, slow = called(world, server.url, options)
     fuzzers = [Fuzzer(world, f"{server.url}/fuzz-{i}", options.seed + i) for i in range(FUZZERS)]
+    operators = operate(world, server.url, callers, slow, options)
     trials = Trials(server, world, served, policies, lines, callers, slow)
     memory: list[tuple[float, int, int]] = []
     begin, seconds = time.monotonic(), 60.0 * options.minutes
@@ -83,6 +88,7 @@ async def soak(folder: Path, options: argparse.Namespace) -> int:
         *(asyncio.create_task(line.keep()) for line in lines),
         asyncio.create_task(pace(callers)),
         *(asyncio.create_task(fuzzer.run(MALFORMED_A_MINUTE / 60.0 / FUZZERS)) for fuzzer in fuzzers),
+        *(asyncio.create_task(operator.run()) for operator in operators),
         asyncio.create_task(sample(server, memory)),
     ]
     try:
@@ -145,6 +151,15 @@ def called(world: World, url: str, options: argparse.Namespace) -> tuple[list[Li
         lines[-1].callers[name] = caller
         callers.append(caller)
     return lines, callers, callers[-3:]
+
+
+def operate(
+    world: World, url: str, callers: list[Caller], slow: list[Caller], options: argparse.Namespace
+) -> list[Operator]:
+    """Make operators, each with streams of their own to take over."""
+    free = [caller for caller in callers if not caller.deadline and caller not in slow]
+    seats = url.removesuffix("/streams") + "/operate"
+    return [Operator(world, seats, free[i::OPERATORS], options.seed + i) for i in range(OPERATORS)]
 
 
 async def pace(callers: list[Caller]) -> None:

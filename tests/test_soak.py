@@ -39,6 +39,8 @@ INJECTED = (
     *("malformed", "missing frame", "missing value", "NaN or infinity", "out of order", "slow readers", "wrong length"),
     *("policy file replaced by junk", "policy file replaced by half a policy", "policy replaced by another"),
     *("floods", "silent connections", "policy file replaced by a hostile one"),
+    *("take-overs by an operator", "take-overs: handed back", "take-overs: connection dropped"),
+    "take-overs: fell silent",
 )
 
 
@@ -198,6 +200,57 @@ def test_a_twin_says_where_the_past_is_too_long_ago(twins: Any, policy: Any) -> 
     for n in range(5):
         twin.take(sent(twins, n))
     assert not twin.go_to(8, 7, [sent(twins, 5)])
+
+
+def test_a_twin_takes_an_operators_frame_with_the_contexts_that_could_be_used(twins: Any, policy: Any) -> None:
+    twin, predictor = twins.Twin(policy, (), None), Predictor(policy)
+    assert twin.take(sent(twins, 0)).action == predictor.step(X[0]).tolist()
+    doing = twin.take(sent(twins, 1, override=[0.3]))
+    assert (doing.action, doing.by) == (predictor.override([0.3], X[1]).tolist(), "operator")
+    doing = twin.take(sent(twins, 2, override=[0.4], usable=False))
+    assert (doing.action, doing.by) == (predictor.override([0.4]).tolist(), "operator")
+    assert twin.take(sent(twins, 3)).action == predictor.step(X[3]).tolist()
+
+
+# Operators, and what was recorded of them.
+
+
+def test_a_hand_does_what_was_said_in_turn_and_nothing_after_it_was_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from load.hands import Hand
+
+    hand = Hand()
+    for action in ([0.1], [0.2]):
+        hand.say(action)
+    assert not hand.act([0.1], hand.since)  # nobody was told that it is in hand
+    hand.tell(True)
+    assert hand.must_act(hand.since)
+    assert not hand.must_act(hand.since - 1)  # it was sent before
+    assert not hand.act([0.3], hand.since)
+    assert hand.act([0.2], hand.since)
+    assert not hand.act([0.1], hand.since)  # which came before
+    before = hand.since
+    hand.tell(False)
+    assert hand.act([0.2], before)  # it waited meanwhile
+    assert not hand.act([0.2], hand.since)
+    hand.tell(None)
+    assert not hand.must_act(hand.since)
+    assert hand.act([0.2], hand.since)
+
+
+def test_a_tape_misses_what_is_recorded_as_somebody_elses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from load.tapes import Tape
+
+    columns = {"sequence": ["one 2026"] * 2, "n": [0, 1], "pan": [0.5, 0.6], "who": ["policy", "policy"]}
+    pq.write_table(pa.table(columns), tmp_path / "recording-000001.parquet")
+    tape = Tape()
+    tape.hear("one", 0, [0.5], "policy")
+    assert tape.compare(tmp_path, 0.0) == (1, 1, 0)
+    tape.hear("one", 1, [0.6], "operator")
+    assert tape.compare(tmp_path, 0.0) == (2, 1, 1)
 
 
 def test_a_ledger_calls_a_jump_beyond_the_limit_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

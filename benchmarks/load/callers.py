@@ -1,7 +1,9 @@
 """Callers: streams that send frames, good ones and bad ones, and check every answer by a twin.
 
 What a caller sends is in its books until it is answered or told to be lost. Its actions must have the bits of the twin
-and, where nobody can know them (while one policy hands over to another), stay within the actuator's rate limit.
+and, where nobody can know them (while one policy hands over to another), stay within the actuator's rate limit. Who has
+acted, the policy or an operator, is what the answer says, where the client cannot know it; what an operator did must be
+what one has said.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from load.faults import drawn, inject
+from load.hands import Hand
 from load.policies import contexts
 from load.twins import QUEUE, Sent, Twin
 
@@ -62,6 +66,7 @@ class Caller:
         self.skip, self.latest = 0, -1  # frames to leave out, and the highest number that was sent
         self.last: tuple[int, list[float]] | None = None  # the last action, and its number
         self.generation = world.generation
+        self.hand = Hand()
         self.history = "never resumed"
         self._new_books()
 
@@ -77,6 +82,7 @@ class Caller:
         """Note that what was under way may have been taken or not."""
         self.ready = self.closing = False
         self.held = None
+        self.hand.tell(None)
         self.slack += self.waiting
         self.world.ledger.lost["in flight when a connection broke"] += self.waiting
         self.refusals.clear()
@@ -137,6 +143,7 @@ class Caller:
         message: dict[str, Any] = {"n": frame.n, "x": frame.x}
         if frame.override is not None:
             message["override"] = frame.override
+        frame = replace(frame, watched=self.hand.watched, since=self.hand.since)
         self.pending[frame.n], self.latest = frame, frame.n
         self.written[frame.n] = time.perf_counter()
         self.send(message)
@@ -171,7 +178,7 @@ class Caller:
 
     def _acted(self, n: int, action: list[float], by: str | None, error: str | None) -> None:
         ledger = self.world.ledger
-        self.world.tape.hear(self.name, n, action)
+        self.world.tape.hear(self.name, n, action, by)
         if (written := self.written.pop(n, 0.0)) and not self.line.slow:
             ledger.latencies.append(time.perf_counter() - written)
         bridge = self._is_bridge(n, by, error)
@@ -182,8 +189,16 @@ class Caller:
             return
         if (error is None) != frame.usable:
             ledger.mistake(f"{self.name}: frame {n} was answered with {error!r}")
-        if by != "operator":  # who may do as they like
+        if by == "operator" and frame.override is None:
+            frame = self._led(frame, action)
+        elif by != "operator" and self.hand.must_act(frame.since):
+            ledger.mistake(f"{self.name}: frame {n} was by {by}, and the stream is in an operator's hand")
+        unknown = any(earlier.watched for earlier in doubtful)  # was it taken, and by whom?
+        if by != "operator" and not unknown:  # who may do as they like
             self._check_jump(n, action)
+        if self.exact and unknown:
+            ledger.lost[UNKNOWN] += 1
+            self.doubt(0.0)
         if self.exact and self.twin is not None:
             doing = self.twin.follow(doubtful, frame, action)
             if doing.action != action or doing.by != by:
@@ -200,6 +215,14 @@ class Caller:
         else:
             ledger.held["answers checked by the rate limit"] += 1
         self.last = n, action
+
+    def _led(self, frame: Sent, action: list[float]) -> Sent:
+        """Return a frame in which an operator acted, as the twin must take it."""
+        if self.hand.act(action, frame.since):
+            self.world.ledger.held["frames in which an operator acted by a seat"] += 1
+        else:
+            self.world.ledger.mistake(f"{self.name}: frame {frame.n}: no operator has said {action} now")
+        return replace(frame, override=action)
 
     def _is_bridge(self, n: int, by: str | None, error: str | None) -> bool:
         """Whether an answer is to no frame, but was made at a deadline."""
@@ -259,7 +282,10 @@ class Caller:
             if self.twin is not None and self.twin.frames > 0:
                 world.ledger.lost["streams that began anew"] += 1
             self._begin_anew()
-        elif self.exact and not self.twin.go_to(frames, opened["n"], doubtful):
+        elif self.exact and (
+            (frames > self.twin.frames and any(frame.watched for frame in doubtful))
+            or not self.twin.go_to(frames, opened["n"], doubtful)
+        ):
             world.ledger.lost[UNKNOWN] += 1
             self.doubt(0.0)
         elif self.twin.frames:
@@ -278,6 +304,7 @@ class Caller:
         start: Sequence[float] | None = None if self.last is None else self.last[1]
         self.twin = Twin(self.world.policy, self.world.stages, start)
         self.exact = self.certain = True
+        self.hand.tell(False)
         self.reopen_at, self.generation = math.inf, self.world.generation
         self._new_books()
 

@@ -119,6 +119,9 @@ class Line(WSListener):
                 self.world.reloaded()
                 for caller in self.callers.values():
                     caller.handed_over()
+            elif said["event"]["kind"] == "operated":
+                caller = self.callers[said["stream"]] if self.many else next(iter(self.callers.values()))
+                caller.hand.tell(said["event"]["on"])
         elif "stream" in said or (not self.many and ("n" not in said or said["n"] is not None)):
             caller = self.callers.get(said.get("stream", "")) if self.many else next(iter(self.callers.values()))
             if caller is None:

@@ -21,9 +21,9 @@ class Tape:
         self.kills: list[float] = []
         self.lost = 0.0  # frames that servers which were killed had counted as lost
 
-    def hear(self, name: str, n: int, action: Sequence[float]) -> None:
-        """Keep an action."""
-        self.heard.append(hash((name, n, tuple(action))))
+    def hear(self, name: str, n: int, action: Sequence[float], by: str | None) -> None:
+        """Keep an action, and who acted."""
+        self.heard.append(hash((name, n, tuple(action), by)))
         self.times.append(time.monotonic())
 
     def kill(self, lost: float) -> None:
@@ -51,6 +51,6 @@ def _fingerprint(folder: Path) -> Iterator[int]:
         table = pq.read_table(path)
         names = table.column_names
         actions = names[names.index("who") - 1]  # one, the last column before
-        columns = (table.column(name).to_pylist() for name in ("sequence", "n", actions))
-        for label, n, action in zip(*columns, strict=True):
-            yield hash((label.partition(" ")[0], n, (action,)))
+        columns = (table.column(name).to_pylist() for name in ("sequence", "n", actions, "who"))
+        for label, n, action, who in zip(*columns, strict=True):
+            yield hash((label.partition(" ")[0], n, (action,), who))

@@ -31,6 +31,8 @@ class Sent:
     x: Sequence[float | None] | None
     override: Sequence[float] | None = None
     usable: bool = True  # False where the server must refuse the contents, and bridge
+    watched: bool = False  # whether an operator may have acted in it
+    since: int = 0  # what was known of that
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,11 @@ class Twin:
                 self.predictor.step(None)
         self.n, self.frames = frame.n, self.frames + 1
         self._log.append((self.frames, frame))
-        if not frame.usable:
-            doing = Doing(frame, self.predictor.step(None).tolist(), "gap")
-        elif frame.override is not None:
-            doing = Doing(frame, self.predictor.override(frame.override, numbers(frame.x)).tolist(), "operator")
+        x = numbers(frame.x) if frame.usable else None
+        if frame.override is not None:
+            doing = Doing(frame, self.predictor.override(frame.override, x).tolist(), "operator")
         else:
-            by = "gap" if frame.x is None else "policy"
-            doing = Doing(frame, self.predictor.step(numbers(frame.x)).tolist(), by)
+            doing = Doing(frame, self.predictor.step(x).tolist(), "gap" if x is None else "policy")
         self.begun = True
         if self.frames % CHECKPOINT == 0:
             self._checkpoint()
