@@ -357,3 +357,21 @@ def test_the_command_measures_a_lead_and_leaves_the_effect_out(tmp_path):
     assert "'auto' measures how late the actuator is" in refused.stderr
     refused = simile_(*said[:-1], "soon", *light[:-1], str(tmp_path / "other"), cwd=tmp_path, code=2)
     assert "'soon' is not a valid float" in refused.stderr
+
+
+def test_the_command_takes_a_plan(tmp_path):
+    policy = simile.learn(SMALL, model=LIGHT, known={"player1": 0.5}).policy
+    policy.save(tmp_path / "policy.safetensors")
+    x, names = SMALL.contexts[0], SMALL.context_names
+    lines = [",".join(names), *(",".join(map(repr, row)) for row in x.tolist())]
+    (tmp_path / "plan.csv").write_text("\n".join(["player1", *map(repr, x[:, 1].tolist())]))
+    told = "\n".join(lines)
+    done = simile_("run", "policy.safetensors", "--plan", "plan.csv", cwd=tmp_path, stdin=told)
+    answers = [float(line) for line in done.stdout.split()[1:]]
+    rolled = simile.rollout(policy, [x], start=simile.ColdStart())[0]
+    np.testing.assert_array_equal(answers, rolled[:, 0])
+    (tmp_path / "wrong.csv").write_text("player1\nfar\n")
+    refused = simile_("run", "policy.safetensors", "--plan", "wrong.csv", cwd=tmp_path, stdin=told, code=2)
+    assert "--plan: wrong.csv: row 1, field 'player1'" in refused.stderr
+    refused = simile_("run", "policy.safetensors", cwd=tmp_path, stdin=told, code=2)
+    assert "the header has no field 'player1[t+4]'" in refused.stderr

@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -21,6 +22,7 @@ from simile.errors import DataError, SimileError
 
 if TYPE_CHECKING:
     from simile.online import Predictor
+    from simile.policies.policies import Policy
 
 LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 
@@ -35,6 +37,11 @@ LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 @click.option("--gap", default="Extrapolate()", help="What to do in a dropped frame (an empty row).")
 @options.stage_option
 @options.record_options
+@click.option(
+    "--plan",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="For a policy that knows contexts ahead: these, a row for each frame; without it, rows bring 'name[t+5]', ...",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, help="For stochastic policies.")
 @options.band_option
 @options.policy_options
@@ -63,7 +70,7 @@ def run(
     from simile.learning.recipes import parse
     from simile.online import Predictor
     from simile.policies.bands import Band
-    from simile.policies.policies import timing
+    from simile.policies.policies import recorded_names, timing
 
     found = options.load_policy(policy, trust, max_memory)
     names = found.card.context_names
@@ -74,6 +81,8 @@ def run(
     if given["band"] is not None:
         Band.of(found)  # refused before anything is answered
     lead, actions = timing(found)[0], found.card.action_names
+    plan = None if given["plan"] is None else _read_plan(given["plan"], found)
+    names = names if plan is None else recorded_names(found)
     wire = Wire.open(sys.stdin.buffer, sys.stdout, actions, banded=given["band"] is not None, aimed=lead != 0)
     if time is None and given["time_unit"] is not None:
         raise click.ClickException("--time-unit needs the field of time: name it with --time")
@@ -88,12 +97,39 @@ def run(
             seed=given["seed"],
             recorder=recorder,
             name="run",
+            plan=plan,
         )
         aim = Aim(lead, given["rate"] or found.card.rate, UNITS[given["time_unit"] or "s"])
         bad = _stream(predictor, wire, names, time, aim, given["band"])
     if bad:
         click.echo(f"simile: {bad} rows could not be used; the messages above say why", err=True)
         ctx.exit(MISTAKE)
+
+
+def _read_plan(path: Path, policy: Policy) -> dict[str, list[float]]:
+    """Read what is known ahead, a row for each frame, as rows are read that come in."""
+    from simile.policies.policies import recorded_names, timing
+
+    raw, (_, known) = recorded_names(policy), timing(policy)
+    names = list(dict.fromkeys(raw[column] for column, _ in known))
+    with path.open("rb") as file, _naming(path):
+        wire = Wire.open(file, io.StringIO(), (), banded=False, aimed=False)
+        wire.check(tuple(names))
+        told: list[list[float]] = []
+        for number, row in enumerate(wire.rows(), start=1):
+            if isinstance(row, DataError):
+                raise row
+            told.append([read_field(row, name, number) for name in names])
+    return {name: [row[i] for row in told] for i, name in enumerate(names)}
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let mistakes in a file be told as such: rows usually come from stdin."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"--plan: {path}: {str(error).removeprefix('stdin: ')}") from None
 
 
 def _stream(
