@@ -73,7 +73,8 @@ def frontier(paths: Sequence[tuple[str, Sequence[Any]]], knee: Any) -> Any:
     figure, ((axes,),) = axes_of(1, 1, (6.0, 4.0))
     for i, (name, points) in enumerate(paths):
         error, faint = [math.sqrt(p.error) for p in points], 1.0 - 0.7 * i / len(paths)
-        axes.plot([p.roughness for p in points], error, "o-", color=BLUE, alpha=faint, label=name or None)
+        mark = f"{'osD^v'[i % 5]}-"
+        axes.plot([p.roughness for p in points], error, mark, color=BLUE, alpha=faint, label=name or None)
     axes.plot(knee.roughness, math.sqrt(knee.error), "o", color=ORANGE, markersize=9, label="knee")
     axes.axvline(1.0, color="0.6", linestyle=":", label="the expert's own roughness")
     axes.set(xscale="log", xlabel="roughness (1: the expert's)", ylabel="RMSE (std of the expert's actions)")
