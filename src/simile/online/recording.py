@@ -264,36 +264,48 @@ class Recorder:
         self._store.close()
 
     def _build(self, part: dict[str, Any]) -> Any:
-        """Return a record batch of a block of rows, a column at a time: nobody who acts waits for it long."""
+        """Return a record batch of a block of rows.
+
+        Numbers stay where they are, and little here gives Python's lock away: to get it back, this thread would have
+        to take it from whoever acts.
+        """
         pa = need("pyarrow", "recording")
         assert self._columns is not None
         assert self._store is not None
-        contexts, actions = self._columns
-        events: list[str | None] = [None] * len(part["n"])
-        for row, text in part["event"].items():
-            events[row] = text
-        columns: dict[str, Any] = {"event": pa.array(events, pa.string())}
+        n = len(part["n"])
+        events: Any = pa.nulls(n, pa.string())
+        if part["event"]:
+            events = pa.array([part["event"].get(row) for row in range(n)], pa.string())
+        columns: dict[str, Any] = {"event": events}
         for name in ("sequence", "who", "policy"):
             rows, texts = part[name]
             shared = pa.array(texts, pa.string())
-            columns[name] = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), shared).dictionary_decode()
+            columns[name] = pa.DictionaryArray.from_arrays(rows.astype(np.int32), shared).dictionary_decode()
         for name in ("n", "t", "limited"):
             columns[name] = pa.array(part[name])
-        for name, values in (*zip(contexts, part["X"].T, strict=True), *zip(actions, part["A"].T, strict=True)):
-            columns[name] = self._keep(values, name)
-            time.sleep(0.0)  # which lets others have Python's lock
+        for names, values in zip(self._columns, (part["X"], part["A"]), strict=True):
+            columns |= self._keep(values, names)
         schema = self._store.schema
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
-    def _keep(self, values: FloatArray, name: str) -> Any:
-        """Return numbers as a column: null where one is missing, or is not to be kept."""
+    def _keep(self, values: FloatArray, names: Sequence[str]) -> dict[str, Any]:
+        """Return numbers (n, columns) as columns: null where one is missing, or is not to be kept."""
         pa = need("pyarrow", "recording")
-        if name in self.leave_out:
-            return pa.nulls(len(values), pa.float64())
-        if name in self.hashed:
-            known, rows = np.unique(values, return_inverse=True)
-            values = np.array([self._hash(value) for value in known.tolist()])[rows]
-        return pa.array(np.ascontiguousarray(values), from_pandas=True)
+        missing = np.isnan(values.T)
+        known = np.packbits(~missing, axis=1, bitorder="little") if missing.any() else [None] * len(names)
+        found = {}
+        for name, column, bits in zip(names, values.T, known, strict=True):
+            if name in self.leave_out:
+                found[name] = pa.nulls(len(column), pa.float64())
+                continue
+            kept = self._hash_all(column) if name in self.hashed else column
+            buffers = [None if bits is None else pa.py_buffer(bits), pa.py_buffer(kept)]
+            found[name] = pa.Array.from_buffers(pa.float64(), len(kept), buffers)
+        return found
+
+    def _hash_all(self, values: FloatArray) -> FloatArray:
+        known, rows = np.unique(values, return_inverse=True)
+        return np.array([self._hash(value) for value in known.tolist()])[rows]
 
     def _hash(self, value: float) -> float:
         """Return a whole number of 48 bits that stands for a value; missing stays missing."""

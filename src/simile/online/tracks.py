@@ -40,7 +40,9 @@ class Block:
     def make(cls, rows: int, m: int, k: int) -> Block:
         """Make an empty one."""
         whole = (np.empty(rows, np.intp), np.empty(rows, np.intp))
-        return cls(*whole, np.empty(rows), np.empty((rows, m)), np.empty((rows, k)), np.zeros(rows, np.bool_))
+        # A column lies in one piece, so that it is written from where it lies.
+        numbers = (np.empty((rows, m), order="F"), np.empty((rows, k), order="F"))
+        return cls(*whole, np.empty(rows), *numbers, np.zeros(rows, np.bool_))
 
     @property
     def size(self) -> int:
