@@ -112,7 +112,10 @@ class Streams:
         """Let what the policy wants (n, k) pass the stages; streams that wait send nothing."""
         if not self.history.wait:
             return self.chain(streams, wanted)
-        ready = ~np.isnan(wanted).any(axis=1)
+        waits = np.isnan(wanted)
+        if not waits.any():
+            return self.chain(streams, wanted)
+        ready = ~waits.any(axis=1)
         wanted[ready] = self.chain(streams[ready], wanted[ready])
         return wanted
 
@@ -131,6 +134,8 @@ class Streams:
     def _advance_some(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame of streams some of which may wait: what these want is NaN."""
         ready = self._ready(streams)
+        if ready.all():
+            return self.engine.advance(streams, X)
         actions = np.full((len(streams), self.n_actions), np.nan)
         if ready.any():
             actions[ready] = self.engine.advance(streams[ready], X[ready])
