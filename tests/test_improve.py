@@ -84,11 +84,11 @@ def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy,
     with pytest.raises(StopError):
         improve(policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, watch=stop)
     kept = sorted(p.name for p in tmp_path.rglob("*.safetensors"))
-    assert kept == ["weight-1.safetensors", "weight-2.safetensors"]
+    assert kept == ["weight-0.5.safetensors", "weight-1.safetensors"]
     again = improve(
         policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, watch=lambda t: seen.append(t.weight)
     )
-    assert seen == [1.0, 2.0, *WEIGHTS]
+    assert seen == [0.5, 1.0, *WEIGHTS]
     assert to_bytes(again.policy) == to_bytes(mixed.policy)
     assert again.verdict == mixed.verdict
     other = improve(policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, weight=1.0, seed=1)
@@ -239,7 +239,7 @@ def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy,
     assert "Nothing was kept" in dry.stdout
     assert not Ledger(tmp_path / "policy.safetensors").folder.exists()
     done = simile_(*words, cwd=tmp_path, process=True)
-    assert "improving: weight 4" in done.stderr
+    assert "improving: weight 2" in done.stderr
     ledger = Ledger(tmp_path / "policy.safetensors")
     assert f"policy.safetensors is version {ledger.at_work[:12]} now. Back: simile roll-back" in done.stdout
     line = ledger.lines()[-1]

@@ -29,7 +29,8 @@ from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import load_own, save_own
 
 WAYS = ("aggregate", "mix")
-WEIGHTS = (1.0, 2.0, 4.0)  # times that a frame under the operator counts
+WEIGHTS = (0.5, 1.0, 2.0)  # times that a frame under the operator counts
+REMAINS = 0.25  # of the old policy in a mixture, for it changes by steps that a few judges can vouch for
 SHARE = 0.3  # of demonstrations and corrections that judge
 JUDGES = 6  # groups that judge, at least, where there are as many
 COLUMNS = (("weight", 6, "g"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f"))
@@ -122,11 +123,11 @@ def improve(
         What an operator did, see `simile.data.corrections.read_corrections`.
     by : {"mix", "aggregate"}
         "aggregate" learns anew from demonstrations and corrections together, as DAgger does, and that is the policy.
-        "mix" mixes what that makes with the old policy (Algorithm 1, line 10), as SIMILE does, as far as roll-outs of
-        what its models left out advise. The old policy has learned from most of the demonstrations, so that its errors
-        there are flattering: it gives way where corrections say so, and stays what it is elsewhere.
+        "mix" mixes what that makes with the old policy (Algorithm 1, line 10), as SIMILE does: a quarter of the old one
+        remains, so that a version changes less at a time. Both learn, too, to do what the policy did where somebody
+        watched and let it; all of that counts as much as the frames under the operator do.
     weight : float, optional
-        How many frames of demonstrations a frame under the operator counts for. By default the one of 1, 2 and 4
+        How many frames of demonstrations a frame under the operator counts for. By default the one of 0.5, 1 and 2
         with the least product of both errors, on demonstrations and on corrections that models left out.
     model : Regressor, or several, optional
         F, as for `simile.learn`.
@@ -215,8 +216,9 @@ class _Lesson:
         assert kept is not None
         kept.check_filter(demos)
         hold = Hold(np.zeros(demos.n_actions)) if kept.hold is None else kept.hold
-        models = choices.models if self.by == "mix" else choices.models[1:]
+        models = (*choices.models[1:], *((kept,) if self.by == "mix" else ()))
         choices = replace(choices, models=models, regularizer=kept, stepping=kept.stepping, aim=kept.aim, hold=hold)
+        choices = replace(choices, remains=REMAINS, beside=self.corrections.let_be())
         *_, last = crossfit_rounds(demos, choices, kept.smoothness)
         return self._note(last, demos, weight)
 
