@@ -144,7 +144,11 @@ def run_rounds(world: World) -> dict[str, list[float]]:
                 found = improve(policy, world.train, corrections, by=by, test=world.held, gate=gate)
                 if found.verdict.accepted:
                     policy, now = found.policy, measure(found.policy)
-                tell(f"{by}, round {day + 1}", now, f"weight {found.weight:g}; {found.verdict.reason}")
+                tell(
+                    f"{by}, round {day + 1}",
+                    now,
+                    f"weight {found.weight:g}{', let' * found.chosen.let}; {found.verdict.reason}",
+                )
         ratios[by] = [now[0] / begin[0], now[1] / begin[1], now[3] / begin[3]]
     everything = simile.Demonstrations((*world.train, *world.known)).grouped(None)
     tell("from scratch", measure(simile.learn(everything).policy))

@@ -72,10 +72,9 @@ def crossfit(demos: Recorded, choices: Choices, lanes: Sequence[Lane]) -> Iterat
             trained = lane.policy(f, choices, demos.n_contexts)
             unseen = roll_out(lane.loop, predictions, lessons.demos)  # line 4, by models without the sequence
             beta: PerAction = 1.0  # round 0 may be the policy to go on from
-            if n > 0 and model is choices.kept:
-                beta = choices.remains
-            elif n > 0:
+            if n > 0:
                 beta = line_search(unseen, old.unseen, lessons.demos, lane.loop, choices.scarce)  # line 9
+                beta = np.minimum(beta, choices.remains) if model is choices.kept else beta
             elif model is not choices.kept:  # of the mean remains what the first model does not know better
                 beta = 1.0 - line_search(old.unseen, unseen, lessons.demos, lane.loop, 0.0)  # it is no way to be smooth
             policy = interpolate(trained, old.policy, beta)  # line 10
@@ -202,7 +201,7 @@ class Choices:
     aim: tuple[float, ...] = ()  # how far ahead of the expert's moves f aims, for a play behind it
     scarce: PerAction = 1.0  # share of `PRICE` that counts: less where the policy is smoother than it need be
     kept: Kept | None = None  # what to go on from, the first of the models, or the last
-    remains: float = 1.0  # share of it, where it is the last
+    remains: float = 1.0  # share of it at most, where it is the last
     loss: Loss | None = None  # by which the demonstrations were weighed; None for the squared one
     beside: Demonstrations | None = None  # what models learn from as well, and nothing is measured or judged by
 
