@@ -109,6 +109,15 @@ def test_both_ways_keep_filter_hold_and_units(policy, corrections, mixed):
     assert [trial.let for trial in anew.trials] == [False, True]
 
 
+def test_of_the_old_policy_a_quarter_remains_at_most(policy, corrections):
+    anew, both = (improve(policy, REST, corrections, by=by, weight=1.0, model=LIGHT) for by in ("aggregate", "mix"))
+    rolled = [simile.rollout(p, WORK[:1])[0] for p in (policy, anew.trials[1].policy, both.trials[1].policy)]
+    old, new, mixed = (a[60:] for a in rolled)  # behind the memory of the start
+    share = float(np.sum((mixed - new) * (old - new)) / np.sum((old - new) ** 2))
+    assert -0.01 <= share <= 0.26
+    assert both.policy.card.training["improved"]["let"] == both.chosen.let
+
+
 def test_a_second_round_judges_by_stretches_that_the_first_has_not_learned(mixed, corrections, policy):
     second = improve(mixed.policy, REST, corrections, weight=1.0, model=LIGHT, test=0.5)
     held = {s.name for s in second.judges[1].stretches}
