@@ -6,7 +6,7 @@ it for a second. Each round the operator works on all of his sequences; the reco
 corrections. Those of one sequence are held out in every round or in none. "again" is the take-over time on those
 sequences, "nobody" that on sequences that neither policy nor operator has seen, "held out" the error on the
 demonstrations that the gate judges by. What there was to choose was chosen on the runs 22 and 35, 26 and 40, and on
-games of seed 77; docs/loop.md says what else was looked at before.
+games of the seeds 77, 601 and 602; docs/loop.md says what else was looked at before.
 
     python benchmarks/loop.py --data ../shared/data            # both parts, all cases
     python benchmarks/loop.py --only gate --candidates 20
@@ -38,7 +38,7 @@ from simile.policies.rollouts import ExpertStart
 N_ROUNDS, N_HANDS = 3, 4
 HELD_OUT = 0.4  # of the demonstrations of car following: few sequences need many judges
 PAIRS = ((0, 3), (1, 2))  # of the four runs of car following, that a policy learns from: either half
-SEEDS, GATE_SEEDS = (530,), (531, 532)  # of games, looked at by nobody before
+SEEDS, GATE_SEEDS = (530, 540), (531, 532)  # of games: the first were looked at once, 540 never
 SPLITS = (60, 61)  # of all sequences of car following, for the gate
 SHARES = (0.125, 0.125, 0.25, 0.5)  # of a data set for the gate: policy, truth, judges, operator
 BETTER = 0.95  # of the squared error: what is in truth better
@@ -144,7 +144,11 @@ def run_rounds(world: World) -> dict[str, list[float]]:
                 found = improve(policy, world.train, corrections, by=by, test=world.held, gate=gate)
                 if found.verdict.accepted:
                     policy, now = found.policy, measure(found.policy)
-                tell(f"{by}, round {day + 1}", now, f"weight {found.weight:g}; {found.verdict.reason}")
+                tell(
+                    f"{by}, round {day + 1}",
+                    now,
+                    f"weight {found.weight:g}{', let' * found.chosen.let}; {found.verdict.reason}",
+                )
         ratios[by] = [now[0] / begin[0], now[1] / begin[1], now[3] / begin[3]]
     everything = simile.Demonstrations((*world.train, *world.known)).grouped(None)
     tell("from scratch", measure(simile.learn(everything).policy))

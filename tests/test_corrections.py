@@ -18,7 +18,8 @@ from simile.data.reading.arrow import METADATA_KEY
 from simile.data.reading.tables import Roles
 from simile.errors import ArgumentError, DataError
 from simile.experiments.operators import ScriptedOperator, record, share_operated
-from simile.learning.crossfit import Choices, crossfit
+from simile.learning.crossfit import Choices, crossfit, fit_lanes
+from simile.learning.folds import Folds
 from simile.learning.holds import fit_hold
 from simile.learning.measures import Ruler
 from simile.learning.offsets import fit_offset
@@ -206,6 +207,45 @@ def test_what_counts_nothing_is_not_learned(demos):
         *_, (mixed,) = crossfit(taught, choices, [choices.lane(taught, 3.0)])
         found.append(np.concatenate([a[90:] for a in mixed.unseen]))
     assert np.abs(found[0] - found[1]).max() < 0.05 * np.ptp(found[0])
+
+
+def test_what_the_policy_was_let_do_counts_as_much_as_what_was_corrected(tmp_path):
+    write(
+        tmp_path,
+        table("cam 1", "p" * 100 + "o" * 30 + "p" * 200 + "ggg" + "o" * 20 + "p" * 9),
+        table("cam 2", "p" * 500),  # nobody is known to have watched
+        table("cam 3", "p" * 15 + "o" * 5),  # all of it is blamed
+    )
+    found = read_corrections(tmp_path, blame=2.0)
+    assert found.watched.names == ("cam 1",)
+    (let,) = found.watched.weights
+    assert np.flatnonzero(let[:, 0]).tolist() == [*range(80), *range(130, 313), *range(353, 362)]
+    assert found.let_be().weights[0].sum() == pytest.approx(55.0)
+    assert found.where([0]).let_be().weights[0].sum() == pytest.approx(30.0)
+    assert np.array_equal(found.let_be()[0].actions, found.watched[0].actions)
+    assert found.digest != read_corrections(tmp_path, blame=1.0).digest
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    write(alone, table("cam 1", "o" * 30))
+    assert read_corrections(alone).let_be() is None
+
+
+@pytest.mark.parametrize("model", [simile.SmoothForest(n_trees=3), simile.RolloutRidge(rows=2000)])
+def test_what_is_learned_from_beside_demonstrations_is_not_what_is_judged_by(demos, model):
+    plain = Choices.of(demos, model=model)
+
+    def say(shift: float, weight: float) -> float:
+        away = [replace(d, actions=d.actions + shift, weights=np.full_like(d.actions, weight)) for d in demos]
+        choices = replace(plain, beside=simile.Demonstrations(tuple(away)))
+        lanes, rng = [plain.lane(demos, 3.0)], np.random.default_rng(0)
+        ((_, said),) = fit_lanes(model, demos, Folds.of(demos), lanes, choices, rng)
+        assert len(said) == demos.n_frames
+        return float(said.mean())
+
+    nothing, some, much = (say(3.0, weight) - say(0.0, weight) for weight in (0.0, 1.0, 9.0))
+    assert nothing == 0.0
+    assert 1.5 < some < 3.2
+    assert much == pytest.approx(3.0, abs=0.3)  # nine of ten in the same contexts, which no fold leaves out
 
 
 def test_a_scripted_operator_takes_over_and_hands_back(demos, tmp_path):

@@ -104,7 +104,7 @@ def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy,
     again = improve(
         policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, watch=lambda t: seen.append(t.weight)
     )
-    assert seen == [1.0, 2.0, *WEIGHTS]
+    assert seen == [1.0, 2.0, *WEIGHTS, *WEIGHTS]
     assert to_bytes(again.policy) == to_bytes(mixed.policy)
     assert again.verdict == mixed.verdict
     other = improve(policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, weight=1.0, seed=1)
@@ -122,7 +122,16 @@ def test_both_ways_keep_filter_hold_and_units(policy, corrections, mixed):
     assert last.smoothness == first.smoothness
     assert repr(last.hold) == repr(first.hold)
     assert anew.verdict.corrections.ratio < 1.0
-    assert len(anew.trials) == 1
+    assert [trial.let for trial in anew.trials] == [False, True]
+
+
+def test_of_the_old_policy_a_quarter_remains_at_most(policy, corrections):
+    anew, both = (improve(policy, REST, corrections, by=by, weight=1.0, model=LIGHT) for by in ("aggregate", "mix"))
+    rolled = [simile.rollout(p, WORK[:1])[0] for p in (policy, anew.trials[1].policy, both.trials[1].policy)]
+    old, new, mixed = (a[60:] for a in rolled)  # behind the memory of the start
+    share = float(np.sum((mixed - new) * (old - new)) / np.sum((old - new) ** 2))
+    assert -0.01 <= share <= 0.26
+    assert both.policy.card.training["improved"]["let"] == both.chosen.let
 
 
 def test_a_second_round_judges_by_stretches_that_the_first_has_not_learned(mixed, corrections, policy):
@@ -255,7 +264,7 @@ def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy,
     assert "Nothing was kept" in dry.stdout
     assert not Ledger(tmp_path / "policy.safetensors").folder.exists()
     done = simile_(*words, cwd=tmp_path, process=True)
-    assert "improving: weight 4" in done.stderr
+    assert "improving: weight 2" in done.stderr
     ledger = Ledger(tmp_path / "policy.safetensors")
     assert f"policy.safetensors is version {ledger.at_work[:12]} now. Back: simile roll-back" in done.stdout
     line = ledger.lines()[-1]

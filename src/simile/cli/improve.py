@@ -74,7 +74,7 @@ def improve(policy: Path, **given: Any) -> None:
         click.echo(f"{corrections}\n")
     from simile.cli.progress import Trials
 
-    with Trials(1 if given["weight"] else 3) as progress:
+    with Trials(2 if given["weight"] else 4) as progress:
         found = learn(
             old,
             demos,
@@ -120,7 +120,7 @@ def _keep(ledger: Any, found: Improvement) -> str:
 def _tell(found: Improvement, digest: str | None, policy: Path, *, as_json: bool) -> None:
     verdict = found.verdict
     if as_json:
-        trials = [{n: getattr(t, n) for n in ("weight", "demonstrations", "corrections")} for t in found.trials]
+        trials = [{n: getattr(t, n) for n in ("weight", "let", "demonstrations", "corrections")} for t in found.trials]
         about = {"digest": digest, "by": found.by, "weight": found.weight, "trials": trials, **found.facts}
         click.echo(to_json({**about, "notes": list(found.notes), "verdict": verdict.to_dict()}))
         return

@@ -65,14 +65,15 @@ class Rounds(Bar):
 
 
 class Trials(Bar):
-    """The policies of an improvement, one for each weight of the corrections."""
+    """The policies of an improvement: for each weight of the corrections one without what was let be, one with it."""
 
     def __init__(self, n_trials: int) -> None:
         super().__init__("improving", n_trials)
 
     def __call__(self, trial: Trial) -> None:
         """Show a policy as it comes."""
-        self.step(f"weight {trial.weight:g}, error on corrections that were left out {trial.corrections:.3f}")
+        tried = f"weight {trial.weight:g}{', with what was let be' * trial.let}"
+        self.step(f"{tried}, error on corrections that were left out {trial.corrections:.3f}")
 
 
 class Contenders(Bar):

@@ -2,7 +2,7 @@
 
 Frames under the operator are expert actions. Frames before a take-over are kept for what lags look back to, and for a
 roll-out to run up; they count nothing, for nobody showed what would have been right in them. Of those, the last seconds
-are marked as what went wrong: somebody decided that it was bad.
+are marked as what went wrong: somebody decided that it was bad. All others were watched, and let be.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simile.data.reading.tables import Batch, Roles, Table, Wanted
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
 
-OPERATOR = "operator"  # in the column `who`
+OPERATOR, POLICY = "operator", "policy"  # in the column `who`
 TOGETHER = 1.0  # seconds that a policy may act between two stretches that are one
 LEAD = 5.0  # seconds before a take-over that are kept, or what `Horizon.auto` looks back to: the longer of both
 SHOWN = 8  # letters of the name of a stretch
@@ -74,12 +74,16 @@ class Corrections:
         Which frames of each are marked as what went wrong.
     recorded : float
         Seconds of all recordings, whoever acted.
+    watched : Demonstrations, optional
+        The streams in which an operator acted, whole and as recorded; weights are 1 where the policy acted and is not
+        blamed: somebody watched, and let it. None where there is no such frame.
     """
 
     demos: Demonstrations
     stretches: tuple[Stretch, ...]
     blamed: tuple[npt.NDArray[np.bool_], ...]
     recorded: float
+    watched: Demonstrations | None = None
 
     def __len__(self) -> int:
         return len(self.stretches)
@@ -110,12 +114,15 @@ class Corrections:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the names of the stretches and all of their values."""
+        """The SHA-256 of the names of the stretches and all values, their own and those of the streams around them."""
         found = hashlib.sha256(repr((self.demos.context_names, self.demos.action_names, self.demos.rate)).encode())
         for stretch, demo in zip(self.stretches, self.demos, strict=True):
             found.update(repr((stretch.name, len(demo))).encode())
             found.update(np.ascontiguousarray(demo.contexts).data)
             found.update(np.ascontiguousarray(demo.actions).data)
+        for demo in self.watched or ():
+            found.update(demo.digest)
+            found.update(np.ascontiguousarray(demo.weights).data)
         return found.hexdigest()
 
     def where(self, numbers: Sequence[int] | IntArray) -> Corrections:
@@ -166,6 +173,18 @@ class Corrections:
             taught.append(lesson)
         return Demonstrations(tuple(taught))
 
+    def let_be(self) -> Demonstrations | None:
+        """Return what the policy did where nobody took over; all of it counts as much as the frames of the stretches.
+
+        These actions tell nothing about the expert but that they were good enough: to stay close to, not to judge by.
+        """
+        if self.watched is None:
+            return None
+        weights = self.watched.weights or []
+        corrected, let = (sum(float(w.sum()) for w in some) for some in (self.demos.weights or [], weights))
+        share = min(1.0, corrected / let)
+        return Demonstrations(tuple(replace(d, weights=share * w) for d, w in zip(self.watched, weights, strict=True)))
+
 
 def read_corrections(
     folder: str | Path, *, blame: float = 2.0, without: Sequence[str] = (), rate: float | None = None
@@ -192,14 +211,20 @@ def read_corrections(
     rate = roles.rate if rate is None else checks.rate(rate)
     if rate is None:
         raise DataError(f"{folder}: the recordings do not say how many frames there are a second: give rate=...")
-    found = [one for run in _cut_runs(columns, roles) for one in _find_stretches(*run, columns, roles, rate, blame)]
+    found, watched = [], list[Demonstration]()
+    for rows, done in _cut_runs(columns, roles):
+        if own := list(_find_stretches(rows, done, columns, roles, rate, blame)):
+            found += own
+            watched += _watch(rows, done, columns, own, round(blame * rate))
     if not found:
         raise DataError(
             f"{folder}: no frame of the {len(columns['who'])} recorded is an operator's: there is nothing to learn "
             "from as long as nobody takes over"
         )
     demos, stretches, blamed = zip(*found, strict=True)
-    read = Corrections(Demonstrations(demos), stretches, blamed, len(columns["who"]) / rate)
+    seconds = len(columns["who"]) / rate
+    let = Demonstrations(tuple(watched)) if watched else None
+    read = Corrections(Demonstrations(demos), stretches, blamed, seconds, let)
     return read.without(without) if without else read
 
 
@@ -294,3 +319,23 @@ def _find_stretches(
             name, sequence, int(numbers[first]), int(numbers[last]), len(part) / rate, tuple(moved.tolist())
         )
         yield demo, about, blamed
+
+
+def _watch(
+    rows: IntArray,
+    done: IntArray,
+    columns: dict[str, Any],
+    found: Sequence[tuple[Demonstration, Stretch, Any]],
+    blame: int,
+) -> Iterator[Demonstration]:
+    """Yield rows that follow each other as one sequence, in which what the policy did and is not blamed for counts."""
+    one, about, _ = found[0]
+    let = columns["who"][done] == POLICY
+    for _, stretch, _ in found:
+        first = stretch.first - int(columns["n"][rows[0]])
+        let[max(0, first - blame) : first] = False
+    if not let.any():
+        return
+    contexts, actions = columns["contexts"][rows], columns["actions"][done]
+    weights = np.repeat(let[:, np.newaxis].astype(np.float64), actions.shape[1], axis=1)
+    yield replace(one, contexts=contexts, actions=actions, name=about.sequence, group=None, weights=weights)

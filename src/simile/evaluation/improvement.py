@@ -29,17 +29,22 @@ from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import load_own, save_own
 
 WAYS = ("aggregate", "mix")
-WEIGHTS = (1.0, 2.0, 4.0)  # times that a frame under the operator counts
+WEIGHTS = (1.0, 2.0)  # times that a frame under the operator counts
+REMAINS = 0.25  # of the old policy in a mixture, for it changes by steps that a few judges can vouch for
 SHARE = 0.3  # of demonstrations and corrections that judge
 JUDGES = 6  # groups that judge, at least, where there are as many
-COLUMNS = (("weight", 6, "g"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f"))
+COLUMNS = (("weight", 6, "g"), ("", 4, "<"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f"))
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A policy that was learned with one weight of the corrections, and its errors on what its models left out."""
+    """A policy that was learned with one weight of the corrections, and its errors on what its models left out.
+
+    `let` tells whether it learned from what the policy did where somebody watched and let it, too.
+    """
 
     weight: float
+    let: bool
     policy: Policy
     demonstrations: float  # root mean squared, in standard deviations; NaN where none was learned from
     corrections: float
@@ -58,9 +63,9 @@ class Improvement:
     by : str
         How it was learned, "aggregate" or "mix".
     trials : tuple of Trial
-        One for each weight of the corrections that was tried.
-    weight : float
-        The one that was chosen, by what the models left out.
+        One for each weight of the corrections that was tried, with and without what the policy was let do.
+    chosen : Trial
+        The one whose policy it is, by what the models left out.
     facts : mapping
         Digests of demonstrations and corrections, and how many of each were learned from and held out.
     judges : (Demonstrations, Corrections)
@@ -74,20 +79,28 @@ class Improvement:
     verdict: Verdict
     by: str
     trials: tuple[Trial, ...]
-    weight: float
+    chosen: Trial
     facts: dict[str, Any]
     judges: tuple[Demonstrations, Corrections]
     notes: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> float:
+        """How much a frame under the operator counts."""
+        return self.chosen.weight
 
     def __repr__(self) -> str:
         return f"Improvement({self.verdict.reason!r})"
 
     def __str__(self) -> str:
         rows = [
-            (t.weight, t.demonstrations, t.corrections, "  <- chosen" if t.weight == self.weight else "")
+            (t.weight, "let" if t.let else "", t.demonstrations, t.corrections, "  <- chosen" * (t is self.chosen))
             for t in self.trials
         ]
-        tried = ["errors where models left sequences out, by how much a frame under the operator counts:"]
+        tried = [
+            "errors where models left sequences out, by how much a frame under the operator counts (let: with what the "
+            "policy was let do):"
+        ]
         lines = [*tried, *table(COLUMNS, rows), ""] if len(rows) > 1 else []
         return "\n".join([*lines, str(self.verdict), *(f"note: {note}" for note in self.notes)])
 
@@ -122,12 +135,13 @@ def improve(
         What an operator did, see `simile.data.corrections.read_corrections`.
     by : {"mix", "aggregate"}
         "aggregate" learns anew from demonstrations and corrections together, as DAgger does, and that is the policy.
-        "mix" mixes what that makes with the old policy (Algorithm 1, line 10), as SIMILE does, as far as roll-outs of
-        what its models left out advise. The old policy has learned from most of the demonstrations, so that its errors
-        there are flattering: it gives way where corrections say so, and stays what it is elsewhere.
+        "mix" mixes what that makes with the old policy (Algorithm 1, line 10), as SIMILE does: a quarter of the old one
+        remains, so that a version changes less at a time.
     weight : float, optional
-        How many frames of demonstrations a frame under the operator counts for. By default the one of 1, 2 and 4
-        with the least product of both errors, on demonstrations and on corrections that models left out.
+        How many frames of demonstrations a frame under the operator counts for; by default 1 and 2 are tried. Each is
+        tried with and without learning, too, what the policy did where somebody watched and let it, all of which counts
+        as much as the frames under the operator do. What has the least product of both errors, on demonstrations and on
+        corrections that models left out, is taken.
     model : Regressor, or several, optional
         F, as for `simile.learn`.
     test : float or Demonstrations
@@ -177,13 +191,15 @@ def improve(
     key = repr([digest_of(policy), facts, learned.digest(), sorted(taken.tolist()), by, repr(model), seed])
     place = None if folder is None else Path(folder) / hashlib.sha256(key.encode()).hexdigest()[:16]
     trials = []
-    for one in WEIGHTS if weight is None else (checks.number(weight, "weight", above=0.0),):
-        trials.append(_learn_or_read(lesson, one, place))
-        if watch is not None:
-            watch(trials[-1])
+    weights = WEIGHTS if weight is None else (checks.number(weight, "weight", above=0.0),)
+    for let in (False, True) if corrections.watched is not None else (False,):
+        for one in weights:
+            trials.append(_learn_or_read(lesson, one, let, place))
+            if watch is not None:
+                watch(trials[-1])
     chosen = _choose(trials)
     verdict = gate.judge(policy, chosen.policy, judges[0], judges[1].demos)
-    return Improvement(policy, chosen.policy, verdict, by, tuple(trials), chosen.weight, facts, judges, lesson.notes)
+    return Improvement(policy, chosen.policy, verdict, by, tuple(trials), chosen, facts, judges, lesson.notes)
 
 
 def _check(policy: Policy, demos: Demonstrations, corrections: Corrections) -> None:
@@ -210,20 +226,21 @@ class _Lesson:
     model: Any
     seed: int
 
-    def learn(self, weight: float) -> Trial:
-        """Learn with this weight of the corrections."""
+    def learn(self, weight: float, let: bool) -> Trial:
+        """Learn with this weight of the corrections, and with or without what the policy was let do."""
         demos = Demonstrations((*self.demos, *self.corrections.lessons(weight)))
         choices = Choices.of(demos, model=self.model, seed=self.seed, initial=self.policy)
         kept = choices.kept
         assert kept is not None
         kept.check_filter(demos)
         hold = Hold(np.zeros(demos.n_actions)) if kept.hold is None else kept.hold
-        models = choices.models if self.by == "mix" else choices.models[1:]
+        models = (*choices.models[1:], *((kept,) if self.by == "mix" else ()))
         choices = replace(choices, models=models, regularizer=kept, stepping=kept.stepping, aim=kept.aim, hold=hold)
+        choices = replace(choices, remains=REMAINS, beside=self.corrections.let_be() if let else None)
         *_, last = crossfit_rounds(demos, choices, kept.smoothness)
-        return self._note(last, demos, weight)
+        return self._note(last, demos, weight, let)
 
-    def _note(self, last: Round, demos: Demonstrations, weight: float) -> Trial:
+    def _note(self, last: Round, demos: Demonstrations, weight: float, let: bool) -> Trial:
         """Take the errors of what the models left out apart, and write them on the policy's card."""
         pieces = Folds.of(demos).demos
         assert isinstance(pieces, Demonstrations)
@@ -240,11 +257,12 @@ class _Lesson:
             "from": digest_of(self.policy),
             "by": self.by,
             "weight": weight,
+            "let": let,
             "corrections": self.corrections.digest,
             "unseen": [None if math.isnan(e) else e for e in errors],
         }
         noted = replace(card, training={**card.training, "improved": improved})
-        return Trial(weight, policy.in_units(policy.units, policy.space, noted), *errors)
+        return Trial(weight, let, policy.in_units(policy.units, policy.space, noted), *errors)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -252,22 +270,22 @@ class _Lesson:
         return tuple(filter(None, note_initial(self.policy, self.demos, rounds=False)))
 
 
-def _learn_or_read(lesson: _Lesson, weight: float, place: Path | None) -> Trial:
+def _learn_or_read(lesson: _Lesson, weight: float, let: bool, place: Path | None) -> Trial:
     """Learn, or read what an earlier call has learned and kept."""
     if place is None:
-        return lesson.learn(weight)
-    file = place / f"weight-{weight:g}.safetensors"
+        return lesson.learn(weight, let)
+    file = place / f"weight-{weight:g}{'-let' * let}.safetensors"
     if file.exists():
         policy = load_own(file)
         errors = policy.card.training["improved"]["unseen"]
-        return Trial(weight, policy, *(math.nan if e is None else float(e) for e in errors))
-    trial = lesson.learn(weight)
+        return Trial(weight, let, policy, *(math.nan if e is None else float(e) for e in errors))
+    trial = lesson.learn(weight, let)
     save_own(trial.policy, file)
     return trial
 
 
 def _choose(trials: Sequence[Trial]) -> Trial:
-    """Choose the weight with the least product of both errors: what one loses, as a share, the other must win."""
+    """Choose the trial with the least product of both errors: what one loses, as a share, the other must win."""
     return min(trials, key=lambda t: t.demonstrations * t.corrections)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
-from simile.data.demonstrations import Demonstrations
+from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss, Squared
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon
@@ -74,6 +74,7 @@ def crossfit(demos: Recorded, choices: Choices, lanes: Sequence[Lane]) -> Iterat
             beta: PerAction = 1.0  # round 0 may be the policy to go on from
             if n > 0:
                 beta = line_search(unseen, old.unseen, lessons.demos, lane.loop, choices.scarce)  # line 9
+                beta = np.minimum(beta, choices.remains) if model is choices.kept else beta
             elif model is not choices.kept:  # of the mean remains what the first model does not know better
                 beta = 1.0 - line_search(old.unseen, unseen, lessons.demos, lane.loop, 0.0)  # it is no way to be smooth
             policy = interpolate(trained, old.policy, beta)  # line 10
@@ -205,8 +206,10 @@ class Choices:
     stepping: tuple[bool, ...] | None = None  # which actions step, where that is known
     aim: tuple[float, ...] = ()  # how far ahead of the expert's moves f aims, for a play behind it
     scarce: PerAction = 1.0  # share of `PRICE` that counts: less where the policy is smoother than it need be
-    kept: Kept | None = None  # what to go on from, the first of the models
+    kept: Kept | None = None  # what to go on from, the first of the models, or the last
+    remains: float = 1.0  # share of it at most, where it is the last
     loss: Loss | None = None  # by which the demonstrations were weighed; None for the squared one
+    beside: Demonstrations | None = None  # what models learn from as well, and nothing is measured or judged by
 
     @classmethod
     def of(
@@ -270,8 +273,9 @@ class Choices:
         return () if self.kept is None else self.kept.seen
 
     def standardize(self, units: Units) -> Self:
-        """Bring the bounds to standard units."""
-        return replace(self, space=ActionSpace(units.standardize(self.space.low), units.standardize(self.space.high)))
+        """Bring the bounds, and what is learned from beside the demonstrations, to standard units."""
+        space = ActionSpace(units.standardize(self.space.low), units.standardize(self.space.high))
+        return replace(self, space=space, beside=None if self.beside is None else self.beside.standardize(units))
 
     def lane(self, demos: Recorded, smoothness: PerAction) -> Lane:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""
@@ -310,8 +314,11 @@ def fit_lanes(
     """Fit a model at every lambda (lines 5 to 8); with each f come predictions without a fold over it."""
     horizon, mu, k = choices.horizon, choices.feedback.mu, demos.n_actions
     loops = [lane.loop for lane in lanes]
+    beside = () if choices.beside is None else tuple(aim(choices.beside, choices.aim))
     if isinstance(model, RolloutRegressor):
-        return teach_rollouts(folds.demos, model, horizon, loops, folds.fold)
+        fold = np.append(folds.fold, np.full(len(beside), len(folds), np.intp))  # one of its own
+        taught = teach_rollouts(_join(folds.demos, beside), model, horizon, loops, fold)
+        return [(f, said[: folds.demos.n_frames] if beside else said) for f, said in taught]
     if len(lanes) > 1 and not (isinstance(model, SmoothForest) and model.by_labels):
         return [fit_lanes(model, demos, folds, [lane], choices, rng)[0] for lane in lanes]
     recipe = getattr(model, "recipe", model)  # of a model with checkpoints
@@ -322,7 +329,7 @@ def fit_lanes(
     course = Course(_prepare, horizon, (loops, mu, scale, h), smoothness, apart=k > 1 and by_labels)
 
     def fit(some: Recorded, *, here: bool = False) -> Any:
-        return teach(some, model, course, rng, here=here)
+        return teach(_join(some, beside), model, course, rng, here=here)
 
     whole, said = fit(demos, here=True), folds.predict_unseen(fit, horizon)
     if len(lanes) == 1:
@@ -337,6 +344,11 @@ def fit_lanes(
         )
         for part in parts
     ]
+
+
+def _join(demos: Recorded, beside: Sequence[Demonstration]) -> Recorded:
+    """Put sequences beside demonstrations, which are here where there are such."""
+    return Demonstrations((*demos, *beside)) if beside and isinstance(demos, Demonstrations) else demos
 
 
 def line_search(new: Any, old: Any, demos: Recorded, loop: ClosedLoop, scarce: PerAction = 1.0) -> PerAction:
