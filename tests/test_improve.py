@@ -73,7 +73,7 @@ def test_the_next_version_is_better_where_the_operator_took_over(policy, mixed, 
 
 @pytest.mark.parametrize("test", [0.5, DEMOS[9:15]])
 def test_the_next_version_of_a_policy_that_waits_or_knows_what_comes_does_so_too(corrections, test):
-    old = simile.learn(TRAIN, model=LIGHT, smoothness=5.0, lead=-0.1, known={"player0": 0.2}).policy
+    old = simile.learn(TRAIN, model=LIGHT, smoothness=5.0, lead=-0.1, known={"player0": [0.2]}).policy
     found = improve(
         old,
         REST[:9] if isinstance(test, simile.Demonstrations) else REST,

@@ -46,7 +46,7 @@ def policies() -> dict[float, simile.Policy]:
 
 @pytest.fixture(scope="module")
 def knowing() -> simile.Policy:
-    return simile.learn(TRAIN, model=SMALL, smoothness=5.0, lead=-0.1, known={DEMOS.context_names[0]: 0.2}).policy
+    return simile.learn(TRAIN, model=SMALL, smoothness=5.0, lead=-0.1, known={DEMOS.context_names[0]: [0.2]}).policy
 
 
 # What is scored.
@@ -139,7 +139,7 @@ def test_online_a_rival_that_waits_does_what_its_roll_out_does(lead: int):
 
 def test_all_contenders_of_a_comparison_wait_and_know_the_same():
     rivals = (Behind("forest", ContextForest(SMALL), lambda s: (EMA(s), Follower(s)), (1.0, 10.0)),)
-    known = {DEMOS.context_names[0]: 0.3}
+    known = {DEMOS.context_names[0]: [0.3]}
     how = {"reductions": ("learn", "clone"), "rivals": rivals, "model": SMALL}
     found = simile.compare(TRAIN, TEST, lead=-0.2, known=known, smoothness=5.0, **how)
     assert len(found.contenders) == 3
@@ -243,7 +243,7 @@ def test_a_path_needs_a_lead_and_has_only_its_own(surface: Frontier):
 def test_trials_wait_as_was_asked_for_and_look_around_the_frame(tmp_path: Path):
     space = (CrossFitting(mixture=("ridge",), lag=(2.0,)), Rounds(n_rounds=(0,), trees=(3,)))
     how = {"trials": 2, "space": space, "storage": tmp_path / "kept.db"}
-    tuned = tune(TRAIN, lead=-0.2, known={DEMOS.context_names[0]: 0.1}, **how)
+    tuned = tune(TRAIN, lead=-0.2, known={DEMOS.context_names[0]: [0.1]}, **how)
     assert not any(t.trouble for t in tuned.trials)
     for tried in tuned.trials:
         horizon = tried.settings["horizon"]
@@ -251,7 +251,7 @@ def test_trials_wait_as_was_asked_for_and_look_around_the_frame(tmp_path: Path):
         assert 0 in horizon.offsets
         assert parse(tried.options()["horizon"], "horizon") == horizon
     assert timing(tuned.run().policy) == (-6, ((0, 3),))
-    for other in ({}, {"lead": -0.1, "known": {DEMOS.context_names[0]: 0.1}}):
+    for other in ({}, {"lead": -0.1, "known": {DEMOS.context_names[0]: [0.1]}}):
         with pytest.raises(simile.ArgumentError, match="with other lead"):
             tune(TRAIN, **how, **other)
 
@@ -261,7 +261,7 @@ def test_an_estimator_waits_so_many_rows():
 
     X, y = np.concatenate(TRAIN.contexts), np.concatenate(TRAIN.actions)[:, 0]
     play = np.repeat(TRAIN.names, 150)
-    found = SimileRegressor(model=SMALL, smoothness=5.0, lead=-4, known={"x0": 2}).fit(X, y, groups=play)
+    found = SimileRegressor(model=SMALL, smoothness=5.0, lead=-4, known={"x0": [2]}).fit(X, y, groups=play)
     assert timing(found.policy_) == (-4, ((0, 2),))
     assert found.predict(X, groups=play).shape == y.shape
 
@@ -385,4 +385,6 @@ def test_a_mistake_about_time_gets_one_clear_sentence(case: str, games: Path, tm
 
 
 def test_several_ways_to_say_what_is_known():
-    assert read_known(["a=1", "a=2,0.5", "b=c=1"]) == {"a": (1.0, 2.0, 0.5), "b=c": (1.0,)}
+    assert read_known(["a=1", "d=2,0.5", "b=c=1"]) == {"a": 1.0, "d": (2.0, 0.5), "b=c": 1.0}
+    with pytest.raises(simile.ArgumentError, match="each once; got 'a=2'"):
+        read_known(["a=1", "a=2"])

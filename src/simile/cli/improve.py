@@ -120,7 +120,10 @@ def _keep(ledger: Any, found: Improvement) -> str:
 def _tell(found: Improvement, digest: str | None, policy: Path, *, as_json: bool) -> None:
     verdict = found.verdict
     if as_json:
-        trials = [{n: getattr(t, n) for n in ("weight", "let", "demonstrations", "corrections")} for t in found.trials]
+        trials = [
+            {n: getattr(t, n) for n in ("weight", "let", "demonstrations", "corrections", "roughness")}
+            for t in found.trials
+        ]
         about = {"digest": digest, "by": found.by, "weight": found.weight, "trials": trials, **found.facts}
         click.echo(to_json({**about, "notes": list(found.notes), "verdict": verdict.to_dict()}))
         return

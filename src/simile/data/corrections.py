@@ -25,6 +25,7 @@ from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import align_rows
 from simile.data.reading.tables import Batch, Roles, Table, Wanted
 from simile.data.states import Horizon
+from simile.data.timing import Known
 from simile.errors import ArgumentError, DataError
 
 OPERATOR, POLICY = "operator", "policy"  # in the column `who`
@@ -172,6 +173,11 @@ class Corrections:
             vars(lesson)["digest"] = demo.digest  # of what was recorded
             taught.append(lesson)
         return Demonstrations(tuple(taught))
+
+    def foretell(self, known: Known) -> Corrections:
+        """Return them with columns that are known ahead, see `Demonstrations.foretell`."""
+        watched = None if self.watched is None else self.watched.foretell(known)
+        return replace(self, demos=self.demos.foretell(known), watched=watched)
 
     def let_be(self) -> Demonstrations | None:
         """Return what the policy did where nobody took over; all of it counts as much as the frames of the stretches.

@@ -17,14 +17,16 @@ from simile._common.typing import IntArray
 from simile.data.corrections import Corrections
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import draw_groups
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, DivergedError
 from simile.evaluation.gate import Gate, Verdict
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.folds import Folds
 from simile.learning.initial import Kept, check_initial, find_new, note_initial
+from simile.learning.measures import Ruler
 from simile.learning.rounds import Round
 from simile.policies.hold import Hold
 from simile.policies.policies import Policy, given_frames, timing
+from simile.policies.rollouts import rollout
 from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import load_own, save_own
 
@@ -33,7 +35,10 @@ WEIGHTS = (1.0, 2.0)  # times that a frame under the operator counts
 REMAINS = 0.25  # of the old policy in a mixture, for it changes by steps that a few judges can vouch for
 SHARE = 0.3  # of demonstrations and corrections that judge
 JUDGES = 6  # groups that judge, at least, where there are as many
-COLUMNS = (("weight", 6, "g"), ("", 4, "<"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f"))
+COLUMNS = (
+    *(("weight", 6, "g"), ("", 4, "<"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f")),
+    ("roughness", 9, ".2f"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,7 @@ class Trial:
     policy: Policy
     demonstrations: float  # root mean squared, in standard deviations; NaN where none was learned from
     corrections: float
+    roughness: float = 1.0  # over that of the old policy, along the demonstrations that were learned from
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +100,10 @@ class Improvement:
 
     def __str__(self) -> str:
         rows = [
-            (t.weight, "let" if t.let else "", t.demonstrations, t.corrections, "  <- chosen" * (t is self.chosen))
+            (
+                *(t.weight, "let" if t.let else "", t.demonstrations, t.corrections, t.roughness),
+                "  <- chosen" * (t is self.chosen),
+            )
             for t in self.trials
         ]
         tried = [
@@ -173,7 +182,7 @@ def improve(
             "simile.data.corrections.read_corrections(folder)"
         )
     _, known = timing(policy)
-    demos, corrections = demos.foretell(known), replace(corrections, demos=corrections.demos.foretell(known))
+    demos, corrections = demos.foretell(known), corrections.foretell(known)
     test = test.foretell(known) if isinstance(test, Demonstrations) else test
     _check(policy, demos, corrections)
     learned, shown = _hold_out(policy, demos, test, seed)
@@ -194,10 +203,10 @@ def improve(
     weights = WEIGHTS if weight is None else (checks.number(weight, "weight", above=0.0),)
     for let in (False, True) if corrections.watched is not None else (False,):
         for one in weights:
-            trials.append(_learn_or_read(lesson, one, let, place))
+            trials.append(_feel(_learn_or_read(lesson, one, let, place), policy, learned))
             if watch is not None:
                 watch(trials[-1])
-    chosen = _choose(trials)
+    chosen = _choose(trials, gate.tolerance)
     verdict = gate.judge(policy, chosen.policy, judges[0], judges[1].demos)
     return Improvement(policy, chosen.policy, verdict, by, tuple(trials), chosen, facts, judges, lesson.notes)
 
@@ -284,9 +293,23 @@ def _learn_or_read(lesson: _Lesson, weight: float, let: bool, place: Path | None
     return trial
 
 
-def _choose(trials: Sequence[Trial]) -> Trial:
-    """Choose the trial with the least product of both errors: what one loses, as a share, the other must win."""
-    return min(trials, key=lambda t: t.demonstrations * t.corrections)
+def _feel(trial: Trial, old: Policy, demos: Demonstrations) -> Trial:
+    """Measure how rough the policy of a trial is beside the old one."""
+    ruler = Ruler.of(old, demos)
+    try:
+        after, before = (ruler.measure(rollout(one, demos)).roughness for one in (trial.policy, old))
+    except DivergedError:
+        return replace(trial, roughness=math.inf)
+    return replace(trial, roughness=after / before if before > 0.0 else math.inf if after > 0.0 else 1.0)
+
+
+def _choose(trials: Sequence[Trial], tolerance: float) -> Trial:
+    """Choose the trial with the least product of both errors: what one loses, as a share, the other must win.
+
+    One that the gate would call rougher than the old policy is left alone; where all are, the smoothest is taken.
+    """
+    smooth = [t for t in trials if t.roughness <= 1.0 + tolerance]
+    return min(smooth or [min(trials, key=lambda t: t.roughness)], key=lambda t: t.demonstrations * t.corrections)
 
 
 def _hold_out(
