@@ -23,7 +23,10 @@ QUOTES = runpy.run_path(str(ROOT / "benchmarks/quotes.py"))["QUOTES"]
 sys.path.pop(0)
 
 # What commands print or write whole, and the blocks that they write into pages.
-PRINTED = ("accuracy", "axes", "bands", "curve", "delays", "demo", "eye", "hardness", "loop", "outliers", "tutorial")
+PRINTED = (
+    *("accuracy", "axes", "bands", "curve", "delays", "demo", "eye", "hardness", "loop", "outliers", "timing"),
+    "tutorial",
+)
 WRITTEN = ("docs/results.md", "docs/assets/results/results.json", *(f"docs/assets/bench/{n}.txt" for n in PRINTED))
 BLOCKS = tuple((page, name) for page, name, *_ in QUOTES)
 SPEEDS = {

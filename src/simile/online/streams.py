@@ -304,13 +304,13 @@ class Streams:
         past = other.history.state(live)
         if offset(other.policy) is None:
             del past["offset"]  # then it is taken anew
-        if not ours.equals(theirs):  # else the bits would change for nothing
-            for name in ("actions", "position"):
+        if not (np.array_equal(ours.center, theirs.center) and np.array_equal(ours.scale, theirs.scale)):
+            for name in ("actions", "position"):  # else the bits would change for nothing
                 past[name] = ours.standardize(theirs.restore(past[name]))
             if "offset" in past:
                 past["offset"] = past["offset"] * theirs.scale / ours.scale
-            if other.n_contexts:
-                past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
+        if other.n_contexts and not ours.equals(theirs):
+            past["contexts"] = ours.shift(theirs.shift_back(past["contexts"]))
         if other.n_contexts == 0:  # none has come yet
             past["contexts"] = np.zeros((len(live), 1, self.n_contexts))
         self.history.forget(some)
