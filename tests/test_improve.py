@@ -15,7 +15,7 @@ from simile.data import tasks
 from simile.data.corrections import read_corrections
 from simile.errors import ArgumentError
 from simile.evaluation.gate import Gate, Paired
-from simile.evaluation.improvement import WEIGHTS, improve
+from simile.evaluation.improvement import WEIGHTS, Trial, _choose, improve
 from simile.experiments.operators import ScriptedOperator, record
 from simile.learning.initial import marks_of
 from simile.learning.measures import Ruler
@@ -292,3 +292,12 @@ def test_groups_of_ones_own_are_held_out_together(corrections):
     assert grouped.demos.digests == corrections.demos.digests
     assert grouped.demos.groups == tuple(streams)
     assert replace(grouped, demos=corrections.demos).digest == corrections.digest
+
+
+def test_a_version_that_the_gate_would_call_rougher_is_not_chosen(policy):
+    better, smoother, worse = (
+        Trial(1.0, False, policy, error, error, roughness) for error, roughness in ((0.5, 1.3), (0.8, 1.1), (0.9, 1.0))
+    )
+    assert _choose([better, smoother, worse], tolerance=0.15) is smoother
+    assert _choose([better, smoother, worse], tolerance=0.5) is better
+    assert _choose([better, replace(smoother, roughness=1.2)], tolerance=0.15).roughness == 1.2  # the smoothest of all
