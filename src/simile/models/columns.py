@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -163,19 +164,23 @@ def _bin_contexts(
         if found is not None and (edges is None or all(map(np.array_equal, found[0], edges))):
             return found
     bins = np.empty((tape.n_contexts + k, len(pad.source)), np.uint8)
-    chosen: list[Any] = []
-    room = np.empty((min(AT_ONCE, tape.n_contexts), len(tape.floor)), np.float32)
+    rooms = SimpleQueue[Any]()
+    for _ in range(threads):  # made here: what a thread makes is taken from a heap of its own, which keeps it
+        rooms.put(np.empty((min(AT_ONCE, tape.n_contexts), len(tape.floor)), np.float32))
 
-    def bin_one(j: int) -> Any:
-        column = room[j % AT_ONCE]
-        found = binning.bin_edges(column) if edges is None else edges[j]
-        # No index is out of bounds; NumPy writes through a buffer where it is to look.
-        np.take(binning.bin_column(column, found), pad.source, out=bins[j], mode="clip")
-        return found
-
-    for first in range(0, tape.n_contexts, AT_ONCE):
+    def bin_some(first: int) -> list[Any]:
+        room, chosen = rooms.get(), []
         _read_columns(tape, first, room)
-        chosen += spread(bin_one, range(first, min(first + AT_ONCE, tape.n_contexts)), threads)
+        for j in range(first, min(first + AT_ONCE, tape.n_contexts)):
+            found = binning.bin_edges(room[j - first]) if edges is None else edges[j]
+            # No index is out of bounds; NumPy writes through a buffer where it is to look.
+            np.take(binning.bin_column(room[j - first], found), pad.source, out=bins[j], mode="clip")
+            chosen.append(found)
+        rooms.put(room)
+        return chosen
+
+    parts = spread(bin_some, range(0, tape.n_contexts, AT_ONCE), threads)
+    chosen = [found for part in parts for found in part]
     if edges is None or keep:  # given edges are kept apart: what a tape gives must not depend on its company
         tape.memo[own if edges is None else common] = chosen, bins
     return chosen, bins
