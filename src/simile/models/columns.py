@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -132,13 +133,18 @@ class Padding:
         """Lay the sequences of a tape out with room between them; kept with the contexts."""
         room = before, after = horizon.reach, horizon.wait
         if ("padding", room) not in tape.memo:
-            begins = np.unique(tape.floor)
-            lengths = np.diff(np.append(begins, len(tape.floor)))
-            spans = zip(begins, begins + lengths, strict=True)
-            padded = [np.clip(np.arange(begin - before, end + after), begin, end - 1) for begin, end in spans]
-            source = np.concatenate(padded).astype(np.int32)
-            number = np.repeat(np.arange(len(begins)), lengths)
-            position = (np.arange(len(tape.floor)) + before + (before + after) * number).astype(np.int32)
+            begins, n = np.flatnonzero(np.diff(tape.floor, prepend=-1)).tolist(), len(tape.floor)
+            source, position = np.empty(n + len(begins) * (before + after), np.int32), np.empty(n, np.int32)
+            at = 0
+            for begin, end in pairwise([*begins, n]):
+                first, last = at + before, at + before + end - begin
+                source[at:first], source[first:last], source[last : last + after] = (
+                    begin,
+                    np.arange(begin, end),
+                    end - 1,
+                )
+                position[begin:end] = np.arange(first, last)
+                at = last + after
             tape.memo["padding", room] = cls(source, position, room)
         padding: Padding = tape.memo["padding", room]
         return padding
