@@ -73,7 +73,8 @@ class BinnedColumns:
                 lent = s.tape.memo.pop(_own(pad), None) if edges is None and len(states) == 1 else None
                 block = block.copy() if lent is None else block
                 for j in range(k):
-                    block[m + j] = binning.bin_column(s.tape.actions[:, j], action_edges[j])[pad.source]
+                    binned = binning.bin_column(s.tape.actions[:, j], action_edges[j])
+                    np.take(binned, pad.source, out=block[m + j], mode="clip")
             blocks.append(block)
             positions.append(pad.position[s.rows] + before)
             before += len(pad.source)
@@ -174,27 +175,28 @@ def _bin_contexts(
     for _ in range(threads):  # made here: what a thread makes is taken from a heap of its own, which keeps it
         rooms.put(np.empty((min(AT_ONCE, tape.n_contexts), len(tape.floor)), np.float32))
 
-    def bin_some(first: int) -> list[Any]:
+    def bin_some(columns: IntArray) -> list[Any]:
         room, chosen = rooms.get(), []
-        _read_columns(tape, first, room)
-        for j in range(first, min(first + AT_ONCE, tape.n_contexts)):
-            found = binning.bin_edges(room[j - first]) if edges is None else edges[j]
+        _read_columns(tape, columns, room)
+        for values, j in zip(room, columns, strict=False):
+            found = binning.bin_edges(values) if edges is None else edges[j]
             # No index is out of bounds; NumPy writes through a buffer where it is to look.
-            np.take(binning.bin_column(room[j - first], found), pad.source, out=bins[j], mode="clip")
+            np.take(binning.bin_column(values, found), pad.source, out=bins[j], mode="clip")
             chosen.append(found)
         rooms.put(room)
         return chosen
 
-    parts = spread(bin_some, range(0, tape.n_contexts, AT_ONCE), threads)
+    turns = threads * -(-tape.n_contexts // (threads * AT_ONCE))  # as many for each thread
+    parts = spread(bin_some, np.array_split(np.arange(tape.n_contexts), turns), threads)
     chosen = [found for part in parts for found in part]
     if edges is None or keep:  # given edges are kept apart: what a tape gives must not depend on its company
         tape.memo[own if edges is None else common] = chosen, bins
     return chosen, bins
 
 
-def _read_columns(tape: Tape, first: int, out: Any) -> None:
-    """Write columns of the contexts, from the first on, to `out` (columns, rows), in the single precision of bins."""
-    begin, n = 0, min(len(out), tape.n_contexts - first)
+def _read_columns(tape: Tape, columns: IntArray, out: Any) -> None:
+    """Write neighbouring columns of the contexts to `out` (columns, rows), in the single precision of bins."""
+    begin, n, first = 0, len(columns), int(columns[0]) if len(columns) else 0
     with np.errstate(over="ignore"):  # as `binning.single`
         for part in tape.parts:
             out[:n, begin : begin + len(part)] = part[:, first : first + n].T
