@@ -83,6 +83,7 @@ def test_the_kernels_read_what_states_hold(lead):
     [
         ({"lead": 0.5}, "lead must be a whole number"),
         ({"lead": -200_000}, "lead must be >= -100000"),
+        ({"lead": 200_000}, "lead must be <= 100000"),
         ({"known": [3]}, "known must be pairs of a column and how many frames ahead"),
         ({"known": [(0, 0)]}, "known must be >= 1"),
     ],

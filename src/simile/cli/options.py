@@ -355,7 +355,8 @@ def tell_timing(settings: Mapping[str, Any], demos: Recorded) -> None:
     if horizon.lead:
         click.echo(f"  lead      the policy {tell_lead(horizon.lead, demos.rate)}", err=True)
     if horizon.known:
-        click.echo(f"  known     {', '.join(name_ahead(demos.context_names, horizon.known))}", err=True)
+        ahead, most = name_ahead(demos.context_names, horizon.known), max(n for _, n in horizon.known)
+        click.echo(f"  known     {', '.join(ahead)}; not learned from: the last {most} frames of a sequence", err=True)
 
 
 def _arguments_for(policy: Policy, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Horizon:
         object.__setattr__(self, "action_lags", _lags(action_lags, "action_lags", first=1))
         if not self.context_lags:
             raise ArgumentError("context_lags must name at least one lag; 0 or (0,) means the present alone")
-        object.__setattr__(self, "lead", checks.whole_number(lead, "lead", at_least=-LONGEST))
+        object.__setattr__(self, "lead", checks.whole_number(lead, "lead", at_least=-LONGEST, at_most=LONGEST))
         object.__setattr__(self, "known", _known(known))
 
     def __repr__(self) -> str:
