@@ -374,5 +374,8 @@ def test_the_command_takes_a_plan(tmp_path):
     (tmp_path / "wrong.csv").write_text("player1\nfar\n")
     refused = simile_("run", "policy.safetensors", "--plan", "wrong.csv", cwd=tmp_path, stdin=told, code=2)
     assert "--plan: wrong.csv: row 1, field 'player1'" in refused.stderr
+    (tmp_path / "empty.csv").write_text("player1\n")
+    refused = simile_("run", "policy.safetensors", "--plan", "empty.csv", cwd=tmp_path, stdin=told, code=2)
+    assert "--plan: empty.csv: it must have a row for each frame, with player1" in refused.stderr
     refused = simile_("run", "policy.safetensors", cwd=tmp_path, stdin=told, code=2)
     assert "the header has no field 'player1[t+4]'" in refused.stderr

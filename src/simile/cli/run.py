@@ -120,6 +120,8 @@ def _read_plan(path: Path, policy: Policy) -> dict[str, list[float]]:
             if isinstance(row, DataError):
                 raise row
             told.append([read_field(row, name, number) for name in names])
+        if not told:
+            raise DataError(f"it must have a row for each frame, with {', '.join(names)}; got none")
     return {name: [row[i] for row in told] for i, name in enumerate(names)}
 
 
