@@ -62,10 +62,15 @@ class Case:
         if self.folder is None:
             games = demonstrations(simulate(N_GAMES, minutes=(0.8, 1.2), seed=self.number))
             return games[:-N_TEST], games[-N_TEST:]
+        return self.read().split(0.25, seed=self.number)
+
+    def read(self) -> simile.Demonstrations:
+        """Read all of a real data set."""
+        assert self.folder is not None
         source = self.name.replace("grip_people", "grip_force")
         actions, contexts = COLUMNS[source]
         about = f"{self.folder / source / 'sequences.csv'}:{GROUPS[self.name]}" if self.name in GROUPS else "sequence"
-        demos = simile.read(
+        return simile.read(
             self.folder / source / f"{source}.csv",
             sequence="sequence",
             time="t",
@@ -74,7 +79,6 @@ class Case:
             group=about,
             quiet=True,
         )
-        return demos.split(0.25, seed=self.number)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """How well the bands of `learn` hold on sequences that it has not seen, how wide they are, and whether doubts help.
 
-Simulated games, the built-in task, and the real data sets where they are at hand (`--data`, or the variable
-SIMILE_DATA), several splits each, by recording or by group, that no choice was made by. For each: the share of the
-expert's frames within the 90 % band, in the mean over held-out sequences, and its mean width over that of a band of the
-same level that is always as wide; and how many of the worst 5 % of seconds `unsure` catches, at how many alarms.
+Simulated games and the built-in task, of several seeds, and the real data sets where they are at hand (`--data`, or the
+variable SIMILE_DATA), dealt by recording or by group to four parts that are held out one after the other: every
+sequence is held out once, and nothing is left to the luck of a split. For each: the share of the expert's frames within
+the 90 % band, in the mean over held-out sequences, with its standard error over groups; its mean width over that of a
+band of the same level that is always as wide; and how many of the worst 5 % of all seconds `unsure` catches, at how
+many alarms.
 
     python benchmarks/bands.py
 """
@@ -19,39 +21,49 @@ import numpy as np
 from accuracy import Case, find_data
 
 import simile
+from simile import tasks
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
+from simile.data.groups import deal_groups
+from simile.learning.shares import add_kin
 from simile.policies.bands import Band
 
-SPLITS = (70, 71, 72, 73)
+SEEDS, PARTS = (70, 71, 72, 73), 4
 LEVEL, WORST = 0.9, 0.05
 REAL = ("car_following", "reservoir", "head360", "grip_force", "grip_people")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Found:
-    """What was measured on one split."""
+    """What was measured on sequences that were held out together."""
 
-    groups: int  # that the band was measured on
-    coverage: float
-    constant: float  # coverage of the constant band
-    width: float  # over that of the constant one
-    caught: float
-    alarms: float
-
-
-def load(name: str, number: int, folder: Path | None) -> tuple[simile.Demonstrations, simile.Demonstrations]:
-    """Return the training and the test part."""
-    if name == "camera":
-        games = demonstrations(simulate(24, minutes=0.6, seed=number))
-        return games[:12], games[12:]
-    if name == "pursuit":
-        some = simile.tasks.pursuit(48, 400, seed=number)
-        return some[:24], some[24:]
-    return Case(name, number, folder).load()
+    calibrated: int  # groups that the band was measured on
+    kin: np.ndarray  # group of each sequence
+    rows: np.ndarray  # of each sequence: coverage, that of the constant band, width over that one's
+    errors: np.ndarray  # of each second
+    alarms: np.ndarray
 
 
-def measure(train: simile.Demonstrations, test: simile.Demonstrations) -> Found:
+def deal(name: str, folder: Path | None) -> Iterator[tuple[simile.Demonstrations, simile.Demonstrations, np.ndarray]]:
+    """Yield a training and a test part, and which group each sequence of this is of, one after the other."""
+    if name in REAL:
+        demos = Case(name, 0, folder).read()
+        hands = deal_groups(demos.kin, demos.lengths, PARTS)
+        for hand in range(PARTS):
+            yield (
+                demos.where(np.flatnonzero(hands != hand)),
+                demos.where(np.flatnonzero(hands == hand)),
+                demos.kin[hands == hand],
+            )
+        return
+    for seed in SEEDS:
+        games = name == "camera"
+        some = demonstrations(simulate(24, minutes=0.6, seed=seed)) if games else tasks.pursuit(48, 400, seed=seed)
+        half = len(some) // 2
+        yield some[:half], some[half:], half * seed + np.arange(half)
+
+
+def measure(train: simile.Demonstrations, test: simile.Demonstrations, kin: np.ndarray) -> Found:
     """Learn, and hold the band against the test part."""
     policy = simile.learn(train).policy
     check = simile.evaluate(policy, test, band=LEVEL).band
@@ -63,16 +75,28 @@ def measure(train: simile.Demonstrations, test: simile.Demonstrations) -> Found:
         n = len(gap) // second * second
         errors += np.sqrt(np.mean(gap[:n].reshape(-1, second * gap.shape[1]) ** 2, axis=1)).tolist()
         alarms += (banded.unsure[policy.memory :][:n].reshape(-1, second).mean(axis=1) >= 0.5).tolist()
-    worst = np.array(errors) >= np.quantile(errors, 1.0 - WORST)
-    ratio = np.mean([row["width"] / row["constant_width"] for row in check.rows])
-    means = (check.mean("coverage"), check.mean("constant_coverage"), float(ratio))
-    return Found(Band.of(policy).n, *means, float(np.mean(np.array(alarms)[worst])), float(np.mean(alarms)))
+    of = [(row["coverage"], row["constant_coverage"], row["width"] / row["constant_width"]) for row in check.rows]
+    rows = np.array(of).reshape(len(test), -1, 3).mean(axis=1)
+    return Found(Band.of(policy).n, kin, rows, np.array(errors), np.array(alarms))
 
 
-def rows(names: list[str], folder: Path | None) -> Iterator[tuple[str, list[Found]]]:
-    """Measure all splits of each data set."""
-    for name in names:
-        yield name, [measure(*load(name, number, folder)) for number in SPLITS]
+def tell(name: str, found: list[Found]) -> tuple[float, ...]:
+    """Print a row of the table; return coverage, that of the constant band, width, caught and alarms."""
+    rows, kin = np.concatenate([one.rows for one in found]), np.concatenate([one.kin for one in found])
+    errors, alarms = np.concatenate([one.errors for one in found]), np.concatenate([one.alarms for one in found])
+    coverage, constant, width = rows.mean(axis=0)
+    kin = np.unique(kin, return_inverse=True)[1]
+    groups = int(kin.max()) + 1
+    # Of a ratio of sums over groups, for a mean over sequences in which each counts the same.
+    spread = np.sqrt(np.sum(add_kin(rows[:, 0] - coverage, kin) ** 2) * groups / (groups - 1)) / len(rows)
+    caught = alarms[errors >= np.quantile(errors, 1.0 - WORST)].mean()
+    calibrated = "/".join(sorted({str(one.calibrated) for one in found}, key=int))
+    print(
+        f"{name:14} {len(rows):>9} {groups:>6} {calibrated:>11} {coverage:>9.3f} ± {spread:.3f} {constant:>9.3f} "
+        f"{width:>6.3f} {caught:>7.2f} {alarms.mean():>7.3f}",
+        flush=True,
+    )
+    return coverage, constant, width, caught, alarms.mean()
 
 
 def main() -> None:
@@ -84,22 +108,14 @@ def main() -> None:
     folder = find_data(given.data)
     names = [name for name in ("camera", "pursuit", *REAL) if folder is not None or name not in REAL]
     names = [name for name in names if not given.only or name in given.only]
-    print(f"band {LEVEL:g}, {len(SPLITS)} splits each; means, and from lowest to highest")
-    print(f"{'':14} {'groups':>6} {'coverage':>20} {'constant':>9} {'width':>18} {'caught':>18} {'alarms':>18}")
-    every = []
-    for name, found in rows(names, folder):
-        every.append(found)
-        cells = [_spell([getattr(one, what) for one in found]) for what in ("coverage", "width", "caught", "alarms")]
-        constant = np.mean([one.constant for one in found])
-        groups = "/".join(sorted({str(one.groups) for one in found}))
-        print(f"{name:14} {groups:>6} {cells[0]:>20} {constant:>9.3f} {cells[1]:>18} {cells[2]:>18} {cells[3]:>18}")
-    means = [np.mean([[getattr(o, w) for o in some] for some in every]) for w in ("coverage", "constant")]
-    others = [np.mean([[getattr(o, w) for o in some] for some in every]) for w in ("width", "caught", "alarms")]
-    print(f"{'mean':14} {'':6} {means[0]:>20.3f} {means[1]:>9.3f} " + " ".join(f"{one:>18.2f}" for one in others))
-
-
-def _spell(values: list[float]) -> str:
-    return f"{np.mean(values):.3f} ({min(values):.2f}-{max(values):.2f})"
+    print(f"band {LEVEL:g}; every sequence held out once, ± a standard error over groups")
+    print(
+        f"{'':14} {'sequences':>9} {'groups':>6} {'measured on':>11} {'coverage':>17} {'constant':>9} {'width':>6} "
+        f"{'caught':>7} {'alarms':>7}"
+    )
+    every = np.array([tell(name, [measure(*parts) for parts in deal(name, folder)]) for name in names]).mean(axis=0)
+    means = f"{every[0]:>9.3f} {'':7} {every[1]:>9.3f} {every[2]:>6.3f} {every[3]:>7.2f} {every[4]:>7.3f}"
+    print(f"{'mean':14} {'':28} {means}")
 
 
 if __name__ == "__main__":

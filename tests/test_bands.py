@@ -61,12 +61,32 @@ def test_coverage_by_sequence_is_as_asked_for_and_narrower_than_a_constant_band(
         band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
         new, _ = noisy(60, 30, rng)
         for demo in new:
-            far, moved = band.signs(demo.contexts, np.concatenate([demo.contexts[:1], demo.contexts[:-1]]))
-            sigma = band.sigma(band.doubt(np.zeros((1, 1)), far, moved), np.zeros(1))
+            signs = band.signs(demo.contexts, np.concatenate([demo.contexts[:1], demo.contexts[:-1]]))
+            sigma = band.sigma(band.doubt(np.zeros((1, 1)), *signs), np.zeros(1))
             held.append(np.mean(np.abs(demo.actions) <= band.quantile(0.9) * sigma))
             ratios.append(np.mean(band.quantile(0.9) * sigma / band.half(0.9)))
     assert 0.9 * 60 / 61 - 0.01 < np.mean(held) < 0.915  # what one more sequence has for sure, but for chance
     assert np.mean(ratios) < 0.95
+
+
+def test_a_context_that_tells_on_one_side_makes_the_band_wider_there():
+    rng, loop = np.random.default_rng(2), ClosedLoop(np.ones((1, 1)))
+    x = [rng.normal(size=(60, 2)) for _ in range(24)]
+    away = [(0.2 + np.maximum(one[:, :1], 0.0)) * rng.normal(size=(60, 1)) for one in x]
+    demos = simile.Demonstrations.from_arrays(x, away)
+    zero = [np.zeros_like(a) for a in away]
+    band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+    above, below = band.weights[0, 5:].reshape(2, 2)  # of each context
+    assert above[0] > 3.0 * max(above[1], *below)
+    contexts = np.array([[2.0, 0.0], [-2.0, 0.0], [np.nan, 0.0], [np.inf, 0.0], [-np.inf, 0.0]])
+    high, low, missing, endless, other = band.doubt(np.zeros((1, 1)), *band.signs(contexts, contexts))[:, 0]
+    assert high > 1.5 * low
+    assert low >= missing
+    assert endless >= other > high
+    # Many contexts, and there would be more chance than reason in it.
+    wide = simile.Demonstrations.from_arrays([np.repeat(one, 40, axis=1) for one in x], away)
+    band = fit_band(Folds.of(wide), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+    assert band.weights.shape == (1, 5)
 
 
 def test_few_sequences_are_told_and_so_is_what_is_sure(policy):
@@ -206,6 +226,8 @@ NONSENSE = [
     {"center": [0.0]},
     {"spread": [0.0, 1.0]},
     {"weights": [[1.0, 1.0, 1.0, 1.0, -1.0]]},
+    {"weights": [[1.0] * 7]},
+    {"weights": [[1.0] * 8 + [-1.0]]},
     {"scores": [list(range(len(LEVELS)))[::-1]]},
     {"scores": [[float("nan")] * len(LEVELS)]},
     {"farthest": float("inf")},
@@ -223,6 +245,7 @@ NONSENSE = [
 def test_a_card_of_nonsense_has_no_band(given):
     sound = make_band().to_dict()
     assert Band.read(json.loads(json.dumps(sound)), 2, 1) is not None
+    assert Band.read(sound | {"weights": [[1.0] * 9]}, 2, 1) is not None
     wrong = {**sound, **given} if isinstance(given, dict) and given else given
     assert Band.read(wrong, 2, 1) is None
 
@@ -264,6 +287,7 @@ def test_two_actions_and_missing_values_have_the_bits_of_roll_outs():
     x = [np.where(rng.random(one.shape) < 0.1, np.nan, one) for one in x]
     demos = simile.Demonstrations.from_arrays(x, a)
     policy = simile.learn(demos[:5], model=LIGHT, smoothness=(3.0, 30.0)).policy
+    assert Band.of(policy).weights[:, 5:].any()  # sides of single contexts count, too
     whole = simile.rollout(policy, x[5:], band=0.9, start=simile.ColdStart())[0]
     found = online(policy, demos[5], 0.9)
     for name in ("actions", "low", "high", "unsure"):

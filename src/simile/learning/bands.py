@@ -22,6 +22,7 @@ from simile.models.closed_loop import ClosedLoop
 from simile.policies.bands import LEVELS, SIGNS, Band, disagree
 
 MOST_FRAMES = 50_000  # that are looked at, evenly spread
+MOST_SIDES = 128  # signs of single contexts, above and below their means: with more, none is looked at
 DIGITS = 6  # of what is written down
 AT = LEVELS.index(0.9)  # the level at which a band should be narrow
 TRUST = (0.1, 0.25, 0.5, 0.75, 1.0)  # share of what the signs say that is believed; the rest is constant
@@ -46,10 +47,11 @@ def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedL
     spread = np.sqrt(squares / np.maximum(count, 1.0))
     center, spread = _round(center), _round(np.where(spread > 0.0, spread, 1.0))
     k, every = demos.n_actions, -(-demos.n_frames // MOST_FRAMES)
-    none, ones = np.zeros((k, len(SIGNS))), np.ones(k)
+    sides = 2 * len(center) if 2 * len(center) <= MOST_SIDES else 0
+    none, ones = np.zeros((k, len(SIGNS) + sides)), np.ones(k)
     bare = Band(center, spread, 1.0, none, none, none, ones, ones, 1)  # which measures signs
-    weights, said = [w for w, _ in voices], [says for _, says in voices]
-    gathered = demos.collect(_look, wanted, done, *said, shared=(bare, weights, loop, every, lead))
+    shares, said = [w for w, _ in voices], [says for _, says in voices]
+    gathered = demos.collect(_look, wanted, done, *said, shared=(bare, shares, loop, every, lead))
     rows, far = [one for part, _ in gathered for one in part], max(most for _, most in gathered)
     sample = _Sample(rows, folds.fold, demos.kin)
     if not sample.counts:
@@ -59,11 +61,12 @@ def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedL
     usual = np.maximum(means, 1e-9)
     excess = np.max([s / u for (_, s, _, _), u in zip(found, usual, strict=True)], axis=0)
     alarm = [_quantile(excess, sample.mass.mean(axis=1), share) for share in ALARM]
+    weights = _round(np.array([w for w, _, _, _ in found]))
     return Band(
         center=center,
         spread=spread,
         farthest=float(_round(np.array([max(far, 1e-6)]))[0]),
-        weights=_round(np.array([w for w, _, _, _ in found])),
+        weights=weights if weights[:, len(SIGNS) :].any() else weights[:, : len(SIGNS)],
         scores=_round(np.array([q for _, _, q, _ in found])),
         constant=_round(np.array([c for _, _, _, c in found])),
         usual=_round(usual),
@@ -78,7 +81,7 @@ class _Sample:
     def __init__(self, rows: Sequence[FloatArray], fold: IntArray, kin: IntArray) -> None:
         lengths = [len(one) for one in rows]
         joined = np.concatenate(rows)  # (frames, k, signs, error and weight)
-        self.signs, self.errors = joined[..., : len(SIGNS)], joined[..., -2]
+        self.signs, self.errors = joined[..., :-2], joined[..., -2]
         self.fold, group = np.repeat(fold, lengths), np.repeat(kin, lengths)
         mass = joined[..., -1].copy()
         totals = np.array([np.bincount(group, mass[:, j], int(kin.max()) + 1) for j in range(mass.shape[1])]).T
@@ -94,15 +97,15 @@ class _Sample:
         """Return the weights of the signs, sigma in all frames, q and the constant half-width at each level."""
         signs, errors, mass = self.signs[:, action], self.errors[:, action], self.mass[:, action]
         mean = float(np.average(errors, weights=mass)) + 1e-9
-        constant = np.zeros(len(SIGNS))
+        constant = np.zeros(signs.shape[1])
         constant[0] = mean
-        unseen = np.empty((len(errors), len(SIGNS)))  # the weights of each frame, by the other folds
+        said = np.empty_like(errors)  # sigma of each frame, by the other folds
         for number in range(int(self.fold.max()) + 1):
             own = self.fold == number
-            unseen[own] = _weigh(signs[~own], errors[~own], mass[~own], mean)
+            said[own] = np.sum(_weigh(signs[~own], errors[~own], mass[~own], mean) * signs[own], axis=1)
         best: tuple[float, float, FloatArray] | None = None
         for trust in TRUST:
-            sigma = np.sum(((1.0 - trust) * constant + trust * unseen) * signs, axis=1)
+            sigma = (1.0 - trust) * mean * signs[:, 0] + trust * said
             width = _quantile(_divide(errors, sigma), mass, LEVELS[AT]) * float(np.average(sigma, weights=mass))
             if best is None or width < GAIN * best[0]:
                 best = (width, trust, sigma)
@@ -114,7 +117,17 @@ class _Sample:
 
 
 def _weigh(signs: FloatArray, errors: FloatArray, mass: FloatArray, mean: float) -> FloatArray:
-    """Return the weights, none below 0, with which signs (n, signs) add up to about the errors (n,)."""
+    """Return the weights, none below 0, with which signs (n, signs) add up to about the errors (n,).
+
+    Sides of single contexts are many, and some fit by chance: the mean is taken of weights with and without them.
+    """
+    few, more = _fit_weights(signs[:, : len(SIGNS)], errors, mass, mean), _fit_weights(signs, errors, mass, mean)
+    found: FloatArray = (np.pad(few, (0, len(more) - len(few))) + more) / 2.0
+    return found
+
+
+def _fit_weights(signs: FloatArray, errors: FloatArray, mass: FloatArray, mean: float) -> FloatArray:
+    """Return weights, none below 0, by least squares."""
     from scipy.optimize import nnls
 
     root = np.sqrt(mass)[:, np.newaxis]
@@ -169,13 +182,16 @@ def _look(
     found, most, q = [], 0.0, loop.order
     for i, (demo, a, sent, away) in enumerate(zip(demos, wanted, done, apart, strict=True)):
         x, k = delay(demo.contexts, lead), demo.actions.shape[1]
-        far, moved = band.signs(x, np.concatenate([x[:1], x[:-1]]))
+        far, moved, sides = band.signs(x, np.concatenate([x[:1], x[:-1]]))
         most = max(most, float(far.max(initial=0.0)))
         some = slice(q + i % every, None, every)  # not the same frame of all
-        inputs = [np.ones_like(away), away, *(np.repeat(one[:, np.newaxis], k, axis=1) for one in (far, moved))]
-        carried = [np.stack([loop.forced(z[:, j : j + 1], j)[:, 0] for j in range(k)], axis=1) for z in inputs]
-        speed = np.abs(np.diff(a, axis=0, prepend=a[:1]))
+        speed, error = np.abs(np.diff(a, axis=0, prepend=a[:1])), np.abs(demo.actions - sent)
         mass = np.ones_like(away) if demo.weights is None else np.broadcast_to(demo.weights, away.shape)
-        columns = [*(np.maximum(one, 0.0) for one in carried), speed, np.abs(demo.actions - sent), mass]
-        found.append(np.stack([one[some] for one in columns], axis=2))
+        rows = []
+        for j in range(k):
+            inputs = np.column_stack([np.ones(len(x)), away[:, j], far, moved, sides])
+            carried = np.maximum(loop.forced(inputs, j), 0.0)
+            columns = (carried[:, :4], speed[:, j], carried[:, 4:], error[:, j], mass[:, j])
+            rows.append(np.column_stack(columns)[some])
+        found.append(np.stack(rows, axis=1))
     return found, most

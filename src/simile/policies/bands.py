@@ -27,6 +27,7 @@ KEY = "band"  # of a card's training
 LEVELS = (*(0.5 + 0.05 * i for i in range(9)), 0.95, 0.96, 0.97, 0.98, 0.99)
 SIGNS = ("constant", "disagreement", "distance", "change", "speed")
 FARTHEST = 1e6  # deviations from the training's mean beyond which all contexts are as far
+ASIDE = 6.0  # deviations above or below its mean beyond which one context says no more
 LARGEST = 1e9  # weight or width that a card may name
 BLOCK = 20_000  # states that a model is asked for at a time
 
@@ -56,8 +57,8 @@ class Band:
         Mean and deviation of the contexts of the training.
     farthest : float
         The largest distance of a context of the training from that mean, as `signs` measures it.
-    weights : (k, 5) array
-        How much each of `SIGNS` adds to sigma.
+    weights : (k, 5) or (k, 5 + 2 m) array
+        How much each of `SIGNS` adds to sigma, and how much each context does, above its mean and below it.
     scores : (k, levels) array
         q at each of `LEVELS`.
     constant : (k, levels) array
@@ -90,13 +91,14 @@ class Band:
         """Read what a card says; it may come from anybody: None where it makes no sense."""
         if not isinstance(given, Mapping):
             return None
-        wanted = {"center": (m,), "spread": (m,), "weights": (k, len(SIGNS)), "scores": (k, len(LEVELS))}
-        wanted |= {"constant": (k, len(LEVELS)), "usual": (k,), "alarm": (2,)}
+        wanted = {"center": (m,), "spread": (m,), "scores": (k, len(LEVELS)), "constant": (k, len(LEVELS))}
+        wanted |= {"usual": (k,), "alarm": (2,)}
         try:
-            found = {name: np.array(given[name], np.float64) for name in wanted}
+            found = {name: np.array(given[name], np.float64) for name in (*wanted, "weights")}
             farthest, n = float(given["farthest"]), int(given["n"])
         except (KeyError, OverflowError, TypeError, ValueError):
             return None
+        wanted["weights"] = (k, len(SIGNS) + (2 * m if found["weights"].size > k * len(SIGNS) else 0))
         if any(found[name].shape != shape or not np.isfinite(found[name]).all() for name, shape in wanted.items()):
             return None
         positive = (
@@ -130,22 +132,29 @@ class Band:
         """Return half the width, (k,), of the band that is always the same."""
         return _interpolate(level, self.constant)
 
-    def signs(self, x: FloatArray, before: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return how far contexts x (n, m) are from the training, and how far from those before, (n,) each.
+    def signs(self, x: FloatArray, before: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return how far contexts x (n, m) are from the training, and from those before, (n,) each, and their sides.
 
         The root of the mean square over contexts, in deviations; what is missing is left out, and where all is, a
-        context counts as the farthest, and as one that lasts.
+        context counts as the farthest, and as one that lasts. Sides (n, 2 m) are how far each is above its mean and
+        below it, where sigma depends on them, else (n, 0).
         """
         with np.errstate(over="ignore", invalid="ignore"):
             now, last = ((np.float64(np.float32(one)) - self.center) / self.spread for one in (x, before))
             far, moved = _root_mean_square(now), _root_mean_square(now - last)
         distance = np.where(np.isnan(far), self.farthest, np.minimum(far, FARTHEST))
-        return distance, np.where(np.isnan(moved), 0.0, np.minimum(moved, FARTHEST))
+        change = np.where(np.isnan(moved), 0.0, np.minimum(moved, FARTHEST))
+        if self.weights.shape[1] == len(SIGNS):
+            return distance, change, np.zeros((len(x), 0))
+        side = np.nan_to_num(now)
+        return distance, change, np.clip(np.concatenate([side, -side], axis=1), 0.0, ASIDE)
 
-    def doubt(self, disagreement: FloatArray, distance: FloatArray, change: FloatArray) -> FloatArray:
-        """Return what goes into the filter, (n, k), for disagreements (n, k) and signs (n,)."""
+    def doubt(self, away: FloatArray, distance: FloatArray, change: FloatArray, sides: FloatArray) -> FloatArray:
+        """Return what goes into the filter, (n, k), for disagreements `away` (n, k) and what `signs` returns."""
         w, d, c = self.weights, distance[:, np.newaxis], change[:, np.newaxis]
-        doubt = w[:, 0] + w[:, 1] * disagreement + w[:, 2] * d + w[:, 3] * c
+        doubt = w[:, 0] + w[:, 1] * away + w[:, 2] * d + w[:, 3] * c
+        if sides.size:  # added up row by row, as one alone is
+            doubt = doubt + np.stack([(sides * own).sum(axis=1) for own in w[:, len(SIGNS) :]], axis=1)
         # Beyond the training nobody knows how errors grow: at least as the distance does.
         found: FloatArray = doubt * np.maximum(d / self.farthest, 1.0)
         return found
