@@ -6,7 +6,8 @@ it for a second. Each round the operator works on all of his sequences; the reco
 corrections. Those of one sequence are held out in every round or in none. "again" is the take-over time on those
 sequences, "nobody" that on sequences that neither policy nor operator has seen, "held out" the error on the
 demonstrations that the gate judges by. What there was to choose was chosen on the runs 22 and 35, 26 and 40, and on
-games of the seeds 77, 601 and 602; docs/loop.md says what else was looked at before.
+games of the seeds 77, 601 and 602; docs/loop.md says what else was looked at before. Of the four runs of car following,
+every half is a policy's in its turn.
 
     python benchmarks/loop.py --data ../shared/data            # both parts, all cases
     python benchmarks/loop.py --only gate --candidates 20
@@ -37,7 +38,7 @@ from simile.policies.rollouts import ExpertStart
 
 N_ROUNDS, N_HANDS = 3, 4
 HELD_OUT = 0.4  # of the demonstrations of car following: few sequences need many judges
-PAIRS = ((0, 3), (1, 2))  # of the four runs of car following, that a policy learns from: either half
+PAIRS = ((0, 3), (1, 2), (0, 1), (2, 3), (0, 2), (1, 3))  # of the runs of car following, to learn from: all halves
 SEEDS, GATE_SEEDS = (550, 560), (531, 532)  # of games: those of the gate were looked at before, the others never
 SPLITS = (60, 61)  # of all sequences of car following, for the gate
 SHARES = (0.125, 0.125, 0.25, 0.5)  # of a data set for the gate: policy, truth, judges, operator
@@ -274,12 +275,12 @@ def main() -> None:
         worlds = [cars(folder, pair) for pair in pairs] if folder is not None else []
         worlds += [games(seed) for seed in seeds]
         found = [run_rounds(world) for world in worlds]
-        for by in ("mix", "aggregate"):
-            means = np.exp(np.log(np.maximum([ratios[by] for ratios in found], 1e-3)).mean(axis=0))
-            said = ", ".join(
-                f"{n} {value:.2f}" for n, value in zip(("again", "nobody", "held out"), means, strict=True)
-            )
-            print(f"\nby={by!r}, after three rounds over at first: {said}")
+        print("\nafter three rounds over at first, geometric means: again, nobody, held out")
+        for what in ("car following", "games"):
+            own = [ratios for world, ratios in zip(worlds, found, strict=True) if world.name.startswith(what)]
+            for by in ("mix", "aggregate") if own else ():
+                means = np.exp(np.log(np.maximum([ratios[by] for ratios in own], 1e-3)).mean(axis=0))
+                print(f"  {what:14} {by:10} {' '.join(f'{value:.2f}' for value in means)}")
     if given.only != "rounds":
         print("\nThe gate: accepted of other seeds, of corrections shuffled, and of those that are 5 % better in truth")
         print(f"  {'':28}{'demos':>8}{'groups':>8}", flush=True)
