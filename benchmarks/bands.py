@@ -92,8 +92,8 @@ def tell(name: str, found: list[Found]) -> tuple[float, ...]:
     caught = alarms[errors >= np.quantile(errors, 1.0 - WORST)].mean()
     calibrated = "/".join(sorted({str(one.calibrated) for one in found}, key=int))
     print(
-        f"{name:14} {len(rows):>9} {groups:>6} {calibrated:>11} {coverage:>9.3f} ± {spread:.3f} {constant:>9.3f} "
-        f"{width:>6.3f} {caught:>7.2f} {alarms.mean():>7.3f}",
+        f"{name:13} {len(rows):>4} {groups:>6} {calibrated:>6}  {coverage:.3f} ± {spread:.3f} {constant:>8.3f} "
+        f"{width:>6.3f} {caught:>6.2f} {alarms.mean():>6.3f}",
         flush=True,
     )
     return coverage, constant, width, caught, alarms.mean()
@@ -110,12 +110,12 @@ def main() -> None:
     names = [name for name in names if not given.only or name in given.only]
     print(f"band {LEVEL:g}; every sequence held out once, ± a standard error over groups")
     print(
-        f"{'':14} {'sequences':>9} {'groups':>6} {'measured on':>11} {'coverage':>17} {'constant':>9} {'width':>6} "
-        f"{'caught':>7} {'alarms':>7}"
+        f"{'':13} {'of':>4} {'groups':>6} {'known':>6}  {'coverage':13} {'constant':>8} {'width':>6} {'caught':>6} "
+        f"{'alarms':>6}"
     )
     every = np.array([tell(name, [measure(*parts) for parts in deal(name, folder)]) for name in names]).mean(axis=0)
-    means = f"{every[0]:>9.3f} {'':7} {every[1]:>9.3f} {every[2]:>6.3f} {every[3]:>7.2f} {every[4]:>7.3f}"
-    print(f"{'mean':14} {'':28} {means}")
+    means = f"{every[0]:.3f} {'':7} {every[1]:>8.3f} {every[2]:>6.3f} {every[3]:>6.2f} {every[4]:>6.3f}"
+    print(f"{'mean':13} {'':18}  {means}")
 
 
 if __name__ == "__main__":
