@@ -194,7 +194,8 @@ class Caller:
         elif by != "operator" and self.hand.must_act(frame.since):
             ledger.mistake(f"{self.name}: frame {n} was by {by}, and the stream is in an operator's hand")
         unknown = any(earlier.watched for earlier in doubtful)  # was it taken, and by whom?
-        if by != "operator" and not unknown:  # who may do as they like
+        led = unknown or any(earlier.override is not None for earlier in doubtful)  # and the answer was not sent
+        if by != "operator" and not led:  # who may do as they like
             self._check_jump(n, action)
         if self.exact and unknown:
             ledger.lost[UNKNOWN] += 1

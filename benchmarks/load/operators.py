@@ -60,6 +60,8 @@ class Operator:
             _, seat = await ws_connect(lambda: Seat(self.world), f"{self.url}/{caller.name}")
         except (OSError, WSError, TimeoutError):
             return  # the server is down
+        if seat is None:  # it was killed in that moment
+            return
         ledger, before = self.world.ledger, caller.hand.acted
         ledger.injected["take-overs by an operator"] += 1
         for _ in range(self.rng.randint(*SAID)):
