@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import random
 import socket
 import subprocess
 import sys
 import weakref
+from collections import deque
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,10 @@ import pytest
 import simile
 from conftest import SEED, demos_of
 from simile._common import web
+from simile.data.tasks import pursuit
 from simile.online import Predictor, RateLimit
-from simile.serving import server
+from simile.serving import messages, server
+from simile.serving.service import Service
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -132,6 +137,12 @@ def policy() -> Any:
     return simile.clone(demos_of(150, 150, rate=60.0), model=simile.SmoothForest(n_trees=3), smoothness=1.0).policy
 
 
+@pytest.fixture(scope="module")
+def policy_of_twenty() -> Any:
+    demos = pursuit(n_sequences=4, length=300, n_players=20, rate=60.0, seed=0)
+    return simile.clone(demos, model=simile.SmoothForest(n_trees=1), horizon=simile.Horizon.auto(60.0)).policy
+
+
 X = np.random.default_rng(1).normal(size=(600, 2)).cumsum(axis=0).tolist()
 
 
@@ -210,6 +221,84 @@ def test_a_twin_takes_an_operators_frame_with_the_contexts_that_could_be_used(tw
     doing = twin.take(sent(twins, 2, override=[0.4], usable=False))
     assert (doing.action, doing.by) == (predictor.override([0.4]).tolist(), "operator")
     assert twin.take(sent(twins, 3)).action == predictor.step(X[3]).tolist()
+
+
+# A caller, whose books must balance however late frames and answers come.
+
+
+class Wire:
+    """A way to a service and back on which messages are held up; its clock is the test's."""
+
+    many = binary = slow = False
+
+    def __init__(self, service: Any, rng: random.Random) -> None:
+        self.service, self.rng, self.stream = service, rng, None
+        self.now = 0.0
+        self.up: deque[tuple[float, bytes]] = deque()
+        self.down: deque[tuple[float, bytes]] = deque()
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.hold(self.up, json.dumps(message).encode())
+
+    def send_raw(self, data: bytes) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def hold(self, way: deque[tuple[float, bytes]], message: bytes) -> None:
+        late = self.rng.choice((0.02, 0.15, 0.3)) if self.rng.random() < 0.04 else 0.001
+        way.append((max(self.now + late, way[-1][0] if way else 0.0), message))
+
+    def serve(self) -> None:
+        while self.up and self.up[0][0] <= self.now:
+            frame = messages.from_json(self.up.popleft()[1])
+            messages.complete(frame)
+            if frame.open is not None:
+                self.stream = self.service.open("s", deadline=frame.open.deadline)
+                self.hold(self.down, b'{"opened": {"frames": 0, "n": null}}')
+            elif frame.close is not None:
+                self.service.close(self.stream)
+                self.hold(self.down, b'{"closed": {"frames": %d}}' % self.stream.frames)
+            elif frame.stream is None:  # else it is too large for a server
+                self.service.put(self.stream, frame, lambda _, answer: self.hold(self.down, messages.to_json(answer)))
+        self.service.run()
+        self.service.tick(self.now)
+
+    def hear(self, caller: Any) -> None:
+        while self.down and self.down[0][0] <= self.now:
+            caller.hear(json.loads(self.down.popleft()[1]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_books_of_a_caller_balance_however_late_frames_and_answers_come(
+    monkeypatch: pytest.MonkeyPatch, policy_of_twenty: Any, seed: int
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from load.callers import Caller
+    from load.policies import RATE
+    from load.worlds import World
+
+    stages, rng = (RateLimit(60.0),), random.Random(seed)
+    wire = Wire(Service(policy_of_twenty, stages=stages, queue=8, clock=lambda: wire.now), rng)
+    world = World(policy_of_twenty, stages, 1.0)
+    caller = Caller(world, wire, "s", seed, deadline=0.05)
+    caller.connected()
+    due = asleep = 0.0
+    while wire.now < 50.0:
+        wire.now += 0.001
+        wire.serve()
+        if wire.now >= asleep:
+            wire.hear(caller)
+            asleep = wire.now + 0.15 if rng.random() < 0.0005 else 0.0
+            while due <= wire.now < 48.0:
+                due += 1.0 / RATE
+                caller.turn()
+        if wire.now > 49.0:
+            world.ending = True
+            caller.close()
+    assert world.ledger.mistakes == []
+    assert world.ledger.held["books that balance"] == 1
+    assert world.ledger.held["answers equal to the bit"] > 2000
+    assert world.ledger.lost["later than their deadline, and told"] > 100
 
 
 # Operators, and what was recorded of them.

@@ -61,7 +61,8 @@ class Caller:
         self.pending: dict[int, Sent] = {}
         self.written: dict[int, float] = {}
         self.refusals: list[tuple[int, int]] = []  # numbers that must be turned away, and the highest sent before each
-        self.overdue: set[int] = set()  # numbers that were bridged at their deadline, and must be turned away
+        self.bridged = -1  # the highest number that was bridged at its deadline
+        self.overdue: set[int] = set()  # numbers that were sent, and bridged before they came: they must be turned away
         self.held: Sent | None = None  # sent after its successor
         self.skip, self.latest = 0, -1  # frames to leave out, and the highest number that was sent
         self.last: tuple[int, list[float]] | None = None  # the last action, and its number
@@ -143,9 +144,12 @@ class Caller:
         message: dict[str, Any] = {"n": frame.n, "x": frame.x}
         if frame.override is not None:
             message["override"] = frame.override
-        frame = replace(frame, watched=self.hand.watched, since=self.hand.since)
-        self.pending[frame.n], self.latest = frame, frame.n
-        self.written[frame.n] = time.perf_counter()
+        self.latest = frame.n
+        if frame.n <= self.bridged:  # this process was stopped for a while: the server has done without it
+            self.overdue.add(frame.n)
+        else:
+            self.pending[frame.n] = replace(frame, watched=self.hand.watched, since=self.hand.since)
+            self.written[frame.n] = time.perf_counter()
         self.send(message)
 
     def send(self, message: dict[str, Any]) -> None:
@@ -183,7 +187,7 @@ class Caller:
             ledger.latencies.append(time.perf_counter() - written)
         bridge = self._is_bridge(n, by, error)
         frame = Sent(n, None) if bridge else self.pending.pop(n, None)
-        doubtful = [] if bridge else self._swept(n)
+        doubtful = [] if bridge else self._swept(n, by)
         if frame is None:
             ledger.mistake(f"{self.name}: an answer to frame {n}, which was not asked")
             return
@@ -231,14 +235,16 @@ class Caller:
         if not self.deadline or by != "gap" or error is not None or _is_silent(frame):
             return False
         self.world.ledger.held["bridged at a deadline"] += 1
+        self.bridged = n
         if self.pending.pop(n, None) is not None:
             self.overdue.add(n)  # it is under way, and will be turned away
         return True
 
-    def _swept(self, n: int) -> list[Sent]:
+    def _swept(self, n: int, by: str | None) -> list[Sent]:
         """Give up what was sent before frame n and is not answered; returns the frames, which must be told."""
         doubtful = [self.pending.pop(k) for k in sorted(self.pending) if k < n]
-        kept = [(k, after) for k, after in self.refusals if after >= n]
+        early = self.deadline and by == "gap"  # perhaps at a deadline, while what must be refused is still under way
+        kept = [(k, after) for k, after in self.refusals if after >= n or early]
         refused = len(self.refusals) - len(kept)
         self.refusals = kept
         gone = len(doubtful) + refused
@@ -279,6 +285,7 @@ class Caller:
             self.certain = False
         self.pending.clear()
         self.overdue.clear()
+        self.bridged = -1
         if self.twin is None or frames == 0:
             if self.twin is not None and self.twin.frames > 0:
                 world.ledger.lost["streams that began anew"] += 1
