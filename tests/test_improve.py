@@ -84,6 +84,11 @@ def test_the_next_version_of_a_policy_that_waits_or_knows_what_comes_does_so_too
     )
     assert timing(found.policy) == timing(old) == (-3, ((0, 6),))
     assert math.isfinite(found.verdict.corrections.ratio)
+    # Nobody knows ahead in the last six frames of a demonstration: they judge, and are not learned from.
+    shown, judging = found.judges
+    taken = corrections.demos.n_frames - judging.demos.n_frames
+    assert {len(d) for d in shown} == {200}
+    assert found.policy.card.training["frames"] == taken + 194 * found.facts["learned"]["demonstrations"]
 
 
 def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy, corrections, mixed, tmp_path):

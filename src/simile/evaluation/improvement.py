@@ -182,9 +182,8 @@ def improve(
             "simile.data.corrections.read_corrections(folder)"
         )
     _, known = timing(policy)
-    demos, corrections = demos.foretell(known), corrections.foretell(known)
-    test = test.foretell(known) if isinstance(test, Demonstrations) else test
-    _check(policy, demos, corrections)
+    corrections = corrections.foretell(known)
+    _check(policy, demos.foretell(known), corrections)
     learned, shown = _hold_out(policy, demos, test, seed)
     share = SHARE if isinstance(test, Demonstrations) else test
     taken, held = _set_apart(policy.card.training, corrections.demos, share, seed, "corrections")
@@ -315,14 +314,15 @@ def _choose(trials: Sequence[Trial], tolerance: float) -> Trial:
 def _hold_out(
     policy: Policy, demos: Demonstrations, test: float | Demonstrations, seed: int
 ) -> tuple[Demonstrations, Demonstrations]:
-    """Return the demonstrations to learn from, and those that judge."""
+    """Return the demonstrations to learn from, whose last frames nobody could know ahead, and those that judge."""
+    _, known = timing(policy)
     if not isinstance(test, Demonstrations):
         learned, shown = _set_apart(policy.card.training, demos, test, seed, "demonstrations")
-        return demos.where(learned), demos.where(shown)
-    check_initial(policy, test)
+        return demos.where(learned).foretell(known, complete=True), demos.where(shown).foretell(known)
+    check_initial(policy, test.foretell(known))
     if len(find_new(policy.card.training, test)) < len(test) or set(test.digests) & set(demos.digests):
         raise ArgumentError("test must be demonstrations that neither the policy nor the new one learns from; some are")
-    return demos, test
+    return demos.foretell(known, complete=True), test.foretell(known)
 
 
 def _set_apart(
