@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 import simile
 from commands import simile_
 from simile import tasks
+from simile.learning import bands
 from simile.learning.bands import fit_band
 from simile.learning.crossfit import RolloutRidge
+from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import Folds
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import CriticallyDamped
@@ -65,7 +67,7 @@ def test_coverage_by_sequence_is_as_asked_for_and_narrower_than_a_constant_band(
             sigma = band.sigma(band.doubt(np.zeros((1, 1)), *signs), np.zeros(1))
             held.append(np.mean(np.abs(demo.actions) <= band.quantile(0.9) * sigma))
             ratios.append(np.mean(band.quantile(0.9) * sigma / band.half(0.9)))
-    assert 0.9 * 60 / 61 - 0.01 < np.mean(held) < 0.915  # what one more sequence has for sure, but for chance
+    assert 0.9 * 60 / 61 - 0.01 < np.mean(held) < 0.915  # what one more sequence has, but for chance
     assert np.mean(ratios) < 0.95
 
 
@@ -93,12 +95,44 @@ def test_few_sequences_are_told_and_so_is_what_is_sure(policy):
     band = Band.of(policy)
     assert band.n == 6
     assert band.tell(0.9).startswith("measured on 6 sequences or groups that were left out, which are few for 90%")
-    assert band.tell(0.8).endswith("one more has 68.6% for sure")
+    assert band.tell(0.8).endswith("in theory one more has 68.6%")
 
 
 def test_groups_count_as_one_each(demos):
     two = demos[:6].grouped(["a", "a", "a", "b", "c", "c"])
     assert Band.of(simile.learn(two, model=LIGHT[1], smoothness=30.0).policy).n == 3
+
+
+def test_pieces_of_a_sequence_count_as_that_sequence_and_what_has_no_weight_as_none(demos):
+    alone, three = (simile.learn(demos[:n], model=LIGHT[1], smoothness=30.0).policy for n in (1, 3))
+    assert (
+        Band.of(alone).tell(0.9)
+        == "measured on parts of one sequence that were left out, which tell nothing of another"
+    )
+    assert Band.of(three).n == 3
+    some = [replace(d, weights=np.full_like(d.actions, float(i > 1))) for i, d in enumerate(demos[:6])]
+    weighed = simile.learn(simile.Demonstrations(tuple(some)), model=LIGHT[1], smoothness=30.0).policy
+    assert Band.of(weighed).n == 4
+
+
+@pytest.mark.parametrize("constant", [0.1, 1 / 3, 12345.678])
+def test_a_context_that_never_changes_says_nothing_of_the_others(constant):
+    rng, loop = np.random.default_rng(0), ClosedLoop(np.ones((1, 1)))
+    demos, zero = noisy(24, 30, rng)
+    beside = [np.column_stack([x, np.full(len(x), constant)]) for x in demos.contexts]
+    demos = simile.Demonstrations.from_arrays(beside, demos.actions)
+    band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+    far = np.array([[50.0, constant]])
+    distance, *_ = band.signs(far, far)
+    assert band.spread[1] == 1.0
+    assert distance[0] > 5.0 * band.farthest
+
+
+def test_the_frames_that_are_looked_at_do_not_depend_on_the_parts(demos, monkeypatch):
+    monkeypatch.setattr(bands, "MOST_FRAMES", 200)
+    how = {"model": LIGHT[1], "smoothness": 30.0}
+    here = Band.of(simile.learn(demos, **how).policy)
+    assert Band.of(simile.learn(demos, backend=LocalBackend(parts=3), **how).policy).to_dict() == here.to_dict()
 
 
 def test_every_policy_of_learn_and_of_a_path_has_one_and_those_of_the_paper_none(policy, demos):
@@ -117,7 +151,7 @@ def test_every_policy_of_learn_and_of_a_path_has_one_and_those_of_the_paper_none
 
 def test_a_single_sequence_is_cut_into_parts_and_one_that_is_too_short_has_no_band():
     one = tasks.pursuit(n_sequences=1, length=200)
-    assert Band.of(simile.learn(one, model=LIGHT[1], smoothness=3.0).policy).n == 4
+    assert Band.of(simile.learn(one, model=LIGHT[1], smoothness=3.0).policy).n == 1
     short = simile.learn(tasks.pursuit(n_sequences=1, length=30), model=LIGHT[1], smoothness=3.0).policy
     assert KEY not in short.card.training
 
@@ -422,7 +456,7 @@ def test_evaluate_says_how_well_it_holds(policy, demos):
     inside = [(b.low <= d.actions) & (d.actions <= b.high) for b, d in zip(banded, demos[6:], strict=True)]
     assert judged.band.mean("coverage") == pytest.approx(np.mean([one[first].mean() for one in inside]))
     assert "band 0.9" in str(judged)
-    assert "for sure" in str(judged)
+    assert "in theory one more has" in str(judged)
     assert simile.evaluate(policy, demos[6:]).band is None
 
 

@@ -44,16 +44,18 @@ def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedL
     total, count = demos.total(_sum_contexts).value
     center = total / np.maximum(count, 1.0)
     squares, _ = demos.total(_sum_contexts, shared=(center,)).value
-    spread = np.sqrt(squares / np.maximum(count, 1.0))
+    low, high = demos.extremes()
+    # The mean of what is constant may miss it by a rounding error, which is no deviation.
+    spread = np.where(low < high, np.sqrt(squares / np.maximum(count, 1.0)), 0.0)
     center, spread = _round(center), _round(np.where(spread > 0.0, spread, 1.0))
     k, every = demos.n_actions, -(-demos.n_frames // MOST_FRAMES)
     sides = 2 * len(center) if 2 * len(center) <= MOST_SIDES else 0
     none, ones = np.zeros((k, len(SIGNS) + sides)), np.ones(k)
     bare = Band(center, spread, 1.0, none, none, none, ones, ones, 1)  # which measures signs
     shares, said = [w for w, _ in voices], [says for _, says in voices]
-    gathered = demos.collect(_look, wanted, done, *said, shared=(bare, shares, loop, every, lead))
+    gathered = demos.collect(_look, demos.firsts, wanted, done, *said, shared=(bare, shares, loop, every, lead))
     rows, far = [one for part, _ in gathered for one in part], max(most for _, most in gathered)
-    sample = _Sample(rows, folds.fold, demos.kin)
+    sample = _Sample(rows, folds.fold, folds.kin)
     if not sample.counts:
         return None
     found = [sample.fit(j) for j in range(k)]
@@ -71,7 +73,7 @@ def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedL
         constant=_round(np.array([c for _, _, _, c in found])),
         usual=_round(usual),
         alarm=_round(np.array(alarm)),
-        n=int(demos.kin.max()) + 1,
+        n=sample.groups,
     )
 
 
@@ -87,6 +89,7 @@ class _Sample:
         totals = np.array([np.bincount(group, mass[:, j], int(kin.max()) + 1) for j in range(mass.shape[1])]).T
         each = totals[group]
         self.mass = np.divide(mass, each, out=np.zeros_like(mass), where=each > 0.0)
+        self.groups = int(np.count_nonzero(totals.any(axis=1)))  # of which frames count
 
     @property
     def counts(self) -> bool:
@@ -170,7 +173,7 @@ def _sum_contexts(demos: Demonstrations, center: FloatArray | None = None) -> Ex
 
 
 def _look(
-    demos: Demonstrations, wanted: Trajectories, done: Trajectories, *given: Any
+    demos: Demonstrations, first: int, wanted: Trajectories, done: Trajectories, *given: Any
 ) -> tuple[list[FloatArray], float]:
     """Return some frames of each sequence, (n, k, signs + 2): signs behind the filter, error and weight.
 
@@ -184,7 +187,7 @@ def _look(
         x, k = delay(demo.contexts, lead), demo.actions.shape[1]
         far, moved, sides = band.signs(x, np.concatenate([x[:1], x[:-1]]))
         most = max(most, float(far.max(initial=0.0)))
-        some = slice(q + i % every, None, every)  # not the same frame of all
+        some = slice(q + (first + i) % every, None, every)  # not the same frame of all
         speed, error = np.abs(np.diff(a, axis=0, prepend=a[:1])), np.abs(demo.actions - sent)
         mass = np.ones_like(away) if demo.weights is None else np.broadcast_to(demo.weights, away.shape)
         rows = []

@@ -29,6 +29,7 @@ class Folds:
 
     demos: Recorded
     fold: IntArray  # number of the fold of each sequence
+    kin: IntArray  # group that each is of: pieces of one sequence are of one, wherever they are dealt to
     new: str  # what of a fold the others have not seen: another person, another recording, a part of the same one
 
     @classmethod
@@ -39,7 +40,7 @@ class Folds:
         this asks the same question. Runs of neighbours ask a harder one, which takes the models that generalise least.
         """
         if are_grouped(demos.kin):
-            return cls(demos, deal_groups(demos.kin, demos.lengths, N_FOLDS), demos.new)
+            return cls(demos, deal_groups(demos.kin, demos.lengths, N_FOLDS), demos.kin, demos.new)
         pieces = -(-N_FOLDS // len(demos))
         counts = [_count(n, pieces) for n in demos.lengths]
         parts = demos.convert(cut, shared=(pieces,)) if max(counts) > 1 else demos
@@ -49,7 +50,8 @@ class Folds:
         middle = np.cumsum(lengths) - lengths / 2
         fold = np.empty(len(parts), np.intp)
         fold[order] = np.unique((N_FOLDS * middle / lengths.sum()).astype(int), return_inverse=True)[1]
-        return cls(parts, fold, demos.new if whole else PART)
+        kin = demos.kin if parts is demos else np.repeat(demos.kin, counts)
+        return cls(parts, fold, kin, demos.new if whole else PART)
 
     def __len__(self) -> int:
         return int(self.fold.max()) + 1

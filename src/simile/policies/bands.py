@@ -182,9 +182,11 @@ class Band:
         The level is that of the mean over sequences. What theory promises for one more, were the models fixed, is a
         little less (Lee, Barber and Willett 2023, with the mass of the new sequence taken off).
         """
+        if self.n == 1:
+            return "measured on parts of one sequence that were left out, which tell nothing of another"
         sure = level * self.n / (self.n + 1)
         few = f", which are few for {level:.0%}" if self.n < level / (1.0 - level) else ""
-        return f"measured on {self.n} sequences or groups that were left out{few}; one more has {sure:.1%} for sure"
+        return f"measured on {self.n} sequences or groups that were left out{few}; in theory one more has {sure:.1%}"
 
 
 def check_level(level: Any) -> float:
