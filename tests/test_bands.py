@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 import simile
 from commands import simile_
 from simile import tasks
+from simile.evaluation.comparison.scores import HeldOut
+from simile.evaluation.evaluation import BandCheck
+from simile.evaluation.report.curves import DrawnBand
 from simile.learning.bands import fit_band
 from simile.learning.crossfit import RolloutRidge
 from simile.learning.folds import Folds
@@ -424,6 +427,26 @@ def test_evaluate_says_how_well_it_holds(policy, demos):
     assert "band 0.9" in str(judged)
     assert "for sure" in str(judged)
     assert simile.evaluate(policy, demos[6:]).band is None
+
+
+def test_frames_that_do_not_count_are_no_hits(policy, demos):
+    rng = np.random.default_rng(0)
+    weights = [rng.choice([0.0, 0.5, 2.0], size=one.actions.shape) for one in demos[6:9]]
+    weighed = simile.Demonstrations(
+        tuple(replace(one, weights=w) for one, w in zip(demos[6:9], [*weights[:2], 0.0 * weights[2]], strict=True))
+    )
+    first, banded = slice(policy.memory, None), simile.rollout(policy, weighed, band=0.6)
+    inside = [(b.low <= d.actions) & (d.actions <= b.high) for b, d in zip(banded, weighed, strict=True)]
+    checked = simile.evaluate(policy, weighed, band=0.6).band
+    assert [row["sequence"] for row in checked.rows] == [0, 1]  # the third says nothing
+    for row, within, b, w in zip(checked.rows, inside, banded, weights, strict=False):
+        assert row["coverage"] == pytest.approx(np.average(within[first], weights=w[first]))
+        assert row["width"] == pytest.approx(np.average(b.width[first], weights=w[first]))
+    drawn = DrawnBand.of(policy, HeldOut(weighed, policy.units.scale, policy.memory))
+    assert drawn.coverage == simile.evaluate(policy, weighed, band=0.9).band.mean("coverage")
+    none = BandCheck.of(policy, 0.9, [])
+    assert np.isnan(none.mean("coverage"))
+    assert "for sure" in str(none)
 
 
 def test_commands_take_a_level(policy, demos, tmp_path):
