@@ -141,6 +141,18 @@ def test_a_policy_file_keeps_it(policy, demos, tmp_path):
         assert np.array_equal(one.low, other.low)
 
 
+def test_a_band_is_of_the_policy_that_it_was_measured_on(policy, demos):
+    alike = policy.holding(policy.hold).keeping(policy.offset)
+    for same in (alike, simile.collapse(policy), simile.prune(policy).policy):
+        assert Band.of(same).n == 6
+    for other in (policy.holding(simile.Hold(0.5)), policy.keeping(simile.Offset(0.3, 0.9))):
+        with pytest.raises(simile.SimileError, match=r"carries none.*put on later takes it away"):
+            simile.rollout(other, demos, band=0.9)
+        assert other.card.training.keys() == policy.card.training.keys() - {KEY}
+        with pytest.raises(simile.SimileError, match="carries none"):  # it is not that band again
+            Band.of(other.holding(policy.hold).keeping(policy.offset))
+
+
 # What a band is like
 
 

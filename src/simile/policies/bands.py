@@ -21,9 +21,10 @@ from simile.data.states import Tape
 from simile.data.timing import delay
 from simile.errors import ArgumentError
 from simile.models.closed_loop import ClosedLoop
+from simile.policies.cards import BAND
 from simile.policies.policies import Policy, SmoothPolicy, closed_loop, parts
 
-KEY = "band"  # of a card's training
+KEY = BAND  # of a card's training
 LEVELS = (*(0.5 + 0.05 * i for i in range(9)), 0.95, 0.96, 0.97, 0.98, 0.99)
 SIGNS = ("constant", "disagreement", "distance", "change", "speed")
 FARTHEST = 1e6  # deviations from the training's mean beyond which all contexts are as far
@@ -120,7 +121,8 @@ class Band:
             raise ArgumentError(
                 "band: this policy carries none: it is made of roll-outs over sequences that were left out, which "
                 "simile.learn makes and the rounds of the paper do not: learn it with simile.learn (a command: "
-                "--algorithm learn), from several sequences"
+                "--algorithm learn), from several sequences. Another hold, or memory of the start, that is put on "
+                "later takes it away: learn with the hold that is wanted"
             )
         return found
 
