@@ -428,6 +428,31 @@ def test_a_policy_without_a_band_that_takes_over_costs_bands_alone(policy, demos
     assert answers[0].band is None
 
 
+@pytest.mark.parametrize("how", ["another policy", "resumed", "failing"])
+def test_who_has_no_band_any_more_is_not_unsure(how, policy, demos, monkeypatch):
+    monitor = Monitor(policy, 30.0, 2)
+    service = Service(policy, max_streams=2, monitor=monitor, handover=0.0)
+    stream = service.open("a", band=0.9)
+    slots, x = np.array([stream.slot]), demos[8].contexts
+
+    def feed(row):
+        service.put(stream, Frame(row.tolist()), lambda *_: None)
+        service.run()
+
+    feed(x[0])
+    feed(x[1] + 1000.0)
+    assert monitor.troubles(slots)[UNSURE] == 1
+    if how == "another policy":
+        service.reload(with_band(policy, None))
+    elif how == "resumed":
+        stream = service.open("a", resume=True)
+    else:
+        monkeypatch.setattr("simile.online.streams.Streams.measure", lambda *_, **__: 1 / 0)
+    feed(x[2])
+    assert monitor.troubles(slots)[UNSURE] == 0
+    assert [event.on for event in monitor.events() if event.kind == UNSURE] == [True, False]
+
+
 def test_evaluate_says_how_well_it_holds(policy, demos):
     judged = simile.evaluate(policy, demos[6:], band=0.9)
     assert judged.band is not None
