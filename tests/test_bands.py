@@ -253,10 +253,15 @@ NONSENSE = [
     {"n": "many"},
     {"usual": [0.0]},
     {"alarm": [1.0, 2.0]},
+    *({"n": n} for n in (2.7, True, "9", 10**400, 10**10)),
+    *({"farthest": far} for far in (True, "3", [3.0], 1e300)),
+    *({"usual": usual} for usual in ([5e-324], [1e300], ["1"], [True], [10**400])),
+    *({"center": center} for center in ([0.0, 1e300], [True, False], ["0", "1"])),
+    *({"spread": spread} for spread in ([1.0, 1e300], [5e-324, 1.0])),
 ]
 
 
-@pytest.mark.parametrize("given", NONSENSE, ids=str)
+@pytest.mark.parametrize("given", NONSENSE, ids=lambda given: str(given)[:40])
 def test_a_card_of_nonsense_has_no_band(given):
     sound = make_band().to_dict()
     assert Band.read(json.loads(json.dumps(sound)), 2, 1) is not None
