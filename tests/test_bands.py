@@ -509,10 +509,49 @@ def test_commands_take_a_level(policy, demos, tmp_path):
     cold = simile.rollout(policy, demos[6:7].contexts, band=0.9, start=simile.ColdStart())[0]
     assert [float(row.split(",")[2]) for row in found[:4]] == cold.high[:4, 0].tolist()
     assert len(found) == 5  # a gap has a band, too
+    assert {row.split(",")[3] for row in found} <= {"0", "1"}
     simile.clone(demos[:4], model=LIGHT[0]).policy.save(tmp_path / "bare.safetensors")
     refused = simile_("run", "bare.safetensors", "--band", "0.9", cwd=tmp_path, stdin="\n".join(lines), code=2)
     assert "carries none" in refused.stderr
     assert refused.stdout == ""
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "rollout", "run"])
+@pytest.mark.parametrize("level", ["nan", "0.4", "wide"])
+def test_commands_refuse_what_is_no_level_before_they_read(verb, level, policy, tmp_path):
+    data = () if verb == "run" else ("missing.csv",)
+    said = simile_(verb, "missing.safetensors", *data, "--band", level, cwd=tmp_path, stdin="", code=2)
+    assert "Invalid value for '--band'" in said.stderr
+    assert said.stdout == ""
+
+
+def test_commands_refuse_a_band_whose_columns_there_are_already(demos, tmp_path):
+    both = [np.hstack([one.actions, one.actions]) for one in demos[:6]]
+    named = simile.Demonstrations.from_arrays(
+        demos[:6].contexts, both, rate=30.0, action_names=("pan", "pan_low"), context_names=demos[0].context_names
+    )
+    policy = simile.learn(named, model=LIGHT[1], smoothness=30.0, hold=0).policy
+    policy.save(tmp_path / "p.safetensors")
+    simile.write(named[:1], tmp_path / "new.csv")
+    rows = (tmp_path / "new.csv").read_text().splitlines()[:3]
+    for stdin, *words in (
+        ("\n".join(rows), "run", "p.safetensors"),
+        (json.dumps(dict(zip(rows[0].split(","), rows[1].split(","), strict=True))), "run", "p.safetensors"),
+        ("", "rollout", "p.safetensors", "missing.csv"),  # before anything is read
+    ):
+        said = simile_(*words, "--band", "0.9", cwd=tmp_path, stdin=stdin, code=2)
+        assert "would write a column 'pan_low', and that is a column of the policy already" in said.stderr
+        assert said.stdout == ""
+    assert simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", cwd=tmp_path).stdout  # which writes none
+    names = ("pan", "tilt"), ("tilt_high", *named.context_names[1:])
+    card = replace(policy.card, action_names=names[0], context_names=names[1])
+    policy.in_units(policy.units, policy.space, card).save(tmp_path / "q.safetensors")
+    said = simile_("rollout", "q.safetensors", "missing.csv", "--band", "0.9", cwd=tmp_path, code=2)
+    assert "'tilt_high'" in said.stderr
+    bare = dict(zip(names[1], np.zeros(len(names[1])).tolist(), strict=True))
+    said = simile_("run", "q.safetensors", "--band", "0.9", cwd=tmp_path, stdin=json.dumps(bare))  # which repeats none
+    assert json.loads(said.stdout).keys() >= {"tilt_high", "unsure"}
+    assert json.loads(said.stdout)["unsure"] in (0, 1)
 
 
 def test_exports_carry_constant_bands(policy, demos, tmp_path):
