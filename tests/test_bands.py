@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 import simile
 from commands import simile_
 from simile import tasks
+from simile.evaluation.comparison.scores import HeldOut
+from simile.evaluation.evaluation import BandCheck
+from simile.evaluation.report.curves import DrawnBand
 from simile.learning import bands
 from simile.learning.bands import fit_band
 from simile.learning.crossfit import RolloutRidge
@@ -172,6 +175,18 @@ def test_a_policy_file_keeps_it(policy, demos, tmp_path):
         assert np.array_equal(one.low, other.low)
 
 
+def test_a_band_is_of_the_policy_that_it_was_measured_on(policy, demos):
+    alike = policy.holding(policy.hold).keeping(policy.offset)
+    for same in (alike, simile.collapse(policy), simile.prune(policy).policy):
+        assert Band.of(same).n == 6
+    for other in (policy.holding(simile.Hold(0.5)), policy.keeping(simile.Offset(0.3, 0.9))):
+        with pytest.raises(simile.SimileError, match=r"carries none.*put on later takes it away"):
+            simile.rollout(other, demos, band=0.9)
+        assert other.card.training.keys() == policy.card.training.keys() - {KEY}
+        with pytest.raises(simile.SimileError, match="carries none"):  # it is not that band again
+            Band.of(other.holding(policy.hold).keeping(policy.offset))
+
+
 # What a band is like
 
 
@@ -272,10 +287,15 @@ NONSENSE = [
     {"n": "many"},
     {"usual": [0.0]},
     {"alarm": [1.0, 2.0]},
+    *({"n": n} for n in (2.7, True, "9", 10**400, 10**10)),
+    *({"farthest": far} for far in (True, "3", [3.0], 1e300)),
+    *({"usual": usual} for usual in ([5e-324], [1e300], ["1"], [True], [10**400])),
+    *({"center": center} for center in ([0.0, 1e300], [True, False], ["0", "1"])),
+    *({"spread": spread} for spread in ([1.0, 1e300], [5e-324, 1.0])),
 ]
 
 
-@pytest.mark.parametrize("given", NONSENSE, ids=str)
+@pytest.mark.parametrize("given", NONSENSE, ids=lambda given: str(given)[:40])
 def test_a_card_of_nonsense_has_no_band(given):
     sound = make_band().to_dict()
     assert Band.read(json.loads(json.dumps(sound)), 2, 1) is not None
@@ -447,6 +467,31 @@ def test_a_policy_without_a_band_that_takes_over_costs_bands_alone(policy, demos
     assert answers[0].band is None
 
 
+@pytest.mark.parametrize("how", ["another policy", "resumed", "failing"])
+def test_who_has_no_band_any_more_is_not_unsure(how, policy, demos, monkeypatch):
+    monitor = Monitor(policy, 30.0, 2)
+    service = Service(policy, max_streams=2, monitor=monitor, handover=0.0)
+    stream = service.open("a", band=0.9)
+    slots, x = np.array([stream.slot]), demos[8].contexts
+
+    def feed(row):
+        service.put(stream, Frame(row.tolist()), lambda *_: None)
+        service.run()
+
+    feed(x[0])
+    feed(x[1] + 1000.0)
+    assert monitor.troubles(slots)[UNSURE] == 1
+    if how == "another policy":
+        service.reload(with_band(policy, None))
+    elif how == "resumed":
+        stream = service.open("a", resume=True)
+    else:
+        monkeypatch.setattr("simile.online.streams.Streams.measure", lambda *_, **__: 1 / 0)
+    feed(x[2])
+    assert monitor.troubles(slots)[UNSURE] == 0
+    assert [event.on for event in monitor.events() if event.kind == UNSURE] == [True, False]
+
+
 def test_evaluate_says_how_well_it_holds(policy, demos):
     judged = simile.evaluate(policy, demos[6:], band=0.9)
     assert judged.band is not None
@@ -458,6 +503,26 @@ def test_evaluate_says_how_well_it_holds(policy, demos):
     assert "band 0.9" in str(judged)
     assert "in theory one more has" in str(judged)
     assert simile.evaluate(policy, demos[6:]).band is None
+
+
+def test_frames_that_do_not_count_are_no_hits(policy, demos):
+    rng = np.random.default_rng(0)
+    weights = [rng.choice([0.0, 0.5, 2.0], size=one.actions.shape) for one in demos[6:9]]
+    weighed = simile.Demonstrations(
+        tuple(replace(one, weights=w) for one, w in zip(demos[6:9], [*weights[:2], 0.0 * weights[2]], strict=True))
+    )
+    first, banded = slice(policy.memory, None), simile.rollout(policy, weighed, band=0.6)
+    inside = [(b.low <= d.actions) & (d.actions <= b.high) for b, d in zip(banded, weighed, strict=True)]
+    checked = simile.evaluate(policy, weighed, band=0.6).band
+    assert [row["sequence"] for row in checked.rows] == [0, 1]  # the third says nothing
+    for row, within, b, w in zip(checked.rows, inside, banded, weights, strict=False):
+        assert row["coverage"] == pytest.approx(np.average(within[first], weights=w[first]))
+        assert row["width"] == pytest.approx(np.average(b.width[first], weights=w[first]))
+    drawn = DrawnBand.of(policy, HeldOut(weighed, policy.units.scale, policy.memory))
+    assert drawn.coverage == simile.evaluate(policy, weighed, band=0.9).band.mean("coverage")
+    none = BandCheck.of(policy, 0.9, [])
+    assert np.isnan(none.mean("coverage"))
+    assert "for sure" in str(none)
 
 
 def test_commands_take_a_level(policy, demos, tmp_path):
@@ -478,10 +543,49 @@ def test_commands_take_a_level(policy, demos, tmp_path):
     cold = simile.rollout(policy, demos[6:7].contexts, band=0.9, start=simile.ColdStart())[0]
     assert [float(row.split(",")[2]) for row in found[:4]] == cold.high[:4, 0].tolist()
     assert len(found) == 5  # a gap has a band, too
+    assert {row.split(",")[3] for row in found} <= {"0", "1"}
     simile.clone(demos[:4], model=LIGHT[0]).policy.save(tmp_path / "bare.safetensors")
     refused = simile_("run", "bare.safetensors", "--band", "0.9", cwd=tmp_path, stdin="\n".join(lines), code=2)
     assert "carries none" in refused.stderr
     assert refused.stdout == ""
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "rollout", "run"])
+@pytest.mark.parametrize("level", ["nan", "0.4", "wide"])
+def test_commands_refuse_what_is_no_level_before_they_read(verb, level, policy, tmp_path):
+    data = () if verb == "run" else ("missing.csv",)
+    said = simile_(verb, "missing.safetensors", *data, "--band", level, cwd=tmp_path, stdin="", code=2)
+    assert "Invalid value for '--band'" in said.stderr
+    assert said.stdout == ""
+
+
+def test_commands_refuse_a_band_whose_columns_there_are_already(demos, tmp_path):
+    both = [np.hstack([one.actions, one.actions]) for one in demos[:6]]
+    named = simile.Demonstrations.from_arrays(
+        demos[:6].contexts, both, rate=30.0, action_names=("pan", "pan_low"), context_names=demos[0].context_names
+    )
+    policy = simile.learn(named, model=LIGHT[1], smoothness=30.0, hold=0).policy
+    policy.save(tmp_path / "p.safetensors")
+    simile.write(named[:1], tmp_path / "new.csv")
+    rows = (tmp_path / "new.csv").read_text().splitlines()[:3]
+    for stdin, *words in (
+        ("\n".join(rows), "run", "p.safetensors"),
+        (json.dumps(dict(zip(rows[0].split(","), rows[1].split(","), strict=True))), "run", "p.safetensors"),
+        ("", "rollout", "p.safetensors", "missing.csv"),  # before anything is read
+    ):
+        said = simile_(*words, "--band", "0.9", cwd=tmp_path, stdin=stdin, code=2)
+        assert "would write a column 'pan_low', and that is a column of the policy already" in said.stderr
+        assert said.stdout == ""
+    assert simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", cwd=tmp_path).stdout  # which writes none
+    names = ("pan", "tilt"), ("tilt_high", *named.context_names[1:])
+    card = replace(policy.card, action_names=names[0], context_names=names[1])
+    policy.in_units(policy.units, policy.space, card).save(tmp_path / "q.safetensors")
+    said = simile_("rollout", "q.safetensors", "missing.csv", "--band", "0.9", cwd=tmp_path, code=2)
+    assert "'tilt_high'" in said.stderr
+    bare = dict(zip(names[1], np.zeros(len(names[1])).tolist(), strict=True))
+    said = simile_("run", "q.safetensors", "--band", "0.9", cwd=tmp_path, stdin=json.dumps(bare))  # which repeats none
+    assert json.loads(said.stdout).keys() >= {"tilt_high", "unsure"}
+    assert json.loads(said.stdout)["unsure"] in (0, 1)
 
 
 def test_exports_carry_constant_bands(policy, demos, tmp_path):

@@ -74,6 +74,8 @@ def rollout(policy: Path, data: Any, start: str, trust: tuple[str, ...], seed: i
     from simile.policies.rollouts import rollout as roll
 
     found = options.load_policy(policy, trust, given["max_memory"])
+    if given["band"] is not None:
+        options.check_band(found, beside=found.card.context_names)
     stages, demos = options.stages_of(given["stage"]), options.read_for(found, data, given)
     pace = options.pace_of(demos, given)
     how: Any = {"start": options.start_of(start), "seed": seed, "stages": stages, "rate": pace, "band": given["band"]}
@@ -86,9 +88,7 @@ def _put_beside(demos: Demonstrations, rolled: Sequence[Banded]) -> Demonstratio
     """Return demonstrations with roll-outs for actions, and the ends of their bands beside them."""
     import numpy as np
 
-    names = tuple(f"{name}{end}" for end in ("", "_low", "_high") for name in demos.action_names)
-    if taken := set(names) & set(demos.context_names):
-        raise click.ClickException(f"--band: the data have a column {min(taken)!r} already: rename it")
+    names = (*demos.action_names, *options.name_ends(demos.action_names))
     return type(demos)(
         tuple(
             replace(demo, actions=np.concatenate([one.actions, one.low, one.high], axis=1), action_names=names)

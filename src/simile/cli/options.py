@@ -234,8 +234,24 @@ record_options = stack(
     click.option("--record-without", multiple=True, help="Context not to keep. May be repeated."),
     click.option("--record-hashed", multiple=True, help="Context to keep a keyed hash of. May be repeated."),
 )
+
+
+def _read_level(_: click.Context, __: click.Parameter, level: float | None) -> float | None:
+    """Refuse a level of a band that is none before anything is read."""
+    from simile.errors import ArgumentError
+    from simile.policies.bands import check_level
+
+    try:
+        return None if level is None else check_level(level)
+    except ArgumentError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 band_option = click.option(
-    "--band", type=click.FloatRange(0.5, 0.99), help="Level of a band around the actions, such as 0.9."
+    "--band",
+    type=float,
+    callback=_read_level,
+    help="Level of a band around the actions, from 0.5 to 0.99, such as 0.9.",
 )
 host_option = click.option(
     "--allow-host",
@@ -263,6 +279,29 @@ def load_policy(path: Path, trust: tuple[str, ...], max_memory: float | None) ->
     from simile.policies.storage.loading import load
 
     return load(path, trusted=trust, max_memory=max_memory)
+
+
+def name_ends(actions: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the ends of a band: all low ones, then all high ones."""
+    return tuple(f"{name}{end}" for end in ("_low", "_high") for name in actions)
+
+
+def check_band(policy: Policy, *, beside: Sequence[str] = (), more: Sequence[str] = ()) -> None:
+    """Refuse a policy without a band, or one of whose columns has the name of one that comes with the band.
+
+    Beside the actions stand columns `beside`; with the ends of the band come `more`.
+    """
+    from simile.policies.bands import Band
+
+    Band.of(policy)
+    actions = policy.card.action_names
+    added = (*name_ends(actions), *more)
+    twice = [name for name in dict.fromkeys((*actions, *beside, *added)) if (*actions, *beside, *added).count(name) > 1]
+    if twice:
+        raise click.UsageError(
+            f"--band: it would write a column {twice[0]!r}, and that is a column of the policy already: rename it in "
+            "the data and learn again, or leave --band out"
+        )
 
 
 def bounded(given: Mapping[str, Any]) -> AbstractContextManager[None]:

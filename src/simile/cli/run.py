@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from simile.online import Predictor
     from simile.policies.policies import Policy
 
+UNSURE = "unsure"  # field of an answer with a band
 LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 
 
@@ -69,7 +70,6 @@ def run(
     from simile.data.reading.clock import UNITS
     from simile.learning.recipes import parse
     from simile.online import Predictor
-    from simile.policies.bands import Band
     from simile.policies.policies import recorded_names, timing
 
     found = options.load_policy(policy, trust, max_memory)
@@ -79,7 +79,7 @@ def run(
     if sys.stdin is None or sys.stdout is None:
         raise click.ClickException("stdin and stdout must be open: contexts come in there, and actions go out")
     if given["band"] is not None:
-        Band.of(found)  # refused before anything is answered
+        options.check_band(found, more=(UNSURE,))
     lead, actions = timing(found)[0], found.card.action_names
     plan = None if given["plan"] is None else _read_plan(given["plan"], found)
     names = names if plan is None else recorded_names(found)
@@ -295,8 +295,8 @@ class Wire:
     def fields(self) -> tuple[str, ...]:
         """What an answer is made of."""
         names = self.action_names
-        ends = tuple(f"{name}{end}" for end in ("_low", "_high") for name in names)
-        return (*names, *((*ends, "unsure") if self.banded else ()), *(("for",) if self.aimed else ()))
+        ends = (*options.name_ends(names), UNSURE) if self.banded else ()
+        return (*names, *ends, *(("for",) if self.aimed else ()))
 
     @cached_property
     def header(self) -> list[str]:
@@ -350,11 +350,12 @@ class Wire:
 
     def answer(self, action: Any, meant: float) -> None:
         """Send one action (k,), or one with its band, at once, and for which row; empty fields where there is none."""
-        if self.banded and action is not None:
-            action = [*action.actions, *action.low, *action.high, action.unsure]
-        values: list[float | None] = [None] * len(self.fields) if action is None else [float(a) for a in action]
-        if self.aimed and action is not None:
-            values.append(meant)
+        values: list[float | None] = [None] * len(self.fields)
+        if action is not None:
+            parts = (action.actions, action.low, action.high) if self.banded else (action,)
+            values = [float(a) for part in parts for a in part]
+            values += [int(action.unsure)] if self.banded else []
+            values += [meant] if self.aimed else []
         if self.is_json:
             self._send(json.dumps(dict(zip(self.fields, values, strict=True))))
         else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class BandCheck:
     rows : tuple of dict
         Keys `sequence`, `name`, `action`, `metric`, `coverage` (share of the frames in which the expert is within the
         band), `width`, `constant_coverage` and `constant_width` (of the band that is always as wide), `unsure` (share).
+        Frames count by their weight, as they do where the band is measured; where none counts there is no row.
     said : str
         What can be relied on, see `Band.tell`.
     """
@@ -63,9 +64,15 @@ class BandCheck:
     rows: tuple[dict[str, Any], ...]
     said: str
 
+    @classmethod
+    def of(cls, policy: Policy, level: float, rows: Iterable[dict[str, Any]]) -> Self:
+        """Put the rows of all sequences together."""
+        return cls(level, tuple(rows), Band.of(policy).tell(level))
+
     def mean(self, what: str, action: str | None = None) -> float:
-        """Return the mean over sequences, in which each counts the same."""
-        return float(np.mean([row[what] for row in self.rows if action in (None, row["action"])]))
+        """Return the mean over sequences, in which each counts the same; NaN where there are none."""
+        found = [row[what] for row in self.rows if action in (None, row["action"])]
+        return float(np.mean(found)) if found else math.nan
 
     def __str__(self) -> str:
         lines = [f"{f'band {self.level:g}':24} {'coverage':>12} {'width':>12} {'constant':>12} {'its width':>12}"]
@@ -226,7 +233,7 @@ def evaluate(
     rolled = recorded.show(recorded.map(_take, found, shared=(0,)))
     held = None
     if band is not None:
-        held = BandCheck(band, tuple(row for _, _, _, some in told for row in some), Band.of(policy).tell(band))
+        held = BandCheck.of(policy, band, (row for _, _, _, some in told for row in some))
     return Evaluation(tuple(rows), rolled, recorded, fit.doubts(policy.card, recorded.rate), held)
 
 
@@ -254,9 +261,8 @@ def _evaluate(
     else:
         banded = rollout(policy, demos, band=band, **how)
         rolled = [one.actions for one in banded]
-        half = Band.of(policy).half(band) * policy.units.scale
         for number, (demo, one, n) in enumerate(zip(demos, banded, given, strict=True), first):
-            checked += _check_band(number, demo, one, n, half) if len(demo) > n else []
+            checked += check_band(policy, band, number, demo, one, n)
     for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True), first):
         if len(demo) <= warm_up:
             continue
@@ -285,27 +291,37 @@ def _evaluate(
     return rolled, (rows, max(given), Fit.of(policy.card, demos.contexts), checked)
 
 
-def _check_band(number: int, demo: Demonstration, banded: Banded, begin: int, half: FloatArray) -> list[dict[str, Any]]:
-    """Measure how well a band holds in one sequence, a row for each action; those of the constant one are beside."""
+def check_band(
+    policy: Policy, level: float, number: int, demo: Demonstration, banded: Banded, begin: int
+) -> list[dict[str, Any]]:
+    """Measure how well a band holds in one sequence from a frame on, a row for each action that counts there.
+
+    What the band holds that is always as wide stands beside.
+    """
+    half = Band.of(policy).half(level) * policy.units.scale
     later = slice(begin, None)
-    expert, weights = demo.actions[later], None if demo.weights is None else demo.weights[later]
+    expert = demo.actions[later]
     within = (banded.low[later] <= expert) & (expert <= banded.high[later])
     close = np.abs(expert - banded.actions[later]) <= half
-    if weights is not None:  # frames that count for nothing are no failures
-        within, close = within | (weights == 0.0), close | (weights == 0.0)
+    weights = np.ones_like(expert) if demo.weights is None else demo.weights[later]
+
+    def average(values: Any, j: int) -> float:
+        return float(np.average(values, weights=weights[:, j]))
+
     return [
         {
             "sequence": number,
             "name": demo.name,
             "action": action,
             "metric": "band",
-            "coverage": float(within[:, j].mean()),
-            "width": float(banded.width[later, j].mean()),
-            "constant_coverage": float(close[:, j].mean()),
+            "coverage": average(within[:, j], j),
+            "width": average(banded.width[later, j], j),
+            "constant_coverage": average(close[:, j], j),
             "constant_width": float(2.0 * half[j]),
-            "unsure": float(banded.unsure[later].mean()),
+            "unsure": average(banded.unsure[later], j),
         }
         for j, action in enumerate(demo.action_names)
+        if weights[:, j].any()
     ]
 
 

@@ -8,7 +8,6 @@ seen when `learn` measured it. What is known, an operator's action or the expert
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +20,16 @@ from simile.data.states import Tape
 from simile.data.timing import delay
 from simile.errors import ArgumentError
 from simile.models.closed_loop import ClosedLoop
+from simile.policies.cards import BAND
 from simile.policies.policies import Policy, SmoothPolicy, closed_loop, parts
 
-KEY = "band"  # of a card's training
+KEY = BAND  # of a card's training
 LEVELS = (*(0.5 + 0.05 * i for i in range(9)), 0.95, 0.96, 0.97, 0.98, 0.99)
 SIGNS = ("constant", "disagreement", "distance", "change", "speed")
 FARTHEST = 1e6  # deviations from the training's mean beyond which all contexts are as far
 ASIDE = 6.0  # deviations above or below its mean beyond which one context says no more
 LARGEST = 1e9  # weight or width that a card may name
+WIDE = 1e38  # context that it may: models see them as float32
 BLOCK = 20_000  # states that a model is asked for at a time
 
 
@@ -92,24 +93,23 @@ class Band:
         if not isinstance(given, Mapping):
             return None
         wanted = {"center": (m,), "spread": (m,), "scores": (k, len(LEVELS)), "constant": (k, len(LEVELS))}
-        wanted |= {"usual": (k,), "alarm": (2,)}
+        wanted |= {"usual": (k,), "alarm": (2,), "farthest": ()}
         try:
-            found = {name: np.array(given[name], np.float64) for name in (*wanted, "weights")}
-            farthest, n = float(given["farthest"]), int(given["n"])
-        except (KeyError, OverflowError, TypeError, ValueError):
+            found = {name: _read_numbers(given[name]) for name in (*wanted, "weights")}
+            n = checks.whole_number(given["n"], "n", at_least=1, at_most=int(LARGEST))
+        except (ArgumentError, KeyError, OverflowError, TypeError, ValueError):
             return None
         wanted["weights"] = (k, len(SIGNS) + (2 * m if found["weights"].size > k * len(SIGNS) else 0))
         if any(found[name].shape != shape or not np.isfinite(found[name]).all() for name, shape in wanted.items()):
             return None
-        positive = (
-            (found["spread"] > 0.0).all() and (found["usual"] > 0.0).all() and 1.0 / LARGEST <= farthest < math.inf
-        )
-        sized = ("weights", "scores", "constant", "alarm")
-        sound = all(((found[name] >= 0.0) & (found[name] <= LARGEST)).all() for name in sized)
+        ranges = dict.fromkeys(("usual", "farthest"), (1.0 / LARGEST, LARGEST))
+        ranges |= dict.fromkeys(("weights", "scores", "constant", "alarm"), (0.0, LARGEST))
+        ranges |= {"center": (-WIDE, WIDE), "spread": (1.0 / WIDE, WIDE)}
+        sound = all(((found[name] >= low) & (found[name] <= high)).all() for name, (low, high) in ranges.items())
         grows = all((np.diff(found[name], axis=1) >= 0.0).all() for name in ("scores", "constant"))
-        if not (positive and sound and grows and n > 0 and found["alarm"][0] >= found["alarm"][1]):
+        if not (sound and grows and found["alarm"][0] >= found["alarm"][1]):
             return None
-        return cls(**found, farthest=farthest, n=n)
+        return cls(farthest=float(found.pop("farthest")), n=n, **found)
 
     @classmethod
     def of(cls, policy: Policy) -> Band:
@@ -120,7 +120,8 @@ class Band:
             raise ArgumentError(
                 "band: this policy carries none: it is made of roll-outs over sequences that were left out, which "
                 "simile.learn makes and the rounds of the paper do not: learn it with simile.learn (a command: "
-                "--algorithm learn), from several sequences"
+                "--algorithm learn), from several sequences. Another hold, or memory of the start, that is put on "
+                "later takes it away: learn with the hold that is wanted"
             )
         return found
 
@@ -257,6 +258,14 @@ def draw_band(policy: Policy, band: Band, level: float, actions: FloatArray, sig
     low, high = policy.space.clip(actions - half), policy.space.clip(actions + half)
     # An action that was given, or that a stage sends elsewhere, may lie outside the bounds: it is within its band.
     return Banded(actions, np.minimum(low, actions), np.maximum(high, actions), band.watch(band.excess(sigma)))
+
+
+def _read_numbers(given: Any) -> FloatArray:
+    """Return numbers, or lists of them, as they are: text and truth values are none, whatever numpy makes of them."""
+    found = np.array(given)
+    if found.dtype.kind not in "iuf":
+        raise TypeError(f"got {found.dtype}")
+    return found.astype(np.float64)
 
 
 def _interpolate(level: Any, table: FloatArray) -> FloatArray:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
 from simile._common.typing import FloatArray
 
 DIGITS = 6  # of the ranges of contexts; all of them where one lies far from 0
+BAND = "band"  # among the facts of a training: what `simile.policies.bands.Band` reads
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class Card:
     action_names: tuple[str, ...] = ()
     rate: float | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+
+    def without_band(self) -> Self:
+        """Return the same card of a policy that does something else than what its band was measured on."""
+        return replace(self, training={name: fact for name, fact in self.training.items() if name != BAND})
 
     def ranges(self, m: int) -> tuple[FloatArray, FloatArray] | None:
         """Return the lowest and the highest contexts of the training, (m,), infinite where unknown.

@@ -265,12 +265,17 @@ class SmoothPolicy(OpenPolicy):
         return replace(self, units=units, space=space, card=card)
 
     def holding(self, hold: Hold | None) -> Self:
-        """Return the same policy with this hysteresis behind it, or with none."""
-        return replace(self, hold=hold)
+        """Return the same policy with this hysteresis behind it, or with none; a band of another hold is dropped."""
+        return self._become(replace(self, hold=hold))
 
     def keeping(self, offset: Offset | None) -> Self:
-        """Return the same policy with this memory of the start, or with none."""
-        return replace(self, offset=offset)
+        """Return the same policy with this memory of the start, or with none; a band of another is dropped."""
+        return self._become(replace(self, offset=offset))
+
+    def _become(self, other: Self) -> Self:
+        """Return another policy, without the band, which was measured on this one, if it acts otherwise."""
+        same = repr((self.hold, self.offset)) == repr((other.hold, other.offset))
+        return other if same else replace(other, card=other.card.without_band())
 
 
 @dataclass(frozen=True, eq=False)

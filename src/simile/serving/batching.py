@@ -17,6 +17,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.errors import ArgumentError, DivergedError, SimileError
 from simile.online import Extrapolate
 from simile.online.tracks import Track
+from simile.policies.bands import Banded
 from simile.serving.counts import Counts
 from simile.serving.messages import Answer, By
 from simile.serving.monitoring import Monitor
@@ -254,24 +255,30 @@ class Batcher:
     def _put_bands(self, done: list[Answered], slots: IntArray, sent: FloatArray, *, led: bool = False) -> None:
         """Put bands beside the actions of streams that asked for one, and tell the monitor who is unsure.
 
-        It was all done before: what fails here costs a band, and no action.
+        Who has no band, any more, is not. It was all done before: what fails here costs a band, and no action.
         """
+        unsure = np.zeros(len(done), np.bool_)
         asked = [i for i, (stream, _) in enumerate(done) if stream.band is not None]
-        if not asked:
-            return
+        if asked and (banded := self._measure(done, asked, slots, sent, led=led)) is not None:
+            there: list[bool] = np.isfinite(banded.width).all(axis=1).tolist()  # type: ignore[assignment]
+            for i, low, high, finite in zip(asked, banded.low.tolist(), banded.high.tolist(), there, strict=True):
+                done[i][1].band = [low, high] if finite else None
+            unsure[asked] = banded.unsure
+        if self.monitor is not None:
+            self.monitor.doubt(slots, unsure)
+
+    def _measure(
+        self, done: list[Answered], asked: list[int], slots: IntArray, sent: FloatArray, *, led: bool
+    ) -> Banded | None:
+        """Return the bands of those of the answers that are asked for; None where there are none."""
         levels = np.array([done[i][0].band for i in asked], dtype=np.float64)
         try:
-            banded = self.switcher.streams.measure(slots[asked], sent[asked], levels, led=led)
+            return self.switcher.streams.measure(slots[asked], sent[asked], levels, led=led)
         except ArgumentError:  # the policy that took over carries none
-            return
+            return None
         except Exception:  # a model of somebody else may raise anything
             log.exception("the bands of %d frames failed", len(asked))
-            return
-        there: list[bool] = np.isfinite(banded.width).all(axis=1).tolist()  # type: ignore[assignment]
-        for i, low, high, finite in zip(asked, banded.low.tolist(), banded.high.tolist(), there, strict=True):
-            done[i][1].band = [low, high] if finite else None
-        if self.monitor is not None:
-            self.monitor.doubt(slots[asked], banded.unsure)
+            return None
 
     def _restart(self, item: Item) -> Answered:
         stream, frame = item

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.motion import find_holds
 from simile.errors import ArgumentError, DivergedError
 from simile.evaluation.comparison.scores import HeldOut, SequenceScore
+from simile.evaluation.evaluation import BandCheck, check_band
 from simile.evaluation.rivals import roll_out
-from simile.policies.bands import KEY, Band
+from simile.policies.bands import KEY
 from simile.policies.policies import Policy
 from simile.policies.rollouts import ExpertStart, rollout
 
@@ -57,17 +59,14 @@ class DrawnBand:
             return None
         try:
             banded = rollout(policy, ruler.demos, start=ExpertStart(ruler.begin), band=BAND)
-            said = Band.of(policy).tell(BAND)
         except (ArgumentError, DivergedError):
             return None
-        later = slice(ruler.begin, None)
-        within = [
-            ((b.low <= demo.actions) & (demo.actions <= b.high))[later]
-            for b, demo in zip(banded, ruler.demos, strict=True)
-        ]
-        shares = [float(one.mean()) for one in within if len(one)]
-        ends = [np.hstack([b.low, b.high]) for b in banded]
-        return cls(ends, float(np.mean(shares)) if shares else math.nan, said)
+        rows = (
+            check_band(policy, BAND, i, demo, b, ruler.begin)
+            for i, (demo, b) in enumerate(zip(ruler.demos, banded, strict=True))
+        )
+        found = BandCheck.of(policy, BAND, chain.from_iterable(rows))
+        return cls([np.hstack([b.low, b.high]) for b in banded], found.mean("coverage"), found.said)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the page says of it (`Band` of payload.ts)."""
