@@ -84,6 +84,25 @@ def test_a_short_hand_back_is_one_stretch_and_a_long_one_shares_a_group(tmp_path
     assert found.demos[0].weights.sum() == 20.0
 
 
+def test_what_was_done_in_an_earlier_stretch_counts_there_alone(tmp_path):
+    write(tmp_path, table("cam", "p" * 80 + "o" * 10 + "p" * 20 + "o" * 20))
+    found = read_corrections(tmp_path)
+    assert sum(weights.sum() for weights in found.demos.weights) == 30.0
+    assert found.stretches[1].correction[0] == pytest.approx(4.105, abs=1e-6)  # 5 + 0.01 t less 2.09, of its own frames
+    (lesson,) = found.without([found.stretches[0].name]).lessons()  # its frames lie in what lags look back to
+    assert lesson.weights.sum() == 20.0
+    assert (lesson.actions[: lesson.counted.start] == lesson.actions[lesson.counted.start]).all()
+
+
+def test_every_take_over_is_blamed_on_the_seconds_before_it_also_after_a_short_hand_back(tmp_path):
+    write(tmp_path, table("cam", "p" * 40 + "o" * 10 + "p" * 9 + "o" * 10 + "p" * 40))
+    found = read_corrections(tmp_path, blame=0.5)
+    assert (len(found), found.places) == (1, ((0, 0),))
+    assert np.flatnonzero(found.blamed[0]).tolist() == [*range(35, 40), *range(54, 59)]
+    (let,) = found.watched.weights
+    assert np.flatnonzero(let[:, 0]).tolist() == [*range(35), *range(50, 54), *range(69, 109)]
+
+
 def test_lessons_bridge_what_the_policy_did_and_keep_the_digest(tmp_path):
     write(tmp_path, table("cam", "p" * 80 + "o" * 10 + "p" * 5 + "o" * 10))
     found = read_corrections(tmp_path)
@@ -135,6 +154,37 @@ def test_stretches_are_left_out_by_name(tmp_path):
         left.without([second])
 
 
+def test_nothing_is_watched_in_frames_of_stretches_that_are_not_taken(tmp_path):
+    write(tmp_path, table("cam 1", "p" * 100 + "o" * 10 + "p" * 140 + "o" * 10), table("cam 2", "p" * 50 + "o" * 10))
+    found = read_corrections(tmp_path)
+    first, second = found.where([0]), found.where([2])
+    assert found.watched.names == ("cam 1", "cam 2")
+    assert first.watched.names == ("cam 1",)
+    assert second.watched.names == second.let_be().names == ("cam 2",)
+    (let,) = first.watched.weights
+    assert np.flatnonzero(let[:, 0]).tolist() == [*range(80), *range(110, 186)]  # 64 before the other are apart
+    (let,) = found.where([0, 1]).where([1]).watched.weights
+    assert np.flatnonzero(let[:, 0]).tolist() == [*range(36), *range(110, 230)]
+    assert len({found.digest, first.digest, second.digest}) == 3
+
+
+def test_what_was_left_out_as_a_mistake_blames_nobody(tmp_path):
+    write(tmp_path, table("cam 1", "p" * 50 + "o" * 10 + "p" * 140 + "o" * 10), table("cam 2", "p" * 50 + "o" * 10))
+    found = read_corrections(tmp_path)
+    left = found.without([found.stretches[0].name])
+    assert np.flatnonzero(left.watched[0].weights).tolist() == [*range(50), *range(60, 180)]
+    assert left.without([found.stretches[2].name]).watched.names == ("cam 1",)  # nobody took over in the other
+
+
+def test_what_is_known_ahead_is_told_of_all_that_was_watched(tmp_path):
+    write(tmp_path, table("cam", "p" * 50 + "o" * 10))
+    found = read_corrections(tmp_path)
+    told = found.foretell(((0, 2),))
+    assert told.demos.context_names == told.watched.context_names == told.where([0]).watched.context_names
+    assert len(told.watched.context_names) == 2
+    assert told.watched.digests == found.watched.digests  # of what was recorded
+
+
 def test_mistakes_get_a_sentence(tmp_path):
     with pytest.raises(DataError, match="there is no data file in this folder"):
         read_corrections(tmp_path)
@@ -147,6 +197,10 @@ def test_mistakes_get_a_sentence(tmp_path):
     with pytest.raises(DataError, match="do not say how many frames there are a second: give rate="):
         read_corrections(tmp_path)
     assert read_corrections(tmp_path, rate=20.0).seconds == 1.0
+    write(tmp_path, table("cam", "o" * 20), table("cam 2", "o" * 20, rate=20.0))
+    with pytest.raises(DataError, match=r"000001\.parquet: it was recorded at 20 Hz, and others .* at 10 Hz"):
+        read_corrections(tmp_path)
+    assert read_corrections(tmp_path, rate=20.0).seconds == 2.0
     write(tmp_path, table("cam", "o" * 20), table("cam", "o" * 20).drop_columns(["who"]))
     with pytest.raises(DataError, match="is no recording: it does not say who acted"):
         read_corrections(tmp_path)

@@ -233,6 +233,25 @@ def test_what_diverges_is_refused(policy, mixed, monkeypatch):
     assert found.to_dict()["reversals"][0] == found.reversals[1]
 
 
+def test_what_judges_is_not_let_be(policy, corrections, mixed, monkeypatch):
+    learned = {s.sequence for s in corrections.stretches if s not in mixed.judges[1].stretches}
+    assert not learned.issuperset(corrections.watched.names)
+    tried = []
+
+    def learn(lesson, _, let, __):
+        taken = {stretch.sequence for stretch in lesson.corrections.stretches}
+        assert lesson.corrections.watched is None or taken.issuperset(lesson.corrections.watched.names)
+        tried.append(let)
+        return mixed.trials[0]
+
+    monkeypatch.setattr("simile.evaluation.improvement._learn_or_read", learn)
+    improve(policy, REST, corrections, model=LIGHT, test=0.5)
+    # Where somebody watched in what judges alone, there is nothing to be let.
+    silent = tuple(replace(r, weights=r.weights * (r.name not in learned)) for r in corrections.runs)
+    improve(policy, REST, replace(corrections, runs=silent), model=LIGHT, test=0.5)
+    assert tried == [False, False, True, True, False, False]
+
+
 def test_the_limit_keeps_its_level_for_groups_of_unlike_size():
     """Of skewed errors whose truth is no change, no more than about one in twenty comparisons says that it is less."""
     rng, wrong, trials = np.random.default_rng(0), {6: 0, 12: 0, 30: 0}, 2000

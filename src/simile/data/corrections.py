@@ -8,7 +8,7 @@ are marked as what went wrong: somebody decided that it was bad. All others were
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from simile._common import checks
 from simile._common.text import escape, table
-from simile._common.typing import IntArray
+from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import align_rows
@@ -67,24 +67,27 @@ class Corrections:
     Attributes
     ----------
     demos : Demonstrations
-        One for each stretch, as it was recorded, with seconds before it; weights are 1 where the operator acted and 0
-        elsewhere. Each is a group of its own, or of those who share frames, and so always on one side of a split.
+        One for each stretch, as it was recorded, with seconds before it; weights are 1 where the operator acted in it,
+        and 0 elsewhere. Each is a group of its own, or of those who share frames, and so always on one side of a split.
     stretches : tuple of Stretch
         What is known of each.
     blamed : tuple of (T,) array of bool
         Which frames of each are marked as what went wrong.
     recorded : float
         Seconds of all recordings, whoever acted.
-    watched : Demonstrations, optional
-        The streams in which an operator acted, whole and as recorded; weights are 1 where the policy acted and is not
-        blamed: somebody watched, and let it. None where there is no such frame.
+    runs : tuple of Demonstration
+        The streams in which an operator acted, whole and as recorded, cut where frames are lost; weights are 1 where
+        the policy acted, but for the frames of stretches that `where` did not take.
+    places : tuple of (int, int)
+        For each stretch the number of its run, and the row there at which its demonstration begins.
     """
 
     demos: Demonstrations
     stretches: tuple[Stretch, ...]
     blamed: tuple[npt.NDArray[np.bool_], ...]
     recorded: float
-    watched: Demonstrations | None = None
+    runs: tuple[Demonstration, ...]
+    places: tuple[tuple[int, int], ...]
 
     def __len__(self) -> int:
         return len(self.stretches)
@@ -114,6 +117,17 @@ class Corrections:
         return sum(s.seconds for s in self.stretches)
 
     @cached_property
+    def watched(self) -> Demonstrations | None:
+        """The runs of the stretches; weights are 1 where the policy acted and is not blamed.
+
+        Somebody watched there, and let it. None where there is no such frame.
+        """
+        runs = self._silence(dict(enumerate(self.blamed)))
+        found = [runs[number] for number in dict.fromkeys(number for number, _ in self.places)]
+        let = tuple(run for run in found if run.weights is not None and run.weights.any())
+        return Demonstrations(let) if let else None
+
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the names of the stretches and all values, their own and those of the streams around them."""
         found = hashlib.sha256(repr((self.demos.context_names, self.demos.action_names, self.demos.rate)).encode())
@@ -127,17 +141,39 @@ class Corrections:
         return found.hexdigest()
 
     def where(self, numbers: Sequence[int] | IntArray) -> Corrections:
-        """Return some of the stretches, by number."""
+        """Return some of the stretches, by number; of the frames of the others nothing is watched."""
         some = [int(i) for i in numbers]
+        apart = set(range(len(self))).difference(some)
+        return replace(self._take(some), runs=self._silence({i: np.ones(len(self.demos[i]), bool) for i in apart}))
+
+    def _take(self, some: Sequence[int]) -> Corrections:
         return replace(
             self,
             demos=Demonstrations(tuple(self.demos[i] for i in some)),
             stretches=tuple(self.stretches[i] for i in some),
             blamed=tuple(self.blamed[i] for i in some),
+            places=tuple(self.places[i] for i in some),
         )
 
+    def _silence(self, marked: Mapping[int, npt.NDArray[np.bool_]]) -> tuple[Demonstration, ...]:
+        """Return the runs with weight 0 in some frames of stretches, which are given by number."""
+        weights: dict[int, FloatArray] = {}
+        for i, frames in marked.items():
+            number, begin = self.places[i]
+            if number not in weights:
+                weights[number] = np.array(self.runs[number].weights)
+            weights[number][begin : begin + len(frames)][frames] = 0.0
+        runs = list(self.runs)
+        for number, own in weights.items():
+            runs[number] = replace(runs[number], weights=own)
+            vars(runs[number])["digest"] = self.runs[number].digest
+        return tuple(runs)
+
     def without(self, names: Sequence[str]) -> Corrections:
-        """Leave stretches out, by their names or how those begin."""
+        """Leave stretches out that were a mistake of the operator, by their names or how those begin.
+
+        What the policy did before them is not blamed.
+        """
         left = list(range(len(self)))
         for name in [names] if isinstance(names, str) else names:
             found = [i for i, s in enumerate(self.stretches) if name and s.name.startswith(name)]
@@ -150,7 +186,7 @@ class Corrections:
             left = [i for i in left if i != found[0]]
         if not left:
             raise ArgumentError("without names all stretches: there is nothing left to learn from")
-        return self.where(left)
+        return self._take(left)
 
     def grouped(self, groups: Sequence[Any], *, by: str = "recording") -> Corrections:
         """Return the same stretches in other groups, a label for each: those of one group are held out together."""
@@ -176,8 +212,7 @@ class Corrections:
 
     def foretell(self, known: Known) -> Corrections:
         """Return them with columns that are known ahead, see `Demonstrations.foretell`."""
-        watched = None if self.watched is None else self.watched.foretell(known)
-        return replace(self, demos=self.demos.foretell(known), watched=watched)
+        return replace(self, demos=self.demos.foretell(known), runs=tuple(run.foretell(known) for run in self.runs))
 
     def let_be(self) -> Demonstrations | None:
         """Return what the policy did where nobody took over; all of it counts as much as the frames of the stretches.
@@ -202,7 +237,8 @@ def read_corrections(
     folder : path
         Where `simile serve --record`, or another recorder, wrote; or one file of it.
     blame : float
-        Seconds before a take-over that are marked as what went wrong.
+        Seconds before a take-over, also before one that follows within a second of a hand-back, that are marked as
+        what went wrong.
     without : sequence of str
         Names of stretches to leave out, or how they begin.
     rate : float, optional
@@ -213,42 +249,33 @@ def read_corrections(
     Corrections
     """
     blame = checks.number(blame, "blame", at_least=0.0, at_most=LEAD)
-    roles, columns = _read(folder)
-    rate = roles.rate if rate is None else checks.rate(rate)
-    if rate is None:
+    roles, columns = _read(folder, None if rate is None else checks.rate(rate))
+    if roles.rate is None:
         raise DataError(f"{folder}: the recordings do not say how many frames there are a second: give rate=...")
-    found, watched = [], list[Demonstration]()
+    found, runs = [], list[Demonstration]()
     for rows, done in _cut_runs(columns, roles):
-        if own := list(_find_stretches(rows, done, columns, roles, rate, blame)):
-            found += own
-            watched += _watch(rows, done, columns, own, round(blame * rate))
+        if own := list(_find_stretches(rows, done, columns, roles, round(blame * roles.rate))):
+            found += [(*one, (len(runs), begin)) for *one, begin in own]
+            runs.append(_watch(rows, done, columns, own[0][0]))
     if not found:
         raise DataError(
             f"{folder}: no frame of the {len(columns['who'])} recorded is an operator's: there is nothing to learn "
             "from as long as nobody takes over"
         )
-    demos, stretches, blamed = zip(*found, strict=True)
-    seconds = len(columns["who"]) / rate
-    let = Demonstrations(tuple(watched)) if watched else None
-    read = Corrections(Demonstrations(demos), stretches, blamed, seconds, let)
+    demos, stretches, blamed, places = zip(*found, strict=True)
+    recorded = len(columns["who"]) / roles.rate
+    read = Corrections(Demonstrations(demos), stretches, blamed, recorded, tuple(runs), places)
     return read.without(without) if without else read
 
 
-def _read(folder: str | Path) -> tuple[Roles, dict[str, Any]]:
-    """Read all files of a folder, one after the other, as arrays by name."""
+def _read(folder: str | Path, rate: float | None) -> tuple[Roles, dict[str, Any]]:
+    """Read all files of a folder, one after the other, as arrays by name; a rate that is given holds for all."""
     roles, batches = None, list[Batch]()
     for one in open_tables(folder):
         own = _check_roles(one)
-        if roles is not None and (own.contexts, own.actions) != (roles.contexts, roles.actions):
-            raise DataError(
-                f"{one.path}: it records {own.contexts} and {own.actions}, and others in the folder {roles.contexts} "
-                f"and {roles.actions}: put recordings of each policy's columns in a folder of their own"
-            )
-        if roles is not None and own.lead != roles.lead:
-            raise DataError(
-                f"{one.path}: its policy had a lead of {own.lead or 0} frames, and others in the folder "
-                f"{roles.lead or 0}: put recordings of each in a folder of their own"
-            )
+        own = own if rate is None else replace(own, rate=rate)
+        if roles is not None:
+            _compare(one, own, roles)
         roles = own
         batches += one.scan(Wanted(("n", *(own.contexts or ()), *(own.actions or ())), own.sequence, group="who"))
     assert roles is not None  # no file, or one without a row, was refused
@@ -273,37 +300,65 @@ def _check_roles(table: Table) -> Roles:
     return roles
 
 
+def _compare(table: Table, own: Roles, others: Roles) -> None:
+    """Refuse a recording that is not of one kind with the others in its folder."""
+    if (own.contexts, own.actions) != (others.contexts, others.actions):
+        raise DataError(
+            f"{table.path}: it records {own.contexts} and {own.actions}, and others in the folder {others.contexts} "
+            f"and {others.actions}: put recordings of each policy's columns in a folder of their own"
+        )
+    if own.lead != others.lead:
+        raise DataError(
+            f"{table.path}: its policy had a lead of {own.lead or 0} frames, and others in the folder "
+            f"{others.lead or 0}: put recordings of each in a folder of their own"
+        )
+    if own.rate != others.rate:
+        mine, theirs = ("an unknown rate" if r is None else f"{r:g} Hz" for r in (own.rate, others.rate))
+        raise DataError(
+            f"{table.path}: it was recorded at {mine}, and others in the folder at {theirs}: put recordings of each in "
+            "a folder of their own, or say by rate=... what all have"
+        )
+
+
 def _cut_runs(columns: dict[str, Any], roles: Roles) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield the rows of every stretch of time without a lost frame, stream after stream, and who acted for them."""
-    names, stream = np.unique(columns["sequence"].astype(str), return_inverse=True)
-    for number in range(len(names)):
-        rows = np.flatnonzero(stream == number)
-        rows = rows[np.argsort(columns["n"][rows], kind="stable")]
-        for run in np.split(rows, np.flatnonzero(np.diff(columns["n"][rows]) != 1) + 1):
-            seen, done = align_rows(run, roles.lead or 0)
-            known = ~np.isnan(columns["actions"][done]).any(axis=1)  # a policy that waits has none at first
-            yield seen[known], done[known]
+    labels = columns["sequence"].tolist()
+    codes = {label: code for code, label in enumerate(sorted(set(labels)))}
+    stream = np.fromiter(map(codes.__getitem__, labels), np.intp, len(labels))
+    order = np.lexsort((columns["n"], stream))
+    cut = (np.diff(stream[order]) != 0) | (np.diff(columns["n"][order]) != 1)
+    for run in np.split(order, np.flatnonzero(cut) + 1):
+        seen, done = align_rows(run, roles.lead or 0)
+        known = ~np.isnan(columns["actions"][done]).any(axis=1)  # a policy that waits has none at first
+        yield seen[known], done[known]
 
 
 def _find_stretches(
-    rows: IntArray, done: IntArray, columns: dict[str, Any], roles: Roles, rate: float, blame: float
-) -> Iterator[tuple[Demonstration, Stretch, npt.NDArray[np.bool_]]]:
-    """Yield the stretches under an operator in rows that follow each other; `done` are the rows of their actions."""
+    rows: IntArray, done: IntArray, columns: dict[str, Any], roles: Roles, blame: int
+) -> Iterator[tuple[Demonstration, Stretch, npt.NDArray[np.bool_], int]]:
+    """Yield the stretches under an operator in rows that follow each other; `done` are the rows of their actions.
+
+    With each come its blamed frames, so many before every turn of the operator, and the row where its demonstration
+    begins.
+    """
     acted = columns["who"][done] == OPERATOR
     turns = np.flatnonzero(acted)
     if not len(turns):
         return
+    rate = roles.rate
+    assert rate is not None
     sequence, numbers = str(columns["sequence"][rows[0]]), columns["n"][rows]
     lead = max(round(LEAD * rate), *Horizon.auto(rate).context_lags)
     group, end = "", -1
     for part in np.split(turns, np.flatnonzero(np.diff(turns) > 1 + TOGETHER * rate) + 1):
         first, last = int(part[0]), int(part[-1])
         begin = max(0, first - lead)
-        some, who = rows[begin : last + 1], acted[begin : last + 1]
-        actions, contexts = columns["actions"][done[begin : last + 1]], columns["contexts"][some]
+        frames = np.arange(begin, last + 1)
+        actions, contexts = columns["actions"][done[frames]], columns["contexts"][rows[frames]]
         digest = hashlib.sha256(repr((sequence, int(numbers[first]))).encode())
         name = digest.hexdigest()[:SHOWN]
         group, end = group if begin <= end else name, last
+        own = acted[frames] & (frames >= first)  # of the frames before, others may be of an earlier stretch
         demo = Demonstration(
             contexts=contexts,
             actions=actions,
@@ -313,35 +368,24 @@ def _find_stretches(
             action_names=roles.actions or (),
             group=group,
             group_name="stretch",
-            weights=np.repeat(who[:, np.newaxis].astype(np.float64), actions.shape[1], axis=1),
+            weights=np.repeat(own[:, np.newaxis].astype(np.float64), actions.shape[1], axis=1),
             about=roles.about,
         )
         vars(demo)["digest"] = digest.digest()  # by where it begins: it is known again when more of it is recorded
         before = actions[first - begin - 1] if first > begin else actions[0]
-        moved = np.mean(np.abs(actions[who] - before), axis=0)
-        frames = np.arange(begin, last + 1)
-        blamed = (frames < first) & (frames >= first - round(blame * rate)) & ~who
+        moved = np.mean(np.abs(actions[own] - before), axis=0)
+        turn = part[np.searchsorted(part, frames)]  # the next frame under the operator
+        blamed = ~acted[frames] & (turn - frames <= blame)
         about = Stretch(
             name, sequence, int(numbers[first]), int(numbers[last]), len(part) / rate, tuple(moved.tolist())
         )
-        yield demo, about, blamed
+        yield demo, about, blamed, begin
 
 
-def _watch(
-    rows: IntArray,
-    done: IntArray,
-    columns: dict[str, Any],
-    found: Sequence[tuple[Demonstration, Stretch, Any]],
-    blame: int,
-) -> Iterator[Demonstration]:
-    """Yield rows that follow each other as one sequence, in which what the policy did and is not blamed for counts."""
-    one, about, _ = found[0]
+def _watch(rows: IntArray, done: IntArray, columns: dict[str, Any], one: Demonstration) -> Demonstration:
+    """Return rows that follow each other as one sequence, given a stretch of it; what the policy did counts."""
     let = columns["who"][done] == POLICY
-    for _, stretch, _ in found:
-        first = stretch.first - int(columns["n"][rows[0]])
-        let[max(0, first - blame) : first] = False
-    if not let.any():
-        return
     contexts, actions = columns["contexts"][rows], columns["actions"][done]
     weights = np.repeat(let[:, np.newaxis].astype(np.float64), actions.shape[1], axis=1)
-    yield replace(one, contexts=contexts, actions=actions, name=about.sequence, group=None, weights=weights)
+    name = str(columns["sequence"][rows[0]])
+    return replace(one, contexts=contexts, actions=actions, name=name, group=None, weights=weights)

@@ -200,7 +200,7 @@ def improve(
     place = None if folder is None else Path(folder) / hashlib.sha256(key.encode()).hexdigest()[:16]
     trials = []
     weights = WEIGHTS if weight is None else (checks.number(weight, "weight", above=0.0),)
-    for let in (False, True) if corrections.watched is not None else (False,):
+    for let in (False, True) if lesson.corrections.watched is not None else (False,):
         for one in weights:
             trials.append(_feel(_learn_or_read(lesson, one, let, place), policy, learned))
             if watch is not None:

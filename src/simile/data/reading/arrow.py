@@ -25,6 +25,7 @@ from simile.data.reading.tables import (
     WHOLE,
     Batch,
     Column,
+    GoneError,
     Place,
     Roles,
     Table,
@@ -61,6 +62,7 @@ def open_parquet(path: File, element_names: Mapping[str, Sequence[str]] | None =
         for some in [[i] for i in chosen] if far else [chosen] * bool(chosen):
             row, ahead = starts[some[0]], far and _measure_chunks(about.row_group(some[0]), fields) <= _FETCHED
             with (
+                _still_there(path),
                 opened(path, ahead=False) as source,
                 pq.ParquetFile(
                     source, metadata=about, buffer_size=buffer, pre_buffer=ahead, read_dictionary=texts
@@ -73,13 +75,25 @@ def open_parquet(path: File, element_names: Mapping[str, Sequence[str]] | None =
                         yield batch.slice(begin, end - begin)
 
     with decoding(path, "Parquet"):
-        with opened(path, ahead=False) as source:
+        with _still_there(path), opened(path, ahead=False) as source:
             about = pq.read_metadata(source)
         schema = about.schema.to_arrow_schema()
         widths = _measure_lists(about, schema)
         groups = tuple(about.row_group(i).num_rows for i in range(about.num_row_groups))
         starts = np.cumsum([0, *groups]).tolist()
     return _table(path, "Parquet", schema, batches, element_names or {}, widths, groups)
+
+
+@contextmanager
+def _still_there(path: File) -> Iterator[None]:
+    """Say of a file that was there when it was looked for, and is not now, that it was removed."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise GoneError(
+            f"{path}: it was removed while it was read, as a recorder that keeps to a limit does with its oldest "
+            "files: read again what is left"
+        ) from None
 
 
 def _measure_chunks(group: Any, fields: Sequence[str]) -> int:
@@ -136,13 +150,10 @@ def open_journal(path: File) -> Table:
     """
     if isinstance(path, Url):
         raise DataError(f"{path}: a journal of a recording is read where it was written: fetch the file first")
-    pa, twin = need("pyarrow", "reading Arrow files"), path.with_suffix(".parquet")
     try:
-        source = pa.OSFile(str(path))
+        source = need("pyarrow", "reading Arrow files").OSFile(str(path))
     except FileNotFoundError:
-        if not twin.exists():
-            raise
-        return open_parquet(twin)
+        return open_parquet(path.with_suffix(".parquet"))
 
     def batches(fields: list[str], *_: int) -> Iterator[Any]:
         for batch in _read_whole(source, fields):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from simile._common import memory
@@ -14,7 +16,7 @@ from simile.data.reading.arrays import open_arrays
 from simile.data.reading.arrow import open_ipc, open_journal, open_parquet, read_journal
 from simile.data.reading.datasets import open_dataset
 from simile.data.reading.records import open_records
-from simile.data.reading.tables import Budget, Table
+from simile.data.reading.tables import Batch, Budget, GoneError, Table, Wanted
 from simile.data.reading.text import open_text
 from simile.errors import ArgumentError, DataError
 
@@ -58,7 +60,9 @@ def open_tables(
     # One by one on this machine; elsewhere each answer takes a while.
     at_once = _AT_ONCE if any(isinstance(file, Url) for file in files[1:]) else 1
     with ThreadPoolExecutor(at_once) as pool:
-        tables = list((map if at_once == 1 else pool.map)(_open, files))
+        ways = [*[_open_while_there] * (len(files) - 1), _open]  # without the newest of a recording, nothing is left
+        opened = (map if at_once == 1 else pool.map)(lambda way, file: way(file), ways, files)
+        tables = [table for table in opened if table is not None]
     if rows is not None:
         tables = [table.part(*rows) for table in tables if table.part is not None]
     return [budget.watch(table) for table in tables]
@@ -66,6 +70,22 @@ def open_tables(
 
 def _open(file: File) -> Table:
     return _OPENERS[suffix_of(file)](file)
+
+
+def _open_while_there(file: File) -> Table | None:
+    """Open a file; of a recording that is one of the older, which whoever records may remove before it is scanned."""
+    if not _is_recorded(file):
+        return _open(file)
+    try:
+        table = _open(file)
+    except GoneError:
+        return None
+
+    def scan(wanted: Wanted) -> Iterator[Batch]:
+        with suppress(GoneError):
+            yield from table.scan(wanted)
+
+    return replace(table, scan=scan)
 
 
 def suffix_of(path: File) -> str:
@@ -117,7 +137,7 @@ def _matching(pattern: File, files: Iterable[File]) -> list[File]:
 
 def _files_below(folder: File) -> list[File]:
     below = _list_below(folder)
-    while any(p.name.startswith("recording-") for p in below):
+    while any(map(_is_recorded, below)):
         # While somebody records, a journal becomes Parquet under another name, and a list may have neither.
         before, below = set(below), _list_below(folder)
         if set(below) == before:
@@ -153,6 +173,10 @@ def _is_empty(journal: Path) -> bool:
         return next(read_journal(journal), None) is None
     except FileNotFoundError:  # it has just become Parquet, which is found when it is opened
         return False
+
+
+def _is_recorded(path: File) -> bool:
+    return path.name.startswith("recording-")
 
 
 def _is_known(path: File) -> bool:

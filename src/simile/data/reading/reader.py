@@ -48,7 +48,7 @@ from simile.data.reading.sequences import (
     join_pieces,
     list_cuts,
 )
-from simile.data.reading.summary import Summary, irregular_note, tell_unit, turned_note
+from simile.data.reading.summary import Summary, irregular_note, lost_note, tell_unit, turned_note
 from simile.data.reading.tables import SPAN, STAMP, WHOLE, Column, Roles, Times
 from simile.errors import ArgumentError, DataError
 
@@ -247,6 +247,7 @@ def _read(
         several = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
         told_apart = several if choice.sequence is None else f" by column {choice.shown[choice.sequence]!r}"
         twins = () if choice.sequence is None else tell_twins(p.name for p in pieces)
+        lost = lost_note(gathered.lost)
         turned = (turned_note(choice.shown[name]) for name in choice.texts if name in gathered.turned)
         summary = Summary(
             (tables[0].path.resolve().name if len(tables) == 1 else f"{len(tables)} files")
@@ -255,7 +256,7 @@ def _read(
             told_apart,
             timing.said,
             (*choice.left_out, *(name for table in tables[:1] for name in table.unread)),
-            (*tables[0].notes, *choice.notes, *turned, *twins, *may_be, *grouping.notes, *timing.notes),
+            (*tables[0].notes, *choice.notes, *lost, *turned, *twins, *may_be, *grouping.notes, *timing.notes),
             grouping.said,
         )
         print(summary, file=sys.stderr)  # noqa: T201 - the summary is what this prints

@@ -31,21 +31,35 @@ class Pieces:
     contexts: list[FloatArray] = field(default_factory=list)
     actions: list[FloatArray] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
-    numbers: list[FloatArray] = field(default_factory=list)  # of the frames, where there is a lead
+    numbers: list[FloatArray] = field(default_factory=list)  # of the frames, where they have some
 
     def __len__(self) -> int:
         return sum(map(len, self.actions))
 
-    def align(self) -> None:
-        """Put every action beside the contexts of the frame that it is for; rows without the other go."""
-        lost = np.flatnonzero(np.diff(np.concatenate(self.numbers)) != 1)
-        runs = [align_rows(run, self.lead) for run in np.split(np.arange(len(self)), lost + 1)]
-        seen, acted = (np.concatenate(rows) for rows in zip(*runs, strict=True))
-        actions = np.concatenate(self.actions)[acted]
-        known = ~np.isnan(actions).any(axis=1)
-        self.contexts, self.actions = [np.concatenate(self.contexts)[seen[known]]], [actions[known]]
-        if self.times:
-            self.times = [np.concatenate(self.times)[seen[known]]]
+    def cut(self) -> list[Pieces]:
+        """Return it as sequences without lost frames, called by their first frame; every action beside its contexts.
+
+        That is, beside those of the frame that it is for: rows without the other go.
+        """
+        numbers = np.concatenate(self.numbers) if self.numbers else np.empty(0)
+        lost = np.flatnonzero(np.diff(numbers) != 1) + 1
+        self.numbers.clear()
+        if not self.lead and not len(lost):
+            return [self]
+        contexts, actions, times = (
+            np.concatenate(parts) if parts else None for parts in (self.contexts, self.actions, self.times)
+        )
+        assert contexts is not None
+        assert actions is not None
+        found = []
+        for run in np.split(np.arange(len(actions)), lost):
+            seen, acted = align_rows(run, self.lead)
+            known = ~np.isnan(actions[acted]).any(axis=1)
+            seen, acted = seen[known], acted[known]
+            name = self.name if run[0] == 0 else f"{self.name}/{numbers[run[0]]:.0f}"
+            own = [] if times is None else [times[seen]]
+            found.append(replace(self, name=name, contexts=[contexts[seen]], actions=[actions[acted]], times=own))
+        return found
 
 
 def align_rows(rows: IntArray, lead: int) -> tuple[IntArray, IntArray]:
@@ -70,6 +84,7 @@ class Gathered:
     counts: list[int]  # how many sequences of each table
     counters: frozenset[str]
     turned: frozenset[str]
+    lost: tuple[str, ...] = ()  # sequences that are cut, for frames are lost in them
 
 
 def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joined: bool = False) -> Gathered:
@@ -89,9 +104,9 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
     for table, name in zip(tables, names, strict=True):
         by_label = dict(begun)
         last: dict[str, FloatArray] = {}
-        lead, wanted = table.roles.lead or 0, choice.wanted
-        for batch in table.scan(replace(wanted, numbers=(*wanted.numbers, FRAME)) if lead else wanted):
-            _add(batch, choice, by_label, name, lead)
+        lead, wanted, numbered = table.roles.lead or 0, choice.wanted, _is_numbered(table, choice)
+        for batch in table.scan(replace(wanted, numbers=(*wanted.numbers, FRAME)) if numbered else wanted):
+            _add(batch, choice, by_label, name, lead, numbered=numbered)
             turned |= batch.turned
             for column in list(by_row):
                 values = np.concatenate([last.get(column, np.empty(0)), batch.numbers[column]])
@@ -106,7 +121,7 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
             names_of = tidy_all(list(by_label))
             for label, p in by_label.items():
                 p.name = names_of[label]
-    gathered = _align(gathered, tables)
+    gathered, lost = _cut(gathered, tables)
     labels = [p.name for pieces in gathered for p in pieces]
     if choice.sequence is not None and len(set(labels)) < len(labels):  # files that each count from 0
         for pieces, name in zip(gathered, names, strict=True):
@@ -121,22 +136,33 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
         kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
         for p in together:
             p.contexts = [table[:, kept] for table in p.contexts]
-    return Gathered(together, list(map(len, gathered)), counters, frozenset(turned))
+    return Gathered(together, list(map(len, gathered)), counters, frozenset(turned), lost)
 
 
-def _align(gathered: list[list[Pieces]], tables: Sequence[Table]) -> list[list[Pieces]]:
-    """Align the sequences of policies with a lead; those that were too short for one answer are left out."""
-    if not any(table.roles.lead for table in tables):
-        return gathered
-    for p in (p for pieces in gathered for p in pieces if p.lead):
-        p.align()
-    found = [[p for p in pieces if len(p)] for pieces in gathered]
-    if not any(found):
+def _is_numbered(table: Table, choice: Choice) -> bool:
+    """Tell whether the frames of the sequences have numbers, which tell where some are lost: those of recordings."""
+    streams = bool(table.roles.continues) and choice.sequence == table.roles.sequence
+    return bool(table.roles.lead) or (streams and any(c.name == FRAME and c.is_numeric for c in table.columns))
+
+
+def _cut(gathered: list[list[Pieces]], tables: Sequence[Table]) -> tuple[list[list[Pieces]], tuple[str, ...]]:
+    """Return the sequences cut where frames are lost, and the names of those that were.
+
+    Those of policies with a lead are aligned; what is too short for one answer is left out.
+    """
+    cut, lost = list[list[Pieces]](), list[str]()
+    for pieces in gathered:
+        cut.append([])
+        for p in pieces:
+            found = [part for part in p.cut() if len(part)]
+            lost += [p.name] * (len(found) > 1)
+            cut[-1] += found
+    if any(gathered) and not any(cut):
         raise DataError(
             f"{tables[0].path}: no frame has an action: the policy was recorded with a lead of "
             f"{tables[0].roles.lead} frames, and no sequence is longer: record for longer, and end streams"
         )
-    return found
+    return cut, tuple(lost)
 
 
 def find_spans(table: Table, spans: dict[str, tuple[int, int]]) -> Table:
@@ -204,7 +230,7 @@ def _stem(path: PurePath) -> str:
     return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
-def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str, lead: int) -> None:
+def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str, lead: int, *, numbered: bool) -> None:
     _check(batch, choice, waits=lead < 0)
     contexts = _stack(batch, choice.contexts)
     actions = _stack(batch, choice.actions)
@@ -218,7 +244,7 @@ def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str, l
             pieces.times.append(times)
         pieces.contexts.append(contexts[rows])
         pieces.actions.append(actions[rows])
-        if lead:
+        if numbered:
             pieces.numbers.append(batch.numbers[FRAME][rows])
 
 

@@ -73,6 +73,11 @@ def tell_unit(column: str, unit: str, rate: float | None, *, whole: bool) -> lis
     return [f"{quote(column)} is taken for seconds ({rate:g} Hz): time_unit='ms' if it is in milliseconds"] * doubtful
 
 
+def lost_note(names: tuple[str, ...]) -> list[str]:
+    """Say in which sequences the numbers of the frames jump."""
+    return [f"frames are lost in {list_some(names, most=4)}: what comes after is a sequence of its own"] * bool(names)
+
+
 def turned_note(column: str) -> str:
     """Say that a column was left out as text although it holds numbers, and the way out."""
     return (

@@ -88,6 +88,10 @@ class Roles:
         return [*one, *(self.contexts or ()), *(self.actions or ())]
 
 
+class GoneError(DataError):
+    """A file was removed between the list that had it and the moment at which it was to be read."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The columns to scan: numbers, labels of sequences, the time, texts that may turn into numbers, and groups."""
