@@ -201,6 +201,9 @@ def test_mistakes_get_a_sentence(tmp_path):
     with pytest.raises(DataError, match=r"000001\.parquet: it was recorded at 20 Hz, and others .* at 10 Hz"):
         read_corrections(tmp_path)
     assert read_corrections(tmp_path, rate=20.0).seconds == 2.0
+    write(tmp_path, table("cam", "p" * 20 + "o" * 20), table("cam", "p" * 20 + "o" * 20))
+    with pytest.raises(DataError, match="frame 0 of 'cam' is there twice: is a recording in the folder as a copy, too"):
+        read_corrections(tmp_path)
     write(tmp_path, table("cam", "o" * 20), table("cam", "o" * 20).drop_columns(["who"]))
     with pytest.raises(DataError, match="is no recording: it does not say who acted"):
         read_corrections(tmp_path)

@@ -326,7 +326,13 @@ def _cut_runs(columns: dict[str, Any], roles: Roles) -> Iterator[tuple[IntArray,
     codes = {label: code for code, label in enumerate(sorted(set(labels)))}
     stream = np.fromiter(map(codes.__getitem__, labels), np.intp, len(labels))
     order = np.lexsort((columns["n"], stream))
-    cut = (np.diff(stream[order]) != 0) | (np.diff(columns["n"][order]) != 1)
+    other, step = np.diff(stream[order]) != 0, np.diff(columns["n"][order])
+    if len(twice := np.flatnonzero(~other & (step == 0))):
+        row = order[twice[0]]
+        raise DataError(
+            f"frame {columns['n'][row]} of {labels[row]!r} is there twice: is a recording in the folder as a copy, too?"
+        )
+    cut = other | (step != 1)
     for run in np.split(order, np.flatnonzero(cut) + 1):
         seen, done = align_rows(run, roles.lead or 0)
         known = ~np.isnan(columns["actions"][done]).any(axis=1)  # a policy that waits has none at first
