@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, DivergedError
 from simile.online import inputs
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.snapshots import State, check_state
@@ -123,7 +123,11 @@ class PredictorPool:
             none = np.empty((0, self._streams.n_actions))
             return none if level is None else Banded(none, none, none, np.empty(0, np.bool_))
         whole = mask is None or mask.all()
-        taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
+        try:
+            taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
+        except DivergedError as error:  # no demonstration goes on over that
+            self._begin(ids if error.stream is None else np.array([error.stream]))
+            raise
         if self.recording is not None:
             here = np.ones(len(ids), np.bool_) if mask is None else mask
             if here.any():

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common.typing import FloatArray
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, DivergedError
 from simile.online import inputs
 from simile.online.clock import Clock
 from simile.online.gaps import Extrapolate, Gap
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from simile.online.recording import Recorder
 
 ONE = np.arange(1)  # the only stream
+APART = 2.0  # frames in the recording from one beginning to another: after a single one it would seem to go on
 
 
 class Predictor:
@@ -132,8 +133,8 @@ class Predictor:
             Seconds. The policy then runs at its own rate: tick 0 is at the first stamp, every tick due since the
             last call is run with a context interpolated linearly between the stamps around it (an entry missing in
             either is taken from the nearer one), and the action of the latest tick is returned, which may be the
-            same as before. After more than 10 seconds without a stamp, contexts start anew from x, and the last
-            action is the past. Give t in every frame or in none.
+            same as before. After more than 10 seconds without a stamp, contexts start anew from x, the last action
+            is the past, and a recording begins another sequence. Give t in every frame or in none.
         band : float, optional
             Level of the band to return with the action, such as 0.9, with the bits of `rollout(..., band=...)` where it
             is asked for from the first frame on; later it begins as if the context had lasted. In a gap it is that of
@@ -188,6 +189,8 @@ class Predictor:
         none = np.empty((0, self._streams.n_actions))
         found = [Banded(none, none, none, np.empty(0, np.bool_))]
         for sent in self._streams.flush(self._streams.find_due(ONE)):
+            if self._tick is not None:
+                self._tick += 1.0 / (self._clock.rate or 1.0)
             self._keep(None, sent, "policy")
             if not np.isnan(sent).any():
                 found.append(self._banded or Banded(sent, sent, sent, np.zeros(1, np.bool_)))
@@ -230,6 +233,7 @@ class Predictor:
         self._streams.reset(ONE, _alone(start))
         self._clock.reset()
         self._held[:] = np.nan
+        self._tick = None
         self._begin()
         self._level = self._banded = None
 
@@ -248,10 +252,16 @@ class Predictor:
         self._streams.load(state)
         self._clock.load(state)
         self._held = np.array(state["held"])
+        self._tick = None
+        self._set_epoch(self._clock.now)
         self._begin()
 
     def _take(self, X: FloatArray | None) -> FloatArray:
-        taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        try:
+            taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        except DivergedError:  # no demonstration goes on over that
+            self._begin()
+            raise
         self._keep(X, taken, "gap" if X is None else "policy")
         return taken
 
@@ -264,11 +274,14 @@ class Predictor:
             self._banded = self._streams.measure(ONE, taken, self._level)
 
     def _begin(self) -> None:
-        """Let the recording begin anew with the next frame."""
-        self._tick = None
+        """Let the recording begin another sequence with the next frame."""
         if self.recording is not None:
-            self._epoch = time.time() - self._clock.now
             self.recording.begin(0, self.name)
+
+    def _set_epoch(self, t: float) -> None:
+        """Let time t of the clock be now in the recording, or after all that is there: stamps may outrun the time."""
+        if self.recording is not None:
+            self._epoch = max(time.time(), self.recording.latest + APART / (self._clock.rate or 1.0)) - t
 
     def _read_clock(self) -> float | None:
         """Return the Unix time of the tick at hand; None where frames are not stamped: it is now."""
@@ -299,11 +312,14 @@ class Predictor:
         """Run the ticks due by time t; returns how many there were."""
         clock = self._clock
         t = clock.check(t, counted=bool(self._streams.history.frame[0]))
-        if clock.is_paused(t):
+        paused = clock.is_paused(t)
+        if paused:  # which the stamps tell in the recording, too
             self._streams.restart(ONE, X)
-        if clock.is_paused(t) or not clock.running:
+            self._begin()
+        if not clock.running:
+            self._set_epoch(t)
+        if paused or not clock.running:
             clock.begin(t)
-            self._epoch = time.time() - t
         due = clock.due(t)
         for tick in due:
             self._tick = clock.origin + tick / (clock.rate or 1.0)
