@@ -154,11 +154,7 @@ class Predictor:
         DivergedError
             When the action leaves every reasonable range.
         """
-        if self._foresight.known and x is not None:
-            x = self._foresight.widen(x, self._count_frames(t), ahead)
-        elif ahead is not None and not self._foresight.known:
-            raise ArgumentError("ahead: this policy knows nothing ahead: learn with known={...}, or leave it out")
-        X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        X = self._read(x, t, ahead)
         self._ask(band)
         if t is None and not self._clock.running:
             action = self._take(X).reshape(-1)
@@ -168,6 +164,14 @@ class Predictor:
         if self._streams.history.wait and np.isnan(action).any():
             return None
         return action if band is None else self._tell()
+
+    def _read(self, x: Any, t: float | None, ahead: Any) -> FloatArray | None:
+        """Return the context of a frame as (1, m), with what is known ahead; None where none came."""
+        if self._foresight.known and x is not None:
+            x = self._foresight.widen(x, self._count_frames(t), ahead)
+        elif ahead is not None and not self._foresight.known:
+            raise ArgumentError("ahead: this policy knows nothing ahead: learn with known={...}, or leave it out")
+        return None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
 
     def _count_frames(self, t: float | None) -> int:
         """Return the number of the frame that comes, by which a plan is read."""
@@ -199,7 +203,12 @@ class Predictor:
         return banded.actions if band is None else banded
 
     def override(
-        self, action: ArrayLike, x: ArrayLike | Mapping[str, float] | None = None, t: float | None = None
+        self,
+        action: ArrayLike,
+        x: ArrayLike | Mapping[str, float] | None = None,
+        t: float | None = None,
+        *,
+        ahead: Any = None,
     ) -> FloatArray:
         """Let an operator act in this frame: the action becomes the past and is sent as it is, past all stages.
 
@@ -211,7 +220,7 @@ class Predictor:
         ----------
         action : (k,) array_like
             What the operator did, in the user's units; finite.
-        x, t
+        x, t, ahead
             As in `step`; without x the last context is taken to have lasted. With t, the operator has acted in all
             ticks due since the last call; where none is due, the action takes the place of the latest one.
 
@@ -221,7 +230,7 @@ class Predictor:
             The action, for the actuator.
         """
         A = self._streams.read_actions(action, "action", 1)
-        X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        X = self._read(x, t, ahead)
         if t is None and not self._clock.running:
             return self._lead(A, X).reshape(-1)
         if not self._run(t, X, lambda at: self._lead(A, at)):
