@@ -103,8 +103,6 @@ class Predictor:
         self.recording = None if recorder is None else self._streams.record(recorder, [name])
         self._epoch = 0.0  # the Unix time of the clock's zero
         self._tick: float | None = None  # what that clock says at this tick
-        self._level: float | None = None  # of the band that was asked for last; it is measured from then on
-        self._banded: Banded | None = None  # of the latest frame
 
     @overload
     def step(
@@ -163,7 +161,10 @@ class Predictor:
             action = self._held.copy()
         if self._streams.history.wait and np.isnan(action).any():
             return None
-        return action if band is None else self._tell()
+        if band is None:
+            return action
+        found = self._streams.tell_band(ONE, action[np.newaxis])
+        return Banded(*(getattr(found, f.name)[0] for f in fields(Banded)))
 
     def _read(self, x: Any, t: float | None, ahead: Any) -> FloatArray | None:
         """Return the context of a frame as (1, m), with what is known ahead; None where none came."""
@@ -197,7 +198,7 @@ class Predictor:
                 self._tick += 1.0 / (self._clock.rate or 1.0)
             self._keep(None, sent, "policy")
             if not np.isnan(sent).any():
-                found.append(self._banded or Banded(sent, sent, sent, np.zeros(1, np.bool_)))
+                found.append(self._streams.tell_band(ONE, sent))
         self.reset()
         banded = Banded(*(np.concatenate([getattr(one, f.name) for one in found]) for f in fields(Banded)))
         return banded.actions if band is None else banded
@@ -244,7 +245,6 @@ class Predictor:
         self._held[:] = np.nan
         self._tick = None
         self._begin()
-        self._level = self._banded = None
 
     def state_dict(self) -> State:
         """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
@@ -279,8 +279,7 @@ class Predictor:
         if self.recording is not None:
             self._streams.note(self.recording, ONE, X, taken, who, self._read_clock())
         self._streams.warn_of_restarts()
-        if self._level is not None:
-            self._banded = self._streams.measure(ONE, taken, self._level)
+        self._streams.measure_asked(ONE)
 
     def _begin(self) -> None:
         """Let the recording begin another sequence with the next frame."""
@@ -300,22 +299,13 @@ class Predictor:
         taken = self._streams.override(ONE, A, X)
         if self.recording is not None:
             self._streams.note(self.recording, ONE, X, taken, "operator", self._read_clock())
-        if self._level is not None:
-            self._banded = self._streams.measure(ONE, taken, self._level, led=True)
+        self._streams.measure_asked(ONE, led=True)
         return taken
 
     def _ask(self, band: float | None) -> None:
         """Measure bands from now on, where one is asked for; a policy without one is refused before the frame."""
         if band is not None:
-            self._level = check_level(band)
-            self._streams.require_band()
-
-    def _tell(self) -> Banded:
-        """Return the band of the latest frame."""
-        found = self._banded
-        if found is None:  # no tick was due since it was asked for
-            return Banded(self._held.copy(), self._held.copy(), self._held.copy(), np.bool_(False))
-        return Banded(found.actions[0], found.low[0], found.high[0], found.unsure[0])
+            self._streams.ask_band(ONE, check_level(band))
 
     def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
         """Run the ticks due by time t; returns how many there were."""
