@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import Folds
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import CriticallyDamped
+from simile.online import HoldAction, HoldContext
 from simile.online.gauge import PACE
 from simile.policies.bands import KEY, LEVELS, Band, Doubts
 from simile.serving.messages import Frame
@@ -40,6 +42,11 @@ def demos():
 @pytest.fixture(scope="module")
 def policy(demos):
     return simile.learn(demos[:6], model=LIGHT, smoothness=simile.SmoothTime(0.2)).policy
+
+
+@pytest.fixture(scope="module")
+def waiting(demos):
+    return simile.learn(demos[:6], model=LIGHT[1], smoothness=3.0, lead=-0.1).policy
 
 
 def with_band(policy, band):
@@ -380,6 +387,196 @@ def test_gaps_and_states_go_on(policy, demos):
     plain.step(demo.contexts[0])
     one.load_state_dict(plain.state_dict())  # where nobody asked: the band begins anew
     assert one.step(demo.contexts[1], band=0.9).width > 0.0
+
+
+PARTS = ("actions", "low", "high", "unsure")
+
+
+def assert_equal_bands(ours, theirs):
+    for name in PARTS:
+        one, other = (np.ravel(getattr(banded, name)) for banded in (ours, theirs))
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def remembering(policy):
+    """The same policy within bounds that it meets, which keeps something of its start and holds still."""
+    bounded = policy.in_units(policy.units, simile.ActionSpace(-2.0, 2.0), policy.card)
+    return bounded.holding(simile.Hold(0.3)).keeping(simile.Offset(0.8, 0.99))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_asks_for_bands_gets_the_same_actions(policy, demos, seed):
+    """Whatever comes: operators between ticks, pauses, dropped frames, states of an earlier life."""
+    rng, x = np.random.default_rng(seed), demos[8].contexts
+    plain, asking = (simile.Predictor(policy, rate=30.0) for _ in range(2))
+    t, past = 0.0, [asking.state_dict()]
+    for row in x[:90]:
+        t += rng.choice([0.01, 0.05, 12.0], p=[0.45, 0.5, 0.05])
+        event = rng.choice(["step", "override", "drop", "load"], p=[0.6, 0.2, 0.1, 0.1])
+        if event == "load":
+            state = past[rng.integers(len(past))]
+            for one in (plain, asking):
+                one.load_state_dict(state)
+            t = max(0.0, float(np.nan_to_num(state["now"]))) + 0.01
+        if event == "override":
+            action = 20.0 * rng.normal(size=1)
+            assert np.array_equal(asking.override(action, row, t=t), plain.override(action, row, t=t))
+            continue
+        given = None if event == "drop" and t > 0.02 and asking._streams.history.begun.all() else row
+        banded = asking.step(given, t=t, band=0.9)
+        assert np.array_equal(banded.actions, plain.step(given, t=t))
+        assert banded.low <= banded.actions <= banded.high
+        past.append(asking.state_dict())
+
+
+def test_a_slip_of_the_clock_costs_no_band_and_no_action(policy, demos, tmp_path):
+    policy.save(tmp_path / "p.safetensors")
+    far = np.array([[1.0], [1.0], [1.0], [50.0], [1.0]])  # so that the policy moves in the row that slips
+    stamped = np.hstack([[[0.0], [0.04], [0.08], [50.0], [0.09]], far * demos[8].contexts[:5]])
+    rows = [",".join(map(repr, row)) for row in stamped.tolist()]
+    lines = "\n".join([",".join(("t", *demos.context_names)), *rows])
+    how = ["run", "p.safetensors", "--time", "t", "--rate", "20"]
+    plain, banded = (simile_(*how, *more, cwd=tmp_path, stdin=lines, code=2).stdout for more in ([], ["--band", "0.9"]))
+    actions = [[row.split(",")[0] for row in said.splitlines()] for said in (plain, banded)]
+    assert len(actions[0]) == 6
+    assert actions[0] == actions[1]
+
+
+def test_a_policy_that_repeats_itself_never_moves_the_level_up(policy, demos):
+    demo, met = demos[8], 0
+    for one in (policy, remembering(policy)):
+        for start in (None, [one.space.clip(np.array([15.0]))]):
+            known = simile.ColdStart() if start is None else start[0]
+            rolled = simile.rollout(one, [demo.contexts], start=known)[0]
+            met += np.count_nonzero(np.abs(rolled[5:100]) == 2.0)
+            predictor = simile.Predictor(one, start=start)
+            for x in demo.contexts[:5]:
+                predictor.step(x, band=0.8)
+            half = predictor.state_dict()  # what is kept of the start is in it
+            for again in (predictor, simile.Predictor(one)):
+                again.load_state_dict(half)
+                for t in range(5, 100):
+                    again.override(rolled[t], demo.contexts[t])
+                assert again._streams.gauge._moved[0, 0] == pytest.approx(95 * PACE * -0.2)
+    assert met > 40
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lead", [0.0, -0.1])
+def test_streams_of_a_pool_have_bands_and_levels_as_predictors_of_their_own(policy, demos, waiting, seed, lead):
+    rng, one = np.random.default_rng(seed), remembering(waiting if lead else policy)
+    how = {"gap": HoldAction() if seed else HoldContext()}
+    pool, alone = simile.PredictorPool(one, 3, **how), [simile.Predictor(one, **how) for _ in range(3)]
+    fresh = np.ones(3, bool)
+    for _ in range(120):
+        ids = rng.permutation(3)[: rng.integers(1, 4)]
+        X = demos[8].contexts[rng.integers(100, size=len(ids))]
+        band = None if rng.random() < 0.3 else float(rng.choice([0.8, 0.9]))
+        event = rng.choice(["step", "some", "override", "reset", "start", "load"], p=[0.4, 0.3, 0.23, 0.02, 0.02, 0.03])
+        if event == "load":  # into new ones, by way of a file
+            pool, old = simile.PredictorPool(one, 3, **how), pool
+            pool.load_state_dict(through_a_file(old.state_dict()))
+            alone, old = [simile.Predictor(one, **how) for _ in range(3)], alone
+            for new, before in zip(alone, old, strict=True):
+                new.load_state_dict(through_a_file(before.state_dict()))
+        elif event in ("reset", "start"):
+            start = None if event == "reset" else [2.0]
+            pool.reset(ids, start=start)
+            for i in ids:
+                alone[i].reset(start)
+            fresh[ids] = event == "reset"
+        elif event == "override":
+            A = 3.0 * rng.normal(size=(len(ids), 1))
+            pool.override(A, X, streams=ids)
+            for i, a, x in zip(ids, A, X, strict=True):
+                alone[i].override(a, x)
+            fresh[ids] = False
+        else:
+            present = fresh[ids] | (rng.random(len(ids)) < (1.0 if event == "step" else 0.5))
+            found = pool.step(X, streams=ids, present=present, band=band)
+            theirs = [alone[i].step(x if p else None, band=band) for i, x, p in zip(ids, X, present, strict=True)]
+            fresh[ids] = False
+            for row, own in enumerate(theirs):
+                if own is None:
+                    assert np.isnan(np.asarray(found if band is None else found.actions)[row]).all()
+                elif band is None:
+                    assert np.array_equal(found[row], own)
+                else:
+                    assert_equal_bands(simile.policies.bands.Banded(*(getattr(found, p)[row] for p in PARTS)), own)
+
+
+def through_a_file(state):
+    file = io.BytesIO()
+    np.savez(file, **state)
+    file.seek(0)
+    return dict(np.load(file))
+
+
+def test_a_predictor_goes_on_from_its_state_with_equal_bits_whoever_acts(policy, demos):
+    one, x = simile.Predictor(policy, rate=30.0), demos[8].contexts
+    for t in range(30):
+        one.step(x[t], t=t / 30.0, band=0.9)
+    other = simile.Predictor(policy, rate=30.0)
+    other.load_state_dict(through_a_file(one.state_dict()))
+    for each in (one, other):
+        each.step(x[30], t=29.3 / 30.0, band=0.9)
+    assert_equal_bands(*(each.step(x[30], t=29.4 / 30.0, band=0.9) for each in (one, other)))  # no tick was due
+    for t in range(30, 60):  # nobody has asked the other one for a band
+        for each in (one, other):
+            each.override([9.0], x[t], t=t / 30.0)
+    assert one._streams.gauge._moved[0, 0] == other._streams.gauge._moved[0, 0] > 0.1
+    assert_equal_bands(*(each.step(x[60], t=2.0, band=0.9) for each in (one, other)))
+
+
+def test_an_operator_between_ticks_has_no_width(policy, demos):
+    predictor, x = simile.Predictor(policy, rate=10.0), demos[8].contexts
+    for t in range(3):
+        predictor.step(x[t], t=t / 10.0, band=0.9)
+    predictor.override([5.0], t=0.25)
+    now = predictor.step(x[3], t=0.26, band=0.9)
+    assert (now.actions, now.low, now.high, now.unsure) == (5.0, 5.0, 5.0, False)
+
+
+def test_who_adopts_forgets_what_its_bands_were(policy, demos):
+    x, far = demos[8].contexts, demos[8].contexts + 1000.0
+    old, fresh, used = (simile.PredictorPool(policy, 1) for _ in range(3))
+    for t in range(30):
+        old.step(x[t : t + 1])
+        used.step(far[t : t + 1], band=0.9)
+    for heir in (fresh, used):
+        heir.adopt(old)
+    assert_equal_bands(*(heir.step(x[30:31], band=0.9) for heir in (fresh, used)))
+    known, heir = simile.PredictorPool(policy, 1, start=[3.0]), simile.PredictorPool(policy, 1)
+    heir.adopt(known)
+    assert_equal_bands(known.step(x[:1], band=0.9), heir.step(x[:1], band=0.9))
+
+
+def test_a_state_knows_that_its_start_is_known(policy, demos):
+    x = demos[8].contexts
+    for make in (simile.Predictor, lambda policy, **how: simile.PredictorPool(policy, 1, **how)):
+        known, other = make(policy, start=[3.0]), make(policy)
+        cold = other.state_dict()
+        other.load_state_dict(through_a_file(known.state_dict()))
+        row = x[0] if make is simile.Predictor else x[:1]
+        assert_equal_bands(known.step(row, band=0.9), other.step(row, band=0.9))
+        known.reset(start=[3.0])
+        known.load_state_dict(cold)  # which began at nothing
+        other.reset()
+        assert_equal_bands(known.step(row, band=0.9), other.step(row, band=0.9))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_state_whose_band_is_no_number_is_refused(policy, demos, value):
+    predictor = simile.Predictor(policy)
+    predictor.step(demos[8].contexts[0], band=0.9)
+    state = predictor.state_dict()
+    assert np.isfinite(state["band"]).all()
+    for at in (0, -1):
+        state["band"][0, at] = value
+        with pytest.raises(simile.SimileError, match=r"state\['band'\] must be finite numbers: it is damaged"):
+            simile.Predictor(policy).load_state_dict(state)
+        state["band"][0, at] = 1e300  # a number at least: bands begin anew, or are as it says
+        simile.Predictor(policy).load_state_dict(state)
 
 
 def test_ticks_bring_bands(policy, demos):

@@ -13,6 +13,7 @@ import stat
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,15 @@ from commands import simile_
 from conftest import demos_of, some
 from served import Played, listed
 from servers import GENEROUS, ask, served, until
-from simile import ArgumentError, DataError, Recorder
+from simile import ArgumentError, DataError, DivergedError, Horizon, Recorder
 from simile.data.reading.arrow import read_journal
+from simile.models.regularizers import Autoregressor
 from simile.online import RateLimit, journals, recording
 from simile.policies.cards import Card
+from simile.policies.policies import SmoothPolicy
 from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import read_header
+from test_policies import Linear
 
 RATE = 30.0
 
@@ -119,6 +123,91 @@ def test_stamped_frames_have_the_time_of_their_ticks(policy, contexts, tmp_path)
     rows = rows_of(tmp_path)
     assert len(rows) == 39
     assert np.allclose(np.diff([row["t"] for row in rows]), 1.0 / RATE)
+
+
+def spans(folder: Path) -> dict[str, np.ndarray]:
+    """Return the times of each sequence, in order."""
+    found: dict[str, list[float]] = {}
+    for row in rows_of(folder):
+        found.setdefault(row["sequence"], []).append(row["t"])
+    return {name: np.array(times) for name, times in found.items()}
+
+
+def test_stamps_that_outrun_the_time_keep_their_steps_from_beginning_to_beginning(policy, contexts, tmp_path):
+    began = time.time()
+    with Recorder(tmp_path) as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        for t in (0.0, 500.0, 7.0):  # where each sequence begins, on a clock of its own
+            for i, x in enumerate(contexts[:60]):
+                predictor.step(x, t=t + i / RATE)
+            state = predictor.state_dict()
+            predictor.reset()
+        predictor.load_state_dict(state)
+        for i, x in enumerate(contexts[60:90], start=60):
+            predictor.step(x, t=7.0 + i / RATE)
+    times = list(spans(tmp_path).values())
+    assert [len(t) for t in times] == [60, 60, 60, 30]
+    assert np.allclose(np.concatenate([np.diff(t) for t in times]), 1.0 / RATE)
+    assert all(1.5 / RATE < later[0] - t[-1] < 60.0 for t, later in pairwise(times))
+    assert began <= times[0][0] <= time.time()
+    assert [d.group for d in read(tmp_path)] == [None] * 4  # no pieces of one recording: the clock did not go on
+
+
+def test_a_pause_between_stamps_is_as_long_in_the_recording_and_begins_a_sequence(policy, contexts, tmp_path):
+    with Recorder(tmp_path) as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        for i, x in enumerate(contexts[:60]):
+            predictor.step(x, t=i / RATE + (60.0 if i >= 40 else 0.0))
+    before, after = spans(tmp_path).values()
+    assert (len(before), len(after)) == (40, 20)
+    assert after[0] - before[-1] == pytest.approx(60.0 + 1.0 / RATE)
+    assert np.allclose(np.diff(after), 1.0 / RATE)
+    assert [row["n"] for row in rows_of(tmp_path)] == list(range(60))
+    assert [len(d) for d in read(tmp_path)] == [40, 20]
+
+
+def test_the_last_answers_of_stamped_frames_have_the_times_of_their_frames(contexts, tmp_path):
+    demos = demos_of(200, 200, k=2, rate=RATE)
+    policy = simile.clone(demos, model=simile.SmoothForest(n_trees=2), horizon=Horizon(2, 0, lead=-3)).policy
+    with Recorder(tmp_path) as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        for i, x in enumerate(contexts[:20]):
+            predictor.step(x, t=i / RATE)
+        predictor.flush()
+    (times,) = spans(tmp_path).values()
+    assert len(times) == 23
+    assert np.allclose(np.diff(times), 1.0 / RATE)
+
+
+def run_away(act, X) -> DivergedError:
+    """Act again and again until that diverges."""
+    try:
+        while True:
+            act(X)
+    except DivergedError as error:
+        return error
+
+
+def test_streams_that_diverge_begin_another_sequence(tmp_path):
+    h = Autoregressor(np.array([[3.0]]))  # it runs away from anything but 0
+    card = Card(context_names=("x",), action_names=("a",), rate=RATE)
+    unstable = SmoothPolicy(Linear(np.zeros((1, 1))), h, 10.0, Horizon(0, 0), n_contexts=1, card=card)
+    with Recorder(tmp_path / "one") as recorder:
+        predictor = simile.Predictor(unstable, start=1.0, recorder=recorder)
+        for _ in range(3):  # of which two take no frame
+            run_away(predictor.step, [0.0])
+        predictor.override([0.0], [0.0])
+        predictor.step([0.0])
+    first, second = read(tmp_path / "one")
+    assert len(first) > 5
+    assert second.actions.tolist() == [[0.0], [0.0]]
+    with Recorder(tmp_path / "pool") as recorder:
+        pool = simile.PredictorPool(unstable, 3, start=[np.zeros(1), np.ones(1), np.zeros(1)], recorder=recorder)
+        assert run_away(pool.step, np.zeros((3, 1))).stream == 1
+        pool.override([[0.0]], np.zeros((1, 1)), streams=[1])
+        pool.step(np.zeros((3, 1)))
+    found = [len([d for d in read(tmp_path / "pool") if d.name.startswith(f"stream-{i}")]) for i in range(3)]
+    assert found == [1, 2, 1]
 
 
 def test_the_digest_is_that_of_the_file(policy, tmp_path):

@@ -266,6 +266,24 @@ def test_plans_and_coming_values_give_the_bits_of_roll_outs(lead):
         np.testing.assert_array_equal(answers[: len(rolled) - max(lead, 0)], rolled[max(lead, 0) :])
 
 
+def test_operators_act_on_the_contexts_that_a_policy_takes():
+    policy = simile.learn(SMALL, model=LIGHT, known={"player1": 0.5}).policy
+    x, wide = SMALL.contexts[0], SMALL.foretell(timing(policy)[1]).contexts[0]
+    planned, coming, whole = simile.Predictor(policy, plan=x), simile.Predictor(policy), simile.Predictor(policy)
+    for t in range(40):
+        ahead = {"player1": x[t + 1 :, 1]}
+        if t % 9 == 5:
+            planned.override([1.0], x[t])
+            coming.override([1.0], x[t], ahead=ahead)
+            whole.override([1.0], wide[t])
+        else:
+            now = [planned.step(x[t]), coming.step(x[t], ahead=ahead), whole.step(wide[t])]
+            assert np.array_equal(now[0], now[2])
+            assert np.array_equal(now[1], now[2])
+    with pytest.raises(ArgumentError, match=r"x must bring what is known ahead, player1\[t\+4\]"):
+        whole.override([1.0], x[0])
+
+
 def test_plans_that_do_not_fit_are_refused():
     policy = simile.learn(SMALL, model=LIGHT, known={"player1": 0.5}).policy
     x = SMALL.contexts[0]

@@ -16,7 +16,9 @@ class DataError(SimileError, ValueError):
 
 
 class DivergedError(SimileError, ArithmeticError):
-    """A roll-out left every reasonable range; the message says where."""
+    """A roll-out left every reasonable range; the message says where, and `stream` which of many online."""
+
+    stream: int | None = None
 
 
 class StorageError(SimileError, ValueError):

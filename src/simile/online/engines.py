@@ -99,11 +99,13 @@ class UserBounds:
 
     def divergence(self, stream: int, frame: int, action: FloatArray) -> DivergedError:
         """Say which stream diverged, and where."""
-        return DivergedError(
+        error = DivergedError(
             f"stream {stream} diverged at frame {frame}, at the action {self.policy.units.restore(action)}; no stream "
             "took the frame: reset it or override the action, and try other smoothness, fewer action lags, an "
             "ActionSpace"
         )
+        error.stream = stream
+        return error
 
 
 def _list(values: FloatArray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,18 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Tape
 from simile.online.history import History
 from simile.policies.bands import LEVELS, Banded, Doubts
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, offset
 
 PACE = 0.005  # by which an operator's frame moves the level (Gibbs and Candes 2021)
 FURTHEST = 0.5  # that it moves in all
-
-Level = float | FloatArray
 
 
 class Gauge:
     """Measures sigma in every frame of some streams, after they took it.
 
     A stream that was not measured in the frame before begins as if its context had lasted forever; at known actions,
-    without a width. Where an operator acts, the policy is rolled out on beside it, as if nobody had interfered: whether
-    its band holds the operator's action moves the level of that stream, up where it often does not.
+    without a width. Where an operator acts, the policy is rolled out on beside it, as if nobody had interfered, stages
+    aside: whether its band holds the operator's action moves the level of that stream, up where it often does not.
 
     Parameters
     ----------
@@ -31,25 +30,32 @@ class Gauge:
         One with a band, as it was given.
     history : History
         The past of the streams, as the policy knows it.
+
+    Attributes
+    ----------
+    level : (n,) array
+        Of the bands that were asked for; 0 where nobody has.
     """
 
     def __init__(self, policy: Policy, history: History) -> None:
         self.policy, self.history, self.doubts = policy, history, Doubts.of(policy)
         n, k, q = len(history.row), policy.n_actions, self.doubts.loop.order
+        self._offset = offset(policy)
+        self._bounds = [policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high)]
+        self.level = np.zeros(n)
+        self._half = np.zeros((n, k))  # of the latest band, in the user's units
         self._carried = np.zeros((k, q + 1, n))  # states of the filter of doubts
         self._alone = np.zeros((k, q + 1, n))  # the same, and past actions, as if nobody had interfered
         self._wanted = np.zeros((n, max(q, 1), k))
+        self._stand, self._kept = np.zeros((2, n, k))  # where the hysteresis stands, and the offset of the next frame
         self._moved = np.zeros((n, k))  # of the level
         self._frame = np.full(n, -1, np.intp)  # that was measured last
         self._on = np.zeros(n, np.bool_)
         self._acted = np.zeros(n, np.bool_)  # has the policy chosen a frame?
         self._floor = np.empty(0, np.intp)
 
-    def step(self, streams: IntArray, known: Any, sent: FloatArray, level: Level) -> Banded:
-        """Measure a frame that the policy chose, or a gap: the band around what is sent, (n, k) each.
-
-        `known` (n,) tells whose first frame comes after known actions. The level is that of all, or of each.
-        """
+    def step(self, streams: IntArray, known: Any) -> None:
+        """Measure a frame that the policy chose, or a gap; `known` (n,) are those that began at known actions."""
         band, loop, history = self.doubts.band, self.doubts.loop, self.history
         doubt = self._doubt(streams)
         self._begin(streams, doubt, known)
@@ -58,66 +64,94 @@ class Gauge:
         self._carried[:, :, streams] = self._alone[:, :, streams] = state
         past = history.past_actions(streams, max(loop.order, 2))
         self._wanted[streams] = past[:, : self._wanted.shape[1]]
+        self._stand[streams], self._kept[streams] = history.position[streams], history.offset[streams]
         self._frame[streams], self._acted[streams] = history.frame[streams], True
         sigma = band.sigma(carried, np.abs(past[:, 0] - past[:, 1]))
         self._watch(streams, band.excess(sigma))
-        half = self._quantile(streams, level) * sigma * self.policy.units.scale
-        low, high = self.policy.space.clip(sent - half), self.policy.space.clip(sent + half)
-        return Banded(sent, np.minimum(low, sent), np.maximum(high, sent), self._on[streams])
+        self._half[streams] = self._quantile(streams, self.level[streams]) * sigma * self.policy.units.scale
 
-    def override(self, streams: IntArray, known: Any, sent: FloatArray, level: Level) -> Banded:
+    def override(self, streams: IntArray, known: Any) -> None:
         """Measure a frame in which operators act: what they do has no width; the level is moved by it."""
         band, loop, history = self.doubts.band, self.doubts.loop, self.history
         doubt, fresh = self._doubt(streams), self._frame[streams] != history.frame[streams] - 1
         self._begin(streams, np.zeros_like(doubt), known)
         new = streams[fresh]  # nothing is known of what the policy would have done
         self._wanted[new] = history.past_actions(new, self._wanted.shape[1] + 1)[:, 1:]
+        self._stand[new], self._kept[new] = self._wanted[new, 0], np.nan
         state = self._alone[:, :, streams]
         carried = loop.carry(doubt[np.newaxis], state)[0]
         self._alone[:, :, streams] = state
-        said = self._say(streams)
         before = self._wanted[streams]
-        wanted = (said - np.einsum("ik,nik->nk", loop.taps[1:], before[:, : loop.order])) / loop.taps[0]
-        self._wanted[streams] = np.concatenate([wanted[:, np.newaxis], before[:, :-1]], axis=1)
+        wanted, done = self._go_on(streams)
         sigma = band.sigma(carried, np.abs(wanted - before[:, 0]))
-        missed = np.abs(history.last(streams) - wanted) > self._quantile(streams, level) * sigma
+        missed = np.abs(history.last(streams) - done) > self._quantile(streams, self.level[streams]) * sigma
         # Who leads from the start says nothing of the policy.
-        step = np.where(self._acted[streams, np.newaxis], PACE * (missed - (1.0 - np.reshape(level, (-1, 1)))), 0.0)
+        step = PACE * (missed - (1.0 - self.level[streams, np.newaxis])) * self._acted[streams, np.newaxis]
         self._moved[streams] = np.clip(self._moved[streams] + step, -FURTHEST, FURTHEST)
         # What is done is known: nothing comes out of the filter in this frame.
         self._carried[:, :-1, streams] = self._carried[:, 1:, streams]
         self._frame[streams] = history.frame[streams]
+        self.settle(streams)
+
+    def settle(self, streams: IntArray) -> None:
+        """Note that what was done in the latest frame is known: it has no width, and nobody is unsure of it."""
+        self._half[streams] = 0.0
         self._watch(streams, np.zeros(len(streams)))
-        return Banded(sent, sent.copy(), sent.copy(), self._on[streams])
+
+    def draw(self, streams: IntArray, sent: FloatArray) -> Banded:
+        """Return the latest bands, around what is sent, (n, k)."""
+        half, clip = self._half[streams], self.policy.space.clip
+        low, high = np.minimum(clip(sent - half), sent), np.maximum(clip(sent + half), sent)
+        bare = half == 0.0  # and stays so for an operator outside the bounds
+        return Banded(sent, np.where(bare, sent, low), np.where(bare, sent, high), self._on[streams])
 
     def reset(self, streams: IntArray) -> None:
         """Forget streams."""
-        self._moved[streams], self._frame[streams], self._on[streams], self._acted[streams] = 0.0, -1, False, False
+        self.level[streams] = self._half[streams] = self._moved[streams] = 0.0
+        self._frame[streams], self._on[streams], self._acted[streams] = -1, False, False
 
     def state(self, streams: IntArray) -> FloatArray:
-        """Return all that tells streams apart, a row (n, any) for each."""
-        parts = (
-            np.moveaxis(self._carried[:, :, streams], 2, 0),
-            np.moveaxis(self._alone[:, :, streams], 2, 0),
-            self._wanted[streams],
-            self._moved[streams],
-            self._frame[streams],
-            self._on[streams],
-            self._acted[streams],
-        )
-        return np.concatenate([np.reshape(part, (len(streams), -1)) for part in parts], axis=1, dtype=np.float64)
+        """Return all that tells streams apart, a row (n, any) for each; all of it are numbers."""
+        parts = [np.reshape(part, (len(streams), -1)) for part in self._parts(streams)]
+        return np.concatenate(parts, axis=1, dtype=np.float64)
 
     def load(self, streams: IntArray, state: FloatArray) -> None:
         """Take over what `state` returned."""
-        k, rows, _ = self._carried.shape
-        sizes = np.cumsum([k * rows, k * rows, self._wanted[0].size, k, 1, 1])
-        carried, alone, wanted, moved, frame, on, acted = np.split(state, sizes, axis=1)
-        for own, given in ((self._carried, carried), (self._alone, alone)):
-            own[:, :, streams] = np.moveaxis(given.reshape(-1, k, rows), 0, 2)
-        self._wanted[streams] = wanted.reshape(-1, *self._wanted.shape[1:])
-        self._moved[streams] = moved
-        self._frame[streams] = frame[:, 0].astype(np.intp)
-        self._on[streams], self._acted[streams] = on[:, 0] > 0.0, acted[:, 0] > 0.0
+        shapes = [part.shape[1:] for part in self._parts(streams)]
+        columns = np.split(state, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
+        given = [np.reshape(part, (-1, *shape)) for part, shape in zip(columns, shapes, strict=True)]
+        for own, part in zip((self._carried, self._alone), given, strict=False):
+            own[:, :, streams] = np.moveaxis(part, 0, 2)
+        kept, anew, frame = given[2:5]
+        self._kept[streams] = np.where(anew > 0.0, np.nan, kept)
+        self._frame[streams] = np.clip(frame, -1.0, 2.0**53)  # whatever a file says
+        for own, part in zip(self._columns, given[5:], strict=True):
+            own[streams] = part
+
+    @property
+    def _columns(self) -> tuple[Any, ...]:
+        """What is kept of each stream as it is."""
+        return (self._wanted, self._stand, self._moved, self._half, self.level, self._on, self._acted)
+
+    def _parts(self, streams: IntArray) -> list[Any]:
+        """Return all that tells streams apart, (n, ...) each."""
+        states = [np.moveaxis(own[:, :, streams], 2, 0) for own in (self._carried, self._alone)]
+        kept, frame = self._kept[streams], self._frame[streams]
+        return [*states, np.nan_to_num(kept), np.isnan(kept), frame, *(own[streams] for own in self._columns)]
+
+    def _go_on(self, streams: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Roll the policy out by a frame, as if nobody had interfered; returns what it wants and does, (n, k) each."""
+        loop, before = self.doubts.loop, self._wanted[streams]
+        z = self._say(streams)
+        if self._offset is not None:
+            z, self._kept[streams] = self._offset(z, before[:, 0], self._kept[streams])
+        # Added up lag by lag, so that the bits of a stream do not depend on those beside it.
+        drawn = sum(tap * past for tap, past in zip(loop.taps[1:], np.moveaxis(before, 1, 0), strict=False))
+        wanted = np.clip((z - drawn) / loop.taps[0], *self._bounds)
+        hold = self.history.passed
+        self._stand[streams] = done = wanted if hold is None else hold(wanted, self._stand[streams])
+        self._wanted[streams] = np.concatenate([wanted[:, np.newaxis], before[:, :-1]], axis=1)
+        return wanted, done
 
     def _begin(self, streams: IntArray, doubt: FloatArray, known: Any) -> None:
         """Begin where the frame before was not measured: at rest, or at known actions."""
@@ -151,7 +185,7 @@ class Gauge:
         contexts = history.Z.reshape(n, -1)[:, : history.n_contexts]
         return Tape([contexts], history.flat_actions, self._floor), history.places(streams) - 1
 
-    def _quantile(self, streams: IntArray, level: Level) -> FloatArray:
+    def _quantile(self, streams: IntArray, level: FloatArray) -> FloatArray:
         """Return q, (n, k), at a level that operators have moved."""
         levels = np.clip(np.reshape(level, (-1, 1)) + self._moved[streams], LEVELS[0], LEVELS[-1])
         return self.doubts.band.quantile(levels)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, DivergedError
 from simile.online import inputs
 from simile.online.gaps import Extrapolate, Gap
 from simile.online.snapshots import State, check_state
@@ -104,7 +104,7 @@ class PredictorPool:
         present : (n,) array_like of bool, optional
             False where a stream's frame was dropped: the row of X is ignored, and `gap` chooses the action.
         band : float, optional
-            Level of the bands to return, as for `Predictor.step`; to be asked for in every frame of a stream.
+            Level of the bands to return, as for `Predictor.step`.
 
         Returns
         -------
@@ -115,15 +115,21 @@ class PredictorPool:
         """
         level = None if band is None else check_level(band)
         if level is not None:
-            self._streams.require_band()
+            self._streams.require_band()  # refused before the frame
         ids = self._ids(streams)
         mask = None if present is None else inputs.read_present(present, len(ids))
         contexts = inputs.read_contexts(X, len(ids), self._streams.n_contexts, self._streams.names, mask)
         if len(ids) == 0:
             none = np.empty((0, self._streams.n_actions))
             return none if level is None else Banded(none, none, none, np.empty(0, np.bool_))
+        if level is not None:
+            self._streams.ask_band(ids, level)
         whole = mask is None or mask.all()
-        taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
+        try:
+            taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
+        except DivergedError as error:  # no demonstration goes on over that
+            self._begin(ids if error.stream is None else np.array([error.stream]))
+            raise
         if self.recording is not None:
             here = np.ones(len(ids), np.bool_) if mask is None else mask
             if here.any():
@@ -131,7 +137,8 @@ class PredictorPool:
             if not here.all():
                 self._streams.note(self.recording, ids[~here], None, taken[~here], "gap")
         self._streams.warn_of_restarts()
-        return taken if level is None else self._streams.measure(ids, taken, level)
+        self._streams.measure_asked(ids)
+        return taken if level is None else self._streams.tell_band(ids, taken)
 
     def override(self, A: ArrayLike, X: ArrayLike | None = None, *, streams: ArrayLike | None = None) -> FloatArray:
         """Let operators act in this frame of all streams, or of some, by A (n, k); see `Predictor.override`.
@@ -145,6 +152,7 @@ class PredictorPool:
         taken = self._streams.override(ids, actions, contexts)
         if self.recording is not None:
             self._streams.note(self.recording, ids, contexts, taken, "operator")
+        self._streams.measure_asked(ids, led=True)
         return taken
 
     def flush(self, streams: ArrayLike | None = None) -> list[FloatArray]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common.typing import FloatArray
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, DivergedError
 from simile.online import inputs
 from simile.online.clock import Clock
 from simile.online.gaps import Extrapolate, Gap
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from simile.online.recording import Recorder
 
 ONE = np.arange(1)  # the only stream
+APART = 2.0  # frames in the recording from one beginning to another: after a single one it would seem to go on
 
 
 class Predictor:
@@ -102,8 +103,6 @@ class Predictor:
         self.recording = None if recorder is None else self._streams.record(recorder, [name])
         self._epoch = 0.0  # the Unix time of the clock's zero
         self._tick: float | None = None  # what that clock says at this tick
-        self._level: float | None = None  # of the band that was asked for last; it is measured from then on
-        self._banded: Banded | None = None  # of the latest frame
 
     @overload
     def step(
@@ -132,8 +131,8 @@ class Predictor:
             Seconds. The policy then runs at its own rate: tick 0 is at the first stamp, every tick due since the
             last call is run with a context interpolated linearly between the stamps around it (an entry missing in
             either is taken from the nearer one), and the action of the latest tick is returned, which may be the
-            same as before. After more than 10 seconds without a stamp, contexts start anew from x, and the last
-            action is the past. Give t in every frame or in none.
+            same as before. After more than 10 seconds without a stamp, contexts start anew from x, the last action
+            is the past, and a recording begins another sequence. Give t in every frame or in none.
         band : float, optional
             Level of the band to return with the action, such as 0.9, with the bits of `rollout(..., band=...)` where it
             is asked for from the first frame on; later it begins as if the context had lasted. In a gap it is that of
@@ -153,11 +152,7 @@ class Predictor:
         DivergedError
             When the action leaves every reasonable range.
         """
-        if self._foresight.known and x is not None:
-            x = self._foresight.widen(x, self._count_frames(t), ahead)
-        elif ahead is not None and not self._foresight.known:
-            raise ArgumentError("ahead: this policy knows nothing ahead: learn with known={...}, or leave it out")
-        X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        X = self._read(x, t, ahead)
         self._ask(band)
         if t is None and not self._clock.running:
             action = self._take(X).reshape(-1)
@@ -166,7 +161,18 @@ class Predictor:
             action = self._held.copy()
         if self._streams.history.wait and np.isnan(action).any():
             return None
-        return action if band is None else self._tell()
+        if band is None:
+            return action
+        found = self._streams.tell_band(ONE, action[np.newaxis])
+        return Banded(*(getattr(found, f.name)[0] for f in fields(Banded)))
+
+    def _read(self, x: Any, t: float | None, ahead: Any) -> FloatArray | None:
+        """Return the context of a frame as (1, m), with what is known ahead; None where none came."""
+        if self._foresight.known and x is not None:
+            x = self._foresight.widen(x, self._count_frames(t), ahead)
+        elif ahead is not None and not self._foresight.known:
+            raise ArgumentError("ahead: this policy knows nothing ahead: learn with known={...}, or leave it out")
+        return None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
 
     def _count_frames(self, t: float | None) -> int:
         """Return the number of the frame that comes, by which a plan is read."""
@@ -188,15 +194,22 @@ class Predictor:
         none = np.empty((0, self._streams.n_actions))
         found = [Banded(none, none, none, np.empty(0, np.bool_))]
         for sent in self._streams.flush(self._streams.find_due(ONE)):
+            if self._tick is not None:
+                self._tick += 1.0 / (self._clock.rate or 1.0)
             self._keep(None, sent, "policy")
             if not np.isnan(sent).any():
-                found.append(self._banded or Banded(sent, sent, sent, np.zeros(1, np.bool_)))
+                found.append(self._streams.tell_band(ONE, sent))
         self.reset()
         banded = Banded(*(np.concatenate([getattr(one, f.name) for one in found]) for f in fields(Banded)))
         return banded.actions if band is None else banded
 
     def override(
-        self, action: ArrayLike, x: ArrayLike | Mapping[str, float] | None = None, t: float | None = None
+        self,
+        action: ArrayLike,
+        x: ArrayLike | Mapping[str, float] | None = None,
+        t: float | None = None,
+        *,
+        ahead: Any = None,
     ) -> FloatArray:
         """Let an operator act in this frame: the action becomes the past and is sent as it is, past all stages.
 
@@ -208,7 +221,7 @@ class Predictor:
         ----------
         action : (k,) array_like
             What the operator did, in the user's units; finite.
-        x, t
+        x, t, ahead
             As in `step`; without x the last context is taken to have lasted. With t, the operator has acted in all
             ticks due since the last call; where none is due, the action takes the place of the latest one.
 
@@ -218,7 +231,7 @@ class Predictor:
             The action, for the actuator.
         """
         A = self._streams.read_actions(action, "action", 1)
-        X = None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        X = self._read(x, t, ahead)
         if t is None and not self._clock.running:
             return self._lead(A, X).reshape(-1)
         if not self._run(t, X, lambda at: self._lead(A, at)):
@@ -230,8 +243,8 @@ class Predictor:
         self._streams.reset(ONE, _alone(start))
         self._clock.reset()
         self._held[:] = np.nan
+        self._tick = None
         self._begin()
-        self._level = self._banded = None
 
     def state_dict(self) -> State:
         """Return all that is needed to go on elsewhere with equal bits: arrays and plain numbers by name."""
@@ -248,10 +261,16 @@ class Predictor:
         self._streams.load(state)
         self._clock.load(state)
         self._held = np.array(state["held"])
+        self._tick = None
+        self._set_epoch(self._clock.now)
         self._begin()
 
     def _take(self, X: FloatArray | None) -> FloatArray:
-        taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        try:
+            taken = self._streams.miss(ONE) if X is None else self._streams.step(ONE, X)
+        except DivergedError:  # no demonstration goes on over that
+            self._begin()
+            raise
         self._keep(X, taken, "gap" if X is None else "policy")
         return taken
 
@@ -260,15 +279,17 @@ class Predictor:
         if self.recording is not None:
             self._streams.note(self.recording, ONE, X, taken, who, self._read_clock())
         self._streams.warn_of_restarts()
-        if self._level is not None:
-            self._banded = self._streams.measure(ONE, taken, self._level)
+        self._streams.measure_asked(ONE)
 
     def _begin(self) -> None:
-        """Let the recording begin anew with the next frame."""
-        self._tick = None
+        """Let the recording begin another sequence with the next frame."""
         if self.recording is not None:
-            self._epoch = time.time() - self._clock.now
             self.recording.begin(0, self.name)
+
+    def _set_epoch(self, t: float) -> None:
+        """Let time t of the clock be now in the recording, or after all that is there: stamps may outrun the time."""
+        if self.recording is not None:
+            self._epoch = max(time.time(), self.recording.latest + APART / (self._clock.rate or 1.0)) - t
 
     def _read_clock(self) -> float | None:
         """Return the Unix time of the tick at hand; None where frames are not stamped: it is now."""
@@ -278,32 +299,26 @@ class Predictor:
         taken = self._streams.override(ONE, A, X)
         if self.recording is not None:
             self._streams.note(self.recording, ONE, X, taken, "operator", self._read_clock())
-        if self._level is not None:
-            self._banded = self._streams.measure(ONE, taken, self._level, led=True)
+        self._streams.measure_asked(ONE, led=True)
         return taken
 
     def _ask(self, band: float | None) -> None:
         """Measure bands from now on, where one is asked for; a policy without one is refused before the frame."""
         if band is not None:
-            self._level = check_level(band)
-            self._streams.require_band()
-
-    def _tell(self) -> Banded:
-        """Return the band of the latest frame."""
-        found = self._banded
-        if found is None:  # no tick was due since it was asked for
-            return Banded(self._held.copy(), self._held.copy(), self._held.copy(), np.bool_(False))
-        return Banded(found.actions[0], found.low[0], found.high[0], found.unsure[0])
+            self._streams.ask_band(ONE, check_level(band))
 
     def _run(self, t: Any, X: FloatArray | None, take: Callable[[FloatArray | None], FloatArray]) -> int:
         """Run the ticks due by time t; returns how many there were."""
         clock = self._clock
         t = clock.check(t, counted=bool(self._streams.history.frame[0]))
-        if clock.is_paused(t):
+        paused = clock.is_paused(t)
+        if paused:  # which the stamps tell in the recording, too
             self._streams.restart(ONE, X)
-        if clock.is_paused(t) or not clock.running:
+            self._begin()
+        if not clock.running:
+            self._set_epoch(t)
+        if paused or not clock.running:
             clock.begin(t)
-            self._epoch = time.time() - t
         due = clock.due(t)
         for tick in due:
             self._tick = clock.origin + tick / (clock.rate or 1.0)

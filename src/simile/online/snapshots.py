@@ -19,8 +19,9 @@ def check_state(state: Any, own: State) -> State:
     """Return a state with plain numbers where it has numbers; refuse one that does not fit beside `own`."""
     if isinstance(state, dict) and "offset" in own:  # of a policy that kept none: it is taken anew
         state = {"offset": np.full_like(own["offset"], np.nan), **state}
-    if isinstance(state, dict):  # somebody may have asked for bands in one place alone
-        own = {name: value for name, value in own.items() if name != "band" or name in state}
+    if isinstance(state, dict):  # one may have begun at known actions, and bands may be asked for in one place alone
+        own = {**own, "known": own["begun"]}
+        own = {name: value for name, value in own.items() if name not in ("band", "known") or name in state}
     if not isinstance(state, dict) or set(state) != set(own):
         odd = sorted(map(str, set(state) ^ set(own))) if isinstance(state, dict) else [type(state).__name__]
         raise ArgumentError(f"state must be what state_dict() of such a predictor returned; got {', '.join(odd)}")
@@ -44,4 +45,6 @@ def check_state(state: Any, own: State) -> State:
                 f"state[{name!r}] must be {wanted}, as here; got {value}: it belongs to another policy, other stages, "
                 "another number of streams or another rate"
             )
+    if not np.isfinite(found.get("band", 0.0)).all():
+        raise ArgumentError("state['band'] must be finite numbers: it is damaged: leave it out, and bands begin anew")
     return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}

@@ -15,7 +15,7 @@ from simile.errors import ArgumentError
 from simile.online import inputs
 from simile.online.engines import GeneralEngine, engine_of, explain_missing
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
-from simile.online.gauge import Gauge, Level
+from simile.online.gauge import Gauge
 from simile.online.history import Mark
 from simile.online.snapshots import State
 from simile.policies.bands import Banded
@@ -199,21 +199,32 @@ class Streams:
         self.chain.follow(streams, A)
         return A.copy()
 
-    def measure(self, streams: IntArray, sent: FloatArray, level: Level, *, led: bool = False) -> Banded:
+    def measure(self, streams: IntArray, sent: FloatArray, level: float | FloatArray, *, led: bool = False) -> Banded:
         """Return the bands of a frame that was taken, around what is sent (n, k); `led` where operators acted.
 
-        To be asked for in every frame, or else a band begins anew.
+        Without `measure_asked` in the frames between, to be asked for in every frame, or else a band begins anew.
         """
-        gauge = self.require_band()
-        measure = gauge.override if led else gauge.step
-        if not self.history.wait or (acted := self.history.frame[streams] > 0).all():
-            return measure(streams, self._known[streams], sent, level)
-        found = Banded(sent, sent.copy(), sent.copy(), np.zeros(len(streams), np.bool_))  # of those that wait: nothing
-        if acted.any():
-            each = level if np.ndim(level) == 0 else np.asarray(level)[acted]
-            some = measure(streams[acted], self._known[streams[acted]], sent[acted], each)
-            found.low[acted], found.high[acted], found.unsure[acted] = some.low, some.high, some.unsure
-        return found
+        self.ask_band(streams, level)
+        self.measure_asked(streams, led=led)
+        return self.tell_band(streams, sent)
+
+    def ask_band(self, streams: IntArray, level: float | FloatArray) -> None:
+        """Have bands measured in these streams from now on, at a level that was checked, of all or of each."""
+        self.require_band().level[streams] = level
+
+    def measure_asked(self, streams: IntArray, *, led: bool = False) -> None:
+        """Measure a frame that was taken, in those of the streams whose bands were asked for, and that do not wait."""
+        if self.gauge is None:
+            return
+        some = streams[(self.gauge.level[streams] > 0.0) & (self.history.frame[streams] > 0)]
+        if len(some):
+            (self.gauge.override if led else self.gauge.step)(some, self._known[some])
+
+    def tell_band(self, streams: IntArray, sent: FloatArray) -> Banded:
+        """Return the latest bands, around what is sent, (n, k); they have no width where none was measured."""
+        if self.gauge is None:
+            return Banded(sent, sent, sent, np.zeros(len(streams), np.bool_))
+        return self.gauge.draw(streams, sent)
 
     def require_band(self) -> Gauge:
         """Return what measures bands; refuse a policy that carries none."""
@@ -233,6 +244,8 @@ class Streams:
         """Put an operator's actions A (n, k) in the place of those of the last frame."""
         self.history.amend(streams, self.policy.units.standardize(self.chain.undo(A)))
         self.chain.amend(streams, A)
+        if self.gauge is not None:
+            self.gauge.settle(streams)
         return A.copy()
 
     def restart(self, streams: IntArray, X: FloatArray | None) -> None:
@@ -316,6 +329,9 @@ class Streams:
         self.history.forget(some)
         with np.errstate(over="ignore"):
             self.history.load(live, past)
+        self._known[some] = other._known[some]
+        if self.gauge is not None:  # what it measured was of another past
+            self.gauge.reset(some)
         if self.chain.sent.shape == other.chain.sent.shape:
             self.chain.load(some, other.chain.sent[some], other.chain.moving[some])
             return
@@ -348,6 +364,7 @@ class Streams:
             del past["position"]
         if offset(self.policy) is None:
             del past["offset"]
+        known = self._known[some] & (self.history.frame[some] == 0)  # later it is of no use
         return {
             "n_streams": len(self.everyone),
             "n_contexts": self.n_contexts,
@@ -362,6 +379,7 @@ class Streams:
             "sent": self.chain.sent[some],
             "moving": self.chain.moving[some],
             **past,
+            **({"known": known} if known.any() else {}),
             **({} if self.gauge is None else {"band": self.gauge.state(some)}),
         }
 
@@ -374,6 +392,7 @@ class Streams:
         """Take over what `state` returned of all streams, or of these; it was checked."""
         some = self.everyone if streams is None else streams
         self.history.load(some, state)
+        self._known[some] = state.get("known", False)
         self.chain.load(some, state["sent"], state["moving"])
         if self.gauge is not None and "band" in state:
             self.gauge.load(some, state["band"])

@@ -59,6 +59,8 @@ class Track:
         Digest of the policy at work.
     noted : int
         Frames that were noted, those that are lost too.
+    latest : float
+        When the last of them was, in Unix seconds.
     """
 
     def __init__(self, recorder: Recorder, policy: str | None, n_contexts: int, n_actions: int) -> None:
@@ -66,7 +68,7 @@ class Track:
         self.noted = 0
         self.labels: dict[int, str] = {}  # of sequences, by code
         self._m, self._k = n_contexts, n_actions
-        self._t = 0.0
+        self.latest = 0.0
         self._codes = np.zeros(0, np.intp)  # the sequence of each slot
         self._next = 0  # code
         self._lock = threading.Lock()  # of the block, which is taken away now and then
@@ -118,7 +120,7 @@ class Track:
         n = len(slots)
         self.noted += n
         now = self.recorder.now() if t is None else t
-        self._t = now = now if now > self._t else self._t + STEP
+        self.latest = now = now if now > self.latest else self.latest + STEP
         with self._lock:
             block = self._block
             begin = block.length
