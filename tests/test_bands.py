@@ -401,7 +401,8 @@ def assert_equal_bands(ours, theirs):
 def remembering(policy):
     """The same policy within bounds that it meets, which keeps something of its start and holds still."""
     bounded = policy.in_units(policy.units, simile.ActionSpace(-2.0, 2.0), policy.card)
-    return bounded.holding(simile.Hold(0.3)).keeping(simile.Offset(0.8, 0.99))
+    other = bounded.holding(simile.Hold(0.3)).keeping(simile.Offset(0.8, 0.99))
+    return with_band(other, Band.of(policy).to_dict())  # as if it were of this one
 
 
 @pytest.mark.parametrize("seed", range(3))
