@@ -13,10 +13,12 @@ import stat
 import sys
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -27,7 +29,7 @@ from commands import simile_
 from conftest import demos_of, some
 from served import Played, listed
 from servers import GENEROUS, ask, served, until
-from simile import ArgumentError, DataError, DivergedError, Horizon, Recorder
+from simile import ArgumentError, DataError, DivergedError, Horizon, Recorder, StorageError
 from simile.data.reading.arrow import read_journal
 from simile.models.regularizers import Autoregressor
 from simile.online import RateLimit, journals, recording
@@ -294,6 +296,39 @@ def test_a_reload_is_in_the_recording(policy, contexts, tmp_path):
     assert np.array_equal(read(tmp_path)[0].actions, sent)
 
 
+def test_a_policy_of_another_rate_does_not_take_over_what_is_recorded(policy, contexts, tmp_path):
+    faster = replace(policy, card=replace(policy.card, rate=2.0 * RATE), smoothness=3.0)
+    told = "recorder: it records a policy with a rate of 30 Hz, and this one has a rate of 60 Hz: use a recorder"
+    with Recorder(tmp_path) as recorder:
+        played = Played(policy, recorder=recorder)
+        played.play(stream := played.open(), contexts[:5])
+        with pytest.raises(ArgumentError, match=told):
+            played.service.reload(faster)
+        with pytest.raises(ArgumentError, match=told):
+            simile.Predictor(faster, recorder=recorder)
+        with pytest.raises(ArgumentError, match="this one has no rate"):
+            played.service.reload(replace(policy, card=replace(policy.card, rate=None)))
+        played.play(stream, contexts[5:10])
+        assert (played.service.policy, played.counts.reloads) == (policy, 0)
+        simile.Predictor(faster, recorder=recorder, rate=RATE)  # who says that it is the same is believed
+    assert [(len(d), d.rate) for d in read(tmp_path)] == [(10, RATE)]
+    played = Played(policy)  # of which nothing is recorded
+    played.service.reload(faster)
+    assert played.service.rate == 2.0 * RATE
+
+
+def test_no_two_sequences_have_one_name(tmp_path, monkeypatch):
+    recorder = Recorder(tmp_path)
+    monkeypatch.setattr(recorder, "now", lambda: time.sleep(0.05) or 0.0)  # others are at it meanwhile
+    names: list[str] = []
+    threads = [threading.Thread(target=lambda: names.append(recorder.name_sequence("one"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(names)) == 4
+
+
 # ---------------------------------------------------------------------------------------------------------------- files
 
 
@@ -335,6 +370,30 @@ def test_the_oldest_files_go_first_and_that_is_told(policy, contexts, tmp_path, 
     assert [row["n"] for row in rows_of(tmp_path)][-1] == 799
 
 
+def test_the_files_take_no_more_than_the_limit_and_the_newest_stays(policy, contexts, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "LEAST_LIMIT", 0.0)
+    limit, sizes = 40_000, []
+
+    def measure(file) -> None:
+        sizes.append([path.stat().st_size for path in tmp_path.iterdir() if path.name != journals.LOCK])
+
+    monkeypatch.setattr(os, "fsync", measure)  # whenever a journal has grown, or is Parquet too
+    with Recorder(tmp_path, limit=limit / 1e6) as recorder:
+        pool = simile.PredictorPool(policy, 200, recorder=recorder)
+        for x in contexts[:20]:  # more at once than may be kept at all
+            pool.step(np.tile(x, (200, 1)) + np.arange(200)[:, np.newaxis] / 7.0)
+    most = limit // journals.SHARES
+    assert max(size for found in sizes for size in found) <= most
+    assert max(map(sum, sizes)) <= limit + most // journals.PIECES * 2
+    assert (recorder.rows, recorder.lost) == (4000, 0)
+    assert recorder.removed > 4
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) > limit // 2
+    assert rows_of(tmp_path)[-1]["n"] == 19
+    with Recorder(tmp_path, limit=0.001) as recorder:  # less than the file that is being written
+        simile.Predictor(policy, recorder=recorder).step(contexts[0])
+    assert [row["n"] for row in rows_of(tmp_path)] == [0]
+
+
 @pytest.mark.parametrize("cut", [1, 7, 300, 5000])
 def test_a_journal_that_was_cut_off_reads_to_its_last_whole_batch(policy, contexts, tmp_path, cut):
     with Recorder(tmp_path / "whole") as recorder:
@@ -354,8 +413,80 @@ def test_a_journal_that_was_cut_off_reads_to_its_last_whole_batch(policy, contex
     before = read(tmp_path / "killed")[0].actions
     with Recorder(tmp_path / "killed") as recorder:
         simile.Predictor(policy, recorder=recorder).step(contexts[0])
-    assert not journal.exists()
+    assert {path.suffix for path in (tmp_path / "killed").iterdir()} == {".parquet"}
     assert np.array_equal(read(tmp_path / "killed")[0].actions, before)
+
+
+def end_in_the_middle(policy, contexts, folder: Path) -> tuple[Path, list[int]]:
+    """Record as if killed; returns the journal, and where its schema and each of its four batches end."""
+    with Recorder(folder.with_name("whole")) as recorder:
+        predictor, there = simile.Predictor(policy, recorder=recorder), recorder.folder / "recording-000001.arrows"
+        ends = []
+        for x in contexts[:40]:
+            predictor.step(x)
+            if predictor._streams.history.frame[0] % 10 == 0:
+                recorder.flush()
+                ends.append(there.stat().st_size)
+        shutil.copytree(recorder.folder, folder)
+        return folder / there.name, [len(recorder._store.schema.serialize()), *ends]
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize(
+    ("kept", "at", "junk"),
+    [
+        pytest.param(0, -100, b"\xff" * 60, id="schema"),
+        pytest.param(0, 4, bytes(8), id="as if it ended here"),
+        pytest.param(10, 500, b"\xff" * 100, id="body"),
+        pytest.param(20, 0, bytes(4), id="mark"),
+        pytest.param(20, 4, b"\xff\xff\xff\x6f", id="as if it were cut off here"),
+        pytest.param(30, 8, b"\xff" * 40, id="last"),
+    ],
+)
+def test_of_a_damaged_journal_nothing_is_lost_that_was_not_read(
+    policy, contexts, tmp_path, caplog, kept, at, junk, settled
+):
+    journal, ends = end_in_the_middle(policy, contexts, tmp_path / "killed")
+    data, begin = bytearray(journal.read_bytes()), ends[kept // 10] + at
+    data[begin : begin + len(junk)] = junk
+    journal.write_bytes(data)
+    if settled and kept:  # killed between writing Parquet and removing the journal
+        pq.write_table(pa.Table.from_batches(read_journal(journal)), journal.with_suffix(".parquet"))
+    with Recorder(journal.parent) as recorder:
+        simile.Predictor(policy, recorder=recorder)
+    (aside,) = journal.parent.glob(".*.damaged")
+    assert aside.read_bytes() == data
+    unread = len(data) - ends[kept // 10]
+    assert f"{journal} is damaged: {unread} bytes of it could not be read, and are kept in {aside.name}" in caplog.text
+    assert not journal.exists()
+    assert [row["n"] for row in rows_of(journal.parent)] == list(range(kept))
+    with Recorder(journal.parent) as recorder:
+        simile.Predictor(policy, recorder=recorder).step(contexts[0])
+    assert aside.read_bytes() == data
+    assert sorted(map(len, read(journal.parent))) == ([1, kept] if kept else [1])
+
+
+def test_a_disk_that_fails_is_no_end_of_a_journal(policy, contexts, tmp_path, monkeypatch, caplog):
+    journal, ends = end_in_the_middle(policy, contexts, tmp_path / "killed")
+
+    class Failing(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() + max(size, 0) > ends[2]:
+                raise OSError(errno.EIO, "Input/output error")
+            return super().read(size)
+
+    with monkeypatch.context() as broken:
+        write, data = pa.OSFile, journal.read_bytes()
+        broken.setattr(pa, "OSFile", lambda path, *to: write(path, *to) if to else pa.PythonFile(Failing(data), "r"))
+        with pytest.raises((DataError, StorageError), match="Input/output error"):
+            read(journal.parent)
+        with Recorder(journal.parent) as recorder:
+            simile.Predictor(policy, recorder=recorder).step(contexts[0])
+    assert f"{journal} cannot be read: Input/output error: look after the disk" in caplog.text
+    assert journal.exists()
+    with Recorder(journal.parent) as recorder:
+        simile.Predictor(policy, recorder=recorder)
+    assert [len(d) for d in read(journal.parent)] == [40, 1]
 
 
 def test_a_journal_without_a_batch_is_left_out_or_told(policy, contexts, tmp_path):
@@ -429,9 +560,35 @@ def test_a_folder_takes_one_recorder_and_one_set_of_columns(policy, contexts, tm
         simile.Predictor(policy, recorder=recorder)
 
 
-def test_names_that_a_recording_has_itself_are_refused(policy, tmp_path):
-    from dataclasses import replace
+def test_a_folder_takes_one_lead_one_rate_and_one_role_for_each_column(policy, contexts, tmp_path):
+    with Recorder(tmp_path) as recorder:
+        simile.Predictor(policy, recorder=recorder).step(contexts[0])
+    later = replace(policy, horizon=replace(policy.horizon, lead=6))
+    for other, rate, told in (
+        (later, RATE, "a policy with a lead of 0 frames, and this one has 6: name another folder"),
+        (policy, 60.0, "a policy with a rate of 30 Hz, and this one has a rate of 60 Hz: name another folder"),
+    ):
+        with pytest.raises(ArgumentError, match=f"{tmp_path.name} holds recordings of {told}"):
+            simile.Predictor(other, recorder=Recorder(tmp_path), rate=rate)
+    folder, names = tmp_path / "roles", ("x", "y", "z")
+    for m, told in ((2, None), (1, r"holds recordings of other columns \(y\)")):
+        demos = demos_of(60, m=m, k=3 - m, rate=RATE)
+        card = Card(context_names=names[:m], action_names=names[m:], rate=RATE)
+        other = replace(simile.clone(demos, model=simile.SmoothForest(n_trees=2)).policy, card=card)
+        with Recorder(folder) as recorder:
+            if told is None:
+                simile.Predictor(other, recorder=recorder).step(np.zeros(m))
+                continue
+            with pytest.raises(ArgumentError, match=told):
+                simile.Predictor(other, recorder=recorder)
+    assert read(folder).context_names == names[:2]
+    # A newest file that is damaged does not hide what the others are.
+    (folder / "recording-000002.parquet").write_bytes(b"damaged")
+    with pytest.raises(ArgumentError, match="holds recordings of other columns"):
+        simile.Predictor(other, recorder=Recorder(folder))
 
+
+def test_names_that_a_recording_has_itself_are_refused(policy, tmp_path):
     for names, told in (
         (("t", "ball"), "'t' would be one of the recording itself"),
         (("a", "b"), "'a' would be one of a"),
@@ -596,6 +753,80 @@ def test_beyond_the_memory_that_may_wait_whole_batches_are_dropped_and_counted(p
         assert recorder.lost > 1000
     assert recorder.rows + recorder.lost == predictor.recording.noted == 4000
     assert [row["n"] for row in rows_of(tmp_path)] == list(range(recorder.rows))
+
+
+def test_a_folder_that_is_removed_is_made_anew_and_what_was_being_written_is_told(policy, contexts, tmp_path, caplog):
+    folder = tmp_path / "kept"
+    recorder = Recorder(folder)
+    predictor = simile.Predictor(policy, recorder=recorder)
+    for x in contexts[:10]:
+        predictor.step(x)
+    recorder.flush()
+    shutil.rmtree(folder)
+    predictor.step(contexts[10])
+    recorder.flush()
+    assert (recorder.rows, recorder.lost, recorder.failing) == (11, 10, False)
+    told = "recording-000001.arrows was removed by somebody, and 10 frames with it: they are lost"
+    assert caplog.text.count(told) == 1
+    with pytest.raises(ArgumentError, match=f"is being recorded into by process {os.getpid()}"):
+        simile.Predictor(policy, recorder=Recorder(folder))
+    shutil.rmtree(folder)
+    with Recorder(folder) as other:  # now it is somebody else's
+        simile.Predictor(policy, recorder=other).step(contexts[0])
+        other.flush()
+        predictor.step(contexts[11])
+        recorder.flush()
+        assert (recorder.rows, recorder.lost, recorder.failing) == (11, 12, True)
+        recorder.close()
+        assert {path.name for path in folder.iterdir()} == {journals.LOCK, "recording-000001.arrows"}
+    assert [row["n"] for row in rows_of(folder)] == [0]
+
+
+def test_a_folder_that_is_removed_before_the_end_is_told_then(policy, contexts, tmp_path):
+    with Recorder(tmp_path / "kept") as recorder:
+        simile.Predictor(policy, recorder=recorder).step(contexts[0])
+        recorder.flush()
+        shutil.rmtree(tmp_path / "kept")
+    assert (recorder.rows, recorder.lost, recorder.failing) == (1, 1, False)
+
+
+def test_frames_that_come_after_the_end_are_lost_and_told_once(policy, contexts, tmp_path, caplog):
+    with Recorder(tmp_path) as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        predictor.step(contexts[0])
+    assert "are counted as lost" not in caplog.text
+    for x in contexts[:50]:
+        predictor.step(x)
+    assert (recorder.rows, recorder.lost, predictor.recording.noted) == (1, 50, 51)
+    assert caplog.text.count("frames that are noted from now on are counted as lost") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_frames_of_a_child_process_are_lost_and_leave_the_parents_alone(policy, contexts, tmp_path):
+    said, say = os.pipe()
+    with Recorder(tmp_path) as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        predictor.step(contexts[0])
+        with recorder._counting, predictor.recording._lock:  # which nobody in the child would ever give back
+            child = os.fork()
+        if not child:
+            try:
+                for x in contexts[:20]:
+                    predictor.step(x)
+                recorder.flush()
+                recorder.close()
+                os.write(say, f"{recorder.lost} lost".encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(say)
+        assert os.read(said, 100) == b"20 lost"
+        os.close(said)
+        assert (tmp_path / journals.LOCK).exists()
+        predictor.step(contexts[1])
+    assert (recorder.rows, recorder.lost) == (2, 0)
+    assert [row["n"] for row in rows_of(tmp_path)] == [0, 1]
 
 
 # ---------------------------------------------------------------------------------------------------------------- doors

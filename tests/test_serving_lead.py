@@ -490,10 +490,13 @@ def test_recordings_that_cannot_be_are_said(policies, contexts, tmp_path):
             Predictor(policies[0], recorder=recorder)
     with pytest.raises(DataError, match=r"no frame has an action: .* lead of -10 frames"):
         simile.read(tmp_path, quiet=True)
-    with Recorder(tmp_path) as recorder:
+    with pytest.raises(ArgumentError, match="holds recordings of a policy with a lead of -10 frames, and this one has"):
+        Predictor(policies[0], recorder=Recorder(tmp_path))
+    with Recorder(tmp_path / "other") as recorder:
         predictor = Predictor(policies[0], recorder=recorder)
         for x in contexts:
             predictor.step(x)
+    (tmp_path / "other" / "recording-000001.parquet").rename(tmp_path / "recording-000002.parquet")
     (demo,) = simile.read(tmp_path, quiet=True)  # each file is read by its own lead
     np.testing.assert_array_equal(demo.contexts, contexts)
     with pytest.raises(DataError, match="its policy had a lead of 0 frames, and others in the folder -10"):

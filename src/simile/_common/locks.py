@@ -65,6 +65,8 @@ def is_held(file: Path) -> bool:
 def hold(file: Path, busy: str) -> Iterator[None]:
     """Hold the lock on a file, which tells the process and is gone at the end; its folder is made where it is missing.
 
+    A file that somebody has put in its place stays, and so does the parent's in a child process.
+
     Parameters
     ----------
     file : Path
@@ -79,7 +81,7 @@ def hold(file: Path, busy: str) -> Iterator[None]:
     StorageError
         When there can be no such file.
     """
-    made = not file.parent.exists()
+    made, owner = not file.parent.exists(), os.getpid()
     try:
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
         held = acquire(file)
@@ -92,10 +94,12 @@ def hold(file: Path, busy: str) -> Iterator[None]:
         os.write(held, f"{os.getpid()}\n".encode())
         yield
     finally:
+        own = os.getpid() == owner
         with contextlib.suppress(OSError):  # Windows removes no file that is open
-            file.unlink()
+            if own and os.path.samestat(os.fstat(held), os.stat(file)):
+                file.unlink()
         os.close(held)
-        if made:
+        if made and own:
             with contextlib.suppress(OSError):  # unless something was written there
                 file.parent.rmdir()
 

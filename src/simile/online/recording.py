@@ -15,8 +15,10 @@ import secrets
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -27,8 +29,9 @@ import numpy as np
 from simile._common import checks
 from simile._common.needs import need
 from simile._common.typing import FloatArray
+from simile.data.reading.tables import Roles
 from simile.errors import ArgumentError
-from simile.online.journals import JournalFolder, build_schema
+from simile.online.journals import JournalFolder, check_timing, columns_of, name_roles
 from simile.online.tracks import Block, Track
 from simile.policies.cards import Card
 from simile.policies.policies import Policy, timing
@@ -59,7 +62,8 @@ class Recorder:
     folder : path
         Where to; it is held by a lock, and its owner's alone.
     limit : float, optional
-        MB that the files may take, at least 1; the oldest whole files go first, with a warning. None for no limit.
+        MB that the files may take, at least 1; the oldest go first, with a warning, and the newest stays. None for no
+        limit.
     leave_out : sequence of str
         Contexts whose values are not kept: they are missing in the recording.
     hashed : sequence of str
@@ -69,7 +73,8 @@ class Recorder:
     Attributes
     ----------
     rows, lost, failures, removed : int
-        Frames that are on the disk, frames that could not be kept, writes that failed, files that had to go.
+        Frames that came onto the disk, frames that could not be kept or were removed with the file that was being
+        written, writes that failed, files that had to go.
     failing : bool
         Whether the last write failed.
     digest : str or None
@@ -107,18 +112,19 @@ class Recorder:
         self.failing = False
         self.digest: str | None = None
         self.most_waiting = MOST_WAITING
-        self._columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-        self._lead = 0  # of the policies
+        self._roles: Roles | None = None  # of the columns, for all policies
         self._key = secrets.token_bytes(32)
         self._tracks: list[Track] = []
         self._store: JournalFolder | None = None
         self._thread: threading.Thread | None = None
         self._wake, self._flushed = threading.Event(), threading.Condition()
         self._closing = False
+        self._unheard = False  # whether the next frame comes after the end, as none did before
         self._asked = self._done = 0  # flushes
-        self._losing = threading.Lock()  # `lost` is counted by several threads
+        self._counting = threading.Lock()  # of lost frames and of moments, by several threads
         self._moment = 0  # microseconds at which the last stream began
         self._wall = time.time() - time.monotonic()  # so that the time never goes back
+        _ALL.add(self)
 
     @property
     def removed(self) -> int:
@@ -140,27 +146,32 @@ class Recorder:
         Raises
         ------
         ArgumentError
-            When the columns are not those of the folder, or of the tracks before, or have names that cannot be.
+            When columns, lead or rate are not those of the folder, or of the tracks before, or there are names that
+            cannot be.
         """
-        columns, lead = _name_columns(policy), timing(policy)[0]
+        roles = name_roles(*_name_columns(policy), rate, timing(policy)[0])
         if self._closing:
             raise ArgumentError("recorder: it is closed: make a new one")
-        if self._columns is None:
-            self._lead = lead
-            self._open(columns, rate)
-        elif lead != self._lead:
-            raise ArgumentError(
-                f"recorder: it records a policy with a lead of {self._lead} frames, and this one has {lead}: use a "
-                "recorder of its own"
-            )
-        elif columns != self._columns:
-            raise ArgumentError(
-                f"recorder: it records {', '.join((*self._columns[0], *self._columns[1]))}, and this policy has "
-                f"{', '.join((*columns[0], *columns[1]))}: use a recorder, and a folder, of its own"
-            )
-        found = Track(self, digest or self.digest or digest_of(policy), *map(len, columns))
+        if self._roles is None:
+            self._open(roles)
+        else:
+            self._check(roles, self._roles)
+        found = Track(self, digest or self.digest or digest_of(policy), *map(len, columns_of(roles)))
         self._tracks.append(found)
         return found
+
+    def check_rate(self, rate: float | None) -> None:
+        """Refuse another rate than that of the tracks, for a policy that is to take over from theirs."""
+        if self._roles is not None:
+            self._check(replace(self._roles, rate=rate), self._roles)
+
+    @staticmethod
+    def _check(ours: Roles, theirs: Roles) -> None:
+        way_out = "use a recorder, and a folder, of its own"
+        check_timing(ours, theirs, "it records", way_out)
+        if columns_of(ours) != columns_of(theirs):
+            there, here = (", ".join(sum(columns_of(roles), ())) for roles in (theirs, ours))
+            raise ArgumentError(f"recorder: it records {there}, and this policy has {here}: {way_out}")
 
     def flush(self) -> None:
         """Wait until all that was noted is on the disk, or counted as lost."""
@@ -195,17 +206,25 @@ class Recorder:
 
     def lose(self, frames: int) -> None:
         """Count frames that cannot be kept."""
-        with self._losing:
+        with self._counting:
             self.lost += frames
+            unheard, self._unheard = self._unheard, False
+        if unheard:
+            log.warning(
+                "the recorder of %s was closed, or is that of the process before a fork: frames that are noted from "
+                "now on are counted as lost",
+                self.folder,
+            )
 
     def name_sequence(self, name: str) -> str:
         """Return what a stream that begins now is called in the recording: no other has this name."""
-        self._moment = max(self._moment + 1, int(1e6 * self.now()))
-        moment = datetime.fromtimestamp(self._moment // 1_000_000, UTC).replace(microsecond=self._moment % 1_000_000)
+        with self._counting:
+            self._moment = begun = max(self._moment + 1, int(1e6 * self.now()))
+        moment = datetime.fromtimestamp(begun // 1_000_000, UTC).replace(microsecond=begun % 1_000_000)
         return f"{name} {moment.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
 
-    def _open(self, columns: tuple[tuple[str, ...], tuple[str, ...]], rate: float | None) -> None:
-        contexts, actions = columns
+    def _open(self, roles: Roles) -> None:
+        contexts, actions = columns_of(roles)
         for argument, names in (("leave_out", self.leave_out), ("hashed", self.hashed)):
             if odd := next((name for name in names if name not in contexts), None):
                 reason = (
@@ -214,11 +233,23 @@ class Recorder:
                     else f"the contexts are {', '.join(contexts)}"
                 )
                 raise ArgumentError(f"{argument}: {odd!r} is no context: {reason}")
-        self._store = JournalFolder(self.folder, self.limit, build_schema(contexts, actions, rate, self._lead))
-        self._columns = columns
+        self._store = JournalFolder(self.folder, self.limit, roles, self.lose)
+        self._roles = roles
         self._thread = threading.Thread(target=self._work, name="simile recorder", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+
+    def _abandon(self) -> None:
+        """End in a child process, which has no thread that would write; what was noted before is the parent's."""
+        # Threads that are not there may hold what these were.
+        self._counting, self._wake, self._flushed = threading.Lock(), threading.Event(), threading.Condition()
+        if self._thread is None or self._store is None:
+            return
+        self._closing = self._unheard = True
+        self._thread = None
+        for track in self._tracks:
+            track.abandon()
+        self._store.abandon()
 
     # ------------------------------------------------------------------------------------------------------- own thread
 
@@ -231,9 +262,10 @@ class Recorder:
             self._wake.wait(WRITE_EVERY)
             self._wake.clear()
             asked = self._asked
-            self._write()
+            self._try(self._write, 0)
             self._report_done(asked)
-        self._write()
+        self._try(partial(self._write, Track.end), 0)
+        self._unheard = True
         self._try(self._close_store, 0)
         self._report_done(self._asked)
 
@@ -242,17 +274,18 @@ class Recorder:
             self._done = flush
             self._flushed.notify_all()
 
-    def _write(self) -> None:
+    def _write(self, collect: Callable[[Track], list[Block]] = Track.take) -> None:
         assert self._store is not None
         batches: list[Any] = []
         for track in list(self._tracks):
-            for block in track.take():
+            for block in collect(track):
                 self._try(partial(self._add, track, block, batches), block.length)
-        rows = sum(batch.num_rows for batch in batches)
-        if rows and self._try(partial(self._store.append, batches), rows):
-            self.rows += rows
-            if self._try(self._store.tidy, 0):
-                self._report(failing=False)
+        for piece in self._store.cut(batches):
+            rows = sum(batch.num_rows for batch in piece)
+            if self._try(partial(self._store.append, piece), rows):
+                self.rows += rows
+                if self._try(self._store.tidy, 0):
+                    self._report(failing=False)
 
     def _add(self, track: Track, block: Block, batches: list[Any]) -> None:
         columns = track.lay_out(block)
@@ -270,7 +303,6 @@ class Recorder:
         to take it from whoever acts.
         """
         pa = need("pyarrow", "recording")
-        assert self._columns is not None
         assert self._store is not None
         n = len(part["n"])
         events: Any = pa.nulls(n, pa.string())
@@ -283,9 +315,9 @@ class Recorder:
             columns[name] = pa.DictionaryArray.from_arrays(rows.astype(np.int32), shared).dictionary_decode()
         for name in ("n", "t", "limited"):
             columns[name] = pa.array(part[name])
-        for names, values in zip(self._columns, (part["X"], part["A"]), strict=True):
-            columns |= self._keep(values, names)
         schema = self._store.schema
+        for names, values in zip(columns_of(self._store.roles), (part["X"], part["A"]), strict=True):
+            columns |= self._keep(values, names)
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _keep(self, values: FloatArray, names: Sequence[str]) -> dict[str, Any]:
@@ -329,6 +361,18 @@ class Recorder:
         if failing and not self.failing:  # said once; it is tried again and again
             log.warning("the recording cannot be written: %s", error)
         self.failing = failing
+
+
+_ALL: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for recorder in _ALL:
+        recorder._abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
 
 
 def _name_columns(policy: Policy) -> tuple[tuple[str, ...], tuple[str, ...]]:

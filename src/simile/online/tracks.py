@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ class Track:
         self._lock = threading.Lock()  # of the block, which is taken away now and then
         self._block = Block.make(FEWEST_ROWS, n_contexts, n_actions)
         self._full: list[Block] = []
-        self._waiting = 0  # bytes of these
+        self._waiting = 0.0  # bytes of these
         self._events: dict[int, deque[str]] = {}  # told, but of no frame yet, by code
 
     def begin(self, slot: int, name: str) -> None:
@@ -152,10 +153,25 @@ class Track:
     def take(self) -> list[Block]:
         """Return all that was noted since the last call; for the recorder's thread."""
         with self._lock:
-            blocks, self._full, self._waiting = [*self._full, self._block], [], 0
-            fuller = self._block.length > FEWEST_ROWS // 2 or len(blocks) > 1
-            self._block = Block.make(len(self._block.codes) if fuller else FEWEST_ROWS, self._m, self._k)
+            fuller = self._block.length > FEWEST_ROWS // 2 or bool(self._full)
+            fresh = Block.make(len(self._block.codes) if fuller else FEWEST_ROWS, self._m, self._k)
+            blocks, self._full, self._waiting, self._block = [*self._full, self._block], [], 0.0, fresh
         return blocks
+
+    def end(self) -> list[Block]:
+        """Return all that was noted since the last call of `take`; what is noted from now on is lost, and counted.
+
+        There is no room any more, and no more may wait: whoever acts need not ask whether anybody listens.
+        """
+        with self._lock:
+            blocks, self._full, self._waiting = [*self._full, self._block], [], math.inf
+            self._block = Block.make(0, self._m, self._k)
+        return blocks
+
+    def abandon(self) -> None:
+        """End in a child process, where a thread that is not there may hold the lock; what waits is the parent's."""
+        self._lock = threading.Lock()
+        self.end()
 
     def _turn_over(self, rows: int) -> Block:
         """Put the block aside, and return a new one with room for so many rows."""

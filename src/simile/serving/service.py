@@ -379,6 +379,8 @@ class Service:
             When the policy cannot take over: the old one goes on. Whoever asked for it counts the failure.
         """
         prepared = policy if isinstance(policy, PreparedPolicy) else self._switcher.prepare(policy)
+        if self.recorder is not None:
+            self.recorder.check_rate(prepared.streams.rate)
         reader, before = Reader(prepared.streams), None if self.monitor is None else self.monitor.baseline
         if self.monitor is not None:
             self.monitor.adopt(prepared.streams.policy, self._switcher.stages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from simile.data.reading.tables import (
     elements,
 )
 from simile.data.reading.values import as_batch, as_numbers, kind_of
-from simile.errors import DataError
+from simile.errors import DataError, StorageError
 
 METADATA_KEY = b"simile"  # in the metadata of the schema: the roles of the columns, as JSON
 _ROWS, _VALUES = 1 << 16, 1 << 24  # of a batch, at most
@@ -42,6 +43,9 @@ _BUFFERS = 1 << 26  # bytes of all columns together
 _SAMPLE = 1000  # rows that tell time stamps from text
 
 _FETCHED = 1 << 27  # bytes of a row group that are fetched at once
+
+_MARK, _HEAD = b"\xff\xff\xff\xff", struct.Struct("<4si")  # of an IPC message: a mark, and the length of its metadata
+_BODY = 3  # which field of the metadata tells the length of what follows it
 
 Batches = Callable[..., Iterator[Any]]  # the wanted fields, and the rows where not all are -> record batches
 
@@ -159,35 +163,119 @@ def open_journal(path: File) -> Table:
         for batch in _read_whole(source, fields):
             yield from (batch.slice(i, _ROWS) for i in range(0, batch.num_rows, _ROWS))
 
-    first = next(_read_whole(source), None)
+    with decoding(path, "Arrow"):
+        first = next(_read_whole(source), None)
     if first is None:
         raise DataError(f"{path}: there is no whole batch in this journal: who recorded was ended before the first")
     return _table(path, "Arrow", first.schema, batches, {}, {})
 
 
 def read_journal(path: Path) -> Iterator[Any]:
-    """Yield the whole batches of an Arrow IPC stream; what is cut off at its end is left out."""
+    """Yield the whole batches of an Arrow IPC stream, up to where it was cut off, or is damaged.
+
+    Raises
+    ------
+    StorageError
+        When the disk fails.
+    """
     with need("pyarrow", "reading Arrow files").OSFile(str(path)) as source:
-        yield from _read_whole(source)
+        try:
+            yield from _read_whole(source)
+        except MemoryError:  # a damaged length asks for more than anybody has
+            return
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror or error}: look after the disk") from error
+
+
+def measure_unread(path: Path, batches: int) -> int:
+    """Return how many bytes of a journal lie behind so many whole batches, but for a message that was cut off.
+
+    Where a process was killed, its last message says that it is longer than what is left, and no whole one follows.
+    """
+    with need("pyarrow", "reading Arrow files").OSFile(str(path)) as source:
+        size, begin = source.size(), 0
+        for _ in range(1 + batches):  # the schema comes first
+            if not _is_whole(source, begin):
+                break
+            begin = _find_end(source, begin) or size
+        end = _find_end(source, begin)
+        if end is not None and end > size and not _has_message(source, begin + _HEAD.size):
+            return 0
+        return int(size - begin)
 
 
 def _read_whole(source: Any, fields: Sequence[str] = ()) -> Iterator[Any]:
     ipc = need("pyarrow.ipc", "reading Arrow files")
+    if not _is_whole(source, 0):
+        return
     try:
-        source.seek(0)
         schema = ipc.read_schema(source)
         source.seek(0)
         chosen = [schema.get_field_index(name) for name in fields]
         reader = ipc.open_stream(source, options=ipc.IpcReadOptions(included_fields=chosen, use_threads=False))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        _raise_if_disk(error)
         return
-    while True:
+    while _is_whole(source, source.tell()):
         try:
             batch = reader.read_next_batch()
             batch.validate(full=True)  # a damaged file must not lead to reads outside of its buffers
-        except (OSError, ValueError, StopIteration):
+        except (OSError, ValueError, StopIteration) as error:
+            _raise_if_disk(error)
             return
         yield batch
+
+
+def _raise_if_disk(error: Exception) -> None:
+    """Raise what the disk says, which has a number; what a decoder says of bytes has none."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+
+
+def _is_whole(source: Any, begin: int) -> bool:
+    """Return whether all of the message is there that begins here, where the source is then."""
+    end = _find_end(source, begin)
+    source.seek(begin)
+    return end is not None and end <= source.size()
+
+
+def _has_message(source: Any, begin: int) -> bool:
+    """Return whether a whole message begins anywhere from here on."""
+    source.seek(min(begin, source.size()))
+    words = np.frombuffer(source.read(), np.uint8)
+    heads = words[: len(words) // _HEAD.size * _HEAD.size].view("<i4").reshape(-1, 2)  # messages begin at such steps
+    likely = np.flatnonzero((heads[:, 0] == -1) & (heads[:, 1] > 0))
+    return any(_is_whole(source, begin + _HEAD.size * row) for row in likely.tolist())
+
+
+def _find_end(source: Any, begin: int) -> int | None:
+    """Return where the message that begins here ends by its own word, there or not; None where it is none."""
+    source.seek(begin)
+    head = source.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return begin + _HEAD.size
+    mark, length = _HEAD.unpack(head)
+    if mark != _MARK or length <= 0:
+        return None
+    begin += _HEAD.size + length
+    if begin > source.size():
+        return begin
+    try:
+        body = _read_whole_number(source.read(length), _BODY)
+    except struct.error:
+        return None
+    return None if body < 0 else begin + body
+
+
+def _read_whole_number(table: bytes, field: int) -> int:
+    """Return a field of 64 bits of the table that a Flatbuffer is; 0, its default, where it is not there."""
+    (root,) = struct.unpack_from("<I", table)
+    about = root - struct.unpack_from("<i", table, root)[0]
+    where = 4 + 2 * field
+    if struct.unpack_from("<H", table, about)[0] <= where:
+        return 0
+    (place,) = struct.unpack_from("<H", table, about + where)
+    return int(struct.unpack_from("<q", table, root + place)[0]) if place else 0
 
 
 def _table(
