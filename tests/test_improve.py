@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,14 +14,14 @@ import simile
 from commands import simile_
 from simile.data import tasks
 from simile.data.corrections import read_corrections
-from simile.errors import ArgumentError
+from simile.errors import ArgumentError, StorageError
 from simile.evaluation.gate import Gate, Paired
-from simile.evaluation.improvement import WEIGHTS, Trial, _choose, improve
+from simile.evaluation.improvement import WEIGHTS, Trial, _choose, improve, keep
 from simile.experiments.operators import ScriptedOperator, record
 from simile.learning.initial import marks_of
 from simile.learning.measures import Ruler
 from simile.learning.rounds import mark_of
-from simile.policies.ledger import Ledger
+from simile.policies.ledger import LEDGER, Ledger
 from simile.policies.policies import timing
 from simile.policies.storage.files import digest_of, to_bytes
 
@@ -67,6 +68,7 @@ def test_the_next_version_is_better_where_the_operator_took_over(policy, mixed, 
     assert mixed.weight in WEIGHTS
     assert mixed.policy.card.training["improved"]["from"] == digest_of(policy)
     assert "<- chosen" in str(mixed)
+    assert "\nlearned from 7 of 14 stretches and 7 of 15 demonstrations; the others judge\n" in str(mixed)
     assert "accepted: on held-out corrections its squared error is" in str(mixed)
     assert repr(mixed).startswith("Improvement('accepted")
 
@@ -95,7 +97,7 @@ def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy,
     class StopError(Exception):
         pass
 
-    seen = []
+    seen, ledger, tmp_path = [], Ledger(tmp_path / "policy.safetensors"), tmp_path / "checkpoint"
 
     def stop(trial):
         seen.append(trial.weight)
@@ -105,7 +107,7 @@ def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy,
     with pytest.raises(StopError):
         improve(policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, watch=stop)
     kept = sorted(p.name for p in tmp_path.rglob("*.safetensors"))
-    assert kept == ["weight-1.safetensors", "weight-2.safetensors"]
+    assert kept == ["weight-1.0.safetensors", "weight-2.0.safetensors"]
     again = improve(
         policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, watch=lambda t: seen.append(t.weight)
     )
@@ -116,6 +118,20 @@ def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy,
     assert len(list(tmp_path.iterdir())) == 2  # of another seed nothing is read
     assert other.facts["held_out"] == mixed.facts["held_out"]
     assert other.judges[0].names != mixed.judges[0].names
+
+    def stop_at(trial):
+        raise StopError(trial.policy.card.training["improved"]["weight"])
+
+    like_other = {"model": LIGHT, "test": 0.5, "folder": tmp_path, "seed": 1}
+    with pytest.raises(StopError, match=r"1\.0000004"):  # nor of another weight, however close
+        improve(policy, REST, corrections, weight=1.0000004, watch=stop_at, **like_other)
+    # What is kept clears what was learned on the way, and nothing of others that were interrupted.
+    policy.save(ledger.path)
+    assert keep(ledger, again, ledger.at_work).event == "accepted"
+    assert [p.name for p in tmp_path.iterdir()] == [other.place.name]
+    (other.place / "weight-1.0.safetensors").write_bytes(b"cut")
+    with pytest.raises(StorageError, match="earlier call has kept, cannot be read: remove it, and it is"):
+        improve(policy, REST, corrections, weight=1.0, **like_other)
 
 
 def test_both_ways_keep_filter_hold_and_units(policy, corrections, mixed):
@@ -151,6 +167,9 @@ def test_a_second_round_judges_by_stretches_that_the_first_has_not_learned(mixed
     seen = [i for i, d in enumerate(none.demos.digests) if mark_of(d) in taught]
     with pytest.raises(ArgumentError, match="corrections: some that the policy has not learned from must judge"):
         improve(mixed.policy, REST, none.where(seen), model=LIGHT)
+    chain = corrections.grouped(["chain"] * len(corrections))  # all share frames with one that it has learned from
+    with pytest.raises(ArgumentError, match="learned from all of them, or from what shares frames with them: let an"):
+        improve(mixed.policy, REST, chain, model=LIGHT)
     assert policy is not mixed.policy
 
 
@@ -162,6 +181,74 @@ def test_demonstrations_of_ones_own_judge(policy, corrections):
     assert found.facts["held_out"]["demonstrations"] == 12
     with pytest.raises(ArgumentError, match="test must be demonstrations that neither the policy nor the new one"):
         improve(policy, TRAIN, corrections, model=LIGHT, test=REST)
+    renamed = simile.Demonstrations(tuple(replace(d, name=f"held {d.name}", group="anna") for d in REST[3:6]))
+    with pytest.raises(ArgumentError, match="test must be demonstrations that neither the policy nor the new one"):
+        improve(policy, REST[3:9], corrections, model=LIGHT, test=renamed)
+
+
+def test_one_person_alone_is_no_group_beside_corrections(policy, corrections, mixed):
+    """Each demonstration is left out on its own, as if nobody had said whose they are."""
+    some = replace(corrections, watched=None)
+    grouped = REST[3:9].grouped(["anna"] * 6, by="person")
+    alone, one = (
+        improve(policy, demos, some, weight=1.0, model=LIGHT, test=REST[9:]) for demos in (REST[3:9], grouped)
+    )
+    assert one.chosen.demonstrations == alone.chosen.demonstrations
+    assert one.verdict == alone.verdict
+    assert one.facts["data"] == grouped.digest()
+    assert set(marks_of(one.policy.card.training)) > {mark_of(d) for d in grouped.digests}
+    # The policy knows none of these: they may be others, or its own, read otherwise.
+    (note,) = one.notes
+    assert note.startswith("the policy has learned from none of these demonstrations as far as its card tells: if they")
+    assert mixed.notes == ()
+
+
+def test_stretches_that_share_frames_never_judge_one_another(policy, corrections, mixed):
+    chain = corrections.grouped(["chain"] * len(corrections))
+    with pytest.raises(
+        ArgumentError, match=r"corrections: .* must judge, and there is one alone: let an operator work"
+    ):
+        improve(policy, REST, chain, model=LIGHT)
+    held, judging = mixed.judges
+    two = judging.grouped([f"chain {i % 2}" for i in range(len(judging))]).demos
+    refused = Gate().judge(policy, mixed.policy, held, two)
+    assert refused.corrections.groups == 2
+    assert "held-out corrections are of 2 groups, and fewer than 4 tell nothing" in refused.reason
+    # Demonstrations of few groups judge one by one, and that is said.
+    few = Gate().judge(policy, mixed.policy, held.grouped(["anna"] * 4 + ["ben"] * 4), judging.demos)
+    assert (few.accepted, few.demonstrations.groups, few.demonstrations.within) == (True, 8, 2)
+    assert few.reason.endswith(", over 8 sequences of 2 groups, which tell nothing about other groups.")
+    assert "error, demonstrations (8 of 2) " in str(few)
+
+
+def with_context(corrections, number, change):
+    """Return corrections with another context in the place of one."""
+    demos = []
+    for demo in corrections.demos:
+        contexts = demo.contexts.copy()
+        contexts[:, number] = change(contexts[:, number])
+        demos.append(replace(demo, contexts=contexts))
+    return replace(corrections, demos=simile.Demonstrations(tuple(demos)))
+
+
+def test_recordings_that_hide_a_context_or_are_another_policys_are_refused(policy, corrections):
+    def refused(sentence, demos, some, old=policy):
+        with pytest.raises(ArgumentError, match=sentence):
+            improve(old, demos, some, weight=1.0, model=LIGHT, test=0.5)
+
+    gone = with_context(corrections, 1, lambda x: np.full_like(x, np.nan))
+    refused("corrections: player1 is missing in all of them, and the demonstrations have it", REST, gone)
+    hashed = with_context(corrections, 2, lambda x: 1e12 + 1e6 * x)
+    refused(
+        r"corrections: player2 is from 1e\+12 to 1e\+12 in them, .* hashed values \(--record-hashed\)", REST, hashed
+    )
+    tilted = tuple(replace(d, action_names=("tilt",)) for d in corrections.demos)
+    others = replace(corrections, demos=simile.Demonstrations(tilted), watched=None)
+    refused(r"corrections must have the columns .* got \('tilt',\): these were recorded with another", REST, others)
+    faster = simile.Demonstrations(tuple(replace(d, rate=30.0001) for d in REST))
+    refused(r"corrections were recorded at 30\.0 .* have 30\.0001: read these with rate=30\.0", faster, corrections)
+    slow = replace(policy, smoothness=1e9)
+    refused(r"lags by .*: learn a policy anew with another filter, simile\.learn\(demos", REST, corrections, slow)
 
 
 def test_mistakes_get_a_sentence(policy, corrections):
@@ -219,6 +306,26 @@ def test_what_is_rougher_or_turns_more_often_is_refused(policy, mixed):
     assert "it turns more often than the old one" in Gate().decide(held, corrected, trembling, turning).reason
 
 
+def test_where_nothing_can_be_told_the_reason_says_so(mixed):
+    held, corrected = Ruler(mixed.judges[0], 1.0, 3), Ruler(mixed.judges[1].demos, 1.0, 3)
+    old = [[0.8 * a for a in part.demos.actions] for part in (held, corrected)]
+    better = [[0.9 * a for a in part.demos.actions] for part in (held, corrected)]
+    right = list(held.demos.actions)
+    assert Gate().decide(held, corrected, [right, old[1]], [right, better[1]]).accepted  # neither makes errors
+    worse = Gate().decide(held, corrected, [right, old[1]], [better[0], better[1]])
+    assert worse.reason == "not accepted: on held-out demonstrations it makes errors, and the old one none."
+    apart = [a + 100.0 * (i == 0) * (0.8 * a - a) for i, a in enumerate(right)]  # one is off, and all others hardly
+    near = [a + 99.0 * (i == 0) * (0.8 * a - a) for i, a in enumerate(right)]
+    unlike = Gate().decide(held, corrected, [apart, old[1]], [near, better[1]])
+    assert math.isinf(unlike.demonstrations.upper)
+    assert unlike.reason.endswith("and nothing is sure: 8 groups whose errors are so unlike are too few: record more.")
+    short = Ruler(mixed.judges[0].head(2), 1.0, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        none = Gate().decide(short, corrected, [list(short.demos.actions), old[1]], [list(short.demos.actions), old[1]])
+    assert "no frame of the held-out demonstrations counts, behind the first ones" in none.reason
+
+
 def test_what_diverges_is_refused(policy, mixed, monkeypatch):
     def roll_out(one, demos, **given):
         if one is not policy:
@@ -262,7 +369,10 @@ def test_the_limit_keeps_its_level_for_groups_of_unlike_size():
             wrong[n] += Paired.of(old, new, 0.95).upper < 1.0
     assert all(0.02 < found / trials < 0.065 for found in wrong.values()), wrong
     assert math.isnan(Paired.of(np.ones(3), np.ones(3), 0.95).upper)
-    assert Paired.of(np.zeros(5), np.zeros(5), 0.95).ratio == 1.0
+    assert Paired.of(np.zeros(5), np.zeros(5), 0.95).upper == 1.0
+    assert math.isinf(Paired.of(np.zeros(5), np.ones(5), 0.95).upper)
+    # One large group tells nothing, however much the others agree with it.
+    assert math.isinf(Paired.of(np.array([100.0, 1.0, 1.0, 1.0]), np.array([90.0, 0.9, 0.9, 0.9]), 0.95).upper)
 
 
 def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy, folder, tmp_path):
@@ -308,6 +418,30 @@ def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy,
         short = [w for i, w in enumerate(words) if lacking not in (w, words[i - 1])]
         assert f"{lacking} is missing" in simile_(*short, cwd=tmp_path, code=2).stderr
     assert "blame must be" in simile_(*words, "--blame", "90", cwd=tmp_path, code=2).stderr
+
+
+def test_the_command_puts_nothing_to_work_that_was_compared_with_another(policy, folder, mixed, tmp_path, monkeypatch):
+    simile.write(REST[:3], tmp_path / "demos.csv")
+    ledger, third = Ledger(tmp_path / "policy.safetensors"), mixed.trials[1 - mixed.trials.index(mixed.chosen)].policy
+    words = "improve", ledger.path, "--demos", "demos.csv", "--corrections", folder
+    learned = []
+
+    def learn(*_, **__):
+        learned.append(mixed)
+        third.save(ledger.path)  # somebody else is faster
+        return mixed
+
+    monkeypatch.setattr("simile.evaluation.improvement.improve", learn)
+    policy.save(ledger.path)
+    told = simile_(*words, cwd=tmp_path).stdout
+    assert f"\nBut kept as a candidate, for version {digest_of(third)[:12]} took the place of" in told
+    assert ledger.at_work == digest_of(third)
+    assert ledger.lines()[-1].parents == (digest_of(policy),)
+    again = json.loads(simile_(*words, "--json", cwd=tmp_path).stdout)
+    assert (again["digest"], again["event"]) == (digest_of(mixed.policy), "accepted")
+    (ledger.folder / LEDGER).write_text("{}")
+    assert "is no line of a ledger" in simile_(*words, cwd=tmp_path, code=2).stderr
+    assert len(learned) == 2  # damage is told before the work
 
 
 def test_groups_of_ones_own_are_held_out_together(corrections):

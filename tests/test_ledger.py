@@ -61,12 +61,47 @@ def simile_digest(ledger: Ledger) -> str:
     return digest_of(simile.load(ledger.path))
 
 
+def test_the_way_back_is_that_of_what_was_at_work(ledger, policies):
+    first, second, third = map(digest_of, policies)
+    ledger.offer(policies[1], accepted=True, reason="")
+    ledger.offer(policies[2], accepted=True, reason="")
+    for mistake in (first, second):
+        ledger.accept(mistake)
+        assert ledger.roll_back() == third
+    ledger.accept(second)
+    assert [ledger.roll_back() for _ in range(3)] == [third, second, first]
+    with pytest.raises(ArgumentError, match="there is no version before"):
+        ledger.roll_back()
+
+
 def test_a_policy_that_came_from_elsewhere_is_kept(ledger, policies):
+    first, second, third = map(digest_of, policies)
     ledger.offer(policies[1], accepted=True, reason="")
     policies[2].save(ledger.path)  # behind the ledger's back
-    ledger.roll_back(digest_of(policies[0])[:10])
-    assert [v.state for v in ledger.versions()] == ["at work", "was at work", "was at work"]
-    assert ledger.file_of(digest_of(policies[2])).exists()
+    assert [(v.digest, v.state) for v in ledger.versions()][-1] == (third, "at work")
+    assert third[:12] in str(ledger)
+    assert ledger.find(third[:8]) == third
+    assert ledger.roll_back() == second
+    assert (ledger.lines()[-2].digest, ledger.lines()[-2].replaced) == (third, second)
+    shutil.copy(ledger.file_of(first), ledger.path)  # one that is known
+    ledger.accept(third)
+    assert [ledger.roll_back() for _ in range(2)] == [first, second]
+    assert [v.state for v in ledger.versions()] == ["was at work", "at work", "was at work"]
+    assert ledger.file_of(third).exists()
+
+
+def test_what_was_compared_with_another_than_the_one_at_work_waits(ledger, policies):
+    first, second, third = map(digest_of, policies)
+    for policy in policies[1:]:  # both learned from the first
+        ledger.offer(policy, accepted=True, reason="accepted: it is better.", parent=first)
+    assert ledger.at_work == second
+    last = ledger.lines()[-1]
+    assert (last.digest, last.event, last.parents, last.replaced) == (third, "candidate", (first,), None)
+    assert last.reason == (
+        f"kept as a candidate, for version {second[:12]} took the place of {first[:12]}, which it was compared with, "
+        f"meanwhile: improve again, or put it to work with `simile accept {ledger.path} {third[:12]}`; accepted: it is "
+        "better."
+    )
 
 
 def test_mistakes_get_a_sentence(ledger, policies):
@@ -89,7 +124,8 @@ def test_mistakes_get_a_sentence(ledger, policies):
     ledger.accept(second)
     file = ledger.folder / LEDGER
     good = file.read_text()
-    for bad in (good[:-30], good + "[1]\n", good + json.dumps({"digest": "x"}) + "\n", good + "\x00\n"):
+    others = json.dumps({"digest": "x"}), "\x00", good.splitlines()[0].replace('"found"', '"Found"')
+    for bad in (good[:-30], good + "[1]\n", *(f"{good}{other}\n" for other in others)):
         file.write_text(bad)
         with pytest.raises(StorageError, match=r"ledger\.jsonl, line \d is no line of a ledger of versions"):
             ledger.offer(policies[2], accepted=True, reason="")

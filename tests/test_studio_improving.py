@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 import simile
 import studios as shared
-from simile._common.web import list_hosts
+from simile._common.web import RequestError, list_hosts
+from simile.policies.ledger import Ledger
+from simile.studio.improving import Improving
 from simile.studio.server import build_app
 from simile.studio.workspace import Workspace
 from studios import HERE, TOKEN, TestClient
@@ -75,3 +78,20 @@ def test_what_cannot_be_learned_from_is_told_without_a_path(improving: TestClien
     assert "recording: there is no data file in this folder" in found["error"]
     assert str(tmp_path) not in found["error"]
     assert improving.post("/api/improvement/accept").status_code == 409
+
+
+def test_what_was_compared_with_another_than_the_one_at_work_is_not_put_to_work(tmp_path: Path):
+    demos = simile.tasks.pursuit(n_sequences=2, length=80)
+    first, second, third = (simile.clone(demos, model=simile.SmoothForest(n_trees=n)).policy for n in (1, 2, 3))
+    first.save(tmp_path / "pan.safetensors")
+    ledger, improving = Ledger(tmp_path / "pan.safetensors"), Improving((tmp_path / "pan.safetensors", tmp_path))
+    parent = ledger.at_work
+    digest = ledger.offer(second, accepted=False, reason="better")
+    found = {"status": "done", "error": None, "digest": digest, "parent": parent, "verdict": {"reason": "better"}}
+    improving._found = found
+    ledger.offer(third, accepted=True, reason="faster")
+    with pytest.raises(RequestError, match=r"took the place of .* meanwhile: improve again, or put it to work with"):
+        asyncio.run(improving.put_to_work())
+    ledger.roll_back()
+    asyncio.run(improving.put_to_work())
+    assert ledger.at_work == digest

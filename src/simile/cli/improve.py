@@ -13,6 +13,7 @@ from simile.cli.output import to_json
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
     from simile.evaluation.improvement import Improvement
+    from simile.policies.ledger import Line
     from simile.policies.policies import Policy
 
 digest_argument = click.argument("digest")
@@ -37,7 +38,12 @@ reason_option = click.option("--reason", default="", help="Why, for the ledger."
 )
 @click.option("--weight", type=float, help="How much a frame under the operator counts; chosen by default.")
 @click.option("--model", help="F, as for `simile train`.")
-@click.option("--test", default="0.3", help="Share of demonstrations and corrections that judge, or a data file.")
+@click.option(
+    "--test",
+    default="0.3",
+    help="Share of demonstrations and corrections that judge, at least six groups of each where there are as many, "
+    "or a data file.",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits.")
 @click.option("--margin", type=float, help="Share by which the squared error on demonstrations may rise.")
 @click.option("--gain", type=float, help="Share by which that on corrections must fall.")
@@ -55,6 +61,7 @@ def improve(policy: Path, **given: Any) -> None:
     from simile.data.corrections import read_corrections
     from simile.evaluation.gate import Gate
     from simile.evaluation.improvement import improve as learn
+    from simile.evaluation.improvement import keep
     from simile.learning.recipes import parse
     from simile.learning.runs import CHECKPOINT
     from simile.policies.ledger import Ledger
@@ -63,12 +70,14 @@ def improve(policy: Path, **given: Any) -> None:
     for name in ("demos", "corrections"):
         if not given[name]:
             raise click.ClickException(f"--{name} is missing: {_LACKING[name]}")
+    ledger = Ledger(policy)
+    ledger.lines()  # a damaged one is told before the work
+    parent = ledger.at_work
     old = load_own(policy, trusted=given["trust"], max_memory=given["max_memory"])
     data = given["demos"]
     demos = options.read_for(old, data[0] if len(data) == 1 else list(data), given)
     with options.bounded(given):
         corrections = read_corrections(given["corrections"], blame=given["blame"], without=given["without"])
-    ledger = Ledger(policy)
     say = {n: given[n] for n in ("margin", "gain") if given[n] is not None}
     if not given["as_json"]:
         click.echo(f"{corrections}\n")
@@ -86,7 +95,7 @@ def improve(policy: Path, **given: Any) -> None:
             folder=None if given["dry_run"] else ledger.folder / CHECKPOINT,
             watch=progress,
         )
-    kept = None if given["dry_run"] else _keep(ledger, found)
+    kept = None if given["dry_run"] else keep(ledger, found, parent)
     _tell(found, kept, policy, as_json=given["as_json"])
 
 
@@ -104,36 +113,29 @@ _LACKING = {
 }
 
 
-def _keep(ledger: Any, found: Improvement) -> str:
-    """Keep the new version, put it to work where it was accepted, and clear what it was resumed from."""
-    import shutil
+def _tell(found: Improvement, kept: Line | None, policy: Path, *, as_json: bool) -> None:
+    from simile.policies.ledger import ACCEPTED
 
-    from simile.learning.runs import CHECKPOINT
-
-    facts = {**found.facts, "by": found.by, "weight": found.weight, "verdict": found.verdict.to_dict()}
-    verdict = found.verdict
-    digest = ledger.offer(found.policy, accepted=verdict.accepted, reason=verdict.reason, facts=facts)
-    shutil.rmtree(ledger.folder / CHECKPOINT, ignore_errors=True)
-    return str(digest)
-
-
-def _tell(found: Improvement, digest: str | None, policy: Path, *, as_json: bool) -> None:
     verdict = found.verdict
     if as_json:
         trials = [
             {n: getattr(t, n) for n in ("weight", "let", "demonstrations", "corrections", "roughness")}
             for t in found.trials
         ]
-        about = {"digest": digest, "by": found.by, "weight": found.weight, "trials": trials, **found.facts}
+        about = {n: None if kept is None else getattr(kept, n) for n in ("digest", "event")}
+        about |= {"by": found.by, "weight": found.weight, "trials": trials, **found.facts}
         click.echo(to_json({**about, "notes": list(found.notes), "verdict": verdict.to_dict()}))
         return
     click.echo(found)
-    if digest is None:
+    if kept is None:
         click.echo("\nNothing was kept (--dry-run).")
-    elif verdict.accepted:
-        click.echo(f"\n{policy} is version {digest[:12]} now. Back: simile roll-back {policy}")
+    elif kept.event == ACCEPTED:
+        click.echo(f"\n{policy} is version {kept.digest[:12]} now. Back: simile roll-back {policy}")
+    elif verdict.accepted:  # and another took the place meanwhile
+        click.echo(f"\nBut {kept.reason}")
     else:
-        click.echo(f"\nKept as candidate {digest[:12]}. Put it to work anyway: simile accept {policy} {digest[:12]}")
+        digest = kept.digest[:12]
+        click.echo(f"\nKept as candidate {digest}. Put it to work anyway: simile accept {policy} {digest}")
 
 
 @click.command(short_help="List the versions of a policy.")

@@ -83,9 +83,19 @@ def number_groups(labels: Sequence[Hashable]) -> IntArray:
     >>> number_groups(["b", "a", "b", None]), number_groups(["b", "b"])
     (array([0, 1, 0, 2]), array([0, 1]))
     """
+    numbers = number_labels(labels)
+    return numbers if numbers.any() else np.arange(len(numbers))
+
+
+def number_labels(labels: Sequence[Hashable]) -> IntArray:
+    """Give groups numbers as `number_groups` does; one group alone is one.
+
+    >>> number_labels(["b", "a", "b", None]), number_labels(["b", "b"])
+    (array([0, 1, 0, 2]), array([0, 0]))
+    """
     keys = [object() if label is None else label for label in labels]
     numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    return np.arange(len(keys)) if len(numbers) == 1 else np.array([numbers[key] for key in keys], dtype=np.intp)
+    return np.array([numbers[key] for key in keys], dtype=np.intp)
 
 
 def are_grouped(kin: IntArray) -> bool:

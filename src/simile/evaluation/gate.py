@@ -17,6 +17,7 @@ from simile._common import checks
 from simile._common.text import cell
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
+from simile.data.groups import number_labels
 from simile.data.motion import count_reversals, reversals_unit
 from simile.errors import DivergedError
 from simile.learning.measures import Ruler
@@ -38,9 +39,13 @@ class Paired:
     ratio : float
         Of the mean squared errors, new over old.
     upper : float
-        What that ratio is below, for as many of 100 such comparisons as the gate's confidence; NaN of few groups.
+        What that ratio is below, for as many of 100 such comparisons as the gate's confidence; NaN of few groups,
+        infinite where they tell nothing.
     groups : int
-        Of sequences, or sequences where they are of few groups, that it is over.
+        Of sequences, that it is over, or sequences, where `within` is not 0.
+    within : int
+        Of how many groups the sequences are, where those are too few to count by and each sequence counts instead: the
+        limit is then one for more sequences of these groups, and tells nothing about others. 0 where groups count.
     """
 
     old: float
@@ -48,31 +53,33 @@ class Paired:
     ratio: float
     upper: float
     groups: int
+    within: int = 0
 
     @classmethod
-    def of(cls, old: FloatArray, new: FloatArray, confidence: float) -> Self:
+    def of(cls, old: FloatArray, new: FloatArray, confidence: float, within: int = 0) -> Self:
         """Compare the mean squared errors of each group."""
-        before, after, groups = float(old.mean()), float(new.mean()), len(old)
-        ratio = after / before if before > 0.0 else math.inf if after > 0.0 else 1.0
-        told = groups >= FEWEST and math.isfinite(ratio) and before > 0.0
-        upper = _limit(old, new, ratio, confidence) if told else math.nan
-        return cls(math.sqrt(before), math.sqrt(after), ratio, upper, groups)
+        groups = len(old)
+        before, after = (float(some.mean()) if groups else math.nan for some in (old, new))
+        ratio = after / before if before != 0.0 else math.inf if after > 0.0 else 1.0
+        upper = _limit(old, new, ratio, confidence) if groups >= FEWEST else math.nan
+        return cls(math.sqrt(before), math.sqrt(after), ratio, upper, groups, within)
 
 
 def _limit(old: FloatArray, new: FloatArray, ratio: float, confidence: float) -> float:
-    """Return the upper limit of a ratio of means: the least r at which r * old is surely more than new, by its t.
+    """Return the upper limit of a ratio of means: above it, r * old is surely more than new, by its t.
 
-    This is Fieller's limit (1954). With six groups of unlike size it is too low in 3 of 100 cases where 5 are meant;
-    one that takes the ratio for linear, or a bootstrap, in more than 10.
+    This is Fieller's limit (1954), infinite where not even old is surely more than nothing: of six groups whose
+    sizes spread by a factor of e in one case of six. There it is too low in 3 of 100 cases where 5 are meant; one that
+    takes the ratio for linear, or a bootstrap, in 10 and more.
     """
+    if not math.isfinite(ratio) or not old.any():
+        return ratio
     from scipy.stats import t
 
     n = len(old)
     ((oo, on), (_, nn)), squared = np.cov(old, new) / n, float(t.ppf(confidence, n - 1)) ** 2
     a, b, c = old.mean() ** 2 - squared * oo, old.mean() * new.mean() - squared * on, new.mean() ** 2 - squared * nn
-    root = math.sqrt(max(b * b - a * c, 0.0))
-    found = [float(x / a) for x in (b - root, b + root) if a] or [math.inf]
-    return min((max(x, ratio) for x in found if x >= ratio * (1.0 - 1e-9)), default=math.inf)
+    return max(float((b + math.sqrt(max(b * b - a * c, 0.0))) / a), ratio) if a > 0.0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -106,12 +113,13 @@ class Verdict:
     def __str__(self) -> str:
         lines = [f"{'':34} {'old':>10} {'new':>10} {'ratio':>8} {'at most':>8}"]
         for name, paired in (("demonstrations", self.demonstrations), ("corrections", self.corrections)):
-            said = f"error, {name} ({paired.groups})"
+            said = f"error, {name} ({paired.groups}{f' of {paired.within}' if paired.within else ''})"
             figures = cell(paired.old, 10), cell(paired.new, 10), cell(paired.ratio, 8), cell(paired.upper, 8)
             lines.append(f"{said:34} {' '.join(figures)}")
         for name, (old, new) in (("roughness", self.roughness), ("reversals", self.reversals)):
             lines.append(f"{name:34} {cell(old, 10)} {cell(new, 10)} {cell(new / old if old else math.nan, 8)}")
-        lines.append("errors: RMSE of roll-outs in standard deviations; ratio: of mean squared errors; (groups)")
+        over = "sequences of so many groups, or groups" if self.demonstrations.within else "groups"
+        lines.append(f"errors: RMSE of roll-outs in standard deviations; ratio: of mean squared errors; ({over})")
         return "\n".join([*lines, self.reason])
 
 
@@ -156,10 +164,10 @@ class Gate:
         old, new : Policy
             The policy at work, and the one that may take its place.
         demos : Demonstrations
-            Held-out demonstrations.
+            Held-out demonstrations. Where they are of fewer than four groups, each sequence counts as one.
         corrections : Demonstrations
             Held-out corrections, as recorded: the roll-outs begin before each take-over, and frames under the operator
-            count.
+            count. Groups count whatever they are, for those of one share frames.
         """
         start = ExpertStart(max(given_frames(old), given_frames(new)))
         rulers = Ruler(demos, old.units.scale, start.frames), Ruler(corrections, old.units.scale, start.frames)
@@ -178,7 +186,8 @@ class Gate:
         self, demos: Ruler, corrections: Ruler, old: Sequence[Trajectories], new: Sequence[Trajectories]
     ) -> Verdict:
         """Decide by roll-outs of both policies over demonstrations and corrections, in this order."""
-        shown, corrected = (self._pair(*found) for found in zip((demos, corrections), old, new, strict=True))
+        shown = self._pair(demos, old[0], new[0], ungroup=True)
+        corrected = self._pair(corrections, old[1], new[1])
         rough = demos.measure(old[0]).roughness, demos.measure(new[0]).roughness
         turns = _count_turns(old[0], demos.demos), _count_turns(new[0], demos.demos)
         objection = self._object(shown, corrected, rough, turns)
@@ -186,23 +195,33 @@ class Gate:
         unit = reversals_unit(demos.demos.rate) / demos.demos.n_frames / demos.demos.n_actions
         return Verdict(objection is None, f"{told}.", shown, corrected, rough, (unit * turns[0], unit * turns[1]))
 
-    def _pair(self, ruler: Ruler, old: Trajectories, new: Trajectories) -> Paired:
-        """Compare two roll-outs of demonstrations."""
+    def _pair(self, ruler: Ruler, old: Trajectories, new: Trajectories, *, ungroup: bool = False) -> Paired:
+        """Compare two roll-outs of demonstrations, by sequence where there are few groups, and that is wanted."""
         demos, begin = ruler.demos, ruler.begin
-        kin = demos.kin if int(demos.kin.max()) + 1 >= FEWEST else np.arange(len(demos))
+        kin, within = number_labels([demo.group for demo in demos]), 0
+        if ungroup and kin.max() + 1 < min(FEWEST, len(demos)):
+            kin, within = np.arange(len(demos)), int(kin.max()) + 1
         weights = demos.weights or [np.ones_like(a) for a in demos.actions]
         counts = add_kin(np.array([w[begin:].sum() for w in weights]), kin)
         before, after = (add_kin(ruler.squares(rolled), kin)[counts > 0.0] for rolled in (old, new))
-        return Paired.of(before / counts[counts > 0.0], after / counts[counts > 0.0], self.confidence)
+        return Paired.of(before / counts[counts > 0.0], after / counts[counts > 0.0], self.confidence, within)
 
     def _object(
         self, shown: Paired, corrected: Paired, rough: tuple[float, float], turns: tuple[float, float]
     ) -> str | None:
         """Say what speaks against the new policy; None where nothing does."""
         for paired, what in ((shown, "demonstrations"), (corrected, "corrections")):
-            if math.isnan(paired.upper) and math.isfinite(paired.ratio):
+            if not paired.groups:
+                return f"no frame of the held-out {what} counts, behind the first ones, which are given: record longer"
+            if paired.groups < FEWEST:
+                over = _tell_groups(paired) if paired.within else f"of {_tell_groups(paired)}"
+                return f"held-out {what} are {over}, and fewer than {FEWEST} tell nothing: record more"
+            if math.isinf(paired.ratio):
+                return f"on held-out {what} it makes errors, and the old one none"
+            if math.isinf(paired.upper):
                 return (
-                    f"held-out {what} are of {paired.groups} groups, and fewer than {FEWEST} tell nothing: record more"
+                    f"on held-out {what} its squared error is {_tell_change(paired.ratio)} that of the old one, and "
+                    f"nothing is sure: {_tell_groups(paired)} whose errors are so unlike are too few: record more"
                 )
         if not shown.upper <= 1.0 + self.margin:
             return (
@@ -222,10 +241,17 @@ class Gate:
 
 
 def _tell_gain(shown: Paired, corrected: Paired) -> str:
+    within = f", over {_tell_groups(shown)}, which tell nothing about other groups" if shown.within else ""
     return (
         f"on held-out corrections its squared error is {_tell_change(corrected.ratio)} that of the old one (at most "
-        f"{corrected.upper:.3f}), on held-out demonstrations {shown.ratio:.3f} times (at most {shown.upper:.3f})"
+        f"{corrected.upper:.3f}), on held-out demonstrations {_tell_change(shown.ratio)} (at most "
+        f"{shown.upper:.3f}){within}"
     )
+
+
+def _tell_groups(paired: Paired) -> str:
+    n = paired.within or paired.groups
+    return f"{f'{paired.groups} sequences of ' * (paired.within > 0)}{n} group{'s' * (n > 1)}"
 
 
 def _tell_change(ratio: float) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,16 @@ from simile._common.text import table
 from simile._common.typing import IntArray
 from simile.data.corrections import Corrections
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.groups import draw_groups
-from simile.errors import ArgumentError, DivergedError
+from simile.data.groups import draw_groups, number_labels
+from simile.errors import ArgumentError, DivergedError, StorageError
 from simile.evaluation.gate import Gate, Verdict
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.folds import Folds
-from simile.learning.initial import Kept, check_initial, find_new, note_initial
+from simile.learning.initial import Kept, check_initial, find_new, marks_of, note_initial
 from simile.learning.measures import Ruler
 from simile.learning.rounds import Round
 from simile.policies.hold import Hold
+from simile.policies.ledger import OFFERED, Ledger, Line
 from simile.policies.policies import Policy, given_frames, timing
 from simile.policies.rollouts import rollout
 from simile.policies.storage.files import digest_of
@@ -34,6 +37,7 @@ WAYS = ("aggregate", "mix")
 WEIGHTS = (1.0, 2.0)  # times that a frame under the operator counts
 REMAINS = 0.25  # of the old policy in a mixture, for it changes by steps that a few judges can vouch for
 SHARE = 0.3  # of demonstrations and corrections that judge
+ODD = 1000.0  # times the range of a context in the demonstrations, from where on it is another thing, such as a hash
 JUDGES = 6  # groups that judge, at least, where there are as many
 COLUMNS = (
     *(("weight", 6, "g"), ("", 4, "<"), ("demonstrations", 14, ".4f"), ("corrections", 11, ".4f")),
@@ -78,6 +82,8 @@ class Improvement:
         What was held out, and both were rolled out over.
     notes : tuple of str
         What the user should know.
+    place : Path, optional
+        Where the policies that were learned are kept: of no use once this is done with.
     """
 
     old: Policy
@@ -89,6 +95,7 @@ class Improvement:
     facts: dict[str, Any]
     judges: tuple[Demonstrations, Corrections]
     notes: tuple[str, ...] = ()
+    place: Path | None = None
 
     @property
     def weight(self) -> float:
@@ -111,6 +118,12 @@ class Improvement:
             "policy was let do):"
         ]
         lines = [*tried, *table(COLUMNS, rows), ""] if len(rows) > 1 else []
+        learned, held = self.facts["learned"], self.facts["held_out"]
+        shares = [
+            f"{learned[what]} of {learned[what] + held[what]} {name}"
+            for what, name in (("corrections", "stretches"), ("demonstrations", "demonstrations"))
+        ]
+        lines += [f"learned from {' and '.join(shares)}; the others judge", ""]
         return "\n".join([*lines, str(self.verdict), *(f"note: {note}" for note in self.notes)])
 
 
@@ -154,8 +167,9 @@ def improve(
     model : Regressor, or several, optional
         F, as for `simile.learn`.
     test : float or Demonstrations
-        Share of the demonstrations, and of the stretches, that judge: whole groups. Or demonstrations that judge
-        instead, which the policy has not seen; of the stretches it is then 0.3.
+        Share of the demonstrations, and of the stretches, that judge: whole groups, and at least six of each where
+        there are as many. Or demonstrations that judge instead, which the policy has not seen; of the stretches it is
+        then 0.3.
     seed : int
         Same seed, same bits.
     gate : Gate, optional
@@ -182,8 +196,9 @@ def improve(
             "simile.data.corrections.read_corrections(folder)"
         )
     _, known = timing(policy)
-    corrections = corrections.foretell(known)
-    _check(policy, demos.foretell(known), corrections)
+    recorded, corrections = corrections.demos, corrections.foretell(known)
+    _check(policy, demos.foretell(known), corrections.demos)
+    _check_contexts(demos, recorded)
     learned, shown = _hold_out(policy, demos, test, seed)
     share = SHARE if isinstance(test, Demonstrations) else test
     taken, held = _set_apart(policy.card.training, corrections.demos, share, seed, "corrections")
@@ -207,13 +222,56 @@ def improve(
                 watch(trials[-1])
     chosen = _choose(trials, gate.tolerance)
     verdict = gate.judge(policy, chosen.policy, judges[0], judges[1].demos)
-    return Improvement(policy, chosen.policy, verdict, by, tuple(trials), chosen, facts, judges, lesson.notes)
+    notes = *_note_unknown(policy, demos), *lesson.notes
+    return Improvement(policy, chosen.policy, verdict, by, tuple(trials), chosen, facts, judges, notes, place)
 
 
-def _check(policy: Policy, demos: Demonstrations, corrections: Corrections) -> None:
+def keep(ledger: Ledger, found: Improvement, parent: str, *, accepted: bool | None = None) -> Line:
+    """Keep a new version in the ledger of a policy, and put it to work where the gate accepted it.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Of the policy that was improved.
+    found : Improvement
+        The new version; what it was learned with on the way is cleared.
+    parent : str
+        Digest of the policy that was improved, as it was in the ledger then.
+    accepted : bool, optional
+        Whether to put it to work; by default as the gate says.
+
+    Returns
+    -------
+    Line
+        What the ledger says of it.
+    """
+    verdict = found.verdict
+    facts = {**found.facts, "by": found.by, "weight": found.weight, "verdict": verdict.to_dict()}
+    accepted = verdict.accepted if accepted is None else accepted
+    digest = ledger.offer(found.policy, accepted=accepted, reason=verdict.reason, facts=facts, parent=parent)
+    if found.place is not None:
+        shutil.rmtree(found.place, ignore_errors=True)
+        with suppress(OSError):  # others that were interrupted lie beside it
+            found.place.parent.rmdir()
+    return next(line for line in reversed(ledger.lines()) if line.digest == digest and line.event in OFFERED)
+
+
+def _check(policy: Policy, demos: Demonstrations, corrections: Demonstrations) -> None:
     """Refuse a policy that was not made for such data, or that cross-fitting cannot go on from."""
     check_initial(policy, demos)
-    check_initial(policy, corrections.demos)
+    for what in ("context_names", "action_names"):
+        ours, theirs = getattr(demos, what), getattr(corrections, what)
+        if ours != theirs:
+            raise ArgumentError(
+                f"corrections must have the columns of the demonstrations, {ours}; got {theirs}: these were recorded "
+                "with another policy; give the folder of those that were recorded with this one"
+            )
+    if demos.rate != corrections.rate:
+        raise ArgumentError(
+            f"corrections were recorded at {corrections.rate} frames per second, and the demonstrations have "
+            f"{demos.rate}: read these with rate={corrections.rate} (--rate {corrections.rate}) where they are as fast "
+            "in truth; otherwise give what was recorded with this policy"
+        )
     try:
         Kept.of(policy)
     except ArgumentError:
@@ -221,6 +279,41 @@ def _check(policy: Policy, demos: Demonstrations, corrections: Corrections) -> N
             f"policy must be one on contexts alone behind a linear filter, as simile.learn makes them; got {policy}: "
             "learn one with simile.learn(demos), and improve that"
         ) from None
+
+
+def _check_contexts(demos: Demonstrations, corrections: Demonstrations) -> None:
+    """Refuse contexts that were left out of recordings, or hashed; what is known ahead is made of the others."""
+    n = min(demos.n_contexts, corrections.n_contexts)
+    low, high, least, most = (side[:n] for part in (demos, corrections) for side in part.extremes())
+    known = ~np.isnan(low)
+    if (gone := known & np.isnan(least)).any():
+        names = ", ".join(demos.context_names[j] for j in np.flatnonzero(gone))
+        raise ArgumentError(
+            f"corrections: {names} is missing in all of them, and the demonstrations have it: nothing can be learned "
+            "from such recordings (was it left out, --record-without?): record all contexts of the policy, or learn a "
+            "policy that does without it"
+        )
+    far = ODD * np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
+    for j in np.flatnonzero(known & (far > 0.0)):
+        values = np.concatenate([x[:, j] for x in corrections.contexts])
+        values = values[~np.isnan(values)]
+        if np.maximum(low[j] - values, values - high[j]).min() > far[j]:
+            raise ArgumentError(
+                f"corrections: {demos.context_names[j]} is from {least[j]:.3g} to {most[j]:.3g} in them, and from "
+                f"{low[j]:.3g} to {high[j]:.3g} in the demonstrations: hashed values (--record-hashed), or those in "
+                "another unit, are nothing to learn from: record this context as it is, or learn a policy that does "
+                "without it"
+            )
+
+
+def _note_unknown(policy: Policy, demos: Demonstrations) -> tuple[str, ...]:
+    """Say where the policy, which knows what it has learned from, knows none of the demonstrations."""
+    if not marks_of(policy.card.training) or len(find_new(policy.card.training, demos)) < len(demos):
+        return ()
+    return (
+        "the policy has learned from none of these demonstrations as far as its card tells: if they are the same, read "
+        "them as at training (--group, --sequence, the same names), or what it has learned from judges it",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,11 +329,11 @@ class _Lesson:
 
     def learn(self, weight: float, let: bool) -> Trial:
         """Learn with this weight of the corrections, and with or without what the policy was let do."""
-        demos = Demonstrations((*self.demos, *self.corrections.lessons(weight)))
+        demos = Demonstrations((*_ungroup_one(self.demos), *self.corrections.lessons(weight)))
         choices = Choices.of(demos, model=self.model, seed=self.seed, initial=self.policy)
         kept = choices.kept
         assert kept is not None
-        kept.check_filter(demos)
+        kept.check_filter(demos, "learn a policy anew with another filter, simile.learn(demos, smoothness=...)")
         hold = Hold(np.zeros(demos.n_actions)) if kept.hold is None else kept.hold
         models = (*choices.models[1:], *((kept,) if self.by == "mix" else ()))
         choices = replace(choices, models=models, regularizer=kept, stepping=kept.stepping, aim=kept.aim, hold=hold)
@@ -278,13 +371,28 @@ class _Lesson:
         return tuple(filter(None, note_initial(self.policy, self.demos, rounds=False)))
 
 
+def _ungroup_one(demos: Demonstrations) -> Demonstrations:
+    """Return demonstrations of one group alone without it: beside corrections, too, each is left out on its own."""
+    if len(set(demos.groups or ())) != 1:
+        return demos
+    apart = demos.grouped(None, by=demos.group_name)
+    for demo, other in zip(demos, apart, strict=True):
+        vars(other)["digest"] = demo.digest
+    return apart
+
+
 def _learn_or_read(lesson: _Lesson, weight: float, let: bool, place: Path | None) -> Trial:
     """Learn, or read what an earlier call has learned and kept."""
     if place is None:
         return lesson.learn(weight, let)
-    file = place / f"weight-{weight:g}{'-let' * let}.safetensors"
+    file = place / f"weight-{weight!r}{'-let' * let}.safetensors"
     if file.exists():
-        policy = load_own(file)
+        try:
+            policy = load_own(file)
+        except StorageError as error:
+            raise StorageError(
+                f"{file}, which an earlier call has kept, cannot be read: remove it, and it is learned again"
+            ) from error
         errors = policy.card.training["improved"]["unseen"]
         return Trial(weight, let, policy, *(math.nan if e is None else float(e) for e in errors))
     trial = lesson.learn(weight, let)
@@ -320,9 +428,17 @@ def _hold_out(
         learned, shown = _set_apart(policy.card.training, demos, test, seed, "demonstrations")
         return demos.where(learned).foretell(known, complete=True), demos.where(shown).foretell(known)
     check_initial(policy, test.foretell(known))
-    if len(find_new(policy.card.training, test)) < len(test) or set(test.digests) & set(demos.digests):
+    known_again = set(test.digests) & set(demos.digests) or set(map(_hash, test)) & set(map(_hash, demos))
+    if known_again or len(find_new(policy.card.training, test)) < len(test):
         raise ArgumentError("test must be demonstrations that neither the policy nor the new one learns from; some are")
     return demos.foretell(known, complete=True), test.foretell(known)
+
+
+def _hash(demo: Demonstration) -> bytes:
+    """Return the SHA-256 of the values alone: a recording is known again by another name, or in another group."""
+    found = hashlib.sha256(np.ascontiguousarray(demo.contexts).data)
+    found.update(np.ascontiguousarray(demo.actions).data)
+    return found.digest()
 
 
 def _set_apart(
@@ -330,16 +446,19 @@ def _set_apart(
 ) -> tuple[IntArray, IntArray]:
     """Return the numbers of sequences to learn from and of those that judge, which nobody has learned from yet."""
     test = checks.number(test, "test", above=0.0, at_most=0.9)
-    new = find_new(training, demos)
+    whole = what == "corrections"  # groups are groups, even one alone: those of one share frames
+    kin = number_labels([demo.group for demo in demos]) if whole else demos.kin
+    new, n = find_new(training, demos), int(kin.max()) + 1
     seen = np.setdiff1d(np.arange(len(demos)), new)
-    apart = new[~np.isin(demos.kin[new], demos.kin[seen])]  # of groups that it knows nothing of, where there are such
-    new = apart if len(apart) else new
-    kin = np.unique(demos.kin[new], return_inverse=True)[1] if len(new) else new
-    n, groups = int(demos.kin.max()) + 1, len(set(kin.tolist()))
+    apart = new[~np.isin(kin[new], kin[seen])]  # of groups that it knows nothing of, where there are such
+    new = apart if len(apart) or whole else new
+    kin = np.unique(kin[new], return_inverse=True)[1] if len(new) else new
+    groups = len(set(kin.tolist()))
     others = len(new) < len(demos)  # something is left to learn from anyway
     wanted = min(max(round(test * n), JUDGES), groups if others else groups - 1)
     if wanted < 1:
-        found = "it has learned from all of them" if not groups else "there is one alone"
+        learned = "it has learned from all of them" + ", or from what shares frames with them" * whole
+        found = "there is one alone" if groups else learned
         raise ArgumentError(
             f"{what}: some that the policy has not learned from must judge, and {found}: "
             + (

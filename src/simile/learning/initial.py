@@ -176,13 +176,14 @@ class Kept:
         """Return h as it is."""
         return self.h
 
-    def check_filter(self, demos: Recorded) -> None:
+    def check_filter(
+        self, demos: Recorded, way_out: str = "give smoothness=simile.MatchExpert() for another one"
+    ) -> None:
         """Refuse a filter that hardly moves in the longest sequence, such as that of holding the last action."""
         lag, longest = float(ClosedLoop.of(self.h, self.smoothness).lags.max()), int(demos.lengths.max())
         if lag > longest:
             raise ArgumentError(
-                f"initial has a filter that lags by {lag:.3g} frames, and the longest sequence has {longest}: give "
-                "smoothness=simile.MatchExpert() for another one"
+                f"initial has a filter that lags by {lag:.3g} frames, and the longest sequence has {longest}: {way_out}"
             )
 
     @property

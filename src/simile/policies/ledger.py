@@ -10,7 +10,7 @@ import getpass
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from simile.policies.storage.loading import read_header, save_own
 LEDGER, LOCK = "ledger.jsonl", ".lock"
 FOUND, CANDIDATE, ACCEPTED, FORCED, BACK = "found", "candidate", "accepted", "put to work", "rolled back"
 AT_WORK = (FOUND, ACCEPTED, FORCED, BACK)  # after which a version is at work
+OFFERED = (CANDIDATE, ACCEPTED)  # of a version that is new
 GATE = "the gate"  # who accepts where nobody else does
 SHOWN = 12  # letters of a digest
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -41,7 +42,7 @@ class Line:
     digest : str
         Of the version that it is about.
     event : {"found", "candidate", "accepted", "put to work", "rolled back"}
-        "found" is a policy that was there and in no ledger; after all but "candidate" the version is at work.
+        "found" is a policy that somebody else put there; after all but "candidate" the version is at work.
     when : str
         ISO 8601, UTC.
     who : str
@@ -121,11 +122,13 @@ class Ledger:
         return tuple(_parse(line, f"{file}, line {i + 1}") for i, line in enumerate(text.splitlines()) if line.strip())
 
     def versions(self) -> tuple[Version, ...]:
-        """Return all versions, in the order in which they came."""
+        """Return all versions, in the order in which they came; none where there is no ledger yet."""
         at_work = self.at_work
         by_digest: dict[str, list[Line]] = {}
         for line in self.lines():
             by_digest.setdefault(line.digest, []).append(line)
+        if by_digest:  # the file may have been replaced by hand
+            by_digest.setdefault(at_work, [Line(at_work, FOUND, "", "", "it was put there, and is in no ledger yet")])
         return tuple(Version(digest, tuple(lines), digest == at_work) for digest, lines in by_digest.items())
 
     def find(self, digest: str) -> str:
@@ -140,14 +143,28 @@ class Ledger:
         return found[0]
 
     def offer(
-        self, policy: Policy, *, accepted: bool, reason: str, facts: Mapping[str, Any] | None = None, who: str = GATE
+        self,
+        policy: Policy,
+        *,
+        accepted: bool,
+        reason: str,
+        facts: Mapping[str, Any] | None = None,
+        who: str = GATE,
+        parent: str | None = None,
     ) -> str:
         """Keep a new version, and put it to work where it was accepted; returns its digest.
 
         The policy file is replaced in one step; whoever watches it, as the service does, takes it over.
+
+        Parameters
+        ----------
+        parent : str, optional
+            Digest of the version that it was learned from and compared with; by default the one at work. Where another
+            has taken its place meanwhile, the new version is kept as a candidate, for nobody has compared these two.
         """
         with self._held():
             old = self._find_current()
+            parent = old if parent is None else parent
             new = self.folder / f".new.{os.getpid()}.safetensors"
             try:
                 save_own(policy, new)
@@ -156,8 +173,11 @@ class Ledger:
                     new.replace(self.file_of(digest))
             finally:
                 new.unlink(missing_ok=True)
+            if accepted and parent != old:
+                told = f"kept as a candidate, for {tell_overtaken(old, parent)}: improve again, or put it to work with"
+                accepted, reason = False, f"{told} `simile accept {self.path} {digest[:SHOWN]}`; {reason}"
             event = ACCEPTED if accepted else CANDIDATE
-            self._write(self._line(digest, event, who, reason, old if accepted else None, (old,), facts))
+            self._write(self._line(digest, event, who, reason, old if accepted else None, (parent,), facts))
             if accepted:
                 self._put(digest)
         return digest
@@ -169,14 +189,13 @@ class Ledger:
     def roll_back(self, digest: str | None = None, *, who: str | None = None, reason: str = "") -> str:
         """Put an earlier version back to work: the one with this digest, or the one before that at work."""
         lines, at_work = self.lines(), self.at_work
-        been = [line for line in lines if line.event in AT_WORK]
         if digest is None:
-            before = next((line.replaced for line in been if line.digest == at_work and line.event != BACK), None)
-            if before is None:
+            way = _trace(lines, at_work)
+            if len(way) < 2:
                 raise ArgumentError(f"{self.path}: there is no version before {at_work[:SHOWN]} to go back to")
-            return self._change(before, BACK, who, reason)
+            return self._change(way[-2], BACK, who, reason)
         found = self.find(digest)
-        if found not in {line.digest for line in been}:
+        if found not in {at_work, *(line.digest for line in lines if line.event in AT_WORK)}:
             raise ArgumentError(
                 f"digest {found[:SHOWN]} has never been at work, so that there is no way back to it: put it to work "
                 f"with `simile accept {self.path} {found[:SHOWN]}`"
@@ -221,8 +240,9 @@ class Ledger:
         digest = self.at_work
         if not self.file_of(digest).exists():
             write_atomically(self.file_of(digest), self.path.read_bytes())
-        if digest not in {line.digest for line in self.lines()}:
-            self._write(self._line(digest, FOUND, name_user(), "it was there", None))
+        last = next((line.digest for line in reversed(self.lines()) if line.event in AT_WORK), None)
+        if digest != last:
+            self._write(self._line(digest, FOUND, name_user(), "it was there", last))
         return digest
 
     @staticmethod
@@ -264,6 +284,23 @@ def name_user() -> str:
         return "unknown"
 
 
+def tell_overtaken(at_work: str, parent: str) -> str:
+    """Say that a new version was compared with another than the one at work."""
+    return f"version {at_work[:SHOWN]} took the place of {parent[:SHOWN]}, which it was compared with, meanwhile"
+
+
+def _trace(lines: Sequence[Line], at_work: str) -> list[str]:
+    """Return the versions at work, one after the other, but for those that were gone back from; the last is at work."""
+    way: list[str] = []
+    for line in lines:
+        if line.event == BACK and line.digest in way:
+            while way[-1] != line.digest:
+                way.pop()
+        elif line.event in AT_WORK and way[-1:] != [line.digest]:
+            way.append(line.digest)
+    return way if way[-1:] == [at_work] else [*way, at_work]
+
+
 def _parse(text: str, place: str) -> Line:
     try:
         held = json.loads(text)
@@ -271,6 +308,8 @@ def _parse(text: str, place: str) -> Line:
         texts = (line.digest, line.event, line.when, line.who, line.reason, *line.parents)
         if not all(isinstance(one, str) for one in texts) or not _DIGEST.fullmatch(line.digest):
             raise TypeError("no digest")
+        if line.event not in (CANDIDATE, *AT_WORK):
+            raise ValueError("no event")
         if line.replaced is not None and not _DIGEST.fullmatch(line.replaced):
             raise TypeError("no digest")
     except (KeyError, TypeError, ValueError, RecursionError):

@@ -101,13 +101,16 @@ def improve(
     from simile.data.corrections import read_corrections
     from simile.data.reading import read
     from simile.evaluation.improvement import improve as learn
+    from simile.evaluation.improvement import keep
     from simile.learning.runs import CHECKPOINT
     from simile.policies.ledger import Ledger
     from simile.policies.policies import recorded_names
     from simile.policies.storage.loading import load_own
 
     try:
-        old, ledger, corrections = load_own(policy), Ledger(Path(policy)), read_corrections(recording)
+        ledger = Ledger(Path(policy))
+        ledger.lines()  # a damaged one is told before the work
+        parent, old, corrections = ledger.at_work, load_own(policy), read_corrections(recording)
         names = [
             stretch.name
             for stretch in corrections.stretches
@@ -120,16 +123,15 @@ def improve(
         demos = read(paths[0] if len(paths) == 1 else list(paths), **{**columns, **options}, quiet=True)
         corrections = corrections.without(sorted(set(names))) if names else corrections
         found = learn(old, demos, corrections, folder=ledger.folder / CHECKPOINT)
-        verdict = found.verdict
-        facts = {**found.facts, "by": found.by, "weight": found.weight, "verdict": verdict.to_dict()}
-        digest = ledger.offer(found.policy, accepted=False, reason=verdict.reason, facts=facts)
+        kept = keep(ledger, found, parent, accepted=False)
     except SimileError as error:
         return {"status": "failed", "error": str(error)}
     return {
         "status": "done",
         "error": None,
-        "digest": digest,
-        "verdict": verdict.to_dict(),
+        "digest": kept.digest,
+        "parent": parent,
+        "verdict": found.verdict.to_dict(),
         "stretches": len(corrections),
         "notes": list(found.notes),
     }

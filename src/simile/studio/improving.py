@@ -54,12 +54,9 @@ class Improving:
 
     async def put_to_work(self) -> None:
         """Put the version that was learned to work: the service takes it over without a jump."""
-        from simile.policies.ledger import Ledger
-
         if self.policy is None or self._found["status"] != "done":
             raise RequestError(409, "there is no new version: improve first")
-        reason = f"from the live page; {self._found['verdict']['reason']}"
-        await asyncio.to_thread(Ledger(self.policy).accept, self._found["digest"], reason=reason)
+        await asyncio.to_thread(self._accept, self.policy)
         self._found = {**self._found, "status": "at work"}
 
     async def close(self) -> None:
@@ -67,6 +64,18 @@ class Improving:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _accept(self, policy: Path) -> None:
+        from simile.policies.ledger import Ledger, tell_overtaken
+
+        ledger, digest, parent = Ledger(policy), self._found["digest"], self._found["parent"]
+        if (at_work := ledger.at_work) != parent:
+            raise RequestError(
+                409,
+                f"{tell_overtaken(at_work, parent)}: improve again, or put it to work with `simile accept "
+                f"{policy.name} {digest[:12]}`",
+            )
+        ledger.accept(digest, reason=f"from the live page; {self._found['verdict']['reason']}")
 
     async def _learn(self, wanted: dict[str, Any]) -> None:
         try:
