@@ -378,7 +378,7 @@ def explain_loss(error: Exception) -> Broken:
     return Broken(str(error) or type(error).__name__)
 
 
-def _read_reason(body: bytes) -> str:
+def _read_reason(body: bytes | bytearray) -> str:
     """Return the sentence of a refusal: what its JSON calls `error`, or all of it where it is something else's."""
     text = body.decode("utf-8", "replace").strip()
     with suppress(ValueError, KeyError, TypeError, RecursionError):
