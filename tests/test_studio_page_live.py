@@ -141,6 +141,10 @@ def test_a_stream_is_taken_over_by_the_mouse_handed_back_and_found_in_the_list(
     row.get_by_role("button", name="Leave out 1").click()
     assert "left-out" in (row.get_attribute("class") or "")
     assert page.get_by_role("button", name="Save as a table").is_disabled()
+    # Who comes back to a stream finds what was left out of it, and no events, which are those since then.
+    page.locator(".streams button", has_text="camera-1").click()
+    page.locator("#events").get_by_text("Nothing yet.").wait_for()
+    assert "left-out" in (row.get_attribute("class") or "")
     row.get_by_role("button", name="Take in 1").click()
 
 

@@ -116,7 +116,7 @@ test("with a lead, an action is beside the contexts that it is for, and a stretc
     const rows = table(seated, session.stretches).trim().split("\n").slice(1);
     assert.deepEqual(
       rows,
-      [10, 11, 12, 13, 14].map((k) => `one 1,${k + lead},${k + lead},${100 + k + lead},operator`),
+      [10, 11, 12, 13, 14].map((k) => `one 1,${10 + (k + lead - 10) / 10},${k + lead},${100 + k + lead},operator`),
     );
     session.stretches[0]!.leftOut = true;
     assert.deepEqual(session.leftOut, [{ stream: "one", t: 10, first: 10 + lead, last: 14 + lead }]);
@@ -171,6 +171,12 @@ test("the table has what was not left out, and quotes names", () => {
   );
   session.stretches[0]!.leftOut = true;
   assert.equal(table(SEATED, session.stretches).split("\n").length, 3);
+  // Frames that came early and late.
+  const uneven = new Session(SEATED);
+  uneven.add([1, 1.13, 1.19, 1.5].map((t, k) => ({ n: k, t, a: [2], by: "operator", x: [0] })));
+  const times = (seated: Seated) => table(seated, uneven.stretches).match(/(?<=one 1,)[\d.]+/g);
+  assert.deepEqual(times(SEATED), ["1", "1.1", "1.2", "1.3"]);
+  assert.deepEqual(times({ ...SEATED, rate: null }), ["1", "1.13", "1.19", "1.5"]);
 });
 
 test("a hand goes where it is wanted, softly, and not beyond the bounds", () => {

@@ -254,13 +254,16 @@ export function correction(stretch: Stretch, i: number): number | null {
 
 /**
  * What the operator did as a table that `simile.read` takes, without what was left out: each action beside the contexts
- * of the frame that it is for. Parts between which the policy acted are sequences of their own.
+ * of the frame that it is for. Parts between which the policy acted are sequences of their own. Times are as even as the
+ * frames were meant to be, where that is known: as they came, every stretch would seem to have a rate of its own.
  */
-export function table({ stream, contexts, actions }: Seated, stretches: Stretch[]): string {
+export function table({ stream, rate, contexts, actions }: Seated, stretches: Stretch[]): string {
   const quoted = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const rows = [["sequence", "t", ...contexts, ...actions, "who"]];
   for (const { id, frames, first, last } of stretches.filter(({ leftOut }) => !leftOut)) {
     const numbered = new Map(frames.map((frame) => [frame.n, frame]));
+    const { n: origin, t: begin } = frames[first]!;
+    const time = ({ n, t }: Frame): number => (rate && n !== null && origin !== null ? begin + (n - origin) / rate : t);
     let part = 1;
     for (let k = first; k < last; k++) {
       const frame = frames[k]!;
@@ -272,7 +275,7 @@ export function table({ stream, contexts, actions }: Seated, stretches: Stretch[
       if (seen === undefined) continue; // it has not come yet, or was not shown
       const values = [...contexts.map((_, j) => seen.x?.[j] ?? ""), ...actions.map((_, j) => frame.a?.[j] ?? "")];
       const name = `${stream} ${id}${part > 1 ? `.${part}` : ""}`;
-      rows.push([name, String(seen.t), ...values.map(String), "operator"]);
+      rows.push([name, String(Number(time(seen).toFixed(6))), ...values.map(String), "operator"]);
     }
   }
   return rows.map((row) => `${row.map(quoted).join(",")}\n`).join("");
