@@ -121,6 +121,10 @@ test("with a lead, an action is beside the contexts that it is for, and a stretc
     session.stretches[0]!.leftOut = true;
     assert.deepEqual(session.leftOut, [{ stream: "one", t: 10, first: 10 + lead, last: 14 + lead }]);
   }
+  const waiting = new Session({ ...SEATED, lead: -3 });
+  waiting.add([0, 1, 2, 3, 4].map((k) => ({ n: k, t: k, a: [1], by: "operator", for: k - 3 })));
+  waiting.stretches[0]!.leftOut = true;
+  assert.deepEqual(waiting.leftOut, [{ stream: "one", t: 3, first: 0, last: 1 }]);
   const early = new Session({ ...SEATED, lead: 3 });
   early.add([{ n: 0, t: 0, a: [1], by: "operator", x: [1], for: 3 }]); // which has not come yet
   assert.equal(table(SEATED, early.stretches).trim().split("\n").length, 1);

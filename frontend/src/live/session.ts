@@ -125,7 +125,8 @@ export class Session {
   /** The stretches that are left out, as a studio knows them again in a recording. */
   get leftOut(): LeftOut[] {
     return this.stretches.flatMap((stretch) => {
-      const counted = stretch.leftOut ? underOperator(stretch).filter((frame) => meant(frame) !== null) : [];
+      // At the beginning of a stream whose policy waits, actions are for frames that never were, and in no recording.
+      const counted = stretch.leftOut ? underOperator(stretch).filter((frame) => (meant(frame) ?? -1) >= 0) : [];
       if (counted.length === 0) return [];
       const [first, last] = [counted[0]!, counted.at(-1)!];
       return [{ stream: this.seated.stream, t: first.t, first: meant(first)!, last: meant(last)! }];
