@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
+import time
 from typing import Any
 
 import numpy as np
@@ -141,7 +143,47 @@ def test_a_silent_operator_has_let_go(server: Server, seats: str, contexts: np.n
         play(client, contexts, "operator")
         until(lambda: client.step(contexts[0]) is not None and client.by == "policy")
         assert "not heard for 0.5 s" in client.events[-1]["reason"]
+        # What was said meanwhile comes late, and does not grip the stream again.
+        operator.take([2.0])
+        with pytest.raises(
+            ServiceError, match=r"you were not heard for 0\.5 s and have let go: say hand_back, then take"
+        ):
+            until(lambda: operator.look(1.0) is None)
+        client.step(contexts[0])
+        assert client.by == "policy"
+        operator.hand_back()
+        operator.take([2.0])
+        play(client, contexts, "operator")
     assert server.metric("simile_fell_silent_total") == silent + 1
+
+
+def test_what_an_operator_said_while_the_service_was_held_up_grips_nothing(
+    server: Server, seats: str, contexts: np.ndarray
+):
+    with Client(f"{server.url}/held-up") as client, Operator(f"{seats}/held-up") as operator:
+        client.step(contexts[0])
+        operator.take([2.0])
+        play(client, contexts, "operator")
+        server.process.send_signal(signal.SIGSTOP)
+        for _ in range(3):
+            operator.take([9.0])
+        time.sleep(0.7)
+        server.process.send_signal(signal.SIGCONT)
+        with pytest.raises(ServiceError, match="have let go"):
+            until(lambda: operator.look(1.0) is None)
+        client.step(contexts[0])
+        assert client.by == "policy"
+
+
+def test_frames_that_came_before_a_refusal_are_not_lost(server: Server, seats: str, contexts: np.ndarray):
+    with Client(f"{server.url}/kept") as client, Operator(f"{seats}/kept") as operator:
+        client.step(contexts[0])
+        time.sleep(0.2)  # it is shown
+        operator.take([1.0, 2.0])
+        time.sleep(0.2)  # it is refused
+        with pytest.raises(ServiceError, match="take must be 1"):
+            operator.look(0.5)
+        assert [s.n for s in operator.look()] == [0]
 
 
 def test_an_operator_who_leaves_hands_back(server: Server, seats: str, contexts: np.ndarray):
@@ -244,7 +286,7 @@ def test_the_streams_are_told_where_no_stream_is_named(server: Server, seats: st
 def test_operators_need_what_everybody_needs(policies: Any, contexts: np.ndarray):
     with shared.served(policies["served"], "--token", "open sesame") as server:
         seats = server.url.removesuffix("/streams") + "/operate"
-        with pytest.raises(ServiceError, match="needs its token"):
+        with pytest.raises(ServiceError, match="refused with 401: this service needs its token"):
             Operator(f"{seats}/one")
         with pytest.raises(InvalidStatus, match="403"):
             shared.connect(f"{seats}/one?token=open%20sesame", origin="http://evil.example", proxy=None)

@@ -327,6 +327,22 @@ def test_a_hand_does_what_was_said_in_turn_and_nothing_after_it_was_given_back(m
     assert hand.act([0.2], hand.since)
 
 
+def test_an_operator_who_was_held_up_hands_back_before_the_next_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from load.operators import Seat
+    from picows import WSMsgType
+
+    from simile.serving.operators import LET_GO
+
+    world, transport, frame = MagicMock(), MagicMock(), MagicMock(msg_type=WSMsgType.TEXT)
+    frame.get_payload_as_bytes.return_value = json.dumps({"error": LET_GO}).encode()
+    seat = Seat(world)
+    seat.transport = transport
+    seat.on_ws_frame(transport, frame)
+    transport.send.assert_called_once_with(WSMsgType.TEXT, b'{"hand_back":true}')
+    world.ledger.mistake.assert_not_called()
+
+
 def test_a_tape_misses_what_is_recorded_as_somebody_elses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     import pyarrow as pa

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,12 @@ import pytest
 
 import simile
 import studios as shared
-from simile._common.web import RequestError, list_hosts
+from servers import until
+from simile._common.web import list_hosts
+from simile.data.corrections import Stretch
+from simile.errors import ArgumentError, DataError
 from simile.policies.ledger import Ledger
+from simile.studio.child_tasks import find_left_out
 from simile.studio.improving import Improving
 from simile.studio.server import build_app
 from simile.studio.workspace import Workspace
@@ -54,7 +58,8 @@ def test_without_a_policy_there_is_nothing_to_improve(client: TestClient):
         ({}, "there are no data"),
         ({"data": "../../etc"}, "there are no data"),
         ({"data": "x", "policy": "/etc/passwd"}, "'policy' is not known"),
-        ({"left_out": [{"stream": "a/b", "first": 0, "last": 1}]}, "left_out must be"),
+        ({"left_out": [{"stream": "a/b", "t": 1.0, "first": 0, "last": 1}]}, "left_out must be"),
+        ({"left_out": [{"stream": "a", "first": 0, "last": 1}]}, "left_out must be"),
         ({"left_out": [{"stream": "a"}]}, "left_out must be"),
         ({"left_out": "all"}, "left_out must be"),
     ],
@@ -80,18 +85,96 @@ def test_what_cannot_be_learned_from_is_told_without_a_path(improving: TestClien
     assert improving.post("/api/improvement/accept").status_code == 409
 
 
-def test_what_was_compared_with_another_than_the_one_at_work_is_not_put_to_work(tmp_path: Path):
-    demos = simile.tasks.pursuit(n_sequences=2, length=80)
-    first, second, third = (simile.clone(demos, model=simile.SmoothForest(n_trees=n)).policy for n in (1, 2, 3))
-    first.save(tmp_path / "pan.safetensors")
-    ledger, improving = Ledger(tmp_path / "pan.safetensors"), Improving((tmp_path / "pan.safetensors", tmp_path))
-    parent = ledger.at_work
-    digest = ledger.offer(second, accepted=False, reason="better")
-    found = {"status": "done", "error": None, "digest": digest, "parent": parent, "verdict": {"reason": "better"}}
-    improving._found = found
-    ledger.offer(third, accepted=True, reason="faster")
-    with pytest.raises(RequestError, match=r"took the place of .* meanwhile: improve again, or put it to work with"):
-        asyncio.run(improving.put_to_work())
+def stretch(name: str, stream: str, day: int, first: int, last: int) -> Stretch:
+    return Stretch(name, f"{stream} 2026-11-{day:02d}T12:00:00.000000Z", first, last, 1.0, (0.5,))
+
+
+def at(day: int, seconds: float) -> float:
+    return datetime(2026, 11, day, 12, tzinfo=UTC).timestamp() + seconds
+
+
+STRETCHES = (
+    stretch("monday", "one", 16, 10, 20),
+    stretch("tuesday", "one", 17, 10, 20),
+    stretch("later", "one", 17, 90, 99),
+    stretch("other", "two", 17, 10, 20),
+    stretch("wednesday", "one", 18, 12, 20),
+)
+
+
+@pytest.mark.parametrize(
+    ("day", "seconds", "first", "last", "names"),
+    [
+        (17, 1.0, 10, 20, ["tuesday"]),
+        (16, 1.0, 15, 15, ["monday"]),
+        (18, -0.2, 10, 12, ["wednesday"]),
+        (17, 1.0, 10, 95, ["later", "tuesday"]),
+    ],
+)
+def test_what_is_left_out_is_that_of_its_day(day: int, seconds: float, first: int, last: int, names: list[str]):
+    wanted = {"stream": "one", "t": at(day, seconds), "first": first, "last": last}
+    assert find_left_out(STRETCHES, [wanted, wanted]) == names
+
+
+def test_what_is_left_out_and_was_never_recorded_is_told():
+    for stream, day, first in (("one", 15, 10), ("one", 17, 50), ("three", 17, 10)):
+        with pytest.raises(
+            DataError, match=rf"frames {first} to 60 of {stream} are left out, and the recording has no"
+        ):
+            find_left_out(STRETCHES[:4], [{"stream": stream, "t": at(day, 1.0), "first": first, "last": 60}])
+
+
+def test_a_version_that_was_judged_against_another_is_not_put_to_work(
+    improving: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    policy = tmp_path / "pan.safetensors"
+    ledger, demos = Ledger(policy), simile.tasks.pursuit(n_sequences=2, length=80)
+    against = ledger.at_work
+    new, other = (
+        ledger.offer(simile.clone(demos, model=simile.SmoothForest(n_trees=n)).policy, accepted=False, reason="")
+        for n in (3, 4)
+    )
+    found = {"status": "done", "error": None, "digest": new, "against": against, "verdict": {"reason": "better"}}
+
+    async def learn(*_: Any, **__: Any) -> dict[str, Any]:
+        return found
+
+    def status() -> str:
+        return str(improving.get("/api/improvement").json()["status"])
+
+    monkeypatch.setattr("simile.studio.improving.run_in_child", learn)
+    improving.post("/api/improvement", json={"data": improving.data})
+    until(lambda: status() == "done")
+    ledger.accept(other)
+    assert status() == "outdated"
+    answer = improving.post("/api/improvement/accept")
+    assert answer.status_code == 409
+    assert answer.json()["error"] == "another version of pan.safetensors is at work by now: improve again"
     ledger.roll_back()
-    asyncio.run(improving.put_to_work())
-    assert ledger.at_work == digest
+    assert improving.post("/api/improvement/accept").json()["status"] == status() == "at work"
+    assert improving.post("/api/improvement/accept").status_code == 409
+    ledger.roll_back()
+    assert (status(), ledger.at_work) == ("done", against)
+    policy.write_bytes(b"nothing")
+    assert status() == "failed"
+
+
+@pytest.mark.parametrize(
+    ("policy", "folder", "sentence"),
+    [
+        ("games.csv", "recording", "--improve: .*games.csv"),
+        ("pan.safetensors", "nowhere", "--improve: .*nowhere"),
+        (
+            "pan.safetensors",
+            ".",
+            "--improve: .* is no recording: name the folder that `simile serve --record` writes to",
+        ),
+    ],
+)
+def test_what_cannot_be_improved_is_told_at_the_start(tmp_path: Path, policy: str, folder: str, sentence: str):
+    demos = simile.tasks.pursuit(n_sequences=2, length=80)
+    simile.clone(demos, model=simile.SmoothForest(n_trees=2)).policy.save(tmp_path / "pan.safetensors")
+    simile.write(demos, tmp_path / "games.csv")
+    (tmp_path / "recording").mkdir()
+    with pytest.raises(ArgumentError, match=sentence):
+        Improving((tmp_path / policy, tmp_path / folder))

@@ -74,7 +74,9 @@ def test_what_a_service_refuses_is_told(client: TestClient, service: Server):
     wrong = {**wish(service), "token": "sesame"}
     answer = client.post("/api/streams", json=wrong)
     assert answer.status_code == 502
-    assert "401" in answer.json()["error"]
+    assert answer.json()["error"].endswith(
+        "refused with 401: this service needs its token: send `Authorization: Bearer TOKEN`, or ?token=TOKEN"
+    )
     assert "open sesame" not in answer.text
     assert "401" in ended(client, {**wrong, "stream": "one"})
     assert "404" in ended(client, wish(service))

@@ -51,7 +51,7 @@ class Streaming(threading.Thread):
     def end(self) -> None:
         self.ended.set()
         self.join()
-        self.client.close()
+        self.client.close()  # which does nothing where it is closed
 
     def wait_for(self, by: str) -> None:
         servers.until(lambda: self.by[-3:] == [by] * 3, seconds=30)
@@ -81,14 +81,15 @@ def show(page: Any, service: servers.Server, name: str = "camera-1") -> None:
     page.wait_for_selector("#stream .timechart[data-points]")
 
 
-def drag(page: Any, by: float) -> None:
+def drag(page: Any, by: float, up: bool = True) -> None:
     """Drag the lever by so many pixels, down, and let go of the mouse."""
     box = page.locator(".knob").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x, y + by, steps=8)
-    page.mouse.up()
+    if up:
+        page.mouse.up()
 
 
 def test_a_stream_is_taken_over_by_the_mouse_handed_back_and_found_in_the_list(
@@ -107,6 +108,15 @@ def test_a_stream_is_taken_over_by_the_mouse_handed_back_and_found_in_the_list(
     assert page.locator("#events li", has_text="taken over").count() == 1
     page.wait_for_timeout(600)  # longer than a service waits for a word: it goes on being held
     assert stream.by[-1] == "operator"
+    # A row is the same while its numbers change, so that it can be pressed, and can have the focus.
+    leave = page.locator("[data-stretch='1'] button").nth(1)
+    pressed = leave.element_handle()
+    leave.focus()
+    page.wait_for_timeout(200)
+    assert pressed.evaluate("button => button.isConnected && document.activeElement === button")
+    leave.click(delay=150)
+    leave.get_by_text("Take in").wait_for()
+    leave.click()
     assert np.abs(np.diff(stream.sent)).max() < 10.0  # no jump
     page.get_by_role("button", name="Hand back").click()
     stream.wait_for("policy")
@@ -116,7 +126,7 @@ def test_a_stream_is_taken_over_by_the_mouse_handed_back_and_found_in_the_list(
 
     row = page.locator("#corrections [data-stretch='1']")
     assert float(row.locator("td.number").first.inner_text()) >= 0.6
-    assert float(row.locator("td.number").nth(1).inner_text()) > 0.0
+    assert float(row.locator("td.far span").inner_text()) > 0.0
     screenshot(page, "live")
     row.get_by_role("button", name="Watch 1 again").click()
     page.get_by_text("Correction 1, again").wait_for()
@@ -131,6 +141,10 @@ def test_a_stream_is_taken_over_by_the_mouse_handed_back_and_found_in_the_list(
     row.get_by_role("button", name="Leave out 1").click()
     assert "left-out" in (row.get_attribute("class") or "")
     assert page.get_by_role("button", name="Save as a table").is_disabled()
+    # Who comes back to a stream finds what was left out of it, and no events, which are those since then.
+    page.locator(".streams button", has_text="camera-1").click()
+    page.locator("#events").get_by_text("Nothing yet.").wait_for()
+    assert "left-out" in (row.get_attribute("class") or "")
     row.get_by_role("button", name="Take in 1").click()
 
 
@@ -145,8 +159,32 @@ def test_keys_take_over_and_space_hands_back(
     for _ in range(10):
         page.keyboard.press("Shift+ArrowUp")
     servers.until(lambda: stream.sent[-1] > held)
+    # What is still held when it is handed back takes nothing over: a key that repeats, and a lever.
+    page.keyboard.down("ArrowUp")
     page.keyboard.press("Space")
     stream.wait_for("policy")
+    page.evaluate(
+        "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowUp', repeat: true, bubbles: true}))"
+    )
+    page.keyboard.up("ArrowUp")
+    drag(page, 20, up=False)
+    stream.wait_for("operator")
+    page.keyboard.press("Space")
+    stream.wait_for("policy")
+    page.mouse.move(0, 0, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(200)
+    assert stream.by[-1] == "policy"
+    assert len([e for e in stream.client.events if e["kind"] == "operated"]) == 4
+
+    # Nobody acts in what is not heard of any more.
+    page.keyboard.press("ArrowUp")
+    stream.wait_for("operator")
+    stream.ended.set()
+    page.locator(".state", has_text="Nothing is heard").wait_for()
+    assert page.get_by_role("button", name="Hand back").is_disabled()
+    stream.end()
+    page.locator(".state", has_text="The stream has ended").wait_for()
 
 
 PAD = """() => {
@@ -166,8 +204,10 @@ def test_a_gamepad_takes_over_and_its_first_button_hands_back(
     stream.wait_for("operator")
     low = stream.sent[-1]
     servers.until(lambda: stream.sent[-1] > low + 0.5)
-    page.evaluate("() => { window.pad.axes[0] = 0; window.pad.buttons[0].pressed = true; }")
+    page.evaluate("() => { window.pad.buttons[0].pressed = true; }")  # and the stick is still held
     stream.wait_for("policy")
+    page.wait_for_timeout(200)
+    assert stream.by[-1] == "policy"
 
 
 def test_a_page_that_is_closed_hands_back(
@@ -215,4 +255,7 @@ def test_the_page_fits_into_narrow_and_wide_windows(
     page.get_by_role("button", name="Watch 1 again").click()
     page.wait_for_timeout(500)
     assert not scrolls_sideways(page)
+    for button in page.locator("#corrections .buttons button").all():  # without scrolling in the table, either
+        box, table = button.bounding_box(), page.locator("#corrections .scroll").bounding_box()
+        assert box["x"] + box["width"] <= table["x"] + table["width"] + 1
     screenshot(page, f"live-{width}-{scheme}")

@@ -24,6 +24,7 @@ SAID = (5, 30)  # how often an action is said in a take-over
 ENDS = ("handed back", "connection dropped", "fell silent")
 LET_GO = 10.0  # seconds in which a stream must be in nobody's hand again
 NO_STREAM = "there is no stream of this name now"  # between its end and its next beginning
+NOT_HEARD = "you were not heard for"  # where either side was held up
 
 
 class Operator:
@@ -126,5 +127,8 @@ class Seat(WSListener):
         elif frame.msg_type == WSMsgType.TEXT:
             said = msgspec.json.decode(frame.get_payload_as_bytes())
             self.world.ledger.held["frames shown to operators"] += len(said.get("frames", ()))
-            if NO_STREAM not in said.get("error", NO_STREAM):
+            if NOT_HEARD in said.get("error", ""):
+                self.world.ledger.held["takes of operators who had let go, refused until they handed back"] += 1
+                self.send({"hand_back": True})
+            elif NO_STREAM not in said.get("error", NO_STREAM):
                 self.world.ledger.mistake(f"an operator was refused: {said['error']}")

@@ -2,12 +2,14 @@
 import { format, h } from "./dom";
 import { Corrections } from "./live/corrections";
 import { Curve } from "./live/curve";
-import { Hand, keyMove, pushed } from "./live/hand";
+import { Events, HANDED_BACK } from "./live/events";
+import { Grip, Hand, keyMove, Stick } from "./live/hand";
 import { Improve } from "./live/improve";
-import { type Event, getServices, getStreams, Seat, type StreamFacts } from "./live/seat";
-import { type Seated, Session, USUAL_RATE } from "./live/session";
+import { Poll } from "./live/poll";
+import { type Event, getServices, getStreams, type Place, Seat, type StreamFacts } from "./live/seat";
+import { type Seated, type Session, Sessions } from "./live/session";
+import { canAct, type Standing, tell } from "./live/standing";
 import { Who } from "./live/who";
-import { Refusal } from "./studio/api";
 import { field, select, textInput } from "./studio/forms";
 import { setText } from "./studio/keyed";
 import { installTheme } from "./theme";
@@ -15,10 +17,8 @@ import { installTheme } from "./theme";
 const at = (id: string): HTMLElement => document.getElementById(id)!;
 const USUAL = "ws://127.0.0.1:8770";
 const AGAIN = 2000; // milliseconds between two looks at the streams, and until a lost one is tried again
-const ACT = 40; // milliseconds between two words to the service while it is in hand: it lets go after 500
+const TICK = 40; // milliseconds between two words to the service, and between two looks at how it stands
 const FASTEST = 0.5; // of what can be seen, which a gamepad moves in a second at most
-const MOST_EVENTS = 200;
-const HANDED_BACK = "the operator has handed back";
 
 const service = textInput(USUAL);
 service.value = USUAL;
@@ -57,43 +57,42 @@ at("stream").append(
   h("p", { class: "hint" }, hint),
 );
 const corrections = new Corrections(at("corrections"));
-new Improve(at("improve"), () => session);
-const events = h("ul", { class: "events" });
-const quiet = h("p", { class: "empty" }, "Nothing yet.");
-at("events").append(quiet, events);
+const sessions = new Sessions();
+new Improve(at("improve"), () => sessions.leftOut);
+const events = new Events(at("events"));
 
+let place: Place = { service: "", token: "" }; // whose streams are listed: what was asked for, not what is being typed
+let chosen: (Place & { stream: string }) | null = null;
 let seat: Seat | null = null;
+let connected = false;
+let ended = false; // the stream, which may begin again: it is not in the list, or an event says so
+let heard: number | null = null; // when the latest frame came, in the page's time (ms)
 let session: Session | null = null;
-let hand: Hand | null = null;
+let grip: Grip | null = null;
 let drawn: Curve[] = [];
-let chosen = "";
-let listing = 0;
 let retry = 0;
-let acted = 0; // when the hand last acted, in the page's time (ms)
+const sticks = new Map<number, Stick>();
 let fresh = false; // whether there is something new to draw
 let pads = 0;
 let polled = 0;
 
 // ------------------------------------------------------------------------------------------------ choosing a stream
 
-const place = () => ({ service: service.value.trim(), token: token.value });
-
-async function list(): Promise<void> {
-  clearTimeout(listing);
-  try {
-    const found = await getStreams(place());
+const streamList = new Poll(
+  () => getStreams(place),
+  (found) => {
     setText(trouble, found.length ? "" : "This service has no streams now; they appear here when clients send frames.");
     trouble.classList.toggle("calm", found.length === 0);
+    if (chosen?.service === place.service) ended = !found.some(({ name }) => name === chosen?.stream);
     offer(found);
-    // The list is of use until one is chosen, and then for choosing another.
-    listing = window.setTimeout(() => void list(), AGAIN);
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
+  },
+  (sentence) => {
     trouble.classList.remove("calm");
-    setText(trouble, error.message);
+    setText(trouble, sentence);
     offer([]);
-  }
-}
+  },
+  () => AGAIN, // it is of use until one is chosen, and then for choosing another
+);
 
 function offer(found: StreamFacts[]): void {
   const names = found.map(({ name }) => name).sort();
@@ -107,58 +106,65 @@ function offer(found: StreamFacts[]): void {
       }),
     );
   }
+  showChosen();
+}
+
+function showChosen(): void {
+  const here = chosen?.service === place.service ? chosen.stream : null;
   for (const button of streams.children) {
-    button.setAttribute("aria-pressed", String((button as HTMLElement).dataset.name === chosen));
+    button.setAttribute("aria-pressed", String((button as HTMLElement).dataset.name === here));
   }
 }
 
-function choose(name: string): void {
-  chosen = name;
+function choose(stream: string): void {
+  chosen = { ...place, stream };
   session = null;
   sit();
-  for (const button of streams.children) {
-    button.setAttribute("aria-pressed", String((button as HTMLElement).dataset.name === name));
-  }
+  showChosen();
 }
 
 function sit(): void {
   clearTimeout(retry);
+  handBack();
   seat?.leave();
-  hand?.release();
-  seat = new Seat(place(), chosen, {
+  [connected, ended, heard] = [false, false, null];
+  if (chosen === null) return;
+  seat = new Seat(chosen, chosen.stream, {
     seated: begin,
     frames: (frames, skipped) => {
       session?.add(frames, skipped);
-      fresh = true;
+      [ended, heard, fresh] = [false, performance.now(), true];
     },
     event: note,
     error: (sentence) => {
-      hand?.release();
+      handBack();
       note({ kind: "refused", on: true, reason: sentence });
     },
     ended: (sentence) => {
-      hand?.release();
+      handBack();
+      connected = false;
       note({ kind: "disconnected", on: true, reason: sentence });
       retry = window.setTimeout(sit, AGAIN);
     },
   });
 }
 
-/** The service tells what there is to see; after a connection was lost, all that was seen stays. */
+/** The service tells what there is to see; what was seen of the stream before stays, where it is the same. */
 function begin(seated: Seated): void {
-  const same = session !== null && JSON.stringify(session.seated.actions) === JSON.stringify(seated.actions);
-  hand = new Hand(seated.low, seated.high);
-  if (same) return;
-  session = new Session(seated);
+  connected = true;
+  grip = new Grip(new Hand(seated.low, seated.high), seat!);
+  const before = session;
+  session = sessions.open(chosen!.service, seated);
+  if (session === before) return;
   const mine = session;
   for (const curve of drawn) curve.destroy();
   drawn = seated.actions.map((_, i) => new Curve(mine, i));
   for (const { index, lever } of drawn) {
-    lever.onset = (value) => move((now) => hand!.set(index, value, now));
-    lever.onnudge = (by) => move((now) => hand!.nudge(index, by, now));
+    lever.onset = (value) => move((hand, now) => hand.set(index, value, now));
+    lever.onnudge = (by, repeated) => move((hand, now) => hand.nudge(index, by, now), repeated);
   }
   curves.replaceChildren(...drawn.map(({ root }) => root));
-  events.replaceChildren();
+  events.clear();
   corrections.open(session);
   for (const id of ["stream", "corrections", "events"]) at(id).hidden = false;
   at("stream").dataset.stream = seated.stream;
@@ -168,30 +174,31 @@ function begin(seated: Seated): void {
 
 // ---------------------------------------------------------------------------------------------------- taking over
 
-/** Take in hand, or go on so; nothing can be moved before it is known where it is. */
-function move(how: (now: number[]) => void): void {
-  const now = session?.last?.a;
-  if (now === undefined || hand === null || seat === null) return;
-  const began = !hand.holds;
-  how(now);
-  if (began) acted = performance.now() - ACT;
-  act();
-}
+const look = (): Standing => ({
+  connected,
+  ended,
+  heard: heard === null ? null : (performance.now() - heard) / 1000,
+  period: session?.period ?? 0,
+  holds: grip?.holds ?? false,
+  by: session?.last?.by,
+});
 
-function act(): void {
-  if (hand === null || !hand.holds) return;
-  const now = performance.now();
-  // A browser may call late; what is late is not made up for at a jump.
-  if (now - acted < ACT - 1) return;
-  seat?.take(hand.step(Math.min(now - acted, 4 * ACT) / 1000));
-  acted = now;
+/**
+ * Take in hand, or go on so; nothing can be moved before it is known where it is. What is merely held down since the
+ * hand let go takes nothing in hand again.
+ */
+function move(how: (hand: Hand, now: number[]) => void, held = false): void {
+  const now = session?.last?.a;
+  if (now === undefined || grip === null || !canAct(look()) || (held && !grip.holds)) return;
+  grip.move((hand) => how(hand, now), performance.now());
   fresh = true;
 }
 
 function handBack(): void {
-  if (hand === null || !hand.holds) return;
-  hand.release();
-  seat?.handBack();
+  if (!grip?.holds) return;
+  grip.handBack();
+  for (const { lever } of drawn) lever.drop();
+  for (const stick of sticks.values()) stick.rest();
   fresh = true;
 }
 
@@ -202,12 +209,30 @@ function poll(): void {
   polled = now;
   for (const pad of navigator.getGamepads()) {
     if (pad === null) continue;
-    if (pad.buttons[0]?.pressed) handBack();
-    pushed(pad, drawn.length).forEach((share, i) => {
-      if (share !== 0) move((from) => hand!.nudge(i, share * FASTEST * passed * 100 * drawn[i]!.lever.step, from));
+    const stick = sticks.get(pad.index) ?? new Stick();
+    sticks.set(pad.index, stick);
+    const { shares, back } = stick.read(pad, drawn.length);
+    if (back && grip?.holds) {
+      handBack();
+      continue;
+    }
+    shares.forEach((share, i) => {
+      const by = share * FASTEST * passed * 100 * drawn[i]!.lever.step;
+      if (share !== 0) move((hand, from) => hand.nudge(i, by, from));
     });
   }
   requestAnimationFrame(poll);
+}
+
+/** Say what the hand does, and let go where it does nothing any more. */
+function tick(): void {
+  const standing = look();
+  if (standing.holds && !canAct(standing)) handBack();
+  if (grip?.act(performance.now())) fresh = true;
+  const [text, kind] = tell(look());
+  setText(state, text);
+  state.dataset.by = kind;
+  back.disabled = !grip?.holds;
 }
 
 addEventListener("gamepadconnected", () => {
@@ -220,7 +245,7 @@ addEventListener("gamepaddisconnected", () => {
 addEventListener("keydown", (event) => {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea")) return;
-  if (event.key === " " && hand?.holds) {
+  if (event.key === " " && grip?.holds) {
     event.preventDefault();
     handBack();
     return;
@@ -230,39 +255,23 @@ addEventListener("keydown", (event) => {
   if (found === null) return;
   event.preventDefault();
   const [i, way] = found;
-  move((now) => hand!.nudge(i, way * drawn[i]!.lever.step * (event.shiftKey ? 5 : 1), now));
+  const by = way * drawn[i]!.lever.step * (event.shiftKey ? 5 : 1);
+  move((hand, now) => hand.nudge(i, by, now), event.repeat);
 });
 back.onclick = handBack;
 // Nobody steers what they do not see.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) handBack();
 });
-setInterval(act, ACT);
+setInterval(tick, TICK);
 
 // --------------------------------------------------------------------------------------------------------- showing
 
 function note(event: Event): void {
-  if (event.kind === "operated" && !event.on && event.reason !== HANDED_BACK) hand?.release();
-  quiet.hidden = true;
-  const { kind, on, reason, ...details } = event;
-  const more = Object.entries(details).map(([name, value]) => `${name.replaceAll("_", " ")} ${String(value)}`);
-  const what =
-    kind === "operated" ? (on ? "taken over" : "handed back") : on ? kind.replaceAll("_", " ") : `${kind}: over`;
-  const text = [what, reason !== HANDED_BACK && reason, ...more].filter(Boolean).join(" · ");
-  const time = new Date().toLocaleTimeString("en-GB");
-  events.prepend(
-    h("li", { class: on ? "on" : "off", "data-kind": kind }, h("time", {}, time), text.replaceAll("_", " ")),
-  );
-  while (events.childElementCount > MOST_EVENTS) events.lastElementChild!.remove();
+  if (event.kind === "operated" && !event.on && event.reason !== HANDED_BACK) handBack();
+  if (event.kind === "closed" || event.kind === "expired") ended = true;
+  events.add(event);
   fresh = true;
-}
-
-function words(): [text: string, kind: string] {
-  const by = session?.last?.by;
-  if (hand?.holds) return ["You act", "operator"];
-  if (by === "operator") return ["An operator acts", "operator"];
-  if (by === "gap") return ["A gap is bridged", "gap"];
-  return by === "policy" ? ["The policy acts", "policy"] : ["Waiting for a frame", "waiting"];
 }
 
 function draw(): void {
@@ -270,13 +279,9 @@ function draw(): void {
   if (!fresh || session === null) return;
   fresh = false;
   const { frames, seated, skipped } = session;
-  const n = Math.round(Number(span.value) * (seated.rate ?? USUAL_RATE));
-  for (const curve of drawn) curve.show(n, hand?.aim(curve.index) ?? null);
-  who.show(frames, n);
-  const [text, kind] = words();
-  setText(state, text);
-  state.dataset.by = kind;
-  back.disabled = !hand?.holds;
+  const n = Math.round(Number(span.value) * session.rate);
+  for (const curve of drawn) curve.show(n, grip?.aim(curve.index) ?? null);
+  who.show(session, n);
   const told = [
     seated.rate ? `${format(seated.rate)} Hz` : null,
     frames.length ? `frame ${format(frames.at(-1)!.n)}` : null,
@@ -291,7 +296,9 @@ span.onchange = () => {
 };
 form.onsubmit = (event) => {
   event.preventDefault();
-  void list();
+  place = { service: service.value.trim(), token: token.value };
+  if (chosen?.service === place.service) chosen = { ...chosen, ...place }; // the token may be another
+  void streamList.start();
 };
 addEventListener("resize", () => {
   fresh = true;

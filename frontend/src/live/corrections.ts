@@ -1,9 +1,15 @@
 // The stretches in which somebody took over: how long, how far, to be watched again, kept or left out.
 import { clock, format, h } from "../dom";
+import { type Entry, Keyed, setText } from "../studio/keyed";
 import { TimeChart } from "../timechart";
-import { correction, type Session, type Stretch, seconds, table, USUAL_RATE } from "./session";
+import { lay, place, type Session, type Stretch, seconds, table } from "./session";
 
 const EVERY = 50; // milliseconds between two pictures
+
+interface Item {
+  id: string;
+  stretch: Stretch;
+}
 
 export class Corrections {
   private readonly rows = h("tbody");
@@ -21,10 +27,11 @@ export class Corrections {
   private drawn = "";
   private watched: number | null = null;
   private session: Session | null = null;
+  private keyed = new Keyed<Item>(this.rows, ({ stretch }) => this.row(stretch));
 
   constructor(root: HTMLElement) {
     const head = h("tr", {}, h("th", {}), h("th", {}, "when"));
-    head.append(...["seconds", "correction"].map((title) => h("th", { class: "number" }, title)), h("th", {}));
+    head.append(h("th", { class: "number" }, "seconds"), h("th", {}, "correction"), h("th", {}));
     const hint = "A correction: how far you went, in the mean, from where the policy stood when you took over.";
     this.list = h(
       "div",
@@ -42,6 +49,8 @@ export class Corrections {
   open(session: Session): void {
     this.session = session;
     this.drawn = "";
+    this.rows.replaceChildren();
+    this.keyed = new Keyed<Item>(this.rows, ({ stretch }) => this.row(stretch));
     this.close();
     this.update();
   }
@@ -50,39 +59,55 @@ export class Corrections {
     const stretches = this.session?.stretches ?? [];
     this.none.hidden = stretches.length > 0;
     this.list.hidden = stretches.length === 0;
-    const state = stretches.map(({ id, frames, done, leftOut }) => [id, done ? -1 : frames.length, leftOut]);
-    const now = JSON.stringify([state, this.watched]);
+    const now = JSON.stringify(stretches.map((stretch) => this.state(stretch)));
     if (now === this.drawn) return;
     this.drawn = now;
-    this.rows.replaceChildren(...stretches.map((stretch) => this.row(stretch)).reverse());
+    this.keyed.update(stretches.map((stretch) => ({ id: String(stretch.id), stretch })).reverse());
     this.save.disabled = stretches.every(({ leftOut }) => leftOut);
   }
 
-  private row(stretch: Stretch): HTMLElement {
-    const { actions } = this.session!.seated;
-    const watch = h("button", { type: "button", "aria-label": `Watch ${stretch.id} again` }, "Watch");
-    watch.setAttribute("aria-pressed", String(this.watched === stretch.id));
+  /** All that changes what is shown of a stretch. */
+  private state({ id, frames, done, leftOut }: Stretch): unknown {
+    return [id, done ? -1 : frames.length, leftOut, this.watched === id];
+  }
+
+  /** A row that stays the same element while its numbers change: what is pressed or has the focus stays so. */
+  private row(stretch: Stretch): Entry<Item> {
+    const session = this.session!;
+    const { id } = stretch;
+    const watch = h("button", { type: "button", "aria-label": `Watch ${id} again` }, "Watch");
     watch.onclick = () => this.watch(stretch);
-    const leave = h("button", { type: "button", class: "quiet" }, stretch.leftOut ? "Take in" : "Leave out");
-    leave.setAttribute("aria-label", `${leave.textContent} ${stretch.id}`);
+    const leave = h("button", { type: "button", class: "quiet" });
     leave.onclick = () => {
       stretch.leftOut = !stretch.leftOut;
       this.update();
     };
-    const far = actions.map((name, i) => {
-      const by = format(correction(stretch, i));
-      return actions.length === 1 ? by : `${name} ${by}`;
-    });
+    const long = h("td", { class: "number" });
+    const { actions } = session.seated;
+    const far = actions.map(() => h("span", {}));
     const begin = new Date(1000 * stretch.frames[stretch.first]!.t).toLocaleTimeString("en-GB");
-    return h(
+    const root = h(
       "tr",
-      { class: stretch.leftOut ? "left-out" : "", "data-stretch": stretch.id },
-      h("td", {}, stretch.id),
+      { "data-stretch": String(id) },
+      h("td", {}, String(id)),
       h("td", {}, begin),
-      h("td", { class: "number" }, seconds(stretch).toFixed(1)),
-      h("td", { class: "number" }, far.join(", ")),
+      long,
+      h("td", { class: "far" }, ...actions.map((name, i) => h("div", {}, actions.length > 1 && `${name} `, far[i]!))),
       h("td", { class: "buttons" }, watch, leave),
     );
+    let drawn = "";
+    const update = (): void => {
+      const now = JSON.stringify(this.state(stretch));
+      if (now === drawn) return;
+      drawn = now;
+      root.classList.toggle("left-out", stretch.leftOut);
+      watch.setAttribute("aria-pressed", String(this.watched === id));
+      setText(leave, stretch.leftOut ? "Take in" : "Leave out");
+      leave.setAttribute("aria-label", `${leave.textContent} ${id}`);
+      setText(long, seconds(stretch).toFixed(1));
+      for (const [i, one] of far.entries()) setText(one, format(session.went(stretch, i)));
+    };
+    return { root, update };
   }
 
   /** Play a stretch at the pace at which it was, with a little of what was before and after. */
@@ -92,8 +117,11 @@ export class Corrections {
     this.update();
     if (again) return;
     this.watched = stretch.id;
-    const { actions, rate } = this.session!.seated;
+    const { seated, rate } = this.session!;
+    const { actions } = seated;
     const frames = [...stretch.frames];
+    const at = (k: number): number => place(frames, rate, k);
+    const [first, last, all] = [at(stretch.first), at(stretch.last - 1) + 1, at(frames.length - 1) + 1];
     this.screen.hidden = false;
     this.screen.replaceChildren(h("h3", {}, `Correction ${stretch.id}, again`), this.told);
     const roots = actions.map(() => h("div", {}));
@@ -101,23 +129,24 @@ export class Corrections {
     this.charts = roots.map(
       (root, i) => new TimeChart(root, { height: 200, label: `${actions[i]} again`, strip: false }),
     );
-    const whole = actions.map((_, i) => Float32Array.from(frames, ({ a }) => a?.[i] ?? Number.NaN));
+    const whole = actions.map((_, i) => lay(frames, rate, all, ({ a }) => a?.[i]));
     const spans = whole.map(span);
+    const acted = lay(frames, rate, all, ({ by }) => Number(by === "operator"), true);
     let shown = 0;
     const draw = (): void => {
       this.charts.forEach((chart, i) => {
         const values = whole[i]!.map((value, k) => (k < shown ? value : Number.NaN));
         const track = { name: actions[i]!, colour: 1, values, width: 1.75 };
         chart.show(
-          { tracks: [track], rate, step: 1, begins: 0, unit: actions[i]!, origin: stretch.first, span: spans[i]! },
+          { tracks: [track], rate, step: 1, begins: 0, unit: actions[i]!, origin: first, span: spans[i]! },
           shown > 0,
         );
-        chart.mark(stretch.first, stretch.last);
+        chart.mark(first, last);
       });
-      const under = shown >= stretch.first && shown < stretch.last ? "the operator acts" : "the policy acts";
-      this.told.textContent = `${clock((shown - stretch.first) / (rate ?? USUAL_RATE), 1)} from the take-over: ${under}`;
-      if (shown >= frames.length) clearInterval(this.timer);
-      shown = Math.min(frames.length, shown + (EVERY / 1000) * (rate ?? USUAL_RATE));
+      const under = acted[Math.floor(shown)] === 1 ? "the operator acts" : "the policy acts";
+      this.told.textContent = `${clock((shown - first) / rate, 1)} from the take-over: ${under}`;
+      if (shown >= all) clearInterval(this.timer);
+      shown = Math.min(all, shown + (EVERY / 1000) * rate);
     };
     this.timer = window.setInterval(draw, EVERY);
     draw();

@@ -14,7 +14,7 @@ export class Curve {
   readonly lever: Lever;
   private readonly chart: TimeChart;
   private span: [number, number] | null = null;
-  private drawn = 0; // frames
+  private drawn = 0; // places in time
 
   constructor(
     private readonly session: Session,
@@ -32,16 +32,16 @@ export class Curve {
     this.root.append(this.lever.root);
   }
 
-  /** Draw the latest `n` frames; `aim` is what somebody here wants. */
+  /** Draw the latest `n` places in time; `aim` is what somebody here wants. */
   show(n: number, aim: number | null): void {
-    const { seated, last } = this.session;
+    const { seated, last, rate } = this.session;
     const i = this.index;
     const tracks = this.tracks(n);
     const now = last?.a?.[i];
     this.widen(tracks, aim);
     const span = this.span ?? [0, 1];
     const name = seated.actions[i]!;
-    this.chart.show({ tracks, rate: seated.rate, step: 1, begins: 0, unit: name, origin: n, span }, n === this.drawn);
+    this.chart.show({ tracks, rate, step: 1, begins: 0, unit: name, origin: n, span }, n === this.drawn);
     this.drawn = n;
     if (now !== undefined) this.lever.place(aim ?? now, span, aim !== null);
   }

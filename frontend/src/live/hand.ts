@@ -48,6 +48,54 @@ export class Hand {
   }
 }
 
+const SAY = 40; // milliseconds between two words to the service while it is in hand: it lets go after 500
+
+/** A hand on a stream: it says again and again what it does. */
+export class Grip {
+  private said = 0; // when, in the page's time (ms)
+
+  constructor(
+    private readonly hand: Hand,
+    private readonly seat: { take(action: number[]): void; handBack(): void },
+  ) {}
+
+  get holds(): boolean {
+    return this.hand.holds;
+  }
+
+  aim(i: number): number | null {
+    return this.hand.aim(i);
+  }
+
+  /** Take in hand, or go on so. */
+  move(how: (hand: Hand) => void, time: number): void {
+    const began = !this.hand.holds;
+    how(this.hand);
+    if (began) {
+      // What was said before a silence may come there late, and is refused until this was said.
+      this.seat.handBack();
+      this.said = time - SAY;
+    }
+    this.act(time);
+  }
+
+  /** Say what to do, where it is time; returns whether it was. */
+  act(time: number): boolean {
+    const passed = time - this.said;
+    // A browser may call late; what is late is not made up for at a jump.
+    if (!this.hand.holds || passed < SAY - 1) return false;
+    this.seat.take(this.hand.step(Math.min(passed, 4 * SAY) / 1000));
+    this.said = time;
+    return true;
+  }
+
+  handBack(): void {
+    if (!this.hand.holds) return;
+    this.hand.release();
+    this.seat.handBack();
+  }
+}
+
 export const IDLE = 0.15; // of the way of a stick, in which it counts as let go
 
 export interface Pad {
@@ -65,6 +113,26 @@ export function pushed(pad: Pad, k: number): number[] {
   // Where there is one action, nobody knows whether it goes across or along.
   const all = k === 1 ? [across || along] : [across, along, right];
   return Array.from({ length: k }, (_, i) => all[i] ?? 0);
+}
+
+/** A gamepad over time: what was pushed when the hand let go counts again when it was let go, too. */
+export class Stick {
+  private free = true;
+  private pressed = false;
+
+  /** How far each of k actions is pushed, and whether the first button is pressed now, and was not before. */
+  read(pad: Pad, k: number): { shares: number[]; back: boolean } {
+    const pressed = pad.buttons[0]?.pressed ?? false;
+    const back = pressed && !this.pressed;
+    this.pressed = pressed;
+    const shares = pushed(pad, k);
+    this.free ||= shares.every((share) => share === 0);
+    return { shares: this.free ? shares : shares.map(() => 0), back };
+  }
+
+  rest(): void {
+    this.free = false;
+  }
 }
 
 /** Which of k actions a key moves, and whether up or down; null for other keys. */

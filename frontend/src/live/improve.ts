@@ -3,7 +3,9 @@ import { format, h } from "../dom";
 import { ask, getState, json, Refusal } from "../studio/api";
 import { field, select } from "../studio/forms";
 import { setOptions, setText } from "../studio/keyed";
-import type { Session } from "./session";
+import type { Data } from "../studio/types";
+import { Poll } from "./poll";
+import type { LeftOut } from "./session";
 
 interface Paired {
   old: number | null; // RMSE, in standard deviations
@@ -20,93 +22,131 @@ interface Verdict {
   reversals: [old: number, new: number];
 }
 
-interface Improvement {
+export interface Improvement {
   policy: string | null; // null: the studio was not told which
-  status: "none" | "running" | "done" | "failed" | "at work";
+  status: "none" | "running" | "done" | "failed" | "at work" | "outdated";
   error: string | null;
   digest?: string;
   verdict?: Verdict;
+  stretches?: number; // that it was learned from
+  left_out?: number;
   notes?: string[];
 }
 
-const AGAIN = 1000; // milliseconds
+const SOON = 1000; // milliseconds until it is looked at again, while something is learned
+const LATER = 5000; // and while nothing is: others put versions to work, too, and roll back
+
+/** What there is to say of it. */
+export function tell(found: Improvement, ready: boolean): string {
+  const { policy, status, error, digest, verdict } = found;
+  const words = {
+    none: ready ? "" : "Open the demonstrations in the studio first.",
+    running: `Learning the next version of ${policy} …`,
+    failed: error ?? "",
+    done: verdict?.reason ?? "",
+    "at work": `Version ${digest?.slice(0, 12)} is at work; the service takes it over without a jump.`,
+    outdated: `Another version of ${policy} was put to work since this one was judged: improve again.`,
+  };
+  return words[status];
+}
+
+/** What it was learned from. */
+export function count({ stretches, left_out = 0 }: Improvement): string {
+  if (stretches === undefined) return "";
+  return `Learned from ${stretches} correction${stretches === 1 ? "" : "s"}, ${left_out} left out.`;
+}
 
 export class Improve {
   private readonly data = select([]);
   private readonly start = h("button", { type: "button", class: "main" }, "Improve");
   private readonly accept = h("button", { type: "button", class: "main", hidden: "" }, "Put it to work");
   private readonly told = h("p", { role: "status" });
+  private readonly counted = h("p", { class: "facts" });
   private readonly verdict = h("div", {});
-  private timer = 0;
+  private found: Improvement = { policy: null, status: "none", error: null };
+  private shown = "";
+  private asking = false;
+  private readonly poll = new Poll(
+    async () => {
+      const found = await json<Improvement>(ask("GET", "api/improvement"));
+      return { found, data: found.policy === null ? [] : (await getState()).data };
+    },
+    ({ found, data }) => {
+      this.offer(data);
+      this.show(found);
+    },
+    (sentence) => {
+      this.shown = "";
+      this.complain(sentence);
+    },
+    () => (this.found.status === "running" ? SOON : LATER),
+  );
 
   constructor(
     private readonly root: HTMLElement,
-    private readonly session: () => Session | null,
+    leftOut: () => LeftOut[],
   ) {
     const hint =
       "Learns from these demonstrations and from all recorded corrections but those that you leave out above.";
     root.append(h("p", { class: "hint" }, hint), field("Demonstrations", this.data));
-    root.append(h("div", { class: "row" }, this.start, this.accept), this.told, this.verdict);
-    this.start.onclick = () => this.request("api/improvement", { data: this.data.value, left_out: this.leftOut() });
+    root.append(h("div", { class: "row" }, this.start, this.accept), this.told, this.counted, this.verdict);
+    this.start.onclick = () => this.request("api/improvement", { data: this.data.value, left_out: leftOut() });
     this.accept.onclick = () => this.request("api/improvement/accept", {});
-    void this.look();
+    void this.poll.start();
   }
 
-  private async look(): Promise<void> {
-    const found = await json<Improvement>(ask("GET", "api/improvement"));
-    if (found.policy === null) return;
-    this.root.hidden = false;
-    const { data } = await getState();
+  private offer(data: Data[]): void {
     const ready = data.filter(({ status }) => status === "ready");
-    const chosen = this.data.value || ready.at(-1)?.id || "";
+    const chosen = ready.some(({ id }) => id === this.data.value) ? this.data.value : (ready.at(-1)?.id ?? "");
     setOptions(
       this.data,
       ready.map(({ id, name }) => [id, name]),
       chosen,
     );
-    this.show(found, ready.length > 0);
   }
 
-  private show(found: Improvement, ready = true): void {
-    const running = found.status === "running";
-    this.root.dataset.status = found.status;
-    this.start.disabled = running || !ready;
-    this.accept.hidden = found.status !== "done";
-    const verdict = found.verdict;
+  private show(found: Improvement): void {
+    const ready = this.data.options.length > 0;
+    const now = JSON.stringify([found, ready]);
+    this.found = found;
+    this.enable();
+    if (now === this.shown) return; // and what was refused meanwhile goes on being told
+    this.shown = now;
+    const { verdict, status } = found;
+    this.root.hidden = found.policy === null;
+    this.root.dataset.status = status;
+    this.accept.hidden = status !== "done";
     setText(this.accept, verdict?.accepted ? "Put it to work" : "Put it to work anyway");
     this.accept.classList.toggle("main", verdict?.accepted ?? false);
-    const words = {
-      none: ready ? "" : "Open the demonstrations in the studio first.",
-      running: `Learning the next version of ${found.policy} …`,
-      failed: found.error ?? "",
-      done: verdict?.reason ?? "",
-      "at work": `Version ${found.digest?.slice(0, 12)} is at work; the service takes it over without a jump.`,
-    };
-    setText(this.told, words[found.status]);
-    this.told.className = found.status === "failed" ? "trouble" : verdict && !verdict.accepted ? "fair" : "";
+    setText(this.told, tell(found, ready));
+    this.told.className = status === "failed" ? "trouble" : verdict && !verdict.accepted ? "fair" : "";
+    setText(this.counted, count(found));
     this.verdict.replaceChildren(...(verdict ? [compare(verdict)] : []));
-    clearTimeout(this.timer);
-    if (running || !ready) this.timer = window.setTimeout(() => void this.look(), AGAIN);
+  }
+
+  private complain(sentence: string): void {
+    setText(this.told, sentence);
+    this.told.className = "trouble";
+  }
+
+  private enable(): void {
+    this.start.disabled = this.asking || this.found.status === "running" || this.data.options.length === 0;
+    this.accept.disabled = this.asking;
   }
 
   private async request(path: string, wish: unknown): Promise<void> {
+    this.asking = true;
+    this.enable();
     try {
-      this.show(await json<Improvement>(ask("POST", path, wish)));
+      await ask("POST", path, wish);
+      await this.poll.start();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      setText(this.told, error.message);
-      this.told.className = "trouble";
+      this.complain(error.message);
+    } finally {
+      this.asking = false;
+      this.enable();
     }
-  }
-
-  private leftOut(): unknown[] {
-    const found = this.session();
-    const stretches = found?.stretches.filter(({ leftOut }) => leftOut) ?? [];
-    return stretches.map(({ frames, first, last }) => ({
-      stream: found!.seated.stream,
-      first: frames[first]!.n,
-      last: frames[last - 1]!.n,
-    }));
   }
 }
 

@@ -5,14 +5,15 @@ import type { TimeChart } from "../timechart";
 const STEP = 0.01; // of the span, for one press of a key
 
 export class Lever {
-  /** Told what the action should be, and by how much more it should be. */
+  /** Told what the action should be, and by how much more it should be, for a key that may be held down. */
   onset: (value: number) => void = () => {};
-  onnudge: (by: number) => void = () => {};
+  onnudge: (by: number, repeated: boolean) => void = () => {};
 
   readonly root: HTMLElement;
   private readonly knob: HTMLElement;
   private readonly rail: HTMLElement;
   private span: [number, number] = [0, 1];
+  private release = (): void => {}; // ends the drag that is under way
 
   constructor(
     name: string,
@@ -49,6 +50,11 @@ export class Lever {
     this.knob.setAttribute("aria-valuetext", format(value));
   }
 
+  /** Let go of the knob, though the pointer may still be down. */
+  drop(): void {
+    this.release();
+  }
+
   private press(event: PointerEvent): void {
     if (event.button !== 0) return;
     event.preventDefault();
@@ -61,11 +67,13 @@ export class Lever {
       const share = 1 - (now.clientY - offset - rail.top) / rail.height;
       this.onset(this.span[0] + Math.min(1, Math.max(0, share)) * (this.span[1] - this.span[0]));
     };
+    this.release();
     const release = (): void => {
       this.rail.removeEventListener("pointermove", move);
       this.rail.removeEventListener("pointerup", release);
       this.rail.removeEventListener("pointercancel", release);
     };
+    this.release = release;
     this.rail.setPointerCapture(event.pointerId);
     this.rail.addEventListener("pointermove", move);
     this.rail.addEventListener("pointerup", release);
@@ -79,6 +87,6 @@ export class Lever {
     if (way === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();
-    this.onnudge(way * this.step * (event.shiftKey ? 5 : 1));
+    this.onnudge(way * this.step * (event.shiftKey ? 5 : 1), event.repeat);
   }
 }

@@ -2,15 +2,15 @@
 import { LEFT, RIGHT } from "../axes";
 import { h } from "../dom";
 import { colour, onTheme } from "../theme";
-import type { By, Frame } from "./session";
+import type { By, Session } from "./session";
 
 const HEIGHT = 12; // pixels
-const COLOURS: Record<By, number> = { policy: 1, operator: 5, gap: 7 };
+const COLOURS: Record<By, number> = { policy: 1, operator: 5, gap: 7 }; // which, too, stand for who acted
 
 export class Who {
   private readonly canvas = h("canvas", { role: "img", "aria-label": "Who acted" });
   readonly root: HTMLElement;
-  private shown: [frames: Frame[], n: number] = [[], 1];
+  private shown: Float32Array = new Float32Array(1).fill(Number.NaN); // the colour of who acted at each place in time
 
   constructor() {
     const swatches = Object.entries(COLOURS).map(([by, index]) => {
@@ -25,29 +25,27 @@ export class Who {
     new ResizeObserver(() => this.draw()).observe(this.root);
   }
 
-  /** Show the latest `n` frames. */
-  show(frames: Frame[], n: number): void {
-    this.shown = [frames, n];
+  /** Show the latest `n` places in time. */
+  show(session: Session, n: number): void {
+    this.shown = session.values(n, ({ by }) => by && COLOURS[by], true);
     this.draw();
   }
 
   private draw(): void {
-    const [frames, n] = this.shown;
+    const { canvas, shown } = this;
     const ratio = devicePixelRatio;
-    const { canvas } = this;
     const width = Math.max(1, canvas.clientWidth);
     [canvas.width, canvas.height] = [Math.round(width * ratio), HEIGHT * ratio];
     const paper = canvas.getContext("2d")!;
-    const unit = (ratio * (width - LEFT - RIGHT)) / n;
-    const place = (i: number): number => ratio * LEFT + (n - frames.length + i) * unit;
-    let i = Math.max(0, frames.length - n);
-    while (i < frames.length) {
-      const { by } = frames[i]!;
+    const unit = (ratio * (width - LEFT - RIGHT)) / shown.length;
+    let i = 0;
+    while (i < shown.length) {
+      const index = shown[i]!;
       let end = i + 1;
-      while (end < frames.length && frames[end]!.by === by) end++;
-      if (by !== undefined) {
-        paper.fillStyle = colour(COLOURS[by]);
-        paper.fillRect(place(i), 0, place(end) - place(i), canvas.height);
+      while (shown[end] === index) end++;
+      if (!Number.isNaN(index)) {
+        paper.fillStyle = colour(index);
+        paper.fillRect(ratio * LEFT + i * unit, 0, (end - i) * unit, canvas.height);
       }
       i = end;
     }

@@ -1,7 +1,8 @@
 """Operators: people who look on at a stream of somebody else, and may take it over and hand it back.
 
 Of several at one stream, one at a time has it in hand; the others look on. An operator who is not heard for half a
-second has let go: the stream is handed back, and everybody is told.
+second has let go: the stream is handed back, and everybody is told. What such an operator said meanwhile may come late,
+all at once, and must not grip the stream again: it is refused until they hand back, which says that they know.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ SILENCE = 0.5  # seconds without a word after which an operator has let go
 UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 NO_STREAM = "take: there is no stream of this name now: wait until its client sends a frame"
 IN_HAND = "take: another operator has this stream in hand: wait until it is handed back"
+LET_GO = f"take: you were not heard for {SILENCE:g} s and have let go: say hand_back, then take"
 ONE_OF = 'the message must have one of "take", "hand_back" and "watch"'
 
 
@@ -133,6 +135,7 @@ class Seat:
         self.watch = Watch()
         self._operated: Stream | None = None  # what this operator has in hand
         self._heard = 0.0
+        self._let_go = False  # by silence, and has not said hand_back since
         self._timer: TimerHandle | None = None  # looks whether the operator is still heard
         self._shown: deque[Shown] = deque(maxlen=MOST_SHOWN)
         self._skipped = 0
@@ -164,6 +167,8 @@ class Seat:
         except UNREADABLE as error:
             self._refuse(explain(error))
             return
+        if self._operated is not None and self.state.clock() - self._heard >= SILENCE:
+            self._fall_silent()  # the service itself was held up, and reads this before its timer is due
         self._heard = self.state.clock()
         wishes = [wish for wish in (message.take, message.hand_back, message.watch) if wish is not None]
         if len(wishes) != 1:
@@ -173,6 +178,7 @@ class Seat:
         elif message.watch is not None:
             self.watch = message.watch
         else:
+            self._let_go = False
             self._hand_back("the operator has handed back")
 
     def note(self, shown: Shown) -> None:
@@ -200,6 +206,9 @@ class Seat:
         return {name: action for name, action in shadows.look(stream.slot).items() if action is not None} or None
 
     def _act(self, action: list[float]) -> None:
+        if self._let_go:
+            self._refuse(LET_GO)
+            return
         service, acting = self.state.service, self._seats.acting
         stream = service.streams.get(self.name)
         if stream is None:
@@ -240,6 +249,10 @@ class Seat:
         if left > 0.0:
             self._timer = self.state.loop.call_later(left, self._check_silence)
             return
+        self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        self._let_go = True
         self.state.service.counts.fell_silent += 1
         self._hand_back(f"the operator was not heard for {SILENCE:g} s")
 

@@ -117,18 +117,18 @@ class Api:
 
     async def improvement(self, request: Request) -> Response:  # noqa: ARG002
         """Tell how the next version of the policy does."""
-        return answer_json(self.studio.improving.describe())
+        return answer_json(await self.studio.improving.describe())
 
     async def improve(self, request: Request) -> Response:
         """Begin to learn the next version of the policy."""
         wanted = requests.read_request(await self._read_json(request), requests.Improvement)
         self.studio.improving.begin(self.studio.find_data(wanted["data"]), wanted["left_out"])
-        return answer_json(self.studio.improving.describe(), 202)
+        return answer_json(await self.studio.improving.describe(), 202)
 
     async def accept(self, request: Request) -> Response:  # noqa: ARG002
         """Put the next version to work."""
         await self.studio.improving.put_to_work()
-        return answer_json(self.studio.improving.describe())
+        return answer_json(await self.studio.improving.describe())
 
     async def operate(self, socket: WebSocket) -> None:
         """Let a page look on at a stream of a running service, and take it over."""

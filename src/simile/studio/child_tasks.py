@@ -10,16 +10,22 @@ import asyncio
 import contextlib
 import io
 import json
+import math
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simile._common import memory
 from simile._common.needs import tell
-from simile.errors import SimileError
+from simile.errors import DataError, SimileError
+
+if TYPE_CHECKING:
+    from simile.data.corrections import Stretch
 
 PATIENCE = 600.0  # seconds
+ROUGHLY = 1.0  # seconds by which a first frame may seem to come before its stream begins
 MOST_COLUMNS, MOST_SEQUENCES = 5000, 500  # shown on the page
 KINDS = {
     **dict.fromkeys(("whole numbers", "numbers", "durations", "nothing"), "number"),
@@ -96,7 +102,7 @@ def improve(
 ) -> dict[str, Any]:
     """Learn the next version of a policy as `simile improve` does, and keep it as a candidate; returns the verdict.
 
-    Left out are the stretches of these streams that have some of these frames, first and last.
+    Left out are the stretches that `find_left_out` finds.
     """
     from simile.data.corrections import read_corrections
     from simile.data.reading import read
@@ -110,31 +116,54 @@ def improve(
     try:
         ledger = Ledger(Path(policy))
         ledger.lines()  # a damaged one is told before the work
-        parent, old, corrections = ledger.at_work, load_own(policy), read_corrections(recording)
-        names = [
-            stretch.name
-            for stretch in corrections.stretches
-            for one in left_out
-            if stretch.sequence.startswith(f"{one['stream']} ")
-            and stretch.first <= one["last"]
-            and stretch.last >= one["first"]
-        ]
+        against, old, corrections = ledger.at_work, load_own(policy), read_corrections(recording)
+        names = find_left_out(corrections.stretches, left_out)
         columns = {"actions": list(old.card.action_names), "contexts": list(recorded_names(old))}
         demos = read(paths[0] if len(paths) == 1 else list(paths), **{**columns, **options}, quiet=True)
-        corrections = corrections.without(sorted(set(names))) if names else corrections
+        corrections = corrections.without(names) if names else corrections
         found = learn(old, demos, corrections, folder=ledger.folder / CHECKPOINT)
-        kept = keep(ledger, found, parent, accepted=False)
+        kept = keep(ledger, found, against, accepted=False)
     except SimileError as error:
         return {"status": "failed", "error": str(error)}
     return {
         "status": "done",
         "error": None,
         "digest": kept.digest,
-        "parent": parent,
+        "against": against,
         "verdict": found.verdict.to_dict(),
         "stretches": len(corrections),
+        "left_out": len(names),
         "notes": list(found.notes),
     }
+
+
+def find_left_out(stretches: Sequence[Stretch], left_out: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the names of the stretches that a page has left out: by their stream, their frames, and when those came.
+
+    Streams of all days have the same names, and count from 0: one is in what its stream was when the first frame came.
+    """
+    names = set()
+    for one in left_out:
+        stream, t, first, last = (one[name] for name in ("stream", "t", "first", "last"))
+        found = [(begin, s) for s in stretches if (begin := _read_begin(s.sequence, stream)) <= t + ROUGHLY]
+        found = [(begin, s) for begin, s in found if s.first <= last and s.last >= first]
+        if not found:
+            raise DataError(
+                f"frames {first} to {last} of {stream} are left out, and the recording has no correction there: take "
+                "them in, or record the service that they are of; what was just done is written within a second"
+            )
+        latest = max(begin for begin, _ in found)
+        names |= {s.name for begin, s in found if begin == latest}
+    return sorted(names)
+
+
+def _read_begin(sequence: str, stream: str) -> float:
+    """Return when a sequence of a recording began, in Unix seconds; never, where it is no such stream's."""
+    name, _, moment = sequence.rpartition(" ")
+    try:
+        return datetime.fromisoformat(moment).timestamp() if name == stream else math.inf
+    except ValueError:
+        return math.inf
 
 
 def game_file(folder: Path, number: int) -> Path:

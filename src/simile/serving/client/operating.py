@@ -84,6 +84,7 @@ class Operator:
         options = prepare_connection(url, "operate", token=token, timeout=timeout, ssl=ssl)
         self.skipped = 0
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS)
+        self._seen: list[Seen] = []  # and not returned yet
         try:
             self._wire: ClientConnection = connect(url, **options).__enter__()
         except list_losses() as error:
@@ -106,23 +107,28 @@ class Operator:
         Raises
         ------
         ServiceError
-            Where the connection has ended, or the server refuses what was asked: the message says why.
+            Where the connection has ended, or the server refuses what was asked: the message says why. Frames that came
+            before that are for the next look.
         """
-        end, found = time.monotonic() + seconds, list[Seen]()
+        end = time.monotonic() + seconds
         while True:
             try:
-                said = self._hear(0.0 if found else max(0.0, end - time.monotonic()))
+                said = self._hear(0.0 if self._seen else max(0.0, end - time.monotonic()))
             except TimeoutError:
+                found, self._seen = self._seen, []
                 return found
             if said.event is not None:
                 self.events.append(said.event)
             if said.error is not None:
                 raise ServiceError(said.error)
             self.skipped += said.skipped
-            found += map(_read, said.frames)
+            self._seen += map(_read, said.frames)
 
     def take(self, action: ArrayLike) -> None:
-        """Act in all frames from now on, until another action; say it again within half a second, or it is let go."""
+        """Act in all frames from now on, until another action; say it again within half a second, or it is let go.
+
+        After that, and only then, the server refuses it until `hand_back` was said.
+        """
         self._say({"take": read_numbers(action, "action")})
 
     def hand_back(self) -> None:

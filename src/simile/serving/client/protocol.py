@@ -6,6 +6,7 @@ the client that waits block, so that its coroutines never give way, and one step
 
 from __future__ import annotations
 
+import json
 import math
 import ssl
 import time
@@ -369,12 +370,20 @@ def explain_loss(error: Exception) -> Broken:
         return Broken("no connection in time")
     if isinstance(error, InvalidStatus):
         status = error.response.status_code
-        reason = (error.response.body or b"").decode("utf-8", "replace").strip()[:200]
+        reason = _read_reason(error.response.body or b"")[:200]
         return Broken(f"the server refused with {status}{reason and ': '}{reason}", hopeless=400 <= status < 500)
     if isinstance(error, ConnectionClosed) and error.rcvd is not None:
         code, reason = error.rcvd.code, error.rcvd.reason
         return Broken(f"the server closed with {code}{reason and ': '}{reason}", hopeless=code in HOPELESS)
     return Broken(str(error) or type(error).__name__)
+
+
+def _read_reason(body: bytes | bytearray) -> str:
+    """Return the sentence of a refusal: what its JSON calls `error`, or all of it where it is something else's."""
+    text = body.decode("utf-8", "replace").strip()
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        return str(json.loads(text)["error"])
+    return text
 
 
 def _context(x: Any) -> list[float | None] | dict[str, float | None] | None:
