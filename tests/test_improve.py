@@ -188,7 +188,8 @@ def test_demonstrations_of_ones_own_judge(policy, corrections):
 
 def test_one_person_alone_is_no_group_beside_corrections(policy, corrections, mixed):
     """Each demonstration is left out on its own, as if nobody had said whose they are."""
-    some = replace(corrections, watched=None)
+    runs = tuple(replace(run, weights=np.zeros_like(run.actions)) for run in corrections.runs)
+    some = replace(corrections, runs=runs)  # in which nobody watched
     grouped = REST[3:9].grouped(["anna"] * 6, by="person")
     alone, one = (
         improve(policy, demos, some, weight=1.0, model=LIGHT, test=REST[9:]) for demos in (REST[3:9], grouped)
@@ -243,7 +244,7 @@ def test_recordings_that_hide_a_context_or_are_another_policys_are_refused(polic
         r"corrections: player2 is from 1e\+12 to 1e\+12 in them, .* hashed values \(--record-hashed\)", REST, hashed
     )
     tilted = tuple(replace(d, action_names=("tilt",)) for d in corrections.demos)
-    others = replace(corrections, demos=simile.Demonstrations(tilted), watched=None)
+    others = replace(corrections, demos=simile.Demonstrations(tilted))
     refused(r"corrections must have the columns .* got \('tilt',\): these were recorded with another", REST, others)
     faster = simile.Demonstrations(tuple(replace(d, rate=30.0001) for d in REST))
     refused(r"corrections were recorded at 30\.0 .* have 30\.0001: read these with rate=30\.0", faster, corrections)

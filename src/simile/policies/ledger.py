@@ -174,8 +174,14 @@ class Ledger:
             finally:
                 new.unlink(missing_ok=True)
             if accepted and parent != old:
-                told = f"kept as a candidate, for {tell_overtaken(old, parent)}: improve again, or put it to work with"
-                accepted, reason = False, f"{told} `simile accept {self.path} {digest[:SHOWN]}`; {reason}"
+                accepted, reason = (
+                    False,
+                    (
+                        f"kept as a candidate, for version {old[:SHOWN]} took the place of {parent[:SHOWN]}, which it was "
+                        f"compared with, meanwhile: improve again, or put it to work with `simile accept {self.path} "
+                        f"{digest[:SHOWN]}`; {reason}"
+                    ),
+                )
             event = ACCEPTED if accepted else CANDIDATE
             self._write(self._line(digest, event, who, reason, old if accepted else None, (parent,), facts))
             if accepted:
@@ -282,11 +288,6 @@ def name_user() -> str:
         return getpass.getuser()
     except (ImportError, KeyError, OSError):
         return "unknown"
-
-
-def tell_overtaken(at_work: str, parent: str) -> str:
-    """Say that a new version was compared with another than the one at work."""
-    return f"version {at_work[:SHOWN]} took the place of {parent[:SHOWN]}, which it was compared with, meanwhile"
 
 
 def _trace(lines: Sequence[Line], at_work: str) -> list[str]:
