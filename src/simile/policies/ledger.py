@@ -174,14 +174,9 @@ class Ledger:
             finally:
                 new.unlink(missing_ok=True)
             if accepted and parent != old:
-                accepted, reason = (
-                    False,
-                    (
-                        f"kept as a candidate, for version {old[:SHOWN]} took the place of {parent[:SHOWN]}, which it was "
-                        f"compared with, meanwhile: improve again, or put it to work with `simile accept {self.path} "
-                        f"{digest[:SHOWN]}`; {reason}"
-                    ),
-                )
+                way_out = f"improve again, or put it to work with `simile accept {self.path} {digest[:SHOWN]}`"
+                overtaken = f"version {old[:SHOWN]} took the place of {parent[:SHOWN]}, which it was compared with"
+                accepted, reason = False, f"kept as a candidate, for {overtaken}, meanwhile: {way_out}; {reason}"
             event = ACCEPTED if accepted else CANDIDATE
             self._write(self._line(digest, event, who, reason, old if accepted else None, (parent,), facts))
             if accepted:
