@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -387,6 +388,16 @@ def test_gaps_and_states_go_on(policy, demos):
     plain.step(demo.contexts[0])
     one.load_state_dict(plain.state_dict())  # where nobody asked: the band begins anew
     assert one.step(demo.contexts[1], band=0.9).width > 0.0
+
+
+def test_who_sees_nothing_for_longer_than_the_filter_lags_is_unsure(policy, demos):
+    one, lag = simile.Predictor(policy), Doubts.of(policy).loop.lags.max()
+    easy = np.tile(Band.of(policy).center, (30, 1))
+    assert not any(one.step(x, band=0.9).unsure for x in easy)
+    blind = [one.step(None, band=0.9).unsure for _ in range(2 * math.ceil(lag))]
+    assert np.argmax(blind) == math.floor(lag)
+    assert all(blind[math.floor(lag) :])
+    assert not one.step(easy[0], band=0.9).unsure
 
 
 PARTS = ("actions", "low", "high", "unsure")

@@ -21,8 +21,10 @@ class Gauge:
     """Measures sigma in every frame of some streams, after they took it.
 
     A stream that was not measured in the frame before begins as if its context had lasted forever; at known actions,
-    without a width. Where an operator acts, the policy is rolled out on beside it, as if nobody had interfered, stages
-    aside: whether its band holds the operator's action moves the level of that stream, up where it often does not.
+    without a width. In a gap it does last, and the policy is unsure once nothing that it saw still acts: for longer
+    than its filter lags. Where an operator acts, the policy is rolled out on beside it, as if nobody had interfered,
+    stages aside: whether its band holds the operator's action moves the level of that stream, up where it often does
+    not.
 
     Parameters
     ----------
@@ -42,6 +44,7 @@ class Gauge:
         n, k, q = len(history.row), policy.n_actions, self.doubts.loop.order
         self._offset = offset(policy)
         self._bounds = [policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high)]
+        self._lag = max(1.0, float(self.doubts.loop.lags.max()))  # frames in which contexts from before a gap still act
         self.level = np.zeros(n)
         self._half = np.zeros((n, k))  # of the latest band, in the user's units
         self._carried = np.zeros((k, q + 1, n))  # states of the filter of doubts
@@ -103,7 +106,8 @@ class Gauge:
         half, clip = self._half[streams], self.policy.space.clip
         low, high = np.minimum(clip(sent - half), sent), np.maximum(clip(sent + half), sent)
         bare = half == 0.0  # and stays so for an operator outside the bounds
-        return Banded(sent, np.where(bare, sent, low), np.where(bare, sent, high), self._on[streams])
+        blind = self.history.missed[streams] > self._lag
+        return Banded(sent, np.where(bare, sent, low), np.where(bare, sent, high), self._on[streams] | blind)
 
     def reset(self, streams: IntArray) -> None:
         """Forget streams."""
