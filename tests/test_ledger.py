@@ -57,6 +57,24 @@ def test_an_accepted_version_takes_the_place_and_a_candidate_waits(ledger, polic
     assert len(ledger.lines()) == 7
 
 
+def test_what_could_not_be_put_to_work_is_not_said_to_have_been(ledger, policies, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    ledger.offer(policies[1], accepted=False, reason="it turns more often.")
+    with monkeypatch.context() as broken:
+        broken.setattr("simile.policies.ledger.Ledger._put", fail)
+        for change in (
+            lambda: ledger.offer(policies[2], accepted=True, reason="it is better."),
+            lambda: ledger.accept(digest_of(policies[1])),
+        ):
+            with pytest.raises(OSError, match="No space"):
+                change()
+    assert [line.event for line in ledger.lines()] == ["found", "candidate"]
+    with pytest.raises(ArgumentError, match="there is no version before"):
+        ledger.roll_back()
+
+
 def simile_digest(ledger: Ledger) -> str:
     return digest_of(simile.load(ledger.path))
 

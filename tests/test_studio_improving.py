@@ -58,7 +58,7 @@ def test_without_a_policy_there_is_nothing_to_improve(client: TestClient):
         ({}, "there are no data"),
         ({"data": "../../etc"}, "there are no data"),
         ({"data": "x", "policy": "/etc/passwd"}, "'policy' is not known"),
-        ({"left_out": [{"stream": "a/b", "t": 1.0, "first": 0, "last": 1}]}, "left_out must be"),
+        ({"left_out": [{"stream": "a/b", "t": 1.0, "until": 2.0, "first": 0, "last": 1}]}, "left_out must be"),
         ({"left_out": [{"stream": "a", "first": 0, "last": 1}]}, "left_out must be"),
         ({"left_out": [{"stream": "a"}]}, "left_out must be"),
         ({"left_out": "all"}, "left_out must be"),
@@ -86,7 +86,8 @@ def test_what_cannot_be_learned_from_is_told_without_a_path(improving: TestClien
 
 
 def stretch(name: str, stream: str, day: int, first: int, last: int) -> Stretch:
-    return Stretch(name, f"{stream} 2026-11-{day:02d}T12:00:00.000000Z", first, last, 1.0, (0.5,))
+    times = at(day, first / 10), at(day, last / 10)
+    return Stretch(name, f"{stream} 2026-11-{day:02d}T12:00:00.000000Z", first, last, times, 1.0, (0.5,))
 
 
 def at(day: int, seconds: float) -> float:
@@ -96,6 +97,7 @@ def at(day: int, seconds: float) -> float:
 STRETCHES = (
     stretch("monday", "one", 16, 10, 20),
     stretch("tuesday", "one", 17, 10, 20),
+    stretch("resumed", "one", 17, 22, 40),  # the service had begun anew
     stretch("later", "one", 17, 90, 99),
     stretch("other", "two", 17, 10, 20),
     stretch("wednesday", "one", 18, 12, 20),
@@ -105,23 +107,28 @@ STRETCHES = (
 @pytest.mark.parametrize(
     ("day", "seconds", "first", "last", "names"),
     [
-        (17, 1.0, 10, 20, ["tuesday"]),
-        (16, 1.0, 15, 15, ["monday"]),
-        (18, -0.2, 10, 12, ["wednesday"]),
-        (17, 1.0, 10, 95, ["later", "tuesday"]),
+        (17, (1.0, 2.0), 10, 20, ["tuesday"]),
+        (16, (1.5, 1.5), 15, 15, ["monday"]),
+        (18, (1.0, 1.2), 10, 12, ["wednesday"]),
+        (17, (1.0, 4.0), 10, 40, ["resumed", "tuesday"]),
+        (17, (1.0, 9.5), 10, 95, ["later", "resumed", "tuesday"]),
     ],
 )
-def test_what_is_left_out_is_that_of_its_day(day: int, seconds: float, first: int, last: int, names: list[str]):
-    wanted = {"stream": "one", "t": at(day, seconds), "first": first, "last": last}
+def test_what_is_left_out_is_that_of_its_day(
+    day: int, seconds: tuple[float, float], first: int, last: int, names: list[str]
+):
+    since, until = (at(day, value) for value in seconds)
+    wanted = {"stream": "one", "t": since, "until": until, "first": first, "last": last}
     assert find_left_out(STRETCHES, [wanted, wanted]) == names
 
 
 def test_what_is_left_out_and_was_never_recorded_is_told():
     for stream, day, first in (("one", 15, 10), ("one", 17, 50), ("three", 17, 10)):
+        wanted = {"stream": stream, "t": at(day, first / 10), "until": at(day, 6.0), "first": first, "last": 60}
         with pytest.raises(
             DataError, match=rf"frames {first} to 60 of {stream} are left out, and the recording has no"
         ):
-            find_left_out(STRETCHES[:4], [{"stream": stream, "t": at(day, 1.0), "first": first, "last": 60}])
+            find_left_out(STRETCHES[:5], [wanted])
 
 
 def test_a_version_that_was_judged_against_another_is_not_put_to_work(

@@ -86,7 +86,7 @@ test("what is left out of one stream stays so while another is shown, and where 
   one.stretches[0]!.leftOut = true;
   const two = sessions.open("ws://a", { ...SEATED, stream: "two" });
   assert.deepEqual(two.stretches, []);
-  assert.deepEqual(sessions.leftOut, [{ stream: "one", t: 9, first: 4, last: 4 }]);
+  assert.deepEqual(sessions.leftOut, [{ stream: "one", t: 9, until: 9, first: 4, last: 4 }]);
   assert.equal(sessions.open("ws://a", { ...SEATED, live: false, operated: true }), one);
   const others = [
     { contexts: ["ball, y"] },
@@ -119,12 +119,12 @@ test("with a lead, an action is beside the contexts that it is for, and a stretc
       [10, 11, 12, 13, 14].map((k) => `one 1,${10 + (k + lead - 10) / 10},${k + lead},${100 + k + lead},operator`),
     );
     session.stretches[0]!.leftOut = true;
-    assert.deepEqual(session.leftOut, [{ stream: "one", t: 10, first: 10 + lead, last: 14 + lead }]);
+    assert.deepEqual(session.leftOut, [{ stream: "one", t: 10, until: 14, first: 10 + lead, last: 14 + lead }]);
   }
   const waiting = new Session({ ...SEATED, lead: -3 });
   waiting.add([0, 1, 2, 3, 4].map((k) => ({ n: k, t: k, a: [1], by: "operator", for: k - 3 })));
   waiting.stretches[0]!.leftOut = true;
-  assert.deepEqual(waiting.leftOut, [{ stream: "one", t: 3, first: 0, last: 1 }]);
+  assert.deepEqual(waiting.leftOut, [{ stream: "one", t: 3, until: 4, first: 0, last: 1 }]);
   const early = new Session({ ...SEATED, lead: 3 });
   early.add([{ n: 0, t: 0, a: [1], by: "operator", x: [1], for: 3 }]); // which has not come yet
   assert.equal(table(SEATED, early.stretches).trim().split("\n").length, 1);

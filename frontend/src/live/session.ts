@@ -40,6 +40,7 @@ export interface Stretch {
 export interface LeftOut {
   stream: string;
   t: number; // when the first frame came
+  until: number; // and the last
   first: number;
   last: number;
 }
@@ -129,7 +130,7 @@ export class Session {
       const counted = stretch.leftOut ? underOperator(stretch).filter((frame) => (meant(frame) ?? -1) >= 0) : [];
       if (counted.length === 0) return [];
       const [first, last] = [counted[0]!, counted.at(-1)!];
-      return [{ stream: this.seated.stream, t: first.t, first: meant(first)!, last: meant(last)! }];
+      return [{ stream: this.seated.stream, t: first.t, until: last.t, first: meant(first)!, last: meant(last)! }];
     });
   }
 

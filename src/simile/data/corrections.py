@@ -46,6 +46,8 @@ class Stretch:
         The stream, and when it was opened.
     first, last : int
         Numbers of its first and last frame there.
+    times : (float, float)
+        When those came, in Unix seconds.
     seconds : float
         How long the operator acted.
     correction : tuple of float
@@ -56,6 +58,7 @@ class Stretch:
     sequence: str
     first: int
     last: int
+    times: tuple[float, float]
     seconds: float
     correction: tuple[float, ...]
 
@@ -277,12 +280,13 @@ def _read(folder: str | Path, rate: float | None) -> tuple[Roles, dict[str, Any]
         if roles is not None:
             _compare(one, own, roles)
         roles = own
-        batches += one.scan(Wanted(("n", *(own.contexts or ()), *(own.actions or ())), own.sequence, group="who"))
+        batches += one.scan(Wanted(("n", "t", *(own.contexts or ()), *(own.actions or ())), own.sequence, group="who"))
     assert roles is not None  # no file, or one without a row, was refused
     columns: dict[str, Any] = {
         "sequence": np.array([label for batch in batches for label in batch.labels or ()], dtype=object),
         "who": np.array([who for batch in batches for who in batch.groups or ()], dtype=object),
         "n": np.concatenate([batch.numbers["n"] for batch in batches]).astype(np.int64),
+        "t": np.concatenate([batch.numbers["t"] for batch in batches]),
     }
     for name, group in (("contexts", roles.contexts), ("actions", roles.actions)):
         columns[name] = np.concatenate([np.column_stack([batch.numbers[c] for c in group or ()]) for batch in batches])
@@ -292,7 +296,8 @@ def _read(folder: str | Path, rate: float | None) -> tuple[Roles, dict[str, Any]
 def _check_roles(table: Table) -> Roles:
     """Return which columns of a recording are what; refuse what is none."""
     roles, names = table.roles, {column.name for column in table.columns}
-    if roles.sequence is None or not roles.contexts or not roles.actions or not {"n", "who", *roles.columns} <= names:
+    told = roles.sequence is not None and roles.contexts and roles.actions
+    if not told or not {"n", "t", "who", *roles.columns} <= names:
         raise DataError(
             f"{table.path} is no recording: it does not say who acted, or which columns are contexts and actions: name "
             "what `simile serve --record` wrote"
@@ -382,8 +387,15 @@ def _find_stretches(
         moved = np.mean(np.abs(actions[own] - before), axis=0)
         turn = part[np.searchsorted(part, frames)]  # the next frame under the operator
         blamed = ~acted[frames] & (turn - frames <= blame)
+        came, until = columns["t"][done[[first, last]]].tolist()
         about = Stretch(
-            name, sequence, int(numbers[first]), int(numbers[last]), len(part) / rate, tuple(moved.tolist())
+            name=name,
+            sequence=sequence,
+            first=int(numbers[first]),
+            last=int(numbers[last]),
+            times=(came, until),
+            seconds=len(part) / rate,
+            correction=tuple(moved.tolist()),
         )
         yield demo, about, blamed, begin
 

@@ -75,6 +75,8 @@ class BandCheck:
         return float(np.mean(found)) if found else math.nan
 
     def __str__(self) -> str:
+        if not self.rows:
+            return f"band {self.level:g}: no frame counts, so that nothing is known of it; {self.said}"
         lines = [f"{f'band {self.level:g}':24} {'coverage':>12} {'width':>12} {'constant':>12} {'its width':>12}"]
         columns = ("coverage", "width", "constant_coverage", "constant_width")
         actions = dict.fromkeys(row["action"] for row in self.rows)

@@ -106,7 +106,7 @@ class Gauge:
         half, clip = self._half[streams], self.policy.space.clip
         low, high = np.minimum(clip(sent - half), sent), np.maximum(clip(sent + half), sent)
         bare = half == 0.0  # and stays so for an operator outside the bounds
-        blind = self.history.missed[streams] > self._lag
+        blind = (self.history.missed[streams] > self._lag) & ~bare.all(axis=1)
         return Banded(sent, np.where(bare, sent, low), np.where(bare, sent, high), self._on[streams] | blind)
 
     def reset(self, streams: IntArray) -> None:

@@ -38,6 +38,8 @@ def check_state(state: Any, own: State) -> State:
             raise ArgumentError(
                 f"state[{name!r}] must be {wanted.dtype} of shape {tuple(shape)}; got {value.dtype} of shape "
                 f"{value.shape}: it belongs to another predictor, or to other stages"
+                + ", or was taken by another version: leave it out, and bands begin anew"
+                * (name == "band")
             )
         free = name not in (*MEASURES, "context_origin") or (name == "n_contexts" and open_width)
         if not free and not np.array_equal(value, wanted, equal_nan=True):

@@ -178,9 +178,9 @@ class Ledger:
                 overtaken = f"version {old[:SHOWN]} took the place of {parent[:SHOWN]}, which it was compared with"
                 accepted, reason = False, f"kept as a candidate, for {overtaken}, meanwhile: {way_out}; {reason}"
             event = ACCEPTED if accepted else CANDIDATE
-            self._write(self._line(digest, event, who, reason, old if accepted else None, (parent,), facts))
             if accepted:
                 self._put(digest)
+            self._write(self._line(digest, event, who, reason, old if accepted else None, (parent,), facts))
         return digest
 
     def accept(self, digest: str, *, who: str | None = None, reason: str = "") -> str:
@@ -220,8 +220,8 @@ class Ledger:
             if digest == old:
                 raise ArgumentError(f"{self.path}: version {digest[:SHOWN]} is at work already")
             self._check(digest)
-            self._write(self._line(digest, event, name_user() if who is None else who, reason, old))
             self._put(digest)
+            self._write(self._line(digest, event, name_user() if who is None else who, reason, old))
         return digest
 
     def _check(self, digest: str) -> None:
@@ -233,7 +233,7 @@ class Ledger:
             raise StorageError(f"{file} holds another policy than its name says: it was written over")
 
     def _put(self, digest: str) -> None:
-        """Replace the policy file."""
+        """Replace the policy file: before the ledger says so, for it must not tell of what failed."""
         write_atomically(self.path, self.file_of(digest).read_bytes())
 
     def _find_current(self) -> str:

@@ -10,10 +10,8 @@ import asyncio
 import contextlib
 import io
 import json
-import math
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from simile.data.corrections import Stretch
 
 PATIENCE = 600.0  # seconds
-ROUGHLY = 1.0  # seconds by which a first frame may seem to come before its stream begins
+ROUGHLY = 0.3  # seconds by which the clocks of a service and of its recording may be apart
 MOST_COLUMNS, MOST_SEQUENCES = 5000, 500  # shown on the page
 KINDS = {
     **dict.fromkeys(("whole numbers", "numbers", "durations", "nothing"), "number"),
@@ -140,30 +138,27 @@ def improve(
 def find_left_out(stretches: Sequence[Stretch], left_out: Sequence[dict[str, Any]]) -> list[str]:
     """Return the names of the stretches that a page has left out: by their stream, their frames, and when those came.
 
-    Streams of all days have the same names, and count from 0: one is in what its stream was when the first frame came.
+    Streams of all days have the same names, and count from 0; one may be in the recording as several, of which some
+    begin anew.
     """
     names = set()
     for one in left_out:
-        stream, t, first, last = (one[name] for name in ("stream", "t", "first", "last"))
-        found = [(begin, s) for s in stretches if (begin := _read_begin(s.sequence, stream)) <= t + ROUGHLY]
-        found = [(begin, s) for begin, s in found if s.first <= last and s.last >= first]
+        stream, first, last = (one[name] for name in ("stream", "first", "last"))
+        since, until = one["t"] - ROUGHLY, one["until"] + ROUGHLY
+        found = {
+            s.name
+            for s in stretches
+            if s.sequence.rpartition(" ")[0] == stream
+            and (s.first <= last and s.last >= first)
+            and (s.times[0] <= until and s.times[1] >= since)
+        }
         if not found:
             raise DataError(
                 f"frames {first} to {last} of {stream} are left out, and the recording has no correction there: take "
                 "them in, or record the service that they are of; what was just done is written within a second"
             )
-        latest = max(begin for begin, _ in found)
-        names |= {s.name for begin, s in found if begin == latest}
+        names |= found
     return sorted(names)
-
-
-def _read_begin(sequence: str, stream: str) -> float:
-    """Return when a sequence of a recording began, in Unix seconds; never, where it is no such stream's."""
-    name, _, moment = sequence.rpartition(" ")
-    try:
-        return datetime.fromisoformat(moment).timestamp() if name == stream else math.inf
-    except ValueError:
-        return math.inf
 
 
 def game_file(folder: Path, number: int) -> Path:

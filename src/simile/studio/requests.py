@@ -158,10 +158,11 @@ class Operating(Watching, forbid_unknown_fields=True):
 
 
 class LeftOut(Struct, forbid_unknown_fields=True):
-    """Frames of a stream under an operator that are not to be learned from, and when the first came."""
+    """Frames of a stream under an operator that are not to be learned from, and when the first and the last came."""
 
     stream: StreamName
     t: Annotated[float, Meta(ge=0.0, le=1e11)]  # Unix seconds
+    until: Annotated[float, Meta(ge=0.0, le=1e11)]
     first: Annotated[int, Meta(ge=0, le=LARGEST_N)]
     last: Annotated[int, Meta(ge=0, le=LARGEST_N)]
 
@@ -170,7 +171,9 @@ class Improvement(Struct, forbid_unknown_fields=True):
     """A new version to learn: from which demonstrations, and without which corrections."""
 
     data: Text = ""
-    left_out: Annotated[list[LeftOut], Meta(max_length=1000, description="stretches: stream, t, first and last")] = []
+    left_out: Annotated[
+        list[LeftOut], Meta(max_length=1000, description="stretches: stream, t, until, first and last")
+    ] = []
 
 
 RECIPES = ("smoothness", "model", "regularizer", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")
