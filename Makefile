@@ -74,7 +74,7 @@ bench: $(ALL) ## measure speed against peers
 millions: $(ALL) ## learn from 20 million frames on a cluster of two small workers, one of which is killed (an hour)
 	($(BIN)/simile --version; $(BIN)/python benchmarks/millions.py) | tee docs/assets/bench/millions.txt
 
-soak: $(ALL) ## ten minutes of serving with faults; ends in a table of what held and what was lost
+soak: $(ALL) ## twenty minutes of serving with faults; ends in a table of what held and what was lost
 	$(BIN)/python benchmarks/soak.py > docs/assets/bench/soak.txt; status=$$?; cat docs/assets/bench/soak.txt; exit $$status
 
 attack: $(ALL) ## attack the service, the studio and the readers on this machine; ends in a table, held or broken
