@@ -782,6 +782,40 @@ def test_a_folder_that_is_removed_is_made_anew_and_what_was_being_written_is_tol
     assert [row["n"] for row in rows_of(folder)] == [0]
 
 
+def test_a_process_that_goes_to_another_folder_records_where_it_did(policy, contexts, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Recorder("kept") as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        for k, x in enumerate(contexts[:20]):
+            predictor.step(x)
+            if k == 9:
+                recorder.flush()
+                monkeypatch.chdir(tmp_path / "elsewhere")
+    assert (recorder.rows, recorder.lost) == (20, 0)
+    assert len(rows_of(tmp_path / "kept")) == 20
+
+
+def test_a_folder_that_comes_back_is_held_again(policy, contexts, tmp_path):
+    folder = tmp_path / "kept"
+    with Recorder(folder) as recorder:
+        predictor = simile.Predictor(policy, recorder=recorder)
+        predictor.step(contexts[0])
+        recorder.flush()
+        folder.rename(tmp_path / "away")
+        folder.touch()  # where there can be no folder
+        predictor.step(contexts[1])
+        recorder.flush()
+        assert recorder.failing
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+        predictor.step(contexts[2])
+        recorder.flush()
+        assert not recorder.failing
+        with pytest.raises(ArgumentError, match=f"is being recorded into by process {os.getpid()}"):
+            simile.Predictor(policy, recorder=Recorder(folder))
+
+
 def test_a_folder_that_is_removed_before_the_end_is_told_then(policy, contexts, tmp_path):
     with Recorder(tmp_path / "kept") as recorder:
         simile.Predictor(policy, recorder=recorder).step(contexts[0])

@@ -110,6 +110,7 @@ class JournalFolder:
     """
 
     def __init__(self, folder: Path, limit: float | None, roles: Roles, lose: Callable[[int], None]) -> None:
+        folder = folder.absolute()  # wherever the process is later
         self.folder, self.roles, self.schema = folder, roles, build_schema(roles)
         self.limit = None if limit is None else int(limit * 1e6)
         self.removed = 0
@@ -208,6 +209,7 @@ class JournalFolder:
 
     def _take_folder(self) -> None:
         """Hold the folder, and turn the journals of killed processes into whole files."""
+        self._lock = None  # what is not held must not look as if it were
         self._held.close()
         busy = f"recorder: {self.folder} is being recorded into by {{other}}: end that one, or name another folder"
         self._held.enter_context(locks.hold(self.folder / LOCK, busy))

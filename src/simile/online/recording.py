@@ -265,9 +265,9 @@ class Recorder:
             self._try(self._write, 0)
             self._report_done(asked)
         self._try(partial(self._write, Track.end), 0)
-        self._unheard = True
         self._try(self._close_store, 0)
-        self._report_done(self._asked)
+        self._unheard = True
+        self._report_done(sys.maxsize)  # nobody need wait any more
 
     def _report_done(self, flush: int) -> None:
         with self._flushed:
@@ -278,14 +278,17 @@ class Recorder:
         assert self._store is not None
         batches: list[Any] = []
         for track in list(self._tracks):
-            for block in collect(track):
-                self._try(partial(self._add, track, block, batches), block.length)
+            self._try(partial(self._collect, track, collect, batches), 0)
         for piece in self._store.cut(batches):
             rows = sum(batch.num_rows for batch in piece)
             if self._try(partial(self._store.append, piece), rows):
                 self.rows += rows
                 if self._try(self._store.tidy, 0):
                     self._report(failing=False)
+
+    def _collect(self, track: Track, collect: Callable[[Track], list[Block]], batches: list[Any]) -> None:
+        for block in collect(track):
+            self._try(partial(self._add, track, block, batches), block.length)
 
     def _add(self, track: Track, block: Block, batches: list[Any]) -> None:
         columns = track.lay_out(block)
