@@ -121,13 +121,12 @@ class Corrections:
 
     @cached_property
     def watched(self) -> Demonstrations | None:
-        """The runs of the stretches; weights are 1 where the policy acted and is not blamed.
+        """The runs in which somebody took over; weights are 1 where the policy acted and is not blamed.
 
         Somebody watched there, and let it. None where there is no such frame.
         """
         runs = self._silence(dict(enumerate(self.blamed)))
-        found = [runs[number] for number in dict.fromkeys(number for number, _ in self.places)]
-        let = tuple(run for run in found if run.weights is not None and run.weights.any())
+        let = tuple(run for run in runs if run.weights is not None and run.weights.any())
         return Demonstrations(let) if let else None
 
     @cached_property
