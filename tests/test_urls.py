@@ -6,6 +6,7 @@ import functools
 import gzip
 import http.server
 import logging
+import secrets
 import socket
 import sys
 import threading
@@ -69,9 +70,10 @@ def bucket(server, data):
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         s3fs.S3FileSystem.clear_instance_cache()
         fs = s3fs.S3FileSystem()
-        fs.mkdir("games")
-        fs.put(str(data), "games/data", recursive=True)
-        yield "s3://games/data"
+        name = f"games-{secrets.token_hex(4)}"  # servers of one process share what they hold, and another may have been
+        fs.mkdir(name)
+        fs.put(str(data), f"{name}/data", recursive=True)
+        yield f"s3://{name}/data"
     s3fs.S3FileSystem.clear_instance_cache()
 
 
