@@ -136,9 +136,9 @@ def measure(case: Case) -> list[dict[str, float]]:
     for level in LEVELS:
         policy, row = simile.learn(train, smoothness=simile.MatchExpert(level)).policy, {}
         for found in (printed, simple):
-            own = found.ruler.measure(roll_out(policy, test, found.ruler.begin))
+            own = found.reference.measure(roll_out(policy, test, found.reference.begin))
             others = {c.name: stand(c.trials, own.roughness) for c in found.contenders}
-            row |= {name: own.rmse / other.score.rmse for name, other in others.items() if other is not None}
+            row |= {name: own.rmse / other.tally.score.rmse for name, other in others.items() if other is not None}
             row |= {"error": own.rmse, "roughness": own.roughness}
         rows.append(row)
     return rows

@@ -22,8 +22,7 @@ from accuracy import COLUMNS, Case, find_data
 import simile
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
-from simile.data.motion import measure_motion
-from simile.learning.measures import Ruler
+from simile.data.reference import Reference
 
 SEEDS, SPLITS = (400, 401, 402, 403), (5, 6, 7, 8)
 LEVELS = (0.0, 0.0013, 0.0044, 0.01)  # of white noise, in standard deviations of the action
@@ -38,17 +37,14 @@ class Look:
     rmse: float
     roughness: float
     reversals: float
-    still: float
+    rest: float
 
     @classmethod
     def of(cls, rolled: Any, expert: simile.Demonstrations, logs: Any, begin: int) -> list[Look]:
         """Measure each action."""
-        found = []
-        for j, motion in enumerate(measure_motion(rolled, logs, expert.rate)):
-            alone = expert.only_action(j)
-            score = Ruler(alone, begin=begin, logs=logs[j : j + 1]).measure([a[:, j : j + 1] for a in rolled])
-            found.append(cls(score.rmse, score.roughness, motion.reversals, motion.still))
-        return found
+        tally = Reference(expert, begin=begin, logs=logs).tally(rolled)
+        found = tally.rmse(1.0), tally.roughness, tally.turn_rates(expert.rate)[0], tally.rest_shares[0]
+        return [cls(*one) for one in np.array(found).T.tolist()]
 
 
 def load(name: str, number: int, folder: Any) -> tuple[simile.Demonstrations, simile.Demonstrations]:
@@ -125,7 +121,7 @@ def main() -> None:
                 cells += f"{mean(a.roughness for a in ours):8.3f}"
                 cells += f"{mean(a.roughness / b.roughness for a, b in zip(ours, bare, strict=True)):10.3f}"
                 cells += "".join(f"{mean(a.reversals for a in part):8.1f}" for part in (ours, bare, expert))
-                cells += "".join(f"{mean(a.still for a in part):8.2f}" for part in (ours, bare, expert))
+                cells += "".join(f"{mean(a.rest for a in part):8.2f}" for part in (ours, bare, expert))
                 print(f"{name:22}{j:7d}{cells}", flush=True)
         print("\nWhite noise on the recorded actions: roughness and turns of the policy, over those without noise")
         print(f"{'data':22}{'action':>7}" + "".join(f"{f'{100 * level:g} %':>16}" for level in LEVELS[1:]))

@@ -46,16 +46,17 @@ def hardness(sport: Court, seeds: Sequence[int]) -> None:
         )
         runs = {"forest": plain, "past": past, "drawn": drawn, "smooth": smooth}
         judged = {name: simile.evaluate(run.policy, test) for name, run in runs.items()}
-        rough = {n: e.mean("difference_2") / e.mean("difference_2", of="expert") for n, e in judged.items()}
+        error = {name: found.verdict.rmse["pan"] / spread for name, found in judged.items()}
+        rough = {name: found.verdict.roughness.value for name, found in judged.items()}
         measured = {
-            "forest on contexts: RMSE": judged["forest"].mean("rmse") / spread,
+            "forest on contexts: RMSE": error["forest"],
             "forest on contexts: roughness": rough["forest"],
             "clone with past actions, all features tried: one step ahead": one_step(past.policy, test) / spread,
-            "the same rolled out: RMSE": judged["past"].mean("rmse") / spread,
-            "clone with past actions, their square root tried: RMSE": judged["drawn"].mean("rmse") / spread,
-            "smooth SIMILE: RMSE": judged["smooth"].mean("rmse") / spread,
+            "the same rolled out: RMSE": error["past"],
+            "clone with past actions, their square root tried: RMSE": error["drawn"],
+            "smooth SIMILE: RMSE": error["smooth"],
             "smooth SIMILE: roughness": rough["smooth"],
-            "hold the last action: RMSE": judged["smooth"].mean("rmse", of="hold_last") / spread,
+            "hold the last action: RMSE": error["smooth"] / judged["smooth"].verdict.over_hold.value,
         }
         for name, value in measured.items():
             rows.setdefault(name, []).append(value)

@@ -29,10 +29,11 @@ import simile
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data.corrections import Corrections, read_corrections
+from simile.data.reference import Reference
 from simile.evaluation.gate import Gate
 from simile.evaluation.improvement import improve
 from simile.experiments.operators import ScriptedOperator, record, share_operated
-from simile.learning.measures import Ruler
+from simile.metrics import Tally
 from simile.policies.policies import prune, whole
 from simile.policies.rollouts import ExpertStart
 
@@ -143,12 +144,12 @@ def run_rounds(world: World) -> dict[str, list[float]]:
             for day in range(N_ROUNDS):
                 corrections = world.record(policy, Path(folder), day)
                 found = improve(policy, world.train, corrections, by=by, test=world.held, gate=gate)
-                if found.verdict.accepted:
+                if found.decision.accepted:
                     policy, now = found.policy, measure(found.policy)
                 tell(
                     f"{by}, round {day + 1}",
                     now,
-                    f"weight {found.weight:g}{', let' * found.chosen.let}; {found.verdict.reason}",
+                    f"weight {found.weight:g}{', let' * found.chosen.let}; {found.decision.reason}",
                 )
         ratios[by] = [now[0] / begin[0], now[1] / begin[1], now[3] / begin[3]]
     everything = simile.Demonstrations((*world.train, *world.known)).grouped(None)
@@ -163,7 +164,7 @@ def run_rounds(world: World) -> dict[str, list[float]]:
 
 def error(policy: simile.SmoothPolicy, demos: simile.Demonstrations, first: simile.SmoothPolicy) -> float:
     """Return the RMSE in standard deviations of the first policy's actions."""
-    return Ruler(demos, first.units.scale, 3).measure(simile.rollout(policy, demos)).rmse
+    return Reference(demos, first.units.scale, 3).measure(simile.rollout(policy, demos)).rmse
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +174,7 @@ class Bench:
     name: str
     old: simile.SmoothPolicy
     alike: dict[str, Any]
-    rulers: tuple[Ruler, Ruler, Ruler]  # held-out demonstrations and corrections, and all that nobody learned from
+    references: tuple[Reference, ...]  # held-out demonstrations and corrections, and all that nobody learned from
 
     @classmethod
     def of(cls, name: str, demos: simile.Demonstrations, operator: ScriptedOperator) -> tuple[Bench, Any, Corrections]:
@@ -195,25 +196,30 @@ class Bench:
         judging = found.demos.kin % 2 == 0
         truth = simile.Demonstrations((*held, *known, *more)).grouped(None)
         judges = held, found.where(np.flatnonzero(judging)).demos, truth
-        rulers = tuple(Ruler(part, old.units.scale, old.memory) for part in judges)
-        return cls(name, old, alike, rulers), train, found.where(np.flatnonzero(~judging))
+        logs = old.card.logs(demos.n_actions)
+        references = tuple(Reference(part, old.units.scale, old.memory, logs=logs) for part in judges)
+        return cls(name, old, alike, references), train, found.where(np.flatnonzero(~judging))
 
     def roll_out(self, policy: simile.SmoothPolicy) -> list[list[np.ndarray]]:
         """Roll a policy out over all that judges."""
         start = ExpertStart(max(self.old.memory, policy.memory))
-        return [simile.rollout(policy, ruler.demos, start=start) for ruler in self.rulers]
+        return [simile.rollout(policy, one.demos, start=start) for one in self.references]
+
+    def tally(self, rolled: list[list[np.ndarray]]) -> list[Tally]:
+        """Measure roll-outs over held-out demonstrations and corrections."""
+        return [one.tally(some) for one, some in zip(self.references[:2], rolled, strict=False)]
 
     def truth(self, rolled: list[list[np.ndarray]], old: list[list[np.ndarray]]) -> float:
         """Return the squared error on all sequences, over that of the policy at work."""
-        ruler = self.rulers[2]
-        return float(ruler.squares(rolled[2]).sum() / ruler.squares(old[2]).sum())
+        after, before = (self.references[2].sums(some[2]).squares.sum() for some in (rolled, old))
+        return float(after / before)
 
     def improve_truly(self, rolled: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
         """Draw roll-outs towards the expert until every squared error is 5 % less."""
         share = 1.0 - BETTER**0.5
         return [
-            [a + share * (b - a) for a, b in zip(some, ruler.demos.actions, strict=True)]
-            for some, ruler in zip(rolled, self.rulers, strict=True)
+            [a + share * (b - a) for a, b in zip(some, one.demos.actions, strict=True)]
+            for some, one in zip(rolled, self.references, strict=True)
         ]
 
 
@@ -242,12 +248,12 @@ def run_gate(sources: list[tuple[str, simile.Demonstrations, ScriptedOperator]],
             shuffled = bench.roll_out(simile.learn(lessons, seed=seed, **bench.alike).policy)
             better = bench.improve_truly(others)
             for name, new in zip(found, (others, shuffled, better), strict=True):
-                judged = gate.decide(*bench.rulers[:2], old[:2], new[:2])
+                judged = gate.decide(bench.references[:2], *(bench.tally(some) for some in (old, new)))
                 ratios = judged.demonstrations.ratio, judged.corrections.ratio
                 found[name].append((judged.accepted, bench.truth(new, old), *ratios))
                 if name == "5 % better" and not judged.accepted:
                     reasons.append(judged.reason)
-        groups = [int(ruler.demos.kin.max()) + 1 for ruler in bench.rulers[:2]]
+        groups = [int(one.demos.kin.max()) + 1 for one in bench.references[:2]]
         taken = [int(sum(row[0] for row in rows[-per:])) for rows in found.values()]
         print(f"  {bench.name:28}{groups[0]:>8}{groups[1]:>8}   {taken} of {per} each", *reasons[:1], flush=True)
     print(f"  {'':22}{'candidates':>10}{'accepted':>10}{'in truth':>10}{'shown':>8}{'corrected':>11}")

@@ -198,16 +198,16 @@ def contenders() -> dict[str, Any]:
 def measure(case: Any, names: list[str]) -> dict[str, tuple[float, float]]:
     """Return RMSE and roughness of the default on one case, and ratios of RMSE to it with CPU seconds, by name."""
     import simile
+    from simile.data.reference import Reference
     from simile.evaluation.comparison.result import Trial, stand
-    from simile.evaluation.comparison.scores import HeldOut
     from simile.models.regularizers import CriticallyDamped
     from simile.policies.policies import collapse
     from simile.policies.rollouts import ExpertStart
 
     train, test = case.load()
     policy: Any = collapse(simile.learn(train).policy)
-    ruler = HeldOut(test, policy.units.scale, policy.memory)
-    ours = ruler.measure(simile.rollout(policy, test))
+    reference = Reference(test, policy.units.scale, policy.memory)
+    ours = reference.measure(simile.rollout(policy, test))
     h = CriticallyDamped(3)
     values = [h.smoothness_for(h.lag(policy.smoothness) * by) for by in AROUND]
     found = {"default": (ours.rmse, ours.roughness)}
@@ -217,11 +217,11 @@ def measure(case: Any, names: list[str]) -> dict[str, tuple[float, float]]:
         spent = time.process_time() - begin
         trials = []
         for point in points:
-            rolled = simile.rollout(point.policy, test, start=ExpertStart(ruler.begin))
-            trials.append(Trial(point.smoothness, point.policy, point.error, {}, ruler.measure(rolled)))
+            rolled = simile.rollout(point.policy, test, start=ExpertStart(reference.begin))
+            trials.append(Trial(point.smoothness, point.policy, point.error, {}, reference.tally(rolled)))
         standing = stand(trials, ours.roughness)
         assert standing is not None
-        found[name] = (standing.score.rmse / found["default"][0], spent)
+        found[name] = (standing.tally.score.rmse / found["default"][0], spent)
     return found
 
 

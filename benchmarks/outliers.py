@@ -17,7 +17,7 @@ from accuracy import COLUMNS, Case, find_data, mean
 
 import simile
 from simile.data.recorded import Units
-from simile.learning.measures import Ruler
+from simile.data.reference import Reference
 
 SHARE, SIZE = 0.02, 20.0
 SEEDS, SPLIT = (320, 321, 322), 23  # looked at by nobody before
@@ -34,10 +34,10 @@ def spoil(demos: simile.Demonstrations, seed: int) -> simile.Demonstrations:
 def measure(case: Case) -> dict[str, tuple[float, float]]:
     """Return RMSE, in deviations of the clean actions, and roughness on test data by loss and training data."""
     train, test = case.load()
-    ruler, found = Ruler(test, Units.of(train).scale, begin=3), {}
+    reference, found = Reference(test, Units.of(train).scale, begin=3), {}
     for name, loss in LOSSES.items():
         for kind, demos in (("clean", train), ("spoiled", spoil(train, case.number))):
-            score = ruler.measure(simile.rollout(simile.learn(demos, loss=loss).policy, test))
+            score = reference.measure(simile.rollout(simile.learn(demos, loss=loss).policy, test))
             found[f"{name} {kind}"] = score.rmse, score.roughness
     return found
 

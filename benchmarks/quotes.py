@@ -28,8 +28,8 @@ def as_printed(text: str) -> str:
 
 
 def demo(text: str) -> str:
-    """Quote what the demo says at its end about how the policy moves."""
-    return as_printed(next(line for line in text.splitlines() if line.startswith("Does it look like a person?")))
+    """Quote the verdict of the demo."""
+    return as_printed(next(line for line in text.splitlines() if line.startswith("Typically ")))
 
 
 def trained(title: str) -> Callable[[str], str]:
@@ -37,9 +37,9 @@ def trained(title: str) -> Callable[[str], str]:
 
     def quote(text: str) -> str:
         part = text.partition(f"\n{title}:\n")[2]
-        table = re.search(r"^ +RMSE .*?\n\npolicy: .*?\n", part, re.MULTILINE | re.DOTALL)
+        table = re.search(r"^ +RMSE .*?\n\nTypically .*?\n", part, re.MULTILINE | re.DOTALL)
         assert table is not None, f"{title} has no table"
-        return as_printed(re.sub(r"(; )(?=\d+\.?\d* times (?:smoother|rougher))", ";\n", table[0]))
+        return as_printed(re.sub(r"(?<=[a-z\d)]\.) (?=[A-Z\d])", "\n", table[0]))
 
     return quote
 
@@ -115,6 +115,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/loop.md", "loop", f"{BENCH}/loop.txt", whole),
     ("docs/bands.md", "bands", f"{BENCH}/bands.txt", whole),
+    ("docs/motion.md", "intervals", f"{BENCH}/intervals.txt", whole),
     ("docs/timing.md", "delays", f"{BENCH}/delays.txt", whole),
     ("docs/timing.md", "timing", f"{BENCH}/timing.txt", whole),
     ("docs/smoothness.md", "holding", f"{BENCH}/eye.txt", holding),

@@ -49,7 +49,7 @@ import simile
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data.recorded import Units
-from simile.learning.measures import Ruler
+from simile.data.reference import Reference
 
 FOLDS = 4
 TEST = 0.25  # of the groups of a real data set
@@ -170,7 +170,7 @@ def case(kind: str, seed: int, train: Any, test: Any, groups: list[str]) -> Case
 def path(case: Case, variant: Variant) -> tuple[Path4, float]:
     """Measure a variant along the lags of a case, and the seconds of CPU it took."""
     sides = (case.contexts.train, case.actions.train), (case.contexts.test, case.actions.test)
-    on_train, on_test = (Ruler(simile.Demonstrations.from_arrays(*side), begin=SCORED_AFTER) for side in sides)
+    on_train, on_test = (Reference(simile.Demonstrations.from_arrays(*side), begin=SCORED_AFTER) for side in sides)
     points, begin = [], case.clock()
     for lag in case.lags:
         acted = variant(case, lag)

@@ -69,7 +69,7 @@ def lag_of(policy: Any, test: simile.Demonstrations, late: int) -> float:
     lead, _ = simile.policies.policies.timing(policy)
     rolled = simile.rollout(policy, test)
     effect = [delay(a, late - lead) for a in rolled]
-    found = [simile.losses.lag(e[60:], a[60:]) for e, a in zip(effect, test.actions, strict=True)]
+    found = [simile.metrics.lag(e[60:], a[60:]) for e, a in zip(effect, test.actions, strict=True)]
     return float(np.mean(found))
 
 

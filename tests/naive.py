@@ -334,13 +334,28 @@ def naive_play(actions, width, start=None):
 
 def naive_reversals(actions, threshold):
     """How often a sequence of numbers comes back from its last extreme by more than the threshold."""
-    way, extreme, start, turns = 0, actions[0], actions[0], 0
+    way, extreme, turns = 0, None, 0
     for action in actions:
         if way == 0:
-            if abs(action - start) > threshold / 2.0:
-                way, extreme = np.sign(action - start), action
+            if abs(action - actions[0]) > threshold / 2.0:
+                way, extreme = np.sign(action - actions[0]), action
         elif way * (action - extreme) > 0.0:
             extreme = action
         elif way * (extreme - action) > threshold:
             way, extreme, turns = -way, action, turns + 1
     return turns
+
+
+def naive_bends(actions, order):
+    """The sum of the absolute differences of an order of a sequence of numbers."""
+    for _ in range(order):
+        actions = [after - before for before, after in itertools.pairwise(actions)]
+    return sum(map(abs, actions))
+
+
+def naive_rests(actions, threshold, rate=None):
+    """How many frames of a sequence of numbers are in a rest: its play moves by a tenth of the threshold at most."""
+    shortest = max(3, -(-(rate or 0.0) // 4))  # a quarter of a second
+    steps = np.abs(np.diff(naive_play(actions, threshold / 2.0))) if len(actions) else np.empty(0)
+    windows = [range(i, i + int(shortest)) for i in range(len(steps) - int(shortest) + 1)]
+    return len({t for window in windows if sum(steps[t] for t in window) <= 0.1 * threshold for t in window})

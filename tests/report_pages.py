@@ -12,22 +12,22 @@ import numpy as np
 from simile._common.pages import asset, fill, harmless, pack
 
 RATE = 25.0
-MOODS = ("good", "good", "fair", "poor", "unknown", "fair")
+MOODS = ("good", "good", "fair", "poor", "plain", "unknown")
 QUESTIONS = (
     "Is it accurate?",
     "Is it smooth?",
-    "Is it late?",
+    "Is it on time?",
+    "Does it look like a person?",
     "Can I trust it?",
     "How smooth should I choose?",
-    "Does it look like a person?",
 )
 SENTENCES = (
-    "Yes: on average it is 0.31 standard deviations off, where holding the last action would be 1.12 off.",
-    "Yes: it is as smooth as the expert (roughness 0.94).",
-    "A little: it follows the expert by 3.2 frames (128 ms).",
-    "Careful: only four sequences were held out, and one of them is off by twice as much as the others.",
-    "Twice as smooth would cost 6 % in error; half as smooth would gain 2 %.",
-    "Partly: pan reverses 20 times a minute (the expert 16) and rests 40% of the time (the expert 44%).",
+    "Yes: typically 0.31 off in pan on 8 recordings it had not seen: 72 % closer than holding the last action.",
+    "Yes: about as smooth as the expert (1.1 times smoother, which may be chance).",
+    "Probably: 0.1 s late.",
+    "No: pan turns 1.4 times as often as the expert (22 against 16 a minute).",
+    "Its smoother settles by itself; but the held-out error is 2 times what the training expected.",
+    "Half as rough has 1.06 times the error; twice as rough saves 2% of the error.",
 )
 
 
@@ -134,7 +134,7 @@ def spectrum_of(actions: int) -> dict[str, Any]:
 
 
 def motion_of(actions: tuple[str, ...]) -> dict[str, Any]:
-    columns = ["who", "action", "reversals a minute", "still", "hold (s)", "move (s)", "SPARC", "LDLJ", "speed 50 %"]
+    columns = ["who", "action", "reversals a minute", "rest", "hold (s)", "move (s)", "SPARC", "LDLJ", "speed 50 %"]
     rows = [[who, a, 16.0 + i, 0.4, 1.2, 0.8, -1.6, None, 2.0] for i, who in enumerate(CURVES) for a in actions]
     return {"columns": columns, "rows": rows}
 
@@ -154,7 +154,7 @@ def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] =
             "rmse": [float(errors[i] * (j + 1)) for j in range(len(actions))],
             "roughness": float(rng.uniform(0.8, 1.1)),
             "reversals": [[20.0 + i, 16.0]] * len(actions),
-            "still": [[0.4, 0.44 + j / 10] for j in range(len(actions))],
+            "rest": [[0.4, 0.44 + j / 10] for j in range(len(actions))],
             "lag": float(rng.uniform(2, 4)),
         }
         for i, length in enumerate(lengths)

@@ -16,7 +16,7 @@ import simile
 from simile._common import pages
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import Units
-from simile.evaluation.comparison.scores import HeldOut
+from simile.data.reference import Reference
 from simile.evaluation.report import Report, curves
 from simile.models import PiecewiseLinear
 from simile.models.columns import layout
@@ -56,7 +56,8 @@ def unpacked(packed: dict) -> np.ndarray:
 
 
 def drawn(demos: Demonstrations, rolled: list, frames: int = 2) -> curves.Curves:
-    return curves.Curves.of(HeldOut(demos, Units.of(demos).scale, frames), {"policy": rolled})
+    reference = Reference(demos, Units.of(demos).scale, frames)
+    return curves.Curves.of(reference, {"policy": rolled}, reference.tally(rolled))
 
 
 def fits(value: object, kind: str, types: dict[str, dict[str, str]]) -> bool:

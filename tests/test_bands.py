@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import simile
 from commands import simile_
 from simile import tasks
-from simile.evaluation.comparison.scores import HeldOut
+from simile.data.reference import Reference
 from simile.evaluation.evaluation import BandCheck
 from simile.evaluation.report.curves import DrawnBand
 from simile.learning import bands
@@ -733,7 +733,7 @@ def test_frames_that_do_not_count_are_no_hits(policy, demos):
     for row, within, b, w in zip(checked.rows, inside, banded, weights, strict=False):
         assert row["coverage"] == pytest.approx(np.average(within[first], weights=w[first]))
         assert row["width"] == pytest.approx(np.average(b.width[first], weights=w[first]))
-    drawn = DrawnBand.of(policy, HeldOut(weighed, policy.units.scale, policy.memory))
+    drawn = DrawnBand.of(policy, Reference(weighed, policy.units.scale, policy.memory))
     assert drawn.coverage == simile.evaluate(policy, weighed, band=0.9).band.mean("coverage")
     none = BandCheck.of(policy, 0.9, [])
     assert np.isnan(none.mean("coverage"))
@@ -745,8 +745,8 @@ def test_commands_take_a_level(policy, demos, tmp_path):
     simile.write(demos[6:8], tmp_path / "new.csv")
     said = simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", cwd=tmp_path).stdout
     assert "band 0.9" in said
-    rows = json.loads(simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", "--json", cwd=tmp_path).stdout)
-    assert [row["coverage"] >= 0.0 for row in rows if row["metric"] == "band"] == [True, True]
+    found = json.loads(simile_("evaluate", "p.safetensors", "new.csv", "--band", "0.9", "--json", cwd=tmp_path).stdout)
+    assert [row["coverage"] >= 0.0 for row in found["band"]] == [True, True]
     simile_("rollout", "p.safetensors", "new.csv", "--band", "0.9", "--out", "out.csv", cwd=tmp_path)
     rolled = simile.read(tmp_path / "out.csv", actions=["pan", "pan_low", "pan_high"], quiet=True)
     banded = simile.rollout(policy, demos[6:8], band=0.9)

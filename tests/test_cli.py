@@ -89,17 +89,23 @@ def test_train_writes_a_policy_a_config_and_a_verdict(games: Path, tmp_path: Pat
     done = simile_("train", games, "--actions", "pan", *QUICK, "--report", cwd=tmp_path)
     assert "10 sequences" in done.stderr  # what was understood
     assert "round 2" in done.stderr
-    for word in ("policy", "hold the last action", "predict, then damp", "roughness", "times the error of holding"):
+    for word in ("policy", "hold the last action", "the expert", "best simple filter", "roughness", "holding the last"):
         assert word in done.stdout
     folder = tmp_path / "run"
-    written = ["config.toml", "policy.safetensors", "report.html", "rounds.jsonl", "summary.json"]
+    written = [
+        "baseline.safetensors",
+        "config.toml",
+        "policy.safetensors",
+        "report.html",
+        "rounds.jsonl",
+        "summary.json",
+    ]
     assert sorted(p.name for p in folder.iterdir()) == written
     summary = json.loads((folder / "summary.json").read_text())
     assert [r["number"] for r in summary["rounds"]] == [0, 1, 2]
-    assert (
-        summary["motion"]["expert"]["pan"].keys() == summary["motion"]["policy"]["pan"].keys() >= {"reversals", "still"}
-    )
-    assert summary["logs"]["pan"].keys() >= {"resolution", "noise", "noise_interval", "kept"}
+    assert summary.keys() >= {"verdict", "held_out", "recordings", "path"}
+    assert summary["verdict"].keys() >= {"text", "headline", "findings", "rmse", "over_hold", "roughness", "motion"}
+    assert summary["verdict"]["text"] in done.stdout
     policy = simile.load(folder / "policy.safetensors")
     assert policy.card.action_names == ("pan",)
 
@@ -149,9 +155,12 @@ def test_a_model_that_could_not_be_saved_is_refused_before_the_training(games: P
 
 
 def test_evaluate_prints_a_table_or_json(games: Path, trained: Path, tmp_path: Path):
-    assert "hold last" in simile_("evaluate", trained, games, cwd=tmp_path, process=True).stdout
-    rows = json.loads(simile_("evaluate", trained, games, "--json", "--start", "cold", cwd=tmp_path).stdout)
-    assert {row["metric"] for row in rows} >= {"rmse", "lag", "difference_2"}
+    said = simile_("evaluate", trained, games, cwd=tmp_path, process=True).stdout
+    assert "hold the last action" in said
+    assert "best simple filter" in said  # which lies beside the policy
+    found = json.loads(simile_("evaluate", trained, games, "--json", "--start", "cold", cwd=tmp_path).stdout)
+    assert {row["name"] for row in found["held_out"]} == {"policy", "best simple filter", "hold the last action"}
+    assert {row["frames"] for row in found["recordings"]} == {150}
 
 
 def test_rollout_writes_the_data_with_the_policys_actions(games: Path, trained: Path, tmp_path: Path):
@@ -170,10 +179,11 @@ def test_evaluate_and_rollout_take_stages_as_run_does(games: Path, trained: Path
     written = simile.read(tmp_path / "limited.parquet", quiet=True)
     for ours, theirs in zip(simile.rollout(policy, demos, stages=stages), written.actions, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    rows = json.loads(simile_("evaluate", trained, games, *limits, "--json", cwd=tmp_path).stdout)
-    found = simile.evaluate(policy, demos, stages=stages)
-    assert rows == json.loads(to_json(found.rows))
-    assert found.mean("rmse") != simile.evaluate(policy, demos).mean("rmse")
+    told = json.loads(simile_("evaluate", trained, games, *limits, "--json", cwd=tmp_path).stdout)
+    baseline = simile.load(trained.with_name("baseline.safetensors"))
+    found = simile.evaluate(policy, demos, baseline=baseline, stages=stages)
+    assert told == json.loads(to_json(found.to_dict()))
+    assert found.verdict.rmse != simile.evaluate(policy, demos).verdict.rmse
     slow = simile_("rollout", trained, games, *limits, "--rate", "3", cwd=tmp_path)  # ten times as long
     assert "rolled.csv" in slow.stdout
     written = simile.read(tmp_path / "rolled.csv", actions="pan", quiet=True)

@@ -57,12 +57,13 @@ def test_simulate_writes_a_file_for_each_game(studio: Path):
 def test_evaluate_tells_the_framing_of_operator_and_policy(studio: Path):
     told = simile_("camera", "evaluate", "run/policy.safetensors", "games/game-003.npz", cwd=studio).stdout
     assert "players in the picture" in told
-    assert "rmse" in told
+    assert "RMSE pan" in told
     found = json.loads(
         simile_("camera", "evaluate", "run/policy.safetensors", "games/game-003.npz", "--json", cwd=studio).stdout
     )
-    assert set(found) == {"operator", "policy", "rows"}
-    assert {row["metric"] for row in found["rows"]} >= {"rmse", "difference_2", "lag"}
+    assert set(found) == {"operator", "policy", "evaluation"}
+    assert found["evaluation"]["verdict"]["text"] in told
+    assert {row["recording"] for row in found["evaluation"]["recordings"]} == {"game 3"}
     assert 0.3 < found["policy"]["players"] <= 1.0
 
 
@@ -102,8 +103,7 @@ def test_stages_limit_what_is_judged_and_watched(studio: Path):
     free = json.loads(simile_("camera", "evaluate", policy, game, "--json", cwd=studio).stdout)
     assert found["policy"]["speed"] <= 2.0 + 1e-9 < free["policy"]["speed"]
     assert found["operator"] == free["operator"]
-    speeds = {row["metric"]: row["policy"] for row in found["rows"]}
-    assert speeds["velocity"] <= 2.0 + 1e-9
+    assert found["evaluation"]["verdict"]["rmse"]["pan"] > free["evaluation"]["verdict"]["rmse"]["pan"]
     simile_("camera", "watch", game, "--policy", policy, *limits, "--out", "limited.html", cwd=studio, process=True)
     simile_("camera", "watch", game, "--policy", policy, "--out", "free.html", cwd=studio)
     assert (studio / "limited.html").read_bytes() != (studio / "free.html").read_bytes()
@@ -417,16 +417,14 @@ def test_a_policy_is_re_aimed_for_the_camera_of_the_game(studio: Path, far: str)
     unmoved = ("--stage", f"Retarget('{home}', '{home}')")  # leaves the policy as it is
     wrong = simile_("camera", "evaluate", policy, far, *unmoved, "--json", cwd=studio)
     assert "re-aimed" not in wrong.stderr
-    found, before = (
-        {row["metric"]: row["policy"] for row in json.loads(said.stdout)["rows"]}["rmse"] for said in (told, wrong)
-    )
+    found, before = (json.loads(said.stdout)["evaluation"]["verdict"]["rmse"]["pan"] for said in (told, wrong))
     assert found < 0.5 * before, (found, before)
     players = [json.loads(said.stdout)["policy"]["players"] for said in (told, wrong)]
     assert players[0] > players[1] + 0.1, players
     simile_("camera", "watch", far, "--policy", policy, "--out", "far.html", cwd=studio)
     again = simile_("camera", "evaluate", policy, far, "--camera", home, "--json", cwd=studio)
     assert f"{far}: filmed from 3,17,7,185, taken from {home}; its operator's actions are re-aimed" in again.stderr
-    assert {row["metric"]: row["policy"] for row in json.loads(again.stdout)["rows"]}["rmse"] < 1.5 * found
+    assert json.loads(again.stdout)["evaluation"]["verdict"]["rmse"]["pan"] < 1.5 * found
 
 
 def test_retarget_tells_the_stage_and_writes_the_camera_on_the_card(studio: Path):
@@ -455,9 +453,7 @@ def test_games_of_two_cameras_are_no_set_and_text_cannot_keep_a_camera(studio: P
     wrong, right = (simile_(*judge, *said, cwd=studio) for said in ((), turned))
     assert "the actions of both mean different things" in wrong.stderr
     assert "different" not in right.stderr
-    before, found = (
-        {row["metric"]: row["policy"] for row in json.loads(said.stdout)}["rmse"] for said in (wrong, right)
-    )
+    before, found = (json.loads(said.stdout)["verdict"]["rmse"]["pan"] for said in (wrong, right))
     assert found < 0.5 * before
 
 
@@ -467,7 +463,8 @@ def test_a_policy_that_pans_is_measured_by_the_pan_of_an_operator_who_also_tilts
     )
     done = simile_("camera", "evaluate", "run/policy.safetensors", "ptz/game-000.npz", "--json", cwd=studio)
     found = json.loads(done.stdout)
-    assert {row["action"] for row in found["rows"]} == {"pan"}
+    assert {row["action"] for row in found["evaluation"]["recordings"]} == set(found["evaluation"]["verdict"]["rmse"])
+    assert set(found["evaluation"]["verdict"]["rmse"]) == {"pan"}
     assert found["operator"]["zoom_speed"] > 0.0
     assert found["policy"]["zoom_speed"] is None
 

@@ -11,14 +11,19 @@ import pytest
 
 import simile
 from conftest import demos_of
+from simile._common.text import plain
 from simile.cli.output import to_json
-from simile.evaluation.comparison import SIMPLE, Trial, compare, judge, simple_entries
+from simile.data.reference import Reference
+from simile.evaluation.comparison import Trial, compare
 from simile.evaluation.comparison.result import stand
-from simile.evaluation.comparison.scores import SequenceScore
+from simile.evaluation.evaluation import SIMPLE
 from simile.evaluation.rivals import HELD, ROSTER, Behind, Bench, ContextForest, HoldLast, roll_out
 from simile.evaluation.rivals.filters import EMA, Follower
 from simile.evaluation.rivals.tuning import STRENGTHS
-from simile.learning import ALGORITHMS, measures
+from simile.evaluation.verdict import compare_errors
+from simile.learning import ALGORITHMS
+from simile.learning.second_opinion import best_of
+from simile.metrics import Tally
 
 QUICK = (HoldLast(), Behind("forest + follower", ContextForest(simile.SmoothForest(8)), lambda s: (Follower(s),)))
 
@@ -64,7 +69,7 @@ def test_a_comparison_ranks_contenders_by_their_error_at_equal_smoothness(contes
     assert all(row["name"] in str(found) for row in rows)
     assert all(row["roughness"] <= found.level * 1.001 for row in rows if not row["note"])
     own = found["learn"].standing
-    assert own.score.roughness == found.level
+    assert own.tally.score.roughness == found.level
     assert own.nearest is found["learn"].chosen
 
 
@@ -74,46 +79,60 @@ def test_a_rival_that_fails_is_shown_as_such(contest):
     assert math.isnan(row["error"])
 
 
-def test_ratios_have_paired_intervals_around_them_and_are_the_same_each_time(contest):
+def test_ratios_are_those_of_the_errors_and_have_intervals_of_six_recordings_or_more(contest):
     found = contest[0]
+    own = found["learn"].standing.tally
     for row in found.rows():
         if row["name"] not in ("learn", "broken"):
-            assert row["low"] <= row["ratio"] <= row["high"]
-            own = found["learn"].standing.score
-            assert found[row["name"]].standing.score.over(own, 0) == (row["ratio"], row["low"], row["high"])
+            tally = found[row["name"]].standing.tally
+            over = compare_errors(tally, own)
+            assert (row["ratio"], row["low"], row["high"]) == pytest.approx(
+                (over.value, math.nan, math.nan), nan_ok=True
+            )
+            assert row["ratio"] == pytest.approx(tally.score.rmse / own.score.rmse)
+            six = compare_errors(tally + tally, own + own)  # of eight
+            assert six.value == pytest.approx(row["ratio"])
+            assert six.low <= six.value <= six.high
             assert row["microseconds"] > 0.0
-    ratio, low, high = own.over(own, 3)
-    assert (ratio, low, high) == (1.0, 1.0, 1.0)
+    assert next((r["ratio"], r["low"]) for r in found.rows() if r["name"] == "learn") == pytest.approx(
+        (1.0, math.nan), nan_ok=True
+    )
 
 
-def test_the_verdict_names_the_first_contender_the_baseline_the_best_rival_and_the_best_reduction(contest):
-    verdict = contest[0].verdict()
-    assert verdict.startswith("learn: ")
-    for words in ("holding the last action", "best rival, forest + follower", "expert"):
-        assert words in verdict
+def test_the_words_name_the_first_contender_the_baseline_the_best_rival_and_the_best_reduction(contest):
+    found = contest[0]
+    text = found.tell()
+    assert text.startswith(f"learn: {found.verdict}")
+    for words in ("holding the last action", "the best rival at equal smoothness (forest + follower)", "expert"):
+        assert words in text
+    assert f"At equal smoothness the best other reduction, {found._best('reduction')}, has" in text
+    assert found.verdict.baseline == "the best rival at equal smoothness (forest + follower)"
+    assert text in str(found)
 
 
 def test_all_controllers_are_scored_on_the_same_frames_with_the_same_errors_as_evaluate(contest):
     found = contest[0]
-    assert found.ruler.begin == max(t.controller.memory for c in found.contenders for t in c.trials) == 10
+    reference = found.reference
+    assert reference.begin == max(t.controller.memory for c in found.contenders for t in c.trials) == 10
     policy = found["learn"].chosen.controller
-    judged = simile.evaluate(policy, found.ruler.demos, start=simile.ExpertStart(found.ruler.begin))
+    judged = simile.evaluate(policy, reference.demos, start=simile.ExpertStart(reference.begin))
     row = next(row for row in found.rows() if row["name"] == "learn")
-    assert row["rmse pan"] == pytest.approx(judged.mean("rmse", "pan"))
-    assert row["lag"] == pytest.approx(judged.mean("lag"))
-    assert row["roughness"] == pytest.approx(judged.mean("difference_2") / judged.mean("difference_2", of="expert"))
-    assert row["reversals"] == pytest.approx(judged.mean("reversals"))
-    assert row["still"] == pytest.approx(judged.mean("still"), abs=0.01)
-    expert = judged.mean("reversals", of="expert")
-    assert f"the expert's {expert:.3g}; still: share of time, the expert's " in str(found)
+    twin = next(row for row in judged.rows() if row["name"] == "policy")
+    for name in ("rmse pan", "error", "roughness", "reversals", "rest", "lag"):
+        assert row[name] == pytest.approx(twin[name], rel=1e-12)
+    (motion,) = found.verdict.motion
+    expert = f"the expert's {motion.reversals[1]:.3g}; rest: share of time, the expert's {motion.rest[1]:.2g};"
+    assert expert in " ".join(str(found).split())
 
 
-def test_plain_data_hold_the_frontiers_sequence_by_sequence(contest):
+def test_plain_data_hold_the_verdict_the_table_and_the_frontiers(contest):
     found = contest[0]
-    plain = json.loads(to_json(found.to_dict()))
-    assert len(plain["held_out"]) == 7
-    assert {p["name"] for p in plain["frontier"]} == {c.name for c in found.contenders} - {"broken"}
-    assert all(len(p["sequences"]) == len(plain["sequences"]) for p in plain["frontier"])
+    written = json.loads(to_json(found.to_dict()))
+    assert written["verdict"] == plain(found.verdict.to_dict())
+    assert written["said"] == found.tell()
+    assert len(written["held_out"]) == 7
+    assert {p["name"] for p in written["frontier"]} == {c.name for c in found.contenders} - {"broken"}
+    assert written["recordings"] == len(found.reference.demos)
 
 
 def test_the_frontier_is_drawn(contest, tmp_path):
@@ -124,16 +143,23 @@ def test_the_frontier_is_drawn(contest, tmp_path):
 
 
 def trial(roughness: float, error: float, validation: float | None = None) -> Trial:
-    score = SequenceScore(
-        1.5 * error, roughness, np.array([[error], [2.0 * error]]), np.ones(2), 0.0, *np.zeros((2, 1))
+    ones = np.ones((2, 1))
+    tally = Tally(
+        weights=ones,
+        squares=np.array([[error], [2.0 * error]]),
+        bends=roughness * ones,
+        expert_bends=ones,
+        sizes=ones,
+        **dict.fromkeys(("frames", "steps", "turns", "expert_turns", "rests", "expert_rests"), ones),
+        products=np.zeros((2, 1, 3, 201)),
     )
-    return Trial(1.0, None, error if validation is None else validation, {}, score)
+    return Trial(1.0, None, error if validation is None else validation, {}, tally)
 
 
 def test_errors_and_roughness_are_interpolated_on_log_scales_where_a_path_crosses_the_level():
     found = stand([trial(4.0, 1.0), trial(1.0, 2.0), trial(0.25, 8.0)], 2.0)
-    np.testing.assert_allclose(found.score.squares, [[2.0**0.5], [8.0**0.5]])
-    assert found.score.roughness == pytest.approx(2.0)
+    np.testing.assert_allclose(found.tally.squares, [[2.0**0.5], [8.0**0.5]])
+    assert found.tally.score.roughness == pytest.approx(2.0)
     assert not found.too_rough
 
 
@@ -170,7 +196,7 @@ def test_a_filter_is_at_least_as_smooth_as_asked_for_where_one_is(averages, purs
     assert point.validation == min(p.validation for p in smooth)
     rolled = Behind("again", ContextForest(simile.SmoothForest(8)), lambda s: (EMA(s),)).fit(Bench(pursuit[0]))
     assert len(rolled.points) == len(averages.points)
-    assert measures.roughness(roll_out(point.controller, validation, 10), validation) < 1.5
+    assert Reference(validation).measure(roll_out(point.controller, validation, 10)).roughness < 1.5
 
 
 def test_where_no_filter_is_smooth_enough_the_smoothest_is_taken(averages):
@@ -189,39 +215,18 @@ def test_a_filter_behind_a_predictor_is_an_exponential_moving_average_of_it(aver
         assert got == pytest.approx(average, abs=1e-9)
 
 
-def test_the_rivals_of_a_run_are_judged_beside_it_each_kind_by_its_best(pursuit):
+def test_the_baseline_of_a_run_is_the_best_of_its_simple_filters_and_stands_beside_it(pursuit):
     train, test = pursuit
     run = simile.learn(train, smoothness=30.0, model=simile.RolloutRidge())
     assert [r.filter for r in run.rivals].count("") == 1
-    entries = simple_entries(run.rivals)
-    found = judge({"policy": (run.policy, math.nan), **entries}, test)
-    assert [e.name for e in found.entries] == ["policy", *SIMPLE]
-    assert {row["name"] for row in found.rows()} == {"policy", *SIMPLE, HELD}
-    for name, (policy, seconds) in entries.items():
-        row = next(row for row in found.rows() if row["name"] == name)
-        score = measures.Ruler(test, run.policy.units.scale, found.ruler.begin).measure(
-            simile.rollout(policy, test, start=simile.ExpertStart(found.ruler.begin))
-        )
-        assert row["error"] == pytest.approx(score.rmse)  # in standard deviations of the training data, as in the run
-        assert seconds > 0.0
-    assert all(r.policy is r.policy for r in run.rivals)  # fitted once
-
-
-def test_a_contender_that_diverges_is_listed_without_numbers(pursuit):
-    train, test = pursuit
-    run = simile.clone(train, model=simile.SmoothForest(4))
-    wild = simile.SmoothPolicy(
-        run.policy.f,
-        simile.models.regularizers.Autoregressor(np.full((1, 1), 3.0)),
-        100.0,
-        run.policy.horizon,
-        run.policy.naive,
-        run.policy.n_contexts,
-        run.policy.units,
-    )
-    found = judge({"wild": (wild, math.nan), "clone": (run.policy, 1.0)}, test)
-    assert math.isnan({row["name"]: row for row in found.rows()}["wild"]["error"])
-    assert "diverged" in found.verdict()
+    assert run.baseline is best_of(run.rivals).policy  # fitted once
+    found = simile.evaluate(run.policy, test, baseline=run.baseline)
+    assert [e.name for e in found.entries] == ["policy", SIMPLE, HELD]
+    assert found.verdict.baseline == "the best simple filter"
+    rolled = simile.rollout(run.baseline, test, start=simile.ExpertStart(found.begin))
+    row = next(row for row in found.rows() if row["name"] == SIMPLE)
+    score = Reference(test, run.policy.units.scale, found.begin).measure(rolled)
+    assert row["error"] == score.rmse  # in standard deviations of the training data, as in the run
 
 
 def test_what_makes_no_sense_is_refused(pursuit):
@@ -239,7 +244,8 @@ def test_one_sequence_is_enough_to_learn_from_and_one_to_judge():
     demos = simile.tasks.pursuit(n_sequences=2, length=300, seed=1)
     found = compare(demos[0], demos[1], reductions=("learn", "clone"), rivals=QUICK)
     assert all(math.isfinite(row["error"]) and math.isnan(row["low"]) for row in found.rows())
-    assert "do not tell them apart" in found.verdict()
+    assert "1 recording can show nothing for sure: six or more would." in found.tell()
+    assert not found.verdict.over_hold.is_sure
 
 
 def test_tiny_data_end_in_numbers_or_in_words():
@@ -270,7 +276,7 @@ def test_where_nothing_ever_moves_the_verdict_says_so_and_speaks_of_no_divergenc
     demos = demos_of(80, 80, 80, rate=10.0)
     still = demos.with_actions([np.full((len(a), 1), 5.0) for a in demos.actions])
     found = compare(still, still, reductions=("clone",), rivals=QUICK, n_rounds=0)
-    assert "holding the last action has no error here" in found.verdict()
+    assert "the expert never moves here" in found.tell()
     assert "diverged" not in str(found)
     pytest.importorskip("matplotlib").use("agg")
     found.draw(tmp_path / "still.png")

@@ -16,12 +16,12 @@ from simile.data import tasks
 from simile.data.corrections import read_corrections
 from simile.data.reading.arrow import METADATA_KEY
 from simile.data.reading.tables import Roles
+from simile.data.reference import Reference
 from simile.errors import ArgumentError, DataError
 from simile.experiments.operators import ScriptedOperator, record, share_operated
 from simile.learning.crossfit import Choices, crossfit, fit_lanes
 from simile.learning.folds import Folds
 from simile.learning.holds import fit_hold
-from simile.learning.measures import Ruler
 from simile.learning.offsets import fit_offset
 from simile.models.closed_loop import ClosedLoop
 
@@ -236,7 +236,7 @@ def test_frames_that_do_not_count_tell_nothing_of_how_the_expert_moves(demos):
     cut = simile.Demonstrations(tuple(d.cut(90) for d in demos))
     assert some.logs == cut.logs
     rolled = [0.9 * a for a in some.actions]
-    mine, theirs = Ruler(some).measure(rolled), Ruler(cut).measure([a[90:] for a in rolled])
+    mine, theirs = Reference(some).measure(rolled), Reference(cut).measure([a[90:] for a in rolled])
     assert mine.roughness == pytest.approx(theirs.roughness)
     assert mine.error == pytest.approx(theirs.error)
     noisy = [a + 0.3 * np.random.default_rng(i).normal(size=a.shape) for i, a in enumerate(some.actions)]

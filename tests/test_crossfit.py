@@ -34,16 +34,16 @@ from simile import (
 )
 from simile.data import tasks
 from simile.data.recorded import Units
+from simile.data.reference import Reference
 from simile.learning import measures
 from simile.learning.crossfit import GATE, MODELS, PRICE, Choices, crossfit, line_search, mix
 from simile.learning.folds import N_FOLDS, SHORTEST, Folds, predict, states_of
-from simile.learning.measures import Ruler
 from simile.learning.offsets import remember_all
 from simile.learning.shares import DOUBT, choose_share
 from simile.models.closed_loop import ClosedLoop
 from simile.online import Predictor
 from simile.policies.offset import Offset
-from simile.policies.policies import Mixture, closed_loop, radius
+from simile.policies.policies import Mixture, closed_loop, given_frames, radius
 
 RNG = np.random.default_rng
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
@@ -239,7 +239,7 @@ def test_a_gain_that_is_bought_with_roughness_is_refused():
     demos = Demonstrations.from_arrays([np.zeros(200)], [np.sin(np.arange(200.0) / 20.0)])
     smooth = [0.8 * a for a in demos.actions]
     shaking = [a + 0.1 * (-1.0) ** np.arange(200)[:, np.newaxis] for a in demos.actions]
-    assert Ruler(demos, begin=3).measure(shaking).error < Ruler(demos, begin=3).measure(smooth).error
+    assert Reference(demos, begin=3).measure(shaking).error < Reference(demos, begin=3).measure(smooth).error
     assert line_search(shaking, smooth, demos, loop_of(0.0)) > 0.3
     assert line_search(shaking, smooth, demos, loop_of(60.0)) == 0.0
 
@@ -247,8 +247,8 @@ def test_a_gain_that_is_bought_with_roughness_is_refused():
 def test_the_error_is_over_the_frames_that_the_policy_chose():
     demos = demos_of(10, 2)
     rolled = [a + 2.0 for a in demos.actions]
-    assert Ruler(demos, begin=3).measure(rolled).error == pytest.approx(4.0)
-    assert math.isnan(Ruler(demos, begin=10).measure(rolled).error)
+    assert Reference(demos, begin=3).measure(rolled).error == pytest.approx(4.0)
+    assert math.isnan(Reference(demos, begin=10).measure(rolled).error)
 
 
 # Cross-fitting
@@ -287,8 +287,8 @@ def test_each_round_says_what_its_policy_does(default):
         rolled = rollout(turn.policy, PURSUIT)
         for a, b in zip(rolled, turn.rolled, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-9)
-        assert Ruler.of(turn.policy, PURSUIT).measure(rolled).error == pytest.approx(turn.error)
-        assert measures.roughness(rolled, PURSUIT) == pytest.approx(turn.roughness)
+        score = Reference(PURSUIT, turn.policy.units.scale, given_frames(turn.policy)).measure(rolled)
+        assert (score.error, score.roughness) == pytest.approx((turn.error, turn.roughness))
         assert radius(turn.policy) == pytest.approx(turn.radius, abs=1e-4)  # of a triple pole
         assert [len(t) for t in turn.targets] == [150] * 4
 
@@ -311,7 +311,7 @@ def test_the_error_out_of_fold_is_that_of_training_without_the_fold():
     states = states_of(standard, Horizon.auto(30.0))
     _, said = ridge.fit_rollout(states, standard.actions, loop, np.arange(4))
     rolled = [loop.roll(z, a) for z, a in zip(np.split(said, 4), standard.actions, strict=True)]
-    assert run.chosen.validation_error == pytest.approx(Ruler(standard, begin=3).measure(rolled).error)
+    assert run.chosen.validation_error == pytest.approx(Reference(standard, begin=3).measure(rolled).error)
 
 
 def test_the_mixture_is_no_worse_than_the_first_model_alone(default):
@@ -327,7 +327,7 @@ def test_the_default_beats_the_papers_mode_on_unseen_sequences(pursuit):
     ours = measures.outcome(simile.learn(train).policy, test)
     theirs = measures.outcome(simile.paper(train, n_rounds=5).policy, test)
     assert ours.error < 0.8 * theirs.error
-    assert measures.roughness(ours.rolled, test) < 1.3
+    assert Reference(test).measure(ours.rolled).roughness < 1.3
 
 
 def test_models_horizon_regularizer_and_mu_can_be_chosen(tree):

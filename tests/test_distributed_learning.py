@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from conftest import demos_of
 from same import differences
 from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, RolloutRidge, SmoothForest
 from simile.data import tasks
-from simile.evaluation.comparison import judge, judge_path, simple_entries
 from simile.learning import frontier, second_opinion
 from simile.learning.checkpoints import Checkpointed
 from simile.learning.distributed import DistributedDemonstrations, bring_here
@@ -166,7 +164,8 @@ def test_policies_are_evaluated_where_the_parts_are():
     demos = demos_of(60, 3, 45, 80, 30, k=2, rate=30.0)
     policy = simile.searn(demos, model=FOREST, horizon=Horizon(1, 1), n_rounds=1).policy  # which tosses coins
     local, spread = (simile.evaluate(policy, demos, seed=3, backend=b) for b in (None, LocalBackend(parts=3)))
-    assert differences(list(local.rows), list(spread.rows)) == []
+    assert differences([e.tally for e in local.entries], [e.tally for e in spread.entries]) == []
+    assert differences(local.to_dict(), spread.to_dict()) == []
     assert str(local) == str(spread)
     assert len(local.rolled) == 5
     assert spread.rolled == []
@@ -231,17 +230,15 @@ def test_what_wants_all_data_here_gets_some_and_is_refused_many():
 def test_policies_are_judged_beside_simple_filters_where_the_parts_are():
     demos = grouped(demos_of(60, 3, 45, 80, 30, k=2, rate=30.0), "aabbc")
     run = simile.learn(demos, **QUICK)
-    entries = {"policy": (run.policy, math.nan), **simple_entries(run.rivals)}
-    here, there = (judge(entries, d) for d in (demos, DistributedDemonstrations.of(demos, LocalBackend(parts=5))))
-    assert here.verdict() == there.verdict()
+    far = DistributedDemonstrations.of(demos, LocalBackend(parts=5))
+    here, there = (simile.evaluate(run.policy, d, baseline=run.baseline) for d in (demos, far))
+    assert differences(here.to_dict(), there.to_dict()) == []
     assert str(here) == str(there)
-    for ours, theirs in zip(here.rows(), there.rows(), strict=True):
-        assert ours.pop("name") == theirs.pop("name")
-        np.testing.assert_allclose(list(ours.values()), list(theirs.values()), rtol=1e-12)
     frontier = simile.path(demos, model=RolloutRidge(), smoothness=(3.0, 20.0))
-    assert judge_path(frontier, demos) == judge_path(frontier, there.ruler.demos)
-    with pytest.raises(simile.SimileError, match="test: no sequence is longer than"):
-        judge(entries, DistributedDemonstrations.of(demos_of(2, 2, k=2), LocalBackend(parts=2)))
+    for point in frontier.points:
+        assert here.roll(point.policy).tally.score == there.roll(point.policy).tally.score
+    with pytest.raises(simile.SimileError, match="no sequence is longer than"):
+        simile.evaluate(run.policy, DistributedDemonstrations.of(demos_of(2, 2, k=2), LocalBackend(parts=2)))
 
 
 @pytest.mark.parametrize("backend", ["dask", LocalBackend, 3])

@@ -24,7 +24,20 @@ sys.path.pop(0)
 
 # What commands print or write whole, and the blocks that they write into pages.
 PRINTED = (
-    *("accuracy", "axes", "bands", "curve", "delays", "demo", "eye", "hardness", "loop", "outliers", "timing"),
+    *(
+        "accuracy",
+        "axes",
+        "bands",
+        "curve",
+        "delays",
+        "demo",
+        "eye",
+        "hardness",
+        "intervals",
+        "loop",
+        "outliers",
+        "timing",
+    ),
     "tutorial",
 )
 WRITTEN = ("docs/results.md", "docs/assets/results/results.json", *(f"docs/assets/bench/{n}.txt" for n in PRINTED))

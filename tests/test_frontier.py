@@ -29,11 +29,11 @@ from simile import (
 )
 from simile.data import tasks
 from simile.data.recorded import Units
-from simile.learning import measures
+from simile.data.reference import Reference
 from simile.learning.folds import Folds
 from simile.learning.frontier import Point, Scouts, time_scale
-from simile.learning.measures import Score
-from simile.policies.policies import SmoothPolicy, radius
+from simile.metrics import Score
+from simile.policies.policies import SmoothPolicy, given_frames, radius
 
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
 VALUES = (3.0, 30.0, 300.0)
@@ -63,14 +63,17 @@ def test_every_point_has_a_policy_of_its_own_lambda_that_rolls_out(frontier):
         rolled = rollout(point.policy, PURSUIT)
         assert all(np.isfinite(a).all() for a in rolled)
         # What was seen in training is followed at least as well as what was not.
-        assert measures.Ruler.of(point.policy, PURSUIT).measure(rolled).error < 1.1 * point.error
+        assert (
+            Reference(PURSUIT, point.policy.units.scale, given_frames(point.policy)).measure(rolled).error
+            < 1.1 * point.error
+        )
     assert point.policy.card.training["settings"]["smoothness"] == VALUES[-1]
 
 
 def test_more_smoothness_is_smoother_and_roughness_is_the_experts_multiple(frontier):
     rough = [p.roughness for p in frontier.points]
     assert rough[0] > rough[1] > rough[2] > 0.0
-    rolled = [measures.roughness(rollout(p.policy, PURSUIT), PURSUIT) for p in frontier.points]
+    rolled = [Reference(PURSUIT).measure(rollout(p.policy, PURSUIT)).roughness for p in frontier.points]
     np.testing.assert_allclose(rolled, rough, rtol=0.5)
 
 
@@ -88,7 +91,7 @@ def test_errors_are_those_of_sequences_that_were_left_out():
     rolled = [loop.roll(z, a) for z, a in zip(np.split(said, 4), standard.actions, strict=True)]
     gaps = np.concatenate([(a - b)[3:] for a, b in zip(rolled, standard.actions, strict=True)])
     assert found.points[0].error == pytest.approx(np.mean(gaps**2))
-    assert found.points[0].roughness == pytest.approx(measures.roughness(rolled, standard))
+    assert found.points[0].roughness == pytest.approx(Reference(standard).measure(rolled).roughness)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -97,7 +100,9 @@ def test_the_metric_says_what_roughness_is(order: int):
     found = simile.path(PURSUIT, smoothness=(30.0,), model=ridge, metric=metric)
     rolled = rollout(found.points[0].policy, PURSUIT)
     assert found.metric == metric
-    assert found.points[0].roughness == pytest.approx(measures.roughness(rolled, PURSUIT, order=order), rel=0.3)
+    assert found.points[0].roughness == pytest.approx(
+        Reference(PURSUIT, order=order).measure(rolled).roughness, rel=0.3
+    )
     assert f"roughness ({metric})" in str(found)
 
 

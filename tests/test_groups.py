@@ -16,8 +16,9 @@ import simile
 from commands import simile_
 from simile import Demonstration, Demonstrations, tasks
 from simile.data.recorded import Units
+from simile.data.reference import Reference
 from simile.errors import ArgumentError, DataError
-from simile.evaluation.comparison.scores import HeldOut
+from simile.evaluation.verdict import compare_errors
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import N_FOLDS, Folds
@@ -226,7 +227,7 @@ def test_learn_leaves_whole_groups_out_and_says_so(monkeypatch: pytest.MonkeyPat
         assert len(folds) == 4
         assert all(len({folds.fold[i] for i, g in enumerate(PEOPLE) if g == name}) == 1 for name in PEOPLE)
     assert run.new == "another person"
-    assert "validation is on what was left out: another person" in str(run)
+    assert "left out was another person" in str(run)
     assert run.policy.card.training["groups"] == {"person": 4}
     assert "groups" not in simile.learn(people().grouped(None)[:2]).policy.card.training
 
@@ -243,22 +244,31 @@ def test_validation_shares_of_all_algorithms_hold_out_whole_groups():
 def test_an_evaluation_counts_the_groups():
     demos = people(seed=4)
     policy = simile.clone(demos[:2], model=simile.SmoothForest(n_trees=1)).policy
-    assert "means over 6 sequences of 3 groups (person) of roll-outs" in str(simile.evaluate(policy, demos[2:]))
+    found = simile.evaluate(policy, demos[2:])
+    assert "roll-outs over 6 recordings of 3 groups (person)" in str(found)
+    assert (found.verdict.recordings, found.verdict.groups) == (6, 3)
+    assert found.verdict.cautions == ["3 groups can show nothing for sure: six or more would."]
+    assert simile.evaluate(policy, demos[2:].grouped(None)).verdict.cautions == []
 
 
-def test_intervals_draw_whole_groups_anew():
+def test_intervals_are_over_whole_groups():
     rng = np.random.default_rng(0)
-    demos = people(seed=3)
-    noisy = [d.actions + 0.1 * (1 + "acbd".index(d.group[0])) * rng.normal(size=d.actions.shape) for d in demos]
+    demos = simile.Demonstrations(people(seed=3).items * 2).grouped([*"abcdefgh"] * 2)
+    noisy = [d.actions + 0.1 * (1 + ord(d.group[0]) - ord("a")) * rng.normal(size=d.actions.shape) for d in demos]
     worse = [a + 0.3 * rng.normal(size=a.shape) for a in demos.actions]
     found = {}
-    for name, some in (("groups", demos), ("sequences", demos.grouped(None)), ("one", demos.grouped(["a"] * 8))):
-        ruler = HeldOut(some, np.ones(1), 2)
-        found[name] = ruler.measure(noisy).over(ruler.measure(worse), seed=0)
-    assert len({ratio for ratio, *_ in found.values()}) == 1
-    wide, narrow = (found[name][2] - found[name][1] for name in ("groups", "sequences"))
+    for name, some in (
+        ("groups", demos),
+        ("sequences", demos.grouped(None)),
+        ("few", demos.grouped([*"abcde"] * 3 + ["a"])),
+    ):
+        reference = Reference(some, np.ones(1), 2)
+        noise, more = (reference.tally(rolled).grouped(some.kin) for rolled in (noisy, worse))
+        found[name] = compare_errors(noise, more)
+    assert found["groups"].value == pytest.approx(found["sequences"].value) == pytest.approx(found["few"].value)
+    wide, narrow = (found[name].high - found[name].low for name in ("groups", "sequences"))
     assert wide > narrow
-    assert np.isnan(found["one"][1:]).all()
+    assert not found["few"].is_sure
 
 
 # Commands
@@ -325,7 +335,7 @@ def test_groups_that_take_most_of_the_frames_away_are_told(tmp_path: Path, capsy
 def test_compare_holds_out_whole_groups(runs: Path, tmp_path: Path):
     few = ("--reductions", "clone", "--no-rivals", "--model", "SmoothForest(n_trees=2)", "--no-report")
     done = simile_("compare", runs, *PAN, "--group", "run", *few, cwd=tmp_path)
-    assert "2 held-out sequences (another run)" in done.stdout
+    assert "2 held-out recordings (another run)" in done.stdout
     found = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
     assert found["new"] == "another run"
     there, here = held_out(tmp_path / "comparison")

@@ -19,13 +19,13 @@ from commands import simile_
 from conftest import demos_of
 from simile.cli import main
 from simile.data.logs import know_log
-from simile.data.motion import count_reversals, play, share_still
 from simile.errors import ArgumentError, StorageError
 from simile.evaluation.report.importances import measure_importances
 from simile.learning import holds
 from simile.learning.holds import WIDTHS, Habits, aim, hold_all
 from simile.learning.recipes import parse
 from simile.learning.runs import RunFolder
+from simile.metrics import count_reversals, play, share_rest
 from simile.online.streams import Streams
 from simile.policies.hold import Hold
 from simile.policies.policies import OpenPolicy, whole
@@ -213,7 +213,7 @@ def test_batch_and_online_have_the_same_bits(hold: Hold, general: bool):
         predictor = simile.Predictor(policy)
         assert np.array_equal([predictor.step(row) for row in x], rolled[i])
         assert np.array_equal(together[:, i], rolled[i])
-    assert share_still(rolled, 1e-6).max() > 0.1
+    assert share_rest(rolled, 1e-6).max() > 0.1
     known = simile.rollout(policy, X, start=[0.5, -0.5])
     predictor = simile.Predictor(policy, start=[0.5, -0.5])
     assert np.array_equal([predictor.step(row) for row in X[0]], known[0])
@@ -387,7 +387,7 @@ def test_learn_holds_still_as_the_expert_does(halted: Any):
     assert plain.policy.hold is None
     threshold = [log.threshold for log in know_log(train.actions)]
     expert, held, bare = test.actions, simile.rollout(run.policy, test), simile.rollout(plain.policy, test)
-    resting, ours, theirs = (share_still(a, threshold, 25.0)[0] for a in (expert, held, bare))
+    resting, ours, theirs = (share_rest(a, threshold, 25.0)[0] for a in (expert, held, bare))
     assert ours >= 0.8 * resting > theirs
     assert count_reversals(held, threshold)[0] <= 1.2 * count_reversals(expert, threshold)[0]
     assert rmse(held, expert) <= 1.05 * rmse(bare, expert)

@@ -14,12 +14,12 @@ import simile
 from commands import simile_
 from simile.data import tasks
 from simile.data.corrections import read_corrections
+from simile.data.reference import Reference
 from simile.errors import ArgumentError, StorageError
 from simile.evaluation.gate import Gate, Paired
 from simile.evaluation.improvement import WEIGHTS, Trial, _choose, improve, keep
 from simile.experiments.operators import ScriptedOperator, record
 from simile.learning.initial import marks_of
-from simile.learning.measures import Ruler
 from simile.learning.rounds import mark_of
 from simile.policies.ledger import LEDGER, Ledger
 from simile.policies.policies import timing
@@ -53,18 +53,18 @@ def mixed(policy, corrections):
 
 
 def test_the_next_version_is_better_where_the_operator_took_over(policy, mixed, corrections):
-    verdict = mixed.verdict
-    assert verdict.accepted
-    assert verdict.corrections.ratio < verdict.corrections.upper < 1.0
+    decision = mixed.decision
+    assert decision.accepted
+    assert decision.corrections.ratio < decision.corrections.upper < 1.0
     held, judging = mixed.judges
     known = set(marks_of(mixed.policy.card.training))
     assert known >= set(marks_of(policy.card.training))
     # Nobody has learned from what judges.
     assert not known & {mark_of(d) for d in (*held.digests, *judging.demos.digests)}
-    assert len(held) == verdict.demonstrations.groups == 8
+    assert len(held) == decision.demonstrations.groups == 8
     assert set(judging.demos.groups).isdisjoint(set(corrections.demos.groups) - set(judging.demos.groups))
-    error = Ruler(held, policy.units.scale, policy.memory).measure(simile.rollout(mixed.policy, held)).rmse
-    assert error == pytest.approx(verdict.demonstrations.new)
+    error = Reference(held, policy.units.scale, policy.memory).measure(simile.rollout(mixed.policy, held)).rmse
+    assert error == pytest.approx(decision.demonstrations.new)
     assert mixed.weight in WEIGHTS
     assert mixed.policy.card.training["improved"]["from"] == digest_of(policy)
     assert "<- chosen" in str(mixed)
@@ -85,7 +85,7 @@ def test_the_next_version_of_a_policy_that_waits_or_knows_what_comes_does_so_too
         test=test,
     )
     assert timing(found.policy) == timing(old) == (-3, ((0, 6),))
-    assert math.isfinite(found.verdict.corrections.ratio)
+    assert math.isfinite(found.decision.corrections.ratio)
     # Nobody knows ahead in the last six frames of a demonstration: they judge, and are not learned from.
     shown, judging = found.judges
     taken = corrections.demos.n_frames - judging.demos.n_frames
@@ -113,7 +113,7 @@ def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy,
     )
     assert seen == [1.0, 2.0, *WEIGHTS, *WEIGHTS]
     assert to_bytes(again.policy) == to_bytes(mixed.policy)
-    assert again.verdict == mixed.verdict
+    assert again.decision.to_dict() == mixed.decision.to_dict()
     other = improve(policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, weight=1.0, seed=1)
     assert len(list(tmp_path.iterdir())) == 2  # of another seed nothing is read
     assert other.facts["held_out"] == mixed.facts["held_out"]
@@ -142,7 +142,7 @@ def test_both_ways_keep_filter_hold_and_units(policy, corrections, mixed):
     first, last = simile.policies.policies.whole(policy), simile.policies.policies.whole(anew.policy)
     assert last.smoothness == first.smoothness
     assert repr(last.hold) == repr(first.hold)
-    assert anew.verdict.corrections.ratio < 1.0
+    assert anew.decision.corrections.ratio < 1.0
     assert [trial.let for trial in anew.trials] == [False, True]
 
 
@@ -195,7 +195,7 @@ def test_one_person_alone_is_no_group_beside_corrections(policy, corrections, mi
         improve(policy, demos, some, weight=1.0, model=LIGHT, test=REST[9:]) for demos in (REST[3:9], grouped)
     )
     assert one.chosen.demonstrations == alone.chosen.demonstrations
-    assert one.verdict == alone.verdict
+    assert one.decision.to_dict() == alone.decision.to_dict()
     assert one.facts["data"] == grouped.digest()
     assert set(marks_of(one.policy.card.training)) > {mark_of(d) for d in grouped.digests}
     # The policy knows none of these: they may be others, or its own, read otherwise.
@@ -214,7 +214,7 @@ def test_stretches_that_share_frames_never_judge_one_another(policy, corrections
     two = judging.grouped([f"chain {i % 2}" for i in range(len(judging))]).demos
     refused = Gate().judge(policy, mixed.policy, held, two)
     assert refused.corrections.groups == 2
-    assert "held-out corrections are of 2 groups, and fewer than 4 tell nothing" in refused.reason
+    assert "held-out corrections are of 2 groups, and fewer than 6 tell nothing" in refused.reason
     # Demonstrations of few groups judge one by one, and that is said.
     few = Gate().judge(policy, mixed.policy, held.grouped(["anna"] * 4 + ["ben"] * 4), judging.demos)
     assert (few.accepted, few.demonstrations.groups, few.demonstrations.within) == (True, 8, 2)
@@ -290,40 +290,51 @@ def test_what_was_made_worse_on_purpose_is_refused_with_the_reason(policy, mixed
     assert itself.roughness[0] == itself.roughness[1]
     few = Gate().judge(policy, mixed.policy, mixed.judges[0], mixed.judges[1].demos[:2])
     assert (
-        few.reason == "not accepted: held-out corrections are of 2 groups, and fewer than 4 tell nothing: record more."
+        few.reason == "not accepted: held-out corrections are of 2 groups, and fewer than 6 tell nothing: record more."
     )
     assert math.isnan(few.corrections.upper)
 
 
-def test_what_is_rougher_or_turns_more_often_is_refused(policy, mixed):
-    held, corrected = Ruler(mixed.judges[0], 1.0, 3), Ruler(mixed.judges[1].demos, 1.0, 3)
-    old = [[0.8 * a for a in part.demos.actions] for part in (held, corrected)]
-    better = [[a.copy() for a in part.demos.actions] for part in (held, corrected)]
-    assert Gate().decide(held, corrected, old, [[0.9 * a for a in some] for some in better]).accepted
+def decided(references, old, new):
+    """What the gate says of roll-outs over demonstrations and corrections."""
+    old, new = ([one.tally(some) for one, some in zip(references, both, strict=True)] for both in (old, new))
+    return Gate().decide(references, old, new)
+
+
+def test_what_is_rougher_or_turns_more_often_is_refused(mixed):
+    references = Reference(mixed.judges[0], 1.0, 3), Reference(mixed.judges[1].demos, 1.0, 3)
+    old = [[0.8 * a for a in part.demos.actions] for part in references]
+    better = [[a.copy() for a in part.demos.actions] for part in references]
+    found = decided(references, old, [[0.9 * a for a in some] for some in better])
+    assert found.accepted
+    assert (found.verdict.recordings, found.verdict.baseline) == (8, "the policy at work")
+    assert found.verdict.over_baseline.value == pytest.approx(0.5)  # 0.1 of the actions is missing, not 0.2
+    assert str(found).endswith(f"\nThe new one: {found.verdict}")
+    assert found.to_dict()["verdict"] == found.verdict.to_dict()
     shaken = [[a + 0.02 * (-1.0) ** np.arange(len(a))[:, np.newaxis] for a in some] for some in better]
-    assert "it is rougher than the old one" in Gate().decide(held, corrected, old, shaken).reason
+    assert "it is rougher than the old one" in decided(references, old, shaken).reason
     trembling = [[a + 0.05 * (-1.0) ** np.arange(len(a))[:, np.newaxis] for a in some] for some in old]
     turning = [[a + 0.5 * np.sin(np.arange(len(a)) / 3.0)[:, np.newaxis] for a in some] for some in better]
-    assert "it turns more often than the old one" in Gate().decide(held, corrected, trembling, turning).reason
+    assert "it turns more often than the old one" in decided(references, trembling, turning).reason
 
 
 def test_where_nothing_can_be_told_the_reason_says_so(mixed):
-    held, corrected = Ruler(mixed.judges[0], 1.0, 3), Ruler(mixed.judges[1].demos, 1.0, 3)
-    old = [[0.8 * a for a in part.demos.actions] for part in (held, corrected)]
-    better = [[0.9 * a for a in part.demos.actions] for part in (held, corrected)]
+    references = held, corrected = Reference(mixed.judges[0], 1.0, 3), Reference(mixed.judges[1].demos, 1.0, 3)
+    old = [[0.8 * a for a in part.demos.actions] for part in references]
+    better = [[0.9 * a for a in part.demos.actions] for part in references]
     right = list(held.demos.actions)
-    assert Gate().decide(held, corrected, [right, old[1]], [right, better[1]]).accepted  # neither makes errors
-    worse = Gate().decide(held, corrected, [right, old[1]], [better[0], better[1]])
+    assert decided(references, [right, old[1]], [right, better[1]]).accepted  # neither makes errors
+    worse = decided(references, [right, old[1]], better)
     assert worse.reason == "not accepted: on held-out demonstrations it makes errors, and the old one none."
     apart = [a + 100.0 * (i == 0) * (0.8 * a - a) for i, a in enumerate(right)]  # one is off, and all others hardly
     near = [a + 99.0 * (i == 0) * (0.8 * a - a) for i, a in enumerate(right)]
-    unlike = Gate().decide(held, corrected, [apart, old[1]], [near, better[1]])
+    unlike = decided(references, [apart, old[1]], [near, better[1]])
     assert math.isinf(unlike.demonstrations.upper)
     assert unlike.reason.endswith("and nothing is sure: 8 groups whose errors are so unlike are too few: record more.")
-    short = Ruler(mixed.judges[0].head(2), 1.0, 3)
+    short = Reference(mixed.judges[0].head(2), 1.0, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        none = Gate().decide(short, corrected, [list(short.demos.actions), old[1]], [list(short.demos.actions), old[1]])
+        none = decided((short, corrected), *[[list(short.demos.actions), old[1]]] * 2)
     assert "no frame of the held-out demonstrations counts, behind the first ones" in none.reason
 
 
@@ -339,6 +350,7 @@ def test_what_diverges_is_refused(policy, mixed, monkeypatch):
     assert found.reason == "not accepted: frame 3 is out of every reasonable range."
     assert math.isinf(found.corrections.ratio)
     assert found.to_dict()["reversals"][0] == found.reversals[1]
+    assert found.verdict is found.to_dict()["verdict"] is None
 
 
 def test_what_judges_is_not_let_be(policy, corrections, mixed, monkeypatch):
@@ -366,11 +378,12 @@ def test_the_limit_keeps_its_level_for_groups_of_unlike_size():
             old, new = size * rng.lognormal(0.0, 0.2, n), size * rng.lognormal(0.0, 0.2, n)
             wrong[n] += Paired.of(old, new, 0.95).upper < 1.0
     assert all(0.02 < found / trials < 0.065 for found in wrong.values()), wrong
-    assert math.isnan(Paired.of(np.ones(3), np.ones(3), 0.95).upper)
-    assert Paired.of(np.zeros(5), np.zeros(5), 0.95).upper == 1.0
-    assert math.isinf(Paired.of(np.zeros(5), np.ones(5), 0.95).upper)
+    assert math.isnan(Paired.of(np.ones(5), np.ones(5), 0.95).upper)
+    assert Paired.of(np.zeros(6), np.zeros(6), 0.95).upper == 1.0
+    assert math.isinf(Paired.of(np.zeros(6), np.ones(6), 0.95).upper)
     # One large group tells nothing, however much the others agree with it.
-    assert math.isinf(Paired.of(np.array([100.0, 1.0, 1.0, 1.0]), np.array([90.0, 0.9, 0.9, 0.9]), 0.95).upper)
+    sizes = np.array([100.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    assert math.isinf(Paired.of(sizes, 0.9 * sizes, 0.95).upper)
 
 
 def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy, folder, tmp_path):
@@ -401,12 +414,12 @@ def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy,
     assert f"policy.safetensors is version {ledger.at_work[:12]} now. Back: simile roll-back" in done.stdout
     line = ledger.lines()[-1]
     assert (line.event, line.who, line.parents, line.replaced) == ("accepted", "the gate", (before,), before)
-    assert line.facts["verdict"]["accepted"]
+    assert line.facts["decision"]["accepted"]
     assert [p.name for p in ledger.folder.iterdir() if p.is_dir()] == []
     left = read_corrections(folder).stretches[0].name
     strict = simile_(*words, "--gain", "0.9", "--weight", "1", "--json", "--without", left, cwd=tmp_path)
     told = json.loads(strict.stdout)
-    assert not told["verdict"]["accepted"]
+    assert not told["decision"]["accepted"]
     assert ledger.at_work == line.digest
     assert {v.digest: v.state for v in ledger.versions()}[told["digest"]] == "candidate"
     simile.write(REST[3:], tmp_path / "held out.csv")

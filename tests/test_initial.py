@@ -42,7 +42,7 @@ def same(one, other) -> bool:
 
 
 def error(policy, demos=TEST) -> float:
-    return simile.evaluate(policy, demos).mean("rmse")
+    return simile.evaluate(policy, demos).entries[0].tally.score.rmse
 
 
 # --- the rounds of Algorithm 1

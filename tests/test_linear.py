@@ -335,7 +335,7 @@ def test_policies_with_lines_are_diagnosed_and_evaluated(kind: str):
     assert np.isfinite([found.gamma, found.radius, found.fit_error]).all()
     assert math.isnan(found.beta) == (kind != "mixture")
     assert str(found)
-    assert np.isfinite(simile.evaluate(policy, demos).mean("rmse"))
+    assert np.isfinite([row["rmse"] for row in simile.evaluate(policy, demos).recordings()]).all()
 
 
 def test_units_and_bounds_are_those_of_any_policy():

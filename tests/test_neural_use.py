@@ -191,7 +191,7 @@ def test_policies_of_networks_are_judged_diagnosed_and_reported_on(tmp_path: Pat
     run = simile.learn(train, model=[SmoothForest(n_trees=2), model], smoothness=3.0, horizon=HORIZON)
     alone = simile.learn(train, model=model, smoothness=3.0, horizon=HORIZON)
     for one in (run, alone):
-        assert "rmse" in str(simile.evaluate(one.policy, test))
+        assert "RMSE" in str(simile.evaluate(one.policy, test))
         assert str(simile.diagnose(one.policy, test))
         simile.Report.of(one, test).save(tmp_path / "report.html")
 

@@ -16,12 +16,12 @@ import simile
 from commands import simile_
 from simile import tasks
 from simile.data.losses import Absolute, Huber, Squared
+from simile.data.reference import Reference
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
 from simile.learning.crossfit import Choices, line_search
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import states_of
-from simile.learning.measures import Ruler
 from simile.learning.outliers import weigh
 from simile.learning.runs import RunFolder
 from simile.models import SmoothForest, adapters
@@ -196,7 +196,7 @@ def test_errors_and_the_line_search_take_weights(pursuit):
     train, _ = pursuit
     demos = weighted(train)
     off = [a + np.where(w == 0.0, 50.0, 2.0) for a, w in zip(demos.actions, demos.weights, strict=True)]
-    assert Ruler(demos).measure(off).error == pytest.approx(4.0)
+    assert Reference(demos).measure(off).error == pytest.approx(4.0)
     loop, still = ClosedLoop(np.ones((1, 1))), [np.zeros_like(a) for a in demos.actions]
     right = [a + np.where(w == 0.0, 50.0, 0.0) for a, w in zip(demos.actions, demos.weights, strict=True)]
     assert line_search(right, still, demos, loop) == pytest.approx(1.0)
@@ -253,15 +253,13 @@ def test_evaluations_and_comparisons_look_through_outliers(pursuit):
     train, test = pursuit
     policy = simile.learn(train, model=LIGHT, smoothness=30.0).policy
     clean, wrong, found = (
-        simile.evaluate(policy, demos, loss=loss)
+        simile.evaluate(policy, demos, loss=loss).entries[0].tally
         for demos, loss in ((test, None), (spoil(test), None), (spoil(test), Huber()))
     )
-    assert wrong.mean("rmse") > 3.0 * clean.mean("rmse")
-    assert found.mean("rmse") < 1.1 * clean.mean("rmse")
-    assert found.mean("mae") < 1.1 * clean.mean("mae")
-    for metric in ("difference_2", "overshoot"):
-        of = "policy" if metric == "overshoot" else "expert"
-        assert found.mean(metric, of=of) == pytest.approx(clean.mean(metric, of=of), rel=0.1, abs=0.02)
+    assert wrong.score.rmse > 3.0 * clean.score.rmse
+    assert found.score.rmse < 1.1 * clean.score.rmse
+    assert found.score.roughness == pytest.approx(clean.score.roughness, rel=0.1)
+    np.testing.assert_allclose(found.expert_bends, clean.expert_bends, rtol=0.1)
     how = {"reductions": ("learn", "clone"), "rivals": (), "model": LIGHT[0]}
     compared = simile.compare(spoil(train), spoil(test), **how, loss=Huber())
     assert all(row["error"] < 1.0 and row["roughness"] < 2.0 for row in compared.rows())
@@ -300,7 +298,7 @@ def test_the_command_learns_judges_and_reports_by_a_loss(pursuit, tmp_path):
     rows = {row["name"]: row["error"] for row in folder.summary()["held_out"]}
     assert rows["policy"] < 0.3
     judged = simile_("evaluate", "run/policy.safetensors", "wrong.csv", "--loss", "Huber()", "--json", cwd=tmp_path)
-    assert all(row["policy"] < 10.0 for row in json.loads(judged.stdout) if row["metric"] == "rmse")
+    assert all(row["rmse"] < 10.0 for row in json.loads(judged.stdout)["recordings"])
     assert "gross outliers" in (tmp_path / "run" / "report.html").read_text()
     refused = simile_(*given, "--loss", "huber", "--out", "other", cwd=tmp_path, code=2)
     assert "loss must be a recipe such as Huber()" in refused.stderr

@@ -160,10 +160,10 @@ def test_there_is_one_list_of_algorithms_and_each_is_a_public_function():
     assert listed == [ROOT / "src/simile/learning/__init__.py"]
 
 
-@pytest.mark.parametrize("name", ["Score", "ScoreSums", "Ruler", "Outcome"])
-def test_roll_outs_are_measured_in_one_place(name: str):
+@pytest.mark.parametrize("name", ["Score", "Tally", "Estimate"])
+def test_numbers_have_one_home(name: str):
     homes = [path for path in SOURCES if re.search(rf"^class {name}\b", path.read_text(encoding="utf-8"), re.M)]
-    assert homes == [ROOT / "src/simile/learning/measures.py"]
+    assert homes == [ROOT / "src/simile/metrics.py"]
 
 
 def test_numba_is_imported_by_kernels_alone():

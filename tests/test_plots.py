@@ -53,14 +53,15 @@ def test_the_figure_of_an_evaluation_shows_policy_and_expert_and_every_sequence(
     left, right = judged.plot(2).axes
     np.testing.assert_array_equal(lines_of(left)["expert"], DEMOS[2].actions[:, 0])
     np.testing.assert_array_equal(lines_of(left)["policy, rolled out"], judged.rolled[2][:, 0])
-    expected = [r["policy"] for r in judged.rows if r["metric"] == "rmse"]
+    expected = [row["rmse"] for row in judged.recordings()]
     np.testing.assert_allclose([bar.get_height() for bar in right.patches], expected)
 
 
 def test_an_evaluation_shows_the_sequence_of_median_error_and_every_action():
     demos = demos_of(80, 1, 70, 90, k=3, seed=4)
     judged = simile.evaluate(simile.learn(demos, model=simile.RolloutRidge(), smoothness=3.0).policy, demos)
-    total = {i: sum(r["policy"] for r in judged.rows if (r["sequence"], r["metric"]) == (i, "rmse")) for i in (0, 2, 3)}
+    rmse = np.reshape([row["rmse"] for row in judged.recordings()], (4, 3))
+    total = {i: rmse[i].sum() for i in (0, 2, 3)}
     middle = sorted(total, key=total.__getitem__)[1]
     figure = judged.plot()
     assert len(figure.axes) == 6

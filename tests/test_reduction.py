@@ -113,8 +113,8 @@ def test_three_actions_of_very_different_scale():
     rolled, plain = (np.concatenate(rollout(simile.paper(d, **linear).policy, d)) for d in (scaled, demos))
     np.testing.assert_allclose(rolled / scales, plain, rtol=1e-6, atol=1e-6)
     judged = simile.evaluate(simile.paper(scaled, **QUICK).policy, scaled)
-    for action in scaled.action_names:
-        assert judged.mean("rmse", action) < judged.mean("rmse", action, of="hold_last")
+    ours, held = (entry.tally.rmse(judged.scale) for entry in judged.entries)
+    assert (ours < held).all()
 
 
 @given(st.lists(st.integers(1, 4), max_size=3))
@@ -281,11 +281,11 @@ CONTEXTS_ALONE = {
 def test_smoothness_costs_no_accuracy_and_gives_much_smoothness(seed: int):
     train, test = tasks.pursuit(n_sequences=16, length=400, seed=seed).split()
     smooth, rough = (
-        simile.evaluate(simile.authors(train, **{**CONTEXTS_ALONE, **changes}).policy, test)
+        simile.evaluate(simile.authors(train, **{**CONTEXTS_ALONE, **changes}).policy, test).entries[0].tally.score
         for changes in ({}, {"smoothness": 0.0, "feedback": simile.ExpertFeedback()})
     )
-    assert smooth.mean("difference_2") * 10.0 <= rough.mean("difference_2")
-    assert smooth.mean("rmse") <= 1.1 * rough.mean("rmse")
+    assert smooth.roughness * 10.0 <= rough.roughness
+    assert smooth.rmse <= 1.1 * rough.rmse
 
 
 @pytest.mark.parametrize("algorithm", [simile.paper, simile.authors])
@@ -296,7 +296,7 @@ def test_the_papers_setting_is_ten_times_smoother_than_without_smoothness(n_seed
     for seed in range(n_seeds):
         train, test = tasks.pursuit(n_sequences=8, length=300, seed=seed).split()
         smooth, rough = (simile.evaluate(algorithm(train, smoothness=s).policy, test) for s in (30.0, 0.0))
-        ratios.append(smooth.mean("difference_2") / rough.mean("difference_2"))
+        ratios.append(smooth.verdict.roughness.value / rough.verdict.roughness.value)
     assert np.exp(np.mean(np.log(ratios))) <= 0.1
 
 

@@ -17,11 +17,14 @@ from conftest import demos_of
 from reports import assert_page_can_read, fits, linear, run_of, unpacked
 from simile._common.text import plain
 from simile.data import tasks
-from simile.data.motion import measure_motion
-from simile.evaluation.comparison import SIMPLE, judge, judge_path, simple_entries
+from simile.data.reference import Reference
+from simile.evaluation import evaluation
+from simile.evaluation.evaluation import POLICY as OURS
+from simile.evaluation.evaluation import SIMPLE
 from simile.evaluation.report import Report, curves
 from simile.evaluation.rivals import HELD, ROSTER
 from simile.learning.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
+from simile.metrics import measure_motion
 
 learned = shared.learned
 
@@ -43,9 +46,9 @@ def test_a_report_of_a_run_has_every_part_that_the_page_shows(learned):
     report = Report.of(run, test, repeat={"command": "simile train x.csv", "python": "", "config": ""})
     assert_page_can_read(report)
     content = report.content
-    assert content["curves"] == ["expert", "policy", "predict, then damp"]  # the best of the run's simple rivals
-    assert {row[0] for row in content["table"]["rows"]} == {"policy", *SIMPLE, HELD}
-    assert [c["kind"] for c in content["frontier"]] == ["ours", "rival", "rival", "path"]
+    assert content["curves"] == ["expert", OURS, SIMPLE]
+    assert {row[0] for row in content["table"]["rows"]} == {OURS, SIMPLE, HELD}
+    assert [c["kind"] for c in content["frontier"]] == ["ours", "rival", "path"]
     assert len(content["frontier"][-1]["points"]) == len(run.frontier.points)
     assert content["chosen"] == run.chosen.number
     assert content["rounds"][-1]["error"] == pytest.approx(math.sqrt(run.rounds[-1].error))
@@ -60,44 +63,44 @@ def test_a_report_says_of_each_action_whether_it_moves_as_the_expert_does():
 
     def follow(seen, done):
         return simile.Demonstrations.from_arrays(
-            [seen[:, np.newaxis]] * 2, [np.column_stack([done, done])] * 2, rate=10.0
+            [seen[:, np.newaxis]] * 6, [np.column_stack([done, done])] * 6, rate=10.0
         )
 
-    demos = follow(sway, sway)
     run = run_of(linear(1, 2, slope=1.0, growth=0.0).holding(simile.Hold([0.0, 0.25])))
-    said = Report.of(run, demos).content["answers"][5]
-    moves = measure_motion(demos.actions, demos.logs, 10.0)[0]
-    assert said["question"] == "Does it look like a person?"
-    assert said["mood"] == "good"
-    assert f"reverses {moves.reversals:.2g} times a minute (the expert {moves.reversals:.2g})" in said["answer"]
-    assert f"rests {moves.still:.0%} of the time (the expert {moves.still:.0%})" in said["answer"]
-    restless = follow(sway + twitch, sway)
-    said = Report.of(run, restless).content["answers"][5]
+    said = Report.of(run, follow(sway, sway)).content["answers"][3]
+    assert said == {
+        "question": "Does it look like a person?",
+        "mood": "good",
+        "answer": "Yes: it turns and rests like the expert.",
+    }
+    said = Report.of(run, follow(sway + twitch, sway)).content["answers"][3]
     assert said["mood"] == "poor"
-    assert re.match(
-        r"No: a0 reverses \d{3} times a minute \(the expert 9\) and rests 0% of .*; a1 9 \(9\)", said["answer"]
-    )
-    assert "ask for a hold of 0.1 (--hold)" in said["answer"]
+    turns = r"No: a0 turns [\d.]+ times as often as the expert \(\d{3} against 9 a minute\)"
+    assert re.fullmatch(turns + r" and rests 0 % of the time, the expert \d\d %\.", said["answer"])
 
 
 def test_the_points_of_the_path_are_those_of_the_held_out_sequences(learned):
     run, test = learned
     points = Report.of(run, test).content["frontier"][-1]["points"]
-    for point, row in zip(points, judge_path(run.frontier, test), strict=True):
-        assert (point["error"], point["roughness"]) == pytest.approx((row["error"], row["roughness"]), rel=1e-2)
+    begin = simile.evaluate(run.policy, test).begin
+    for point, one in zip(points, run.frontier.points, strict=True):
+        own = simile.evaluate(one.policy, test, start=simile.ExpertStart(begin))
+        tally = Reference(test, run.policy.units.scale, begin, logs=run.policy.card.logs(1)).tally(own.rolled)
+        assert (point["error"], point["roughness"]) == (tally.score.rmse, tally.score.roughness)
 
 
-def test_a_judgement_brings_its_rows_and_the_best_filter_and_no_roll_out_is_made_twice(learned, monkeypatch):
+def test_an_evaluation_brings_its_rows_and_the_best_filter_and_no_roll_out_is_made_twice(learned, monkeypatch):
     run, test = replace(learned[0], frontier=None), learned[1]
-    rivals = simple_entries(run.rivals)
-    found = judge({"policy": (run.policy, math.nan), **rivals}, test)
-    monkeypatch.setattr(curves, "roll_out", lambda *_: pytest.fail("rolled out again"))
-    report = Report.of(run, test, judgement=found)
+    found = simile.evaluate(run.policy, test, baseline=run.baseline)
+    for name in ("_roll", "rollout"):
+        monkeypatch.setattr(evaluation, name, lambda *_, **__: pytest.fail("rolled out again"))
+    monkeypatch.setattr(curves.DrawnBand, "of", lambda *_: None)
+    report = Report.of(run, test, evaluation=found)
     assert_page_can_read(report)
-    assert report.content["verdict"] == found.verdict()
+    assert report.content["verdict"] == str(found.verdict)
     assert [row[0] for row in report.content["table"]["rows"]] == [row["name"] for row in found.rows()]
-    assert report.content["curves"][2] in rivals
-    assert "best simple filter" in report.content["answers"][0]["answer"]
+    assert report.content["curves"] == ["expert", OURS, SIMPLE]
+    assert "the best simple filter" in report.content["answers"][0]["answer"]
 
 
 def test_a_comparison_shows_the_first_contender_the_best_reduction_and_the_best_rival(tmp_path):
@@ -117,12 +120,9 @@ def test_a_comparison_shows_the_first_contender_the_best_reduction_and_the_best_
     assert kept.content["verdict"] == report.content["verdict"]
     assert kept.content["frontier"] == report.content["frontier"]
     assert kept.content["repeat"]["command"].startswith("simile compare x.csv")
-    asked = [one.content["answers"][5] for one in (report, kept)]
-    assert asked[0] == asked[1]
-    assert re.match(r"\w+: pan reverses [\d.]+ times a minute \(the expert", asked[0]["answer"])
-    old = {name: value for name, value in found.to_dict().items() if name not in ("expert", "frames", "rate")}
-    (tmp_path / COMPARISON).write_text(json.dumps(plain(old)))
-    assert Report.of_folder(folder).content["answers"][5]["mood"] == "unknown"
+    assert kept.content["answers"][:2] == report.content["answers"][:2]
+    assert kept.content["answers"][3] == report.content["answers"][3]
+    assert kept.content["headline"] == report.content["headline"] == found.verdict.headline
 
 
 def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learned, tmp_path):
@@ -143,13 +143,12 @@ def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learne
     assert early.content["chosen"] == run.chosen.number
     assert [s["frames"] for s in early.content["sequences"]] == [150, 150]
     path = [{"smoothness": s, "lag": 3.0, "error": e, "roughness": 1.0 / s} for s, e in ((0.5, 0.2), (2.0, 0.3))]
-    held_out = judge({"policy": (run.policy, math.nan)}, folder.demonstrations()[1])
+    held_out = simile.evaluate(run.policy, folder.demonstrations()[1])
     summary = {
-        "verdict": "good enough",
+        **plain(held_out.to_dict()),
         "notes": ["a note"],
         "chosen_round": 0,
         "rounds": plain(turns),
-        "held_out": plain(held_out.rows()),
         "path": path,
         "digest": folder.demonstrations()[1].digest(),
     }
@@ -157,13 +156,14 @@ def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learne
     linear(test.n_contexts).save(folder.path / ALTERNATIVE)
     told = Report.of_folder(folder)
     assert_page_can_read(told)
-    assert told.content["verdict"] == "good enough"
+    assert told.content["verdict"] == str(held_out.verdict)
     assert told.content["notes"] == ["a note"]
     assert told.content["frontier"][-1]["points"][0]["label"] == "smoothness 0.5, lag 100 ms"
     assert "something simpler" in [row[0] for row in told.content["table"]["rows"]]
+    assert "something simpler" in told.content["answers"][4]["answer"]
     assert Report.of_folder(folder, demos=folder.demonstrations()[1]).content == told.content
     elsewhere = Report.of_folder(folder, demos=test)
-    assert elsewhere.content["verdict"].startswith("policy: ")
+    assert elsewhere.content["verdict"] == str(simile.evaluate(run.policy, test).verdict)
     assert {c["kind"] for c in elsewhere.content["frontier"]} == {"ours", "rival"}
 
 
@@ -182,9 +182,10 @@ def test_any_number_of_actions_with_or_without_a_rate_can_be_shown(k, rate):
         *(["expert", a] for a in demos.action_names),
         ["policy", "a0"],
     ]
-    assert motion["columns"][2] == ("reversals per 1,000 frames" if rate is None else "reversals a minute")
-    expert = measure_motion([a[1:] for a in demos.actions[:2]], demos.logs, rate)
-    assert motion["rows"][0][2:4] == [expert[0].reversals, expert[0].still]
+    assert motion["columns"][2] == ("reversals in 1,000 frames" if rate is None else "reversals a minute")
+    threshold = [log.threshold for log in demos.logs]
+    expert = measure_motion([a[1:] for a in demos.actions[:2]], threshold, rate)
+    assert motion["rows"][0][2:4] == [expert[0].reversals, expert[0].rest]
     assert report.content["notes"] == ["1 sequence of at most 1 frame could not be judged"]
     assert report.content["sequences"][2]["error"] is None
 
@@ -194,7 +195,7 @@ def test_one_short_sequence_with_missing_contexts_and_a_resting_expert_can_be_sh
     demos = simile.Demonstrations.from_arrays([contexts], [np.full((7, 1), 3.0)])
     report = Report.of(run_of(linear(2)), demos)
     assert_page_can_read(report)
-    assert [a["mood"] for a in report.content["answers"][:3]] == ["unknown"] * 3
+    assert [a["mood"] for a in report.content["answers"][:4]] == ["unknown"] * 4
     assert report.content["spectrum"] is None
     assert report.content["lag"] is None
     assert report.content["frontier"] == []
@@ -206,8 +207,9 @@ def test_a_policy_that_runs_away_is_told_and_its_curve_breaks_off(lengths):
     report = Report.of(run_of(linear(2, growth=3.0, smoothness=100.0)), demos)
     assert_page_can_read(report)
     lost = sum(n > 6 for n in lengths)
-    assert f"in {lost} of {len(lengths)} held-out sequence" in report.content["answers"][0]["answer"]
-    assert "diverged" in report.content["verdict"]
+    assert f"in {lost} of {len(lengths)} recording" in report.content["answers"][0]["answer"]
+    assert report.content["headline"] == "Its roll-out diverged."
+    assert "left every reasonable range" in report.content["verdict"]
     found = unpacked(report.series[0])
     assert not np.isnan(found[:, 0]).any()
     assert np.isnan(found[1:, 1]).all()
@@ -221,7 +223,7 @@ def test_a_foreign_model_has_no_shares_to_show(pursuit):
     report = Report.of(run, test)
     assert_page_can_read(report)
     assert report.content["importances"] is None
-    assert "forecast" in report.content["answers"][3]["answer"]
+    assert "settles by itself" in report.content["answers"][4]["answer"]
 
 
 def test_something_simpler_that_did_better_is_measured_and_told():
@@ -231,7 +233,7 @@ def test_something_simpler_that_did_better_is_measured_and_told():
     assert_page_can_read(report)
     assert "something simpler" in [row[0] for row in report.content["table"]["rows"]]
     assert report.content["notes"] == ["it does better"]
-    assert "simpler" in report.content["answers"][3]["answer"]
+    assert "simpler" in report.content["answers"][4]["answer"]
 
 
 def test_sequences_shorter_than_the_memory_are_refused_with_a_way_out():

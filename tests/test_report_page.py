@@ -318,7 +318,7 @@ def test_curves_are_hidden_and_shown_by_the_legend(path, open_page):
 def test_the_motion_of_the_expert_stands_beside_that_of_the_others(path, open_page):
     page = drawn(open_page(path))
     head, *rows = (row.inner_text().split("\t") for row in page.locator("#motion table tr").all())
-    assert head[:4] == ["who", "action", "reversals a minute", "still"]
+    assert head[:4] == ["who", "action", "reversals a minute", "rest"]
     assert [row[:2] for row in rows[:3]] == [["expert", "pan"], ["expert", "tilt"], ["simile", "pan"]]
 
 

@@ -14,10 +14,9 @@ from scipy.signal import welch
 import simile
 from conftest import demos_of
 from reports import assert_page_can_read, drawn, linear, run_of, unpacked
-from simile.data import losses
-from simile.evaluation.report import Report, curves, worst_moments
+from simile import metrics
+from simile.evaluation.report import Report, content, curves, worst_moments
 from simile.evaluation.report.importances import measure_importances
-from simile.evaluation.report.lag import lag_curve
 from simile.evaluation.report.spectrum import _power, log_bins, spectrum
 from simile.models import PiecewiseLinear
 from simile.models.columns import layout
@@ -30,18 +29,18 @@ def test_the_peak_of_the_lag_curve_is_the_lag_that_losses_measure(seed, shift):
     walk = np.cumsum(rng.normal(size=(260, 2)), axis=0)
     demos = simile.Demonstrations.from_arrays([np.zeros((200, 1))], [walk[20:220]])
     rolled = walk[20 - shift : 220 - shift]
-    found = lag_curve(drawn(demos, [rolled], frames=0))
-    assert found.best == pytest.approx(losses.lag(rolled, demos.actions[0]), abs=1e-6)
+    found = content._lag_curve(drawn(demos, [rolled], frames=0))
+    assert found["best"] == pytest.approx(metrics.lag(rolled, demos.actions[0]), abs=1e-6)
     j, s = seed % 2, 7
     a, e = (x[:, j] - x[:, j].mean() for x in (rolled, demos.actions[0]))
     slow = sum(a[t + s] * e[t] for t in range(200 - s)) / math.sqrt((a[s:] ** 2).sum() * (e[:-s] ** 2).sum())
-    assert found.correlation[j][found.frames == s] == pytest.approx(slow, abs=1e-9, nan_ok=True)
+    assert found["correlation"][j][found["frames"] == s] == pytest.approx(slow, abs=1e-9, nan_ok=True)
 
 
 def test_a_lag_is_pooled_over_sequences_of_any_length():
     demos = demos_of(400, 30, 5, 300)
     late = [np.concatenate([a[:1], a[:1], a[:1], a])[: len(a)] for a in demos.actions]
-    assert lag_curve(drawn(demos, late)).best == pytest.approx([3.0], abs=0.5)
+    assert content._lag_curve(drawn(demos, late))["best"] == pytest.approx([3.0], abs=0.5)
 
 
 @pytest.mark.parametrize("rate", [None, 50.0])
@@ -81,7 +80,7 @@ def test_the_worst_moments_are_those_that_a_search_of_all_finds(seed, lengths):
     demos = demos_of(*lengths, k=2, seed=seed)
     rolled = [a + rng.normal(size=a.shape) * rng.exponential(size=a.shape) for a in demos.actions]
     shown = drawn(demos, rolled)
-    scale, width, taken, slow = shown.ruler.scale, 50, [], []
+    scale, width, taken, slow = shown.reference.scale, 50, [], []
     for _ in range(3):
         best = None
         for i, (a, e) in enumerate(zip(rolled, demos.actions, strict=True)):
@@ -151,18 +150,17 @@ def test_long_recordings_are_thinned_and_the_report_says_so(monkeypatch):
 def test_the_numbers_of_each_sequence_are_those_of_evaluate():
     demos = demos_of(120, 80, k=2)
     policy = linear(2, 2)
-    rows = simile.evaluate(policy, demos).rows
+    found = simile.evaluate(policy, demos)
+    rows = found.recordings()
     said = Report.of(run_of(policy), demos).content["sequences"]
     for i, one in enumerate(said):
-        rmse = [r["policy"] for r in rows if r["sequence"] == i and r["metric"] == "rmse"]
-        lags = [r["policy"] for r in rows if r["sequence"] == i and r["metric"] == "lag"]
-        rough = [r["policy"] / r["expert"] for r in rows if r["sequence"] == i and r["metric"] == "difference_2"]
-        assert one["rmse"] == pytest.approx(rmse)
-        assert one["lag"] == pytest.approx(np.mean(lags))
-        assert one["roughness"] == pytest.approx(np.mean(rough))
-        for name in ("reversals", "still"):
-            both = [[r["policy"], r["expert"]] for r in rows if r["sequence"] == i and r["metric"] == name]
-            assert np.array(one[name]) == pytest.approx(np.array(both))
+        own = rows[2 * i : 2 * i + 2]
+        assert one["rmse"] == [row["rmse"] for row in own]
+        assert one["lag"] == np.mean([row["lag"] for row in own])
+        assert one["roughness"] == np.mean([row["roughness"] for row in own])
+        for name in ("reversals", "rest"):
+            assert one[name] == [[row[name], row[f"expert_{name}"]] for row in own]
+        assert one["error"] == found.entries[0].tally[[i]].score.rmse
 
 
 def test_lines_are_shared_out_by_how_far_they_move_the_prediction():

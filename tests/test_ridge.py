@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 import simile
 from conftest import demos_of
 from simile import CriticallyDamped, Demonstrations, Horizon, RolloutRidge, SimileError, rollout
-from simile.learning import measures
+from simile.data.reference import Reference
 from simile.learning.folds import states_of
 from simile.models import PiecewiseLinear, ridge
 from simile.models.closed_loop import ClosedLoop
@@ -320,7 +320,7 @@ def test_the_bend_penalty_makes_smoother_roll_outs():
     for bend in (0.0, 0.1, 10.0):
         _, said = fitted(RolloutRidge(bend=bend), train, loop, folds, Horizon.auto(30.0))
         rolled = [loop.roll(z, a) for z, a in zip(np.split(said, 4), train.actions, strict=True)]
-        rough.append(measures.roughness(rolled, train))
+        rough.append(Reference(train).measure(rolled).roughness)
     assert rough[0] > rough[1] > rough[2]
 
 

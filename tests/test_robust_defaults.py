@@ -16,9 +16,9 @@ from conftest import demos_of, some
 from simile import ColdStart, Demonstrations, SimileError, rollout
 from simile.data import tasks
 from simile.data.recorded import Units
+from simile.data.reference import Reference
 from simile.learning import second_opinion
 from simile.learning.folds import Folds
-from simile.learning.measures import Ruler
 from simile.policies.policies import radius
 
 RNG = np.random.default_rng
@@ -178,6 +178,6 @@ def test_the_default_is_never_much_worse_than_holding_the_last_action_without_sa
     ours = math.sqrt(run.rounds[-1].validation_error)
     units = Units.of(demos)
     folds = Folds.of(demos.with_actions([units.standardize(a) for a in demos.actions]))
-    held = [simile.losses.hold_last_action(a, warm_up=2) for a in folds.demos.actions]
-    holding = Ruler(folds.demos, begin=2).measure(held).rmse
+    held = [simile.metrics.hold_last_action(a, warm_up=2) for a in folds.demos.actions]
+    holding = Reference(folds.demos, begin=2).measure(held).rmse
     assert run.notes or ours <= second_opinion.MARGIN * holding + 1e-9

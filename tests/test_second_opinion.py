@@ -12,6 +12,7 @@ import simile
 from simile import ActionSpace, ColdStart, Demonstrations, Horizon, MatchExpert, RolloutRidge, rollout
 from simile.data import tasks
 from simile.data.recorded import Units
+from simile.data.reference import Reference
 from simile.learning import measures, second_opinion
 from simile.models import PiecewiseLinear
 from simile.online import Predictor
@@ -140,13 +141,13 @@ def test_a_note_compares_like_with_like():
 
 def test_rivals_are_as_rough_as_the_policy_may_be_by_the_same_metric(monkeypatch):
     asked = []
-    true = measures.Ruler.sums
+    true = Reference.sums
 
     def sums(ruler, rolled):
         asked.append(ruler.order)
         return true(ruler, rolled)
 
-    monkeypatch.setattr(measures.Ruler, "sums", sums)
+    monkeypatch.setattr(Reference, "sums", sums)
     demos = tasks.pursuit(n_sequences=4, length=60, n_players=2)
     run = simile.learn(demos, smoothness=30.0, model=RolloutRidge())
     assert run.rounds

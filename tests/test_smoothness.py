@@ -24,7 +24,7 @@ from simile import (
     rollout,
 )
 from simile.data import tasks
-from simile.learning import measures
+from simile.data.reference import Reference
 from simile.learning.smoothness import smoothness_for
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor
@@ -193,7 +193,7 @@ def test_the_budget_holds_or_is_said_to_be_missed_where_the_policies_found_on_th
 def test_on_unseen_sequences_the_policy_is_about_as_rough_as_the_expert(pursuit):
     train, test = pursuit
     run = simile.learn(train)
-    assert 0.6 < measures.roughness(rollout(run.policy, test), test) < 1.3
+    assert 0.6 < Reference(test).measure(rollout(run.policy, test)).roughness < 1.3
 
 
 def test_a_smaller_budget_gives_a_smoother_policy():
@@ -239,16 +239,16 @@ def test_where_the_rounds_run_lambda_is_searched_for(tree):
     train, test = PURSUIT.split(0.5)
     run = simile.paper(train, smoothness=MatchExpert(1.0), validation=test, **settings)
     # The roughest run that is smooth enough: a little less lambda would be too rough.
-    assert measures.roughness(rollout(run.policy, test), test) <= 1.0
+    assert Reference(test).measure(rollout(run.policy, test)).roughness <= 1.0
     less = simile.paper(train, smoothness=0.8 * smoothness_of(run.policy), validation=test, **settings)
-    assert measures.roughness(rollout(less.policy, test), test) > 0.7
+    assert Reference(test).measure(rollout(less.policy, test)).roughness > 0.7
     assert 0.1 <= smoothness_of(run.policy) <= 1e5
 
 
 def test_a_search_without_validation_is_judged_by_the_training_part(tree):
     settings = {"model": tree, "horizon": Horizon(4, 2), "n_rounds": 0}
     run = simile.paper(PURSUIT, smoothness=MatchExpert(1.0), **settings)
-    assert measures.roughness(rollout(run.policy, PURSUIT), PURSUIT) <= 1.0
+    assert Reference(PURSUIT).measure(rollout(run.policy, PURSUIT)).roughness <= 1.0
 
 
 def test_a_search_for_the_impossible_ends_at_the_largest_lambda(tree):

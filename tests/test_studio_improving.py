@@ -141,7 +141,7 @@ def test_a_version_that_was_judged_against_another_is_not_put_to_work(
         ledger.offer(simile.clone(demos, model=simile.SmoothForest(n_trees=n)).policy, accepted=False, reason="")
         for n in (3, 4)
     )
-    found = {"status": "done", "error": None, "digest": new, "against": against, "verdict": {"reason": "better"}}
+    found = {"status": "done", "error": None, "digest": new, "against": against, "decision": {"reason": "better"}}
 
     async def learn(*_: Any, **__: Any) -> dict[str, Any]:
         return found

@@ -15,7 +15,6 @@ import simile
 from conftest import demos_of
 from simile._common.web import RequestError
 from simile.data import tasks
-from simile.data.motion import measure_motion
 from simile.learning.runs import RunFolder
 from simile.models.regularizers import fit_each
 from simile.policies.policies import SmoothPolicy, StochasticMixture
@@ -196,12 +195,14 @@ def test_curves_hold_the_expert_and_the_policy_for_each_action(run_folder: RunFo
         rolled = simile.rollout(run_folder.policy(), demo)[0]
         assert np.allclose(values[1], rolled.T, rtol=1e-5, atol=1e-5)
         judged = simile.evaluate(run_folder.policy(), demo)
-        assert header["lag"] == pytest.approx(judged.mean("lag"))
-        # By the logs of all that it learned from, not of one sequence.
-        logs = previews._read_parts(run_folder)[0].logs
-        pair = [measure_motion([a[run_folder.policy().memory :]], logs, demo.rate) for a in (rolled, demo.actions)]
-        assert header["reversals"] == [pytest.approx(np.mean([m.reversals for m in some])) for some in pair]
-        assert header["still"] == [pytest.approx(np.mean([m.still for m in some])) for some in pair]
+        (row,) = (row for row in judged.rows() if row["name"] == "policy")
+        assert {name: header[name] for name in ("rmse", "roughness", "lag")} == pytest.approx(
+            {"rmse": row["error"], "roughness": row["roughness"], "lag": row["lag"]}
+        )
+        rows = judged.recordings()
+        for name in ("reversals", "rest"):
+            both = [np.mean([row[f"{who}{name}"] for row in rows]) for who in ("", "expert_")]
+            assert header[name] == pytest.approx(both)
     with pytest.raises(RequestError, match="sequence must be from 0 to"):
         previews.curves(run_folder, 99, None)
 

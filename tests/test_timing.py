@@ -192,7 +192,7 @@ def test_a_late_actuator_leaves_no_lag_where_the_policy_aims_ahead():
     for lead in (0, late):
         rolled = simile.rollout(simile.learn(train, lead=lead / RATE).policy, test)
         effect = [delay(a, late - lead) for a in rolled]
-        found = [simile.losses.lag(e[60:], a[60:]) for e, a in zip(effect, test.actions, strict=True)]
+        found = [simile.metrics.lag(e[60:], a[60:]) for e, a in zip(effect, test.actions, strict=True)]
         lags[lead] = float(np.mean(found))
     assert abs(lags[late]) < 0.5
     assert abs(lags[0] - late) < 0.5

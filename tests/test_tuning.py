@@ -20,6 +20,7 @@ pytest.importorskip("optuna")
 import simile
 from conftest import demos_of
 from simile.data import tasks
+from simile.data.reference import Reference
 from simile.learning import measures
 from simile.learning.crossfit import MODELS, Choices
 from simile.learning.distributed.backend import LocalBackend
@@ -180,7 +181,7 @@ def test_the_best_settings_train_the_policy_that_was_judged_to_the_bit(tuned: Tu
     again = train(tuned.split.train, tuned.best)
     outcome = measures.outcome(again.policy, tuned.split.validation)
     assert math.sqrt(outcome.error) == tuned.chosen.rmse
-    assert measures.roughness(outcome.rolled, tuned.split.validation) == tuned.chosen.roughness
+    assert Reference(tuned.split.validation).measure(outcome.rolled).roughness == tuned.chosen.roughness
 
 
 def test_rounds_are_reproduced_too_and_the_last_one_counts():

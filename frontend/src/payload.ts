@@ -16,7 +16,7 @@ export interface Packed {
 export interface Answer {
   question: string; // "Is it accurate?"
   answer: string; // "Yes: ..." in a sentence or two
-  mood: "good" | "fair" | "poor" | "unknown";
+  mood: "good" | "fair" | "poor" | "unknown" | "plain"; // good: recordings enough show it; plain: no judgement
 }
 
 /** A held-out sequence. Trajectories lie in <script id={series}> as Packed: for each curve, for each action, a column. */
@@ -30,7 +30,7 @@ export interface Sequence {
   rmse: (number | null)[]; // of each action, in its unit
   roughness: number | null; // 1: the expert's
   reversals: (number | null)[][]; // of each action, policy and expert; a minute, or per 1,000 frames without a rate
-  still: (number | null)[][]; // shares of time
+  rest: (number | null)[][]; // shares of time
   lag: number | null; // frames late
 }
 

@@ -13,7 +13,7 @@ interface Paired {
   groups: number;
 }
 
-interface Verdict {
+interface Decision {
   accepted: boolean;
   reason: string;
   demonstrations: Paired;
@@ -27,7 +27,7 @@ export interface Improvement {
   status: "none" | "running" | "done" | "failed" | "at work" | "outdated";
   error: string | null;
   digest?: string;
-  verdict?: Verdict;
+  decision?: Decision;
   stretches?: number; // that it was learned from
   left_out?: number;
   notes?: string[];
@@ -38,12 +38,12 @@ const LATER = 5000; // and while nothing is: others put versions to work, too, a
 
 /** What there is to say of it. */
 export function tell(found: Improvement, ready: boolean): string {
-  const { policy, status, error, digest, verdict } = found;
+  const { policy, status, error, digest, decision } = found;
   const words = {
     none: ready ? "" : "Open the demonstrations in the studio first.",
     running: `Learning the next version of ${policy} …`,
     failed: error ?? "",
-    done: verdict?.reason ?? "",
+    done: decision?.reason ?? "",
     "at work": `Version ${digest?.slice(0, 12)} is at work; the service takes it over without a jump.`,
     outdated: `Another version of ${policy} was put to work since this one was judged: improve again.`,
   };
@@ -112,16 +112,16 @@ export class Improve {
     this.enable();
     if (now === this.shown) return; // and what was refused meanwhile goes on being told
     this.shown = now;
-    const { verdict, status } = found;
+    const { decision, status } = found;
     this.root.hidden = found.policy === null;
     this.root.dataset.status = status;
     this.accept.hidden = status !== "done";
-    setText(this.accept, verdict?.accepted ? "Put it to work" : "Put it to work anyway");
-    this.accept.classList.toggle("main", verdict?.accepted ?? false);
+    setText(this.accept, decision?.accepted ? "Put it to work" : "Put it to work anyway");
+    this.accept.classList.toggle("main", decision?.accepted ?? false);
     setText(this.told, tell(found, ready));
-    this.told.className = status === "failed" ? "trouble" : verdict && !verdict.accepted ? "fair" : "";
+    this.told.className = status === "failed" ? "trouble" : decision && !decision.accepted ? "fair" : "";
     setText(this.counted, count(found));
-    this.verdict.replaceChildren(...(verdict ? [compare(verdict)] : []));
+    this.verdict.replaceChildren(...(decision ? [compare(decision)] : []));
   }
 
   private complain(sentence: string): void {
@@ -151,7 +151,7 @@ export class Improve {
 }
 
 /** Both policies side by side. */
-function compare({ demonstrations, corrections, roughness, reversals }: Verdict): HTMLElement {
+function compare({ demonstrations, corrections, roughness, reversals }: Decision): HTMLElement {
   const number = (value: number | null): HTMLElement => h("td", { class: "number" }, format(value));
   const row = (name: string, old: number | null, now: number | null): HTMLElement =>
     h("tr", {}, h("td", {}, name), number(old), number(now));

@@ -7,9 +7,10 @@ import { type Section, section } from "./section";
 // Colour alone would not do: a sign and a word too.
 const MOODS: Record<Answer["mood"], [sign: string, word: string]> = {
   good: ["✓", "good"],
-  fair: ["~", "fair"],
+  fair: ["~", "not sure"],
   poor: ["✗", "poor"],
   unknown: ["?", "not known"],
+  plain: ["i", "to know"],
 };
 
 export function answersSection(report: Report): Section {

@@ -1,4 +1,4 @@
-// "Is it late?", "Is it smooth?", "Does it look like a person?": the policy against the expert by lag, frequency, motion.
+// "Is it on time?", "Is it smooth?", "Does it look like a person?": the policy against the expert by lag, frequency, motion.
 
 import { lineChart } from "../charts";
 import { add, format, h } from "../dom";
@@ -23,7 +23,7 @@ export function lateSection(report: Report, action: ChosenAction): Section | nul
       marks: best === null ? [] : [{ x: best, label: `best: ${format(best, 2)} frames${inTime}` }],
     });
   };
-  return perAction("late", "Lag", "Is it late?", words, action, draw);
+  return perAction("late", "Lag", "Is it on time?", words, action, draw);
 }
 
 export function smoothSection(report: Report, action: ChosenAction): Section | null {
@@ -51,7 +51,7 @@ export function smoothSection(report: Report, action: ChosenAction): Section | n
 export function motionSection({ motion }: Report): Section | null {
   if (!motion) return null;
   const words =
-    "People hold and move. Reversals count how often an action turns round; still is the share of time at rest; holds " +
+    "People hold and move. Reversals count how often an action turns round; rest is the share of time at rest; holds " +
     "and moves are medians. SPARC and LDLJ say how smooth single moves are: higher is smoother. The bars below the " +
     "curves show when each of them rests.";
   const kinds = motion.columns.map((name, i) => ({ name, numeric: i > 1 }));

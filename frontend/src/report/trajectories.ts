@@ -124,11 +124,11 @@ export class Trajectories {
   }
 
   private tell(): void {
-    const { name, frames, error, rmse, roughness, reversals, still, lag } = this.report.sequences[this.sequence]!;
+    const { name, frames, error, rmse, roughness, reversals, rest: rests, lag } = this.report.sequences[this.sequence]!;
     const { rate, actions } = this.report;
     const here = actions[this.action.value] ?? "action";
     const [turns, theirs] = reversals[this.action.value] ?? [];
-    const [rest, expected] = still[this.action.value] ?? [];
+    const [rest, expected] = rests[this.action.value] ?? [];
     const rows: [string, string, string][] = [
       ["Error", format(error), "in standard deviations of the expert's actions"],
       [`RMSE of ${here}`, format(rmse[this.action.value]), "in its own unit"],

@@ -16,7 +16,7 @@ const HEADS: [text: string, title: string][] = [
   ["Error", "RMSE on this sequence, in standard deviations of the expert’s actions"],
   ["Roughness", "Mean absolute second difference, 1 for the expert’s own"],
   ["Reversals", "How often it turns round a minute, or per 1,000 frames without a rate (the expert)"],
-  ["Still", "Share of the time that it rests (the expert)"],
+  ["Rest", "Share of the time that it rests (the expert)"],
   ["Holds", "How far what it wants may move before this action does; then it glides along, or steps"],
   ["Lag", "How late it is behind the expert"],
 ];
@@ -42,7 +42,7 @@ function rowOf({ name, colour: i, rolled }: Row, action: number): HTMLElement {
     format(rolled.rmse),
     rolled.roughness === null ? "–" : `${format(rolled.roughness, 2)} ×`,
     `${format(rolled.reversals[0], 2)} (${format(rolled.reversals[1], 2)})`,
-    `${format(rolled.still[0], 2)} (${format(rolled.still[1], 2)})`,
+    `${format(rolled.rest[0], 2)} (${format(rolled.rest[1], 2)})`,
     holding(rolled, action),
     lateness(rolled.lag, rolled.rate),
   ];

@@ -106,7 +106,7 @@ export interface Rolled {
   rmse: number | null; // in standard deviations of the expert's actions
   roughness: number | null; // 1: the expert's
   reversals: [policy: number | null, expert: number | null]; // a minute, or per 1,000 frames without a rate
-  still: [policy: number | null, expert: number | null]; // share of time
+  rest: [policy: number | null, expert: number | null]; // share of time
   lag: number | null; // frames late
   preview: boolean;
   hold: number[] | null; // how far each action holds still, in its units

@@ -28,27 +28,29 @@ if TYPE_CHECKING:
 @options.trust_option
 @options.json_option
 def evaluate(policy: Path, data: Any, start: str, trust: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Roll POLICY out over DATA and measure error, smoothness and lag, beside the expert and holding the last action.
+    """Roll POLICY out over DATA, and say how accurate, smooth and late it is, and whether it moves like the expert.
 
-    With --band it says, too, how much of each sequence the policy's own band holds, and how wide it is.
+    It is compared with holding the last action and, where POLICY lies in the folder of a training, with the best simple
+    filter on the same data. With --band it says, too, how much of each sequence the policy's own band holds, and how
+    wide it is.
 
     The columns are those that the policy was trained on. With --dask the workers of a cluster read the data, roll the
     policy out over them and measure: the numbers are those of one machine.
     """
     from simile.evaluation.evaluation import evaluate as measure
+    from simile.learning import runs
     from simile.learning.recipes import parse
 
     loss = None if given["loss"] is None else parse(given["loss"], "loss")
-    found = options.load_policy(policy, trust, given["max_memory"])
+    found, baseline = options.load_policy(policy, trust, given["max_memory"]), None
+    if policy.name == runs.POLICY and (beside := policy.with_name(runs.BASELINE)).exists():
+        baseline = options.load_policy(beside, trust, given["max_memory"])
     stages = options.stages_of(given["stage"])
     with options.recorded_for(found, data, given, {"loss": loss}) as demos:
         pace = options.pace_of(demos, given)
         how = {"start": options.start_of(start), "stages": stages, "rate": pace, "loss": loss, "band": given["band"]}
-        judged = measure(found, demos, **how)
-        rows = judged.rows if judged.band is None else (*judged.rows, *judged.band.rows)
-        click.echo(to_json(rows) if as_json else judged)
-        if as_json:
-            options.say(judged.doubts)
+        judged = measure(found, demos, baseline=baseline, **how)
+        click.echo(to_json(judged.to_dict()) if as_json else judged)
 
 
 @click.command(short_help="Let a policy act on recorded contexts.")
@@ -182,7 +184,7 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
         with Contenders(len(chosen) + len(others) + len(hired), out / runs.ROUNDS) as progress:
             found = contest(train, test, reductions=chosen, rivals=hired, watch=progress, backend=backend, **settings)
     told = to_json(found.to_dict())
-    click.echo(told if as_json else f"{found}\n\n{found.verdict()}")
+    click.echo(told if as_json else found)
     write_atomically(out / runs.COMPARISON, f"{told}\n".encode())
     found.draw(out / "frontier.png")
     written = [runs.COMPARISON, "frontier.png"]

@@ -116,7 +116,7 @@ _LACKING = {
 def _tell(found: Improvement, kept: Line | None, policy: Path, *, as_json: bool) -> None:
     from simile.policies.ledger import ACCEPTED
 
-    verdict = found.verdict
+    decision = found.decision
     if as_json:
         trials = [
             {n: getattr(t, n) for n in ("weight", "let", "demonstrations", "corrections", "roughness")}
@@ -124,14 +124,14 @@ def _tell(found: Improvement, kept: Line | None, policy: Path, *, as_json: bool)
         ]
         about = {n: None if kept is None else getattr(kept, n) for n in ("digest", "event")}
         about |= {"by": found.by, "weight": found.weight, "trials": trials, **found.facts}
-        click.echo(to_json({**about, "notes": list(found.notes), "verdict": verdict.to_dict()}))
+        click.echo(to_json({**about, "notes": list(found.notes), "decision": decision.to_dict()}))
         return
     click.echo(found)
     if kept is None:
         click.echo("\nNothing was kept (--dry-run).")
     elif kept.event == ACCEPTED:
         click.echo(f"\n{policy} is version {kept.digest[:12]} now. Back: simile roll-back {policy}")
-    elif verdict.accepted:  # and another took the place meanwhile
+    elif decision.accepted:  # and another took the place meanwhile
         click.echo(f"\nBut {kept.reason}")
     else:
         digest = kept.digest[:12]

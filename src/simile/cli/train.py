@@ -20,7 +20,7 @@ from simile.learning import ALGORITHMS
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
     from simile.data.recorded import Recorded
-    from simile.evaluation.comparison import Judgement
+    from simile.evaluation.evaluation import Evaluation
     from simile.learning.algorithms import Run, Watch
     from simile.learning.distributed import DistributedDemonstrations
     from simile.learning.distributed.dask import DaskBackend
@@ -123,17 +123,17 @@ def _train(
     if run.interrupted:
         click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
         ctx.exit(INTERRUPTED)
+    new = runs.tell_new(given, demos, test)
     try:
-        found = _judge(run, settings, fitted, test)
+        found = _evaluate(run, folder, settings, fitted, test, new)
     except DataError as error:
         raise DataError(
             f"{error}. The policy is kept in {policy}; to judge it, hold out others: --test FILE or SHARE, or --seed"
         ) from None
-    new = runs.tell_new(given, demos, test)
-    _write_summary(folder / runs.SUMMARY, run, found, test, shown, new)
+    _write_summary(folder / runs.SUMMARY, run, found, shown)
     shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
     chosen = "" if run.new in ("", new) else f"; where choices were made: {run.new}"
-    click.echo(f"\n{found}\n\n{found.verdict()}\nWhat is new to it where it was judged: {new}{chosen}.")
+    click.echo(f"\n{found}\nWhat is new to it where it was judged: {new}{chosen}.")
     trust = f" {write_trust(types)}" if types else ""
     click.echo(f"\nPolicy: {policy}\n        {run.policy}\nRun it: simile run {policy}{trust} < contexts.csv")
     if given["report"]:
@@ -159,7 +159,7 @@ def _show(test: Demonstrations | DistributedDemonstrations, seed: int) -> tuple[
 
 def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Hold the folder to the end of the command, and refuse to write over the results of another run."""
-    from simile.learning.runs import CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
+    from simile.learning.runs import ALTERNATIVE, BASELINE, CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
 
     ctx.with_resource(RunFolder(folder).hold())
     if resume:
@@ -170,7 +170,13 @@ def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: b
             "choose another folder"
         )
     shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
-    for name in (SUMMARY, ROUNDS, REPORT):  # of the earlier run: they would be taken for this one's
+    for name in (
+        SUMMARY,
+        ROUNDS,
+        REPORT,
+        ALTERNATIVE,
+        BASELINE,
+    ):  # of the earlier run: they would be taken for this one's
         (folder / name).unlink(missing_ok=True)
 
 
@@ -244,22 +250,33 @@ def _learn(
     return run
 
 
-def _judge(
-    run: Run, settings: dict[str, Any], demos: Recorded, test: Demonstrations | DistributedDemonstrations
-) -> Judgement:
+def _evaluate(
+    run: Run,
+    folder: Path,
+    settings: dict[str, Any],
+    demos: Recorded,
+    test: Demonstrations | DistributedDemonstrations,
+    new: str,
+) -> Evaluation:
+    """Judge the policy beside the best simple filter, which stays in the folder: who judges it later has it, too."""
     from simile.data.recorded import ActionSpace
-    from simile.evaluation.comparison import judge, simple_entries
+    from simile.evaluation.evaluation import evaluate
+    from simile.learning.runs import BASELINE
     from simile.learning.second_opinion import simple_rivals
     from simile.policies.policies import parts
+    from simile.policies.storage.loading import save_own
 
-    rivals = run.rivals
-    if not rivals:
+    if not run.rivals:
         horizon = next(part.horizon for _, part in parts(run.policy)).without_actions()
         demos = demos.foretell(horizon.known)
         chosen, space = run.chosen, settings.get("space", ActionSpace())
         budget = chosen.roughness if math.isnan(chosen.validation_roughness) else chosen.validation_roughness
         rivals = simple_rivals(demos, horizon, budget=budget, space=space, seed=settings["seed"])
-    return judge({"policy": (run.policy, math.nan), **simple_entries(rivals)}, test)
+        run = replace(run, rivals=rivals)
+    baseline = run.baseline
+    if baseline is not None:
+        save_own(baseline, folder / BASELINE)
+    return replace(evaluate(run.policy, test, baseline=baseline), new=new)
 
 
 @dataclass
@@ -290,31 +307,23 @@ class _Record:
         append(self.folder / ROUNDS, f"{to_json(turn.measured(), indent=None)}\n")
 
 
-def _write_summary(
-    path: Path,
-    run: Run,
-    found: Judgement,
-    test: Demonstrations | DistributedDemonstrations,
-    shown: Demonstrations,
-    new: str,
-) -> None:
-    from dataclasses import asdict
-
+def _write_summary(path: Path, run: Run, found: Evaluation, shown: Demonstrations) -> None:
     from simile._common.files import write_atomically
-    from simile.evaluation.comparison import judge, judge_path
 
-    entries = {entry.name: (entry.policy, entry.seconds) for entry in found.entries}
+    path_of = [] if run.frontier is None else run.frontier.points
+    scores = [found.roll(point.policy).tally.score for point in path_of]
     summary = {
-        "verdict": found.verdict(),
+        **found.to_dict(),
         "notes": list(run.notes),
-        "new": new,  # in the held-out data
+        "new": found.new,  # in the held-out data
         "new_to_choices": run.new,
         "chosen_round": run.chosen.number,
         "rounds": [turn.measured() for turn in run.rounds],
-        "digest": shown.digest(),  # of the held-out data that what follows was measured on, or of those shown
-        "held_out": found.rows(),
-        "motion": (found if shown is test else judge(entries, shown)).motion(),
-        "logs": {name: asdict(log) for name, log in zip(test.action_names, test.logs, strict=True)},
-        "path": [] if run.frontier is None else judge_path(run.frontier, test),
+        "digest": shown.digest(),  # of the held-out data, or of those of them that are shown
+        "path": [
+            {"smoothness": point.smoothness, "lag": point.lag, "error": score.rmse, "roughness": score.roughness}
+            for point, score in zip(path_of, scores, strict=True)
+            if not math.isnan(score.error)
+        ],
     }
     write_atomically(path, f"{to_json(summary)}\n".encode())

@@ -25,9 +25,9 @@ import numpy as np
 from simile._common import checks
 from simile._common.text import escape
 from simile._common.typing import FloatArray, IntArray, Trajectories
-from simile.data.cross_correlation import correlate
 from simile.data.names import list_some
 from simile.errors import ArgumentError, DataError
+from simile.metrics import correlate
 
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations

@@ -22,8 +22,7 @@ from simile.data import origins
 from simile.data.dataframes import read_frame
 from simile.data.delays import Delay, summarize_delays, tell_delays
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
-from simile.data.logs import Log, find_marks, read_logs
-from simile.data.motion import tell_motion
+from simile.data.logs import Log, find_marks, read_logs, tell_motion
 from simile.data.recorded import ActionSpace, Recorded, Units, share_about
 from simile.data.timing import Known, look_ahead, name_ahead
 from simile.errors import ArgumentError, DataError

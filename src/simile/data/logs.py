@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, Trajectories
-from simile.data.losses import difference
+from simile.metrics import difference, rate_reversals, share_rest
 
 ORDER = 6  # of the differences that tell noise from motion
 REST, QUIET, TYPICAL = 6, 0.1, 0.55  # frames of a window; share of those at rest; their variance, over the noise's
@@ -35,6 +36,7 @@ DOMINATED = 0.7  # what is motion of the mean second difference: where it is les
 ORDERS, STRIDES = (1, 2, 3), (1, 2, 3, 4, 6, 8, 12, 16, 24)  # at which differences look through noise
 MOST_SAMPLED, LEAST_LEVELS = 4096, 8  # frames of a sequence, and different values in them, that tell a resolution
 GRAIN, FINEST = 2.0**-24, 2.0**-19  # of the range: what is closer differs by rounding; the finest step
+_LISTS: tuple[tuple[str, Any], ...] = (("noise_interval", float), ("strides", int), ("kept", float))
 TOLERANCE = 0.05  # of a step: multiples of it are no farther off, even if written with few digits
 
 
@@ -64,6 +66,22 @@ class Log:
     spread: float
     strides: tuple[int, ...] = (1, 1, 1)
     kept: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    @classmethod
+    def read(cls, facts: Any) -> Log:
+        """Read what `dataclasses.asdict` wrote; a `ValueError` where it makes no sense."""
+        try:
+            numbers = {name: float(facts[name]) for name in ("resolution", "noise", "spread")}
+            interval, strides, kept = (tuple(map(make, facts[name])) for name, make in _LISTS)
+            log = cls(**numbers, noise_interval=interval, strides=strides, kept=kept)
+        except (KeyError, OverflowError, TypeError) as error:
+            raise ValueError(f"no log: {error}") from None
+        values = (*numbers.values(), *interval, *kept)
+        if (len(interval), len(strides), len(kept)) != (2, 3, 3) or not set(strides) <= set(STRIDES):
+            raise ValueError("no log: of another length")
+        if not all(0.0 <= value < math.inf for value in values) or not all(0.0 < share <= 1.0 for share in kept):
+            raise ValueError("no log: out of range")
+        return log
 
     @property
     def threshold(self) -> float:
@@ -113,6 +131,29 @@ def tell_noise(names: Sequence[str], logs: Sequence[Log]) -> tuple[str, ...]:
         for name, log in zip(names, logs, strict=True)
         if log.kept[1] < DOMINATED
     )
+
+
+def tell_motion(
+    names: Sequence[str], logs: Sequence[Log], trajectories: Trajectories, rate: float | None = None
+) -> tuple[str, ...]:
+    """Say in a line per action what its log is worth, and how it moves.
+
+    >>> square = np.repeat([0.0, 1.0] * 10, 30)[:, np.newaxis]
+    >>> tell_motion(["pan"], [Log(0.01, 0.03, (0.02, 0.04), 20.0)], [square], 10.0)
+    ('pan: resolution 0.01, noise 0.03, at rest 97 % of the time, 18 reversals a minute',)
+    """
+    threshold = [log.threshold for log in logs]
+    turns, rest = rate_reversals(trajectories, threshold, rate), share_rest(trajectories, threshold, rate)
+    lines = []
+    for name, log, reversals, rests in zip(names, logs, turns, rest, strict=True):
+        said = [
+            f"{what} {value:.3g}" for what, value in (("resolution", log.resolution), ("noise", log.noise)) if value
+        ]
+        said += [] if math.isnan(rests) else [f"at rest {100.0 * rests:.0f} % of the time"]
+        digits = ".0f" if reversals >= 10.0 else ".2g"
+        said.append(f"{reversals:{digits}} reversals {'a minute' if rate else 'per 1,000 frames'}")
+        lines.append(f"{name}: {', '.join(said)}")
+    return tuple(lines)
 
 
 def _find_noise(actions: FloatArray, every: int) -> FloatArray:

@@ -1,47 +1,41 @@
-"""Judge a policy by its roll-outs: how accurate, how smooth, how late, with the expert and a baseline beside it."""
+"""Judge a policy by its roll-outs, beside the expert, the held action and a baseline: numbers, and one verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from simile._common import checks, plots
-from simile._common.text import cell
+from simile._common.text import cell, count, table
 from simile._common.typing import FloatArray
-from simile.data import losses
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import tell_groups
 from simile.data.logs import Log, tell_noise
 from simile.data.losses import Loss
-from simile.data.motion import measure_motion
 from simile.data.recorded import Recorded
-from simile.errors import ArgumentError, DataError
+from simile.data.reference import Reference, tally_rollouts
+from simile.errors import ArgumentError, DataError, DivergedError
+from simile.evaluation.rivals.controllers import HELD, Held, roll_out
+from simile.evaluation.verdict import EXPERT, Verdict, reach_verdict, tell_reversals
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
+from simile.learning.frontier import time_scale
+from simile.learning.initial import find_new
 from simile.learning.outliers import weigh
+from simile.metrics import Tally
 from simile.policies.bands import Band, Banded
 from simile.policies.fit import Fit
 from simile.policies.policies import Policy, timing
-from simile.policies.rollouts import Start, open_rollout, rollout
+from simile.policies.rollouts import ExpertStart, Start, open_rollout, rollout
 from simile.policies.stages import Stage
 
-# Errors compare a trajectory with the expert's; the expert's own are zero and not shown.
-ERRORS: dict[str, Callable[..., FloatArray]] = {
-    "rmse": losses.root_mean_squared_error,
-    "mae": losses.mean_absolute_error,
-    "lag": losses.lag,
-    "overshoot": losses.overshoot,
-}
-WEIGHED = ("rmse", "mae")
-# Of the motion, without noise: the orders of differences, per step and per second.
-DIFFERENCES = {"difference_1": 1, "difference_2": 2, "difference_3": 3}
-PER_SECOND = {"velocity": 1, "acceleration": 2, "jerk": 3}
+POLICY, SIMPLE = "policy", "best simple filter"  # names in a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,52 +80,164 @@ class BandCheck:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What `evaluate` measured: a row per sequence, action and metric; prints as a table of means.
+class Entry:
+    """Who acted, and what came of it.
 
     Attributes
     ----------
-    rows : tuple of dict
-        Keys `sequence`, `action`, `metric`, `policy`, `expert`, `hold_last`, `frames`. A value that does not
-        apply is NaN.
+    name : str
+        In a table.
     rolled : list of (T, k) arrays
-        The roll-outs that were measured; none where they stay with a backend.
+        Roll-outs, NaN where one diverged; where a backend has the data they stay with it, as it keeps them.
+    tally : Tally
+        What is told of them, summed over each recording.
+    seconds : float
+        CPU time of the fit.
+    """
+
+    name: str
+    rolled: Any
+    tally: Tally
+    seconds: float = math.nan
+
+    @property
+    def diverged(self) -> int:
+        """In how many recordings the roll-out diverged."""
+        return int(np.isnan(self.tally.squares).any(axis=1).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `evaluate` measured; prints as a table and the verdict.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        What is said of the policy: numbers, their intervals, and sentences.
+    entries : tuple of Entry
+        The policy in question, others beside it, and last the held action.
     demos : Demonstrations or DistributedDemonstrations
         What the expert did meanwhile.
+    scale : (k,) array
+        Standard deviations of the actions that the policy was trained on, the unit of the column "error".
+    begin : int
+        How many first frames are the expert's: they do not count.
+    logs : tuple of Log
+        By which noise is told from motion: what the policy's card says of its training, or else of all of `demos`.
+    baseline : str
+        What the second entry is called in the verdict; "" where it is none to be compared with.
     doubts : tuple of str
         What does not fit what the policy was trained on: the rate, contexts outside its range in most frames.
     band : BandCheck, optional
         How well the band that was asked for holds.
+    learned_from : int
+        How many of the recordings the policy was learned from.
+    new : str
+        What is new in the others, where that is known.
     """
 
-    rows: tuple[dict[str, Any], ...]
-    rolled: list[FloatArray]
+    entries: tuple[Entry, ...]
     demos: Recorded
+    scale: FloatArray
+    begin: int
+    logs: tuple[Log, ...]
+    baseline: str = ""
     doubts: tuple[str, ...] = ()
     band: BandCheck | None = None
+    learned_from: int = 0
+    new: str = ""
 
-    def mean(self, metric: str, action: str | None = None, *, of: str = "policy") -> float:
-        """Return a metric's mean over sequences, weighted by frames; the RMSE is pooled as squares.
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What is said of the policy."""
+        ours, held = self.entries[0], self.entries[-1]
+        return reach_verdict(
+            ours.tally,
+            held.tally,
+            self.entries[1].tally if self.baseline else None,
+            actions=self.demos.action_names,
+            scale=self.scale,
+            kin=self.demos.kin,
+            rate=self.demos.rate,
+            baseline=self.baseline,
+            learned_from=self.learned_from,
+            new=self.new,
+            pace=time_scale(self.demos),
+        )
 
-        Parameters
-        ----------
-        metric : str
-            A name from the table, for example "rmse".
-        action : str, optional
-            One action; the mean over all of them by default.
-        of : {"policy", "expert", "hold_last"}
-            Whose.
+    @property
+    def rolled(self) -> list[FloatArray]:
+        """The roll-outs of the policy, (T, k) each; none where they stay with a backend."""
+        return self.demos.show(self.entries[0].rolled)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each entry, best first.
+
+        Keys: name, rmse of each action in its unit, error (of all actions, each in standard deviations), roughness (1:
+        the expert's), reversals and rest (means over the actions), lag (frames), seconds (CPU, to fit).
         """
-        rows = [r for r in self.rows if r["metric"] == metric and action in (None, r["action"])]
-        if not rows:
-            known = sorted({r["metric"] for r in self.rows})
-            raise ArgumentError(f"no metric {metric!r} of action {action!r}; there are {', '.join(known)}")
-        values, frames = np.array([r[of] for r in rows]), np.array([r["frames"] for r in rows])
-        there = ~np.isnan(values)
-        if not there.any():
-            return math.nan
-        power = 2 if metric == "rmse" else 1
-        return float(np.average(values[there] ** power, weights=frames[there]) ** (1.0 / power))
+        rate, actions = self.demos.rate, self.demos.action_names
+        found = [tell_row(e.name, e.tally, actions, self.scale, rate, e.seconds) for e in self.entries]
+        return sorted(found, key=lambda row: (math.isnan(row["error"]), row["error"]))
+
+    def recordings(self) -> list[dict[str, Any]]:
+        """Return a row for each recording and action: what the policy did, and the expert."""
+        ours, held, rows = self.entries[0].tally, self.entries[-1].tally, []
+        for i, name in enumerate(self.demos.names):
+            one, (turns, rests) = ours[[i]], (ours[[i]].turn_rates(self.demos.rate), ours[[i]].rest_shares)
+            for j, action in enumerate(self.demos.action_names):
+                row = {
+                    "recording": name,
+                    "action": action,
+                    "frames": int(one.frames[0, j]),
+                    "rmse": one.rmse(self.scale)[j],
+                    "hold_last": held[[i]].rmse(self.scale)[j],
+                    "roughness": one.roughness[j],
+                    "lag": one.lags[j],
+                    "reversals": turns[0, j],
+                    "expert_reversals": turns[1, j],
+                    "rest": rests[0, j],
+                    "expert_rest": rests[1, j],
+                }
+                rows.append(
+                    {key: value if isinstance(value, str | int) else float(value) for key, value in row.items()}
+                )
+        return rows
+
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """Return `recordings` as a data frame of "pandas", "polars" or "pyarrow"."""
+        import narwhals.stable.v2 as nw
+
+        rows = self.recordings()
+        return nw.from_dict({key: [row[key] for row in rows] for key in rows[0]}, backend=backend).to_native()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, for JSON."""
+        return {
+            "verdict": self.verdict.to_dict(),
+            "held_out": self.rows(),
+            "recordings": self.recordings(),
+            **({} if self.band is None else {"band": list(self.band.rows)}),
+            "doubts": list(self.doubts),
+        }
+
+    def add(self, name: str, policy: Policy) -> Self:
+        """Roll another policy out over the same frames, for the table alone."""
+        return replace(self, entries=(*self.entries[:-1], self.roll(policy, name), self.entries[-1]))
+
+    def roll(self, policy: Policy, name: str = "") -> Entry:
+        """Roll another policy out over the same frames, and measure it by the same logs."""
+        rolled = self.demos.map(_roll, self.demos.firsts, shared=(policy, {"start": ExpertStart(self.begin)}))
+        return Entry(
+            name, rolled, tally_rollouts(self.demos, rolled, scale=self.scale, begin=self.begin, logs=self.logs)
+        )
+
+    @property
+    def reference(self) -> Reference:
+        """What everything is measured against; refused where the data stay with a backend."""
+        if not isinstance(self.demos, Demonstrations):
+            raise ArgumentError("demos: roll-outs stay with the backend: evaluate those to be drawn here")
+        return Reference(self.demos, self.scale, self.begin, logs=self.logs)
 
     def plot(self, sequence: int | None = None) -> Any:
         """Draw what the policy did in one sequence beside the expert, and the RMSE of all; a matplotlib figure.
@@ -141,53 +247,67 @@ class Evaluation:
         sequence : int, optional
             Which; the one of median error by default.
         """
-        if not isinstance(self.demos, Demonstrations):
-            raise ArgumentError("demos: roll-outs stay with the backend: evaluate those to be drawn here")
-        actions = self.demos.action_names
-        found = {(r["sequence"], r["action"]): r["policy"] for r in self.rows if r["metric"] == "rmse"}
-        errors = np.array([[found.get((i, a), math.nan) for a in actions] for i in range(len(self.demos))])
+        demos = self.reference.demos
+        errors = np.array([self.entries[0].tally[[i]].rmse(self.scale) for i in range(len(demos))])
         total = errors.sum(axis=1)
         if sequence is None:
             sequence = int(np.argsort(total)[(~np.isnan(total)).sum() // 2])  # sequences too short to judge sort last
-        sequence = checks.whole_number(sequence, "sequence", at_most=len(self.demos) - 1)
-        demo = self.demos[sequence]
-        return plots.trajectories(demo.actions, self.rolled[sequence], actions, demo.rate, demo.name, errors)
+        sequence = checks.whole_number(sequence, "sequence", at_most=len(demos) - 1)
+        demo = demos[sequence]
+        return plots.trajectories(demo.actions, self.rolled[sequence], demos.action_names, demo.rate, demo.name, errors)
 
-    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
-        """Return the rows as a data frame of "pandas", "polars" or "pyarrow"."""
-        import narwhals.stable.v2 as nw
-
-        columns = {key: [row[key] for row in self.rows] for key in self.rows[0]}
-        return nw.from_dict(columns, backend=backend).to_native()
+    def __repr__(self) -> str:
+        return f"Evaluation({self.verdict.headline!r})"
 
     def __str__(self) -> str:
-        lines = []
-        for action in dict.fromkeys(r["action"] for r in self.rows):
-            lines.append(f"{action:24} {'policy':>12} {'expert':>12} {'ratio':>8} {'hold last':>12}")
-            for metric in dict.fromkeys(r["metric"] for r in self.rows):
-                policy, expert, held = (self.mean(metric, action, of=o) for o in ("policy", "expert", "hold_last"))
-                ratio = policy / expert if expert and metric not in ERRORS else math.nan
-                lines.append(f"  {metric:22} {cell(policy)} {cell(expert)} {cell(ratio, 8)} {cell(held)}")
-        n_sequences = len({r["sequence"] for r in self.rows})
-        groups = tell_groups(self.demos.kin, self.demos.group_name)
-        lines.append(
-            f"means over {n_sequences} sequences{groups} of roll-outs; differences per step; lag in frames, late is "
-            "positive"
+        actions, rate, ours = self.demos.action_names, self.demos.rate, self.entries[0].tally
+        keys = ["name", *(f"rmse {a}" for a in actions), "roughness", "reversals", "rest", "lag", "seconds"]
+        heads = [*(f"RMSE {a}" for a in actions), "roughness", "reversals", "rest", "lag", "fit (s)"]
+        nothing = dict.fromkeys(keys, math.nan)
+        turns, rests = (float(np.mean(both[1])) for both in (ours.turn_rates(rate), ours.rest_shares))
+        rows = [{**nothing, "name": EXPERT, "roughness": 1.0, "reversals": turns, "rest": rests}, *self.rows()]
+        if all(math.isnan(row["seconds"]) for row in rows):
+            keys, heads = keys[:-1], heads[:-1]
+        lines = table(
+            [("", 0, "<"), *((head, 9, ".4g") for head in heads)], ([row[key] for key in keys] for row in rows)
         )
-        unit = "a minute; hold, move in s" if self.demos.rate else "per 1,000 frames; hold, move in frames"
-        lines.append(
-            f"reversals {unit}; sparc, ldlj: medians over moves; speed, acceleration: 50th and 95th percentile"
-        )
-        lines += tell_noise(self.demos.action_names, self.demos.logs)
+        counted = int(ours.weights.any(axis=1).sum())
+        first = f", without the first {count(self.begin, 'frame')} of each" if self.begin else ""
+        lines += [
+            f"roll-outs over {count(counted, 'recording')}{tell_groups(self.demos.kin, self.demos.group_name)}{first};",
+            f"roughness: mean |second difference| over {EXPERT}'s; reversals {tell_reversals(rate)}; rest: share of "
+            "time; lag: frames late",
+            "",
+            str(self.verdict),
+        ]
+        lines += tell_noise(actions, self.logs)
         lines += [] if self.band is None else [str(self.band)]
         lines += [f"note: {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
+
+
+def tell_row(
+    name: str, tally: Tally, actions: Sequence[str], scale: FloatArray, rate: float | None, seconds: float = math.nan
+) -> dict[str, Any]:
+    """Return the row of a table, as `Evaluation.rows` describes it."""
+    score = tally.score
+    return {
+        "name": name,
+        **{f"rmse {a}": float(value) for a, value in zip(actions, tally.rmse(scale), strict=True)},
+        "error": score.rmse,
+        "roughness": score.roughness,
+        "reversals": float(np.mean(tally.turn_rates(rate)[0])),
+        "rest": float(np.mean(tally.rest_shares[0])),
+        "lag": tally.lag,
+        "seconds": seconds,
+    }
 
 
 def evaluate(
     policy: Policy,
     demos: Demonstrations | Demonstration | DistributedDemonstrations,
     *,
+    baseline: Policy | None = None,
     start: Start | Any = None,
     seed: int = 0,
     stages: Stage | Sequence[Stage] = (),
@@ -196,24 +316,27 @@ def evaluate(
     backend: Backend | None = None,
     band: float | None = None,
 ) -> Evaluation:
-    """Roll a policy out and measure error and smoothness, per sequence and action, beside expert and baseline.
+    """Roll a policy out over recordings, and say how accurate, how smooth, how late and how like the expert it is.
 
     The frames that the start gives (the expert's first, as many as the policy remembers or aims ahead) are not scored.
-    The baseline holds the last of them; a policy that does not beat it has learned nothing.
+    The last of them, held, is what every policy must beat. What the log is like, noise and resolution, is taken from
+    the policy's card, so that one recording and all of them are judged by the same measure.
 
     Parameters
     ----------
     policy : Policy
         What to judge.
     demos : Demonstrations
-        Held-out sequences, if the numbers are to mean anything.
+        Held-out recordings, if the numbers are to mean anything.
+    baseline : Policy, optional
+        What it is compared with: `run.baseline` is the best simple filter on the same data.
     start, seed, stages, rate
-        As for `simile.rollout`.
+        As for `simile.rollout`; those of the policy alone.
     loss : Loss, optional
         As for `simile.learn`, for records with outliers: errors are weighted by it, and what an expert's frame that is
         far off is compared with, or measured by, is what lies between the others.
     backend : Backend, optional
-        Where the data are, as for `simile.learn`: the policy is rolled out there, and rows of numbers come here.
+        Where the data are, as for `simile.learn`: the policy is rolled out there, and numbers come here.
     band : float, optional
         Level of a band to judge, such as 0.9, as for `simile.rollout`: how much of each sequence it holds, and how wide
         it is, beside one that is always as wide.
@@ -221,76 +344,38 @@ def evaluate(
     Returns
     -------
     Evaluation
+        With `verdict`, a table of all (`rows`), and of each recording (`recordings`, `to_frame`).
     """
-    recorded = weigh(place(demos, backend).foretell(timing(policy)[1]), loss, seed=seed)
-    found = recorded.map(_evaluate, recorded.firsts, shared=(policy, start, seed, stages, rate, recorded.logs, band))
-    told = recorded.collect(_take, found, shared=(1,))
-    rows = [row for some, _, _, _ in told for row in some]
-    if not rows:
+    given = place(demos, backend)
+    recorded = weigh(given.foretell(timing(policy)[1]), loss, seed=seed)
+    begin = max(recorded.collect(_count_given, shared=(policy, start)))
+    if not (recorded.lengths > begin).any():
         raise DataError(
-            f"no sequence is longer than the {max(longest for _, longest, _, _ in told)} frames that start the "
-            "roll-out: give longer sequences, or start=ColdStart()"
+            f"no sequence is longer than the {begin} frames that start the roll-out: give longer sequences, or "
+            "start=ColdStart()"
         )
-    fit = reduce(add, (fit for _, _, fit, _ in told))
-    rolled = recorded.show(recorded.map(_take, found, shared=(0,)))
+    how = {"start": start, "seed": seed, "stages": stages, "rate": rate}
+    logs = policy.card.logs(recorded.n_actions) or recorded.logs
+    played = {POLICY: recorded.map(_roll, recorded.firsts, shared=(policy, how, band))}
     held = None
     if band is not None:
-        held = BandCheck.of(policy, band, (row for _, _, _, some in told for row in some))
-    return Evaluation(tuple(rows), rolled, recorded, fit.doubts(policy.card, recorded.rate), held)
-
-
-def _evaluate(
-    demos: Demonstrations,
-    first: int,
-    policy: Policy,
-    start: Start | Any,
-    seed: int,
-    stages: Stage | Sequence[Stage],
-    rate: float | None,
-    logs: Sequence[Log],
-    band: float | None,
-) -> tuple[list[FloatArray], tuple[list[dict[str, Any]], int, Fit, list[dict[str, Any]]]]:
-    """Roll out over a part, whose first sequence has a number; returns rows, the longest start, and how all fits.
-
-    With them come the rows of a band, where one is asked for.
-    """
-    how: Any = {"start": start, "seed": seed, "stages": stages, "rate": rate, "first": first}
-    given = [len(g) for g in open_rollout(policy, demos, start).given]
-    rows: list[dict[str, Any]] = []
-    checked: list[dict[str, Any]] = []
-    if band is None:
-        rolled = rollout(policy, demos, **how)
-    else:
-        banded = rollout(policy, demos, band=band, **how)
-        rolled = [one.actions for one in banded]
-        for number, (demo, one, n) in enumerate(zip(demos, banded, given, strict=True), first):
-            checked += check_band(policy, band, number, demo, one, n)
-    for number, (demo, actions, warm_up) in enumerate(zip(demos, rolled, given, strict=True), first):
-        if len(demo) <= warm_up:
-            continue
-        expert = demo.actions[warm_up:]
-        held = losses.hold_last_action(demo.actions, warm_up=warm_up)[warm_up:]
-        weights = None if demo.weights is None else demo.weights[warm_up:]
-        ours, theirs, baseline = (
-            _measure(a, expert, weights, logs, demo.rate) for a in (actions[warm_up:], expert, held)
-        )
-        for name in ours:
-            order = (DIFFERENCES | PER_SECOND).get(name)
-            kept = np.array([1.0 if order is None else log.kept[order - 1] for log in logs])
-            rows.extend(
-                {
-                    "sequence": number,
-                    "name": demo.name,
-                    "action": action,
-                    "metric": name,
-                    "policy": float(ours[name][j]),
-                    "expert": math.nan if name in ERRORS else float(kept[j] * theirs[name][j]),
-                    "hold_last": float(baseline[name][j]),
-                    "frames": len(expert),
-                }
-                for j, action in enumerate(demos.action_names)
-            )
-    return rolled, (rows, max(given), Fit.of(policy.card, demos.contexts), checked)
+        checked = recorded.collect(_check_bands, recorded.firsts, played[POLICY], shared=(policy, band, begin))
+        held = BandCheck.of(policy, band, (row for some in checked for row in some))
+        played[POLICY] = recorded.map(_bare, played[POLICY])
+    name = ""
+    if baseline is not None:
+        simple = "rival" in baseline.card.training.get("settings", {})
+        name, label = ("the best simple filter", SIMPLE) if simple else ("the baseline", "baseline")
+        played[label] = recorded.map(_roll, recorded.firsts, shared=(baseline, {"start": ExpertStart(begin)}))
+    played[HELD] = recorded.map(_hold, shared=(begin,))
+    scale = policy.units.scale
+    entries = [
+        Entry(who, rolled, tally_rollouts(recorded, rolled, scale=scale, begin=begin, logs=logs))
+        for who, rolled in played.items()
+    ]
+    fit = reduce(add, recorded.collect(_fit, shared=(policy,)))
+    doubts, seen = fit.doubts(policy.card, recorded.rate), len(given) - len(find_new(policy.card.training, given))
+    return Evaluation(tuple(entries), recorded, scale, begin, logs, name, doubts, held, seen)
 
 
 def check_band(
@@ -327,26 +412,59 @@ def check_band(
     ]
 
 
-def _take(_: Demonstrations, found: tuple[Any, ...], place: int) -> Any:
-    return found[place]
+def roll_each(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray]:
+    """Roll a policy, or a controller of the rivals, out after so many frames of the expert; NaN where one diverges."""
+    try:
+        return roll_out(controller, demos, frames)
+    except DivergedError:
+        if len(demos) > 1:
+            return [roll_each(controller, Demonstrations((demo,)), frames)[0] for demo in demos]
+    return [_lose(demos.actions[0], frames)]
 
 
-def _measure(
-    actions: FloatArray,
-    expert: FloatArray,
-    weights: FloatArray | None,
-    logs: Sequence[Log],
-    rate: float | None,
-) -> dict[str, FloatArray]:
-    """Measure one trajectory by every metric, (k,) values each."""
-    found = {name: metric(actions, expert) for name, metric in ERRORS.items()}
-    if weights is not None:
-        found |= {name: ERRORS[name](actions, expert, weights) for name in WEIGHED}
-    for names, per in ((DIFFERENCES, None), *([(PER_SECOND, rate)] if rate else [])):
-        found |= {name: losses.mean_difference(actions, order=order, rate=per) for name, order in names.items()}
-    found["total_variation"] = losses.total_variation(actions)
-    found["spectral_arc_length"] = losses.spectral_arc_length(actions, rate=rate or 1.0)
-    found["log_dimensionless_jerk"] = losses.log_dimensionless_jerk(actions)
-    found["high_frequency_ratio"] = losses.high_frequency_ratio(actions)
-    motions = [motion.to_dict() for motion in measure_motion([actions], logs, rate)]
-    return found | {name: np.array([m[name] for m in motions]) for name in motions[0]}
+# What runs where a part of the data is.
+
+
+def _roll(demos: Demonstrations, first: int, policy: Policy, how: dict[str, Any], band: float | None = None) -> Any:
+    """Roll out over a part, whose first sequence has a number; a sequence in which the policy diverges is NaN."""
+    try:
+        return rollout(policy, demos, first=first, band=band, **how)
+    except DivergedError:
+        if len(demos) > 1:
+            each = (Demonstrations((demo,)) for demo in demos)
+            return [_roll(one, number, policy, how, band)[0] for number, one in enumerate(each, first)]
+    return [_lose(demos.actions[0], _count_given(demos, policy, how["start"]))]
+
+
+def _lose(expert: FloatArray, frames: int) -> FloatArray:
+    """Return what is left of a roll-out that diverged."""
+    lost = np.full_like(expert, math.nan)
+    lost[:frames] = expert[:frames]
+    return lost
+
+
+def _hold(demos: Demonstrations, begin: int) -> list[FloatArray]:
+    return Held().rollout(demos, frames=begin)
+
+
+def _bare(_: Demonstrations, banded: Sequence[Any]) -> list[FloatArray]:
+    return [one.actions if isinstance(one, Banded) else one for one in banded]
+
+
+def _check_bands(
+    demos: Demonstrations, first: int, banded: Sequence[Any], policy: Policy, level: float, begin: int
+) -> list[dict[str, Any]]:
+    """Measure a band in all sequences of a part that are long enough, and in which it did not diverge."""
+    rows: list[dict[str, Any]] = []
+    for number, (demo, one) in enumerate(zip(demos, banded, strict=True), first):
+        if len(demo) > begin and isinstance(one, Banded):
+            rows += check_band(policy, level, number, demo, one, begin)
+    return rows
+
+
+def _count_given(demos: Demonstrations, policy: Policy, start: Start | Any) -> int:
+    return max(len(given) for given in open_rollout(policy, demos, start).given)
+
+
+def _fit(demos: Demonstrations, policy: Policy) -> Fit:
+    return Fit.of(policy.card, demos.contexts)

@@ -15,17 +15,17 @@ import numpy as np
 
 from simile._common import checks
 from simile._common.text import cell
-from simile._common.typing import FloatArray, Trajectories
+from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstrations
 from simile.data.groups import number_labels
-from simile.data.motion import count_reversals, reversals_unit
+from simile.data.reference import Reference
 from simile.errors import DivergedError
-from simile.learning.measures import Ruler
-from simile.learning.shares import add_kin
+from simile.evaluation.rivals import Held
+from simile.evaluation.verdict import Verdict, reach_verdict
+from simile.learning.frontier import time_scale
+from simile.metrics import FEWEST, Tally
 from simile.policies.policies import Policy, given_frames
 from simile.policies.rollouts import ExpertStart, rollout
-
-FEWEST = 4  # groups, from which on a limit is told
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def _limit(old: FloatArray, new: FloatArray, ratio: float, confidence: float) ->
     return max(float((b + math.sqrt(max(b * b - a * c, 0.0))) / a), ratio) if a > 0.0 else math.inf
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the gate found; prints as a table of both policies and the reason.
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What the gate decided; prints as a table of both policies, the reason, and what is said of the new one.
 
     Attributes
     ----------
@@ -97,6 +97,8 @@ class Verdict:
     roughness, reversals : (old, new)
         Of the roll-outs over the demonstrations: mean absolute second difference over the expert's, and turns a minute
         (or per 1,000 frames), means over the actions.
+    verdict : Verdict, optional
+        What is said of the new policy on the held-out demonstrations, beside the old one; None where it diverged.
     """
 
     accepted: bool
@@ -105,10 +107,12 @@ class Verdict:
     corrections: Paired
     roughness: tuple[float, float]
     reversals: tuple[float, float]
+    verdict: Verdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
-        return asdict(self)
+        told = None if self.verdict is None else self.verdict.to_dict()
+        return {**asdict(replace(self, verdict=None)), "verdict": told}
 
     def __str__(self) -> str:
         lines = [f"{'':34} {'old':>10} {'new':>10} {'ratio':>8} {'at most':>8}"]
@@ -120,7 +124,7 @@ class Verdict:
             lines.append(f"{name:34} {cell(old, 10)} {cell(new, 10)} {cell(new / old if old else math.nan, 8)}")
         over = "sequences of so many groups, or groups" if self.demonstrations.within else "groups"
         lines.append(f"errors: RMSE of roll-outs in standard deviations; ratio: of mean squared errors; ({over})")
-        return "\n".join([*lines, self.reason])
+        return "\n".join([*lines, self.reason, *([] if self.verdict is None else [f"The new one: {self.verdict}"])])
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class Gate:
         checks.number(self.gain, "gain", at_least=0.0, at_most=1.0)
         checks.number(self.confidence, "confidence", at_least=0.5, at_most=0.9999)
 
-    def judge(self, old: Policy, new: Policy, demos: Demonstrations, corrections: Demonstrations) -> Verdict:
+    def judge(self, old: Policy, new: Policy, demos: Demonstrations, corrections: Demonstrations) -> Decision:
         """Roll both out over sequences that neither has learned from, and decide.
 
         Parameters
@@ -164,47 +168,55 @@ class Gate:
         old, new : Policy
             The policy at work, and the one that may take its place.
         demos : Demonstrations
-            Held-out demonstrations. Where they are of fewer than four groups, each sequence counts as one.
+            Held-out demonstrations. Where they are of fewer than six groups, each sequence counts as one.
         corrections : Demonstrations
             Held-out corrections, as recorded: the roll-outs begin before each take-over, and frames under the operator
             count. Groups count whatever they are, for those of one share frames.
         """
-        start = ExpertStart(max(given_frames(old), given_frames(new)))
-        rulers = Ruler(demos, old.units.scale, start.frames), Ruler(corrections, old.units.scale, start.frames)
-        before = [rollout(old, ruler.demos, start=start) for ruler in rulers]
+        start, logs = ExpertStart(max(given_frames(old), given_frames(new))), old.card.logs(demos.n_actions)
+        references = [Reference(part, old.units.scale, start.frames, logs=logs) for part in (demos, corrections)]
+        before = [one.tally(rollout(old, one.demos, start=start)) for one in references]
         try:
-            after = [rollout(new, ruler.demos, start=start) for ruler in rulers]
+            after = [one.tally(rollout(new, one.demos, start=start)) for one in references]
         except DivergedError as error:
-            same, gone = self.decide(rulers[0], rulers[1], before, before), math.inf
+            same, gone = self.decide(references, before, before), math.inf
             shown, corrected = (
                 replace(one, new=gone, ratio=gone, upper=gone) for one in (same.demonstrations, same.corrections)
             )
-            return Verdict(False, f"not accepted: {error}", shown, corrected, same.roughness, same.reversals)
-        return self.decide(rulers[0], rulers[1], before, after)
+            return Decision(False, f"not accepted: {error}", shown, corrected, same.roughness, same.reversals)
+        return self.decide(references, before, after)
 
-    def decide(
-        self, demos: Ruler, corrections: Ruler, old: Sequence[Trajectories], new: Sequence[Trajectories]
-    ) -> Verdict:
-        """Decide by roll-outs of both policies over demonstrations and corrections, in this order."""
+    def decide(self, references: Sequence[Reference], old: Sequence[Tally], new: Sequence[Tally]) -> Decision:
+        """Decide by what both policies did over demonstrations and corrections, in this order."""
+        demos = references[0].demos
         shown = self._pair(demos, old[0], new[0], ungroup=True)
-        corrected = self._pair(corrections, old[1], new[1])
-        rough = demos.measure(old[0]).roughness, demos.measure(new[0]).roughness
-        turns = _count_turns(old[0], demos.demos), _count_turns(new[0], demos.demos)
+        corrected = self._pair(references[1].demos, old[1], new[1])
+        rough = old[0].score.roughness, new[0].score.roughness
+        turns = float(old[0].turns.sum()), float(new[0].turns.sum())
         objection = self._object(shown, corrected, rough, turns)
         told = f"accepted: {_tell_gain(shown, corrected)}" if objection is None else f"not accepted: {objection}"
-        unit = reversals_unit(demos.demos.rate) / demos.demos.n_frames / demos.demos.n_actions
-        return Verdict(objection is None, f"{told}.", shown, corrected, rough, (unit * turns[0], unit * turns[1]))
+        rates = [float(np.mean(some[0].turn_rates(demos.rate)[0])) for some in (old, new)]
+        verdict = reach_verdict(
+            new[0],
+            references[0].tally(Held().rollout(demos, frames=references[0].begin)),
+            old[0],
+            actions=demos.action_names,
+            scale=references[0].scale,
+            kin=demos.kin,
+            rate=demos.rate,
+            baseline="the policy at work",
+            pace=time_scale(demos),
+        )
+        return Decision(objection is None, f"{told}.", shown, corrected, rough, (rates[0], rates[1]), verdict)
 
-    def _pair(self, ruler: Ruler, old: Trajectories, new: Trajectories, *, ungroup: bool = False) -> Paired:
+    def _pair(self, demos: Demonstrations, old: Tally, new: Tally, *, ungroup: bool = False) -> Paired:
         """Compare two roll-outs of demonstrations, by sequence where there are few groups, and that is wanted."""
-        demos, begin = ruler.demos, ruler.begin
         kin, within = number_labels([demo.group for demo in demos]), 0
         if ungroup and kin.max() + 1 < min(FEWEST, len(demos)):
             kin, within = np.arange(len(demos)), int(kin.max()) + 1
-        weights = demos.weights or [np.ones_like(a) for a in demos.actions]
-        counts = add_kin(np.array([w[begin:].sum() for w in weights]), kin)
-        before, after = (add_kin(ruler.squares(rolled), kin)[counts > 0.0] for rolled in (old, new))
-        return Paired.of(before / counts[counts > 0.0], after / counts[counts > 0.0], self.confidence, within)
+        both = (some.grouped(kin) for some in (old, new))
+        before, after = (some.squares.sum(axis=1) / some.weights.sum(axis=1) for some in both)
+        return Paired.of(before, after, self.confidence, within)
 
     def _object(
         self, shown: Paired, corrected: Paired, rough: tuple[float, float], turns: tuple[float, float]
@@ -260,8 +272,3 @@ def _tell_change(ratio: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.3g} %"
-
-
-def _count_turns(rolled: Trajectories, demos: Demonstrations) -> float:
-    """Count how often roll-outs turn, all actions together."""
-    return float(count_reversals(rolled, [log.threshold for log in demos.logs]).sum())

@@ -19,12 +19,12 @@ from simile._common.typing import IntArray
 from simile.data.corrections import Corrections
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import draw_groups, number_labels
+from simile.data.reference import Reference
 from simile.errors import ArgumentError, DivergedError, StorageError
-from simile.evaluation.gate import Gate, Verdict
+from simile.evaluation.gate import Decision, Gate
 from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.folds import Folds
 from simile.learning.initial import Kept, check_initial, find_new, marks_of, note_initial
-from simile.learning.measures import Ruler
 from simile.learning.rounds import Round
 from simile.policies.hold import Hold
 from simile.policies.ledger import OFFERED, Ledger, Line
@@ -68,7 +68,7 @@ class Improvement:
     ----------
     old, policy : Policy
         The policy at hand, and the new one.
-    verdict : Verdict
+    decision : Decision
         Whether the new one may take its place.
     by : str
         How it was learned, "aggregate" or "mix".
@@ -88,7 +88,7 @@ class Improvement:
 
     old: Policy
     policy: Policy
-    verdict: Verdict
+    decision: Decision
     by: str
     trials: tuple[Trial, ...]
     chosen: Trial
@@ -103,7 +103,7 @@ class Improvement:
         return self.chosen.weight
 
     def __repr__(self) -> str:
-        return f"Improvement({self.verdict.reason!r})"
+        return f"Improvement({self.decision.reason!r})"
 
     def __str__(self) -> str:
         rows = [
@@ -124,7 +124,7 @@ class Improvement:
             for what, name in (("corrections", "stretches"), ("demonstrations", "demonstrations"))
         ]
         lines += [f"learned from {' and '.join(shares)}; the others judge", ""]
-        return "\n".join([*lines, str(self.verdict), *(f"note: {note}" for note in self.notes)])
+        return "\n".join([*lines, str(self.decision), *(f"note: {note}" for note in self.notes)])
 
 
 def improve(
@@ -221,9 +221,9 @@ def improve(
             if watch is not None:
                 watch(trials[-1])
     chosen = _choose(trials, gate.tolerance)
-    verdict = gate.judge(policy, chosen.policy, judges[0], judges[1].demos)
+    decision = gate.judge(policy, chosen.policy, judges[0], judges[1].demos)
     notes = *_note_unknown(policy, demos), *lesson.notes
-    return Improvement(policy, chosen.policy, verdict, by, tuple(trials), chosen, facts, judges, notes, place)
+    return Improvement(policy, chosen.policy, decision, by, tuple(trials), chosen, facts, judges, notes, place)
 
 
 def keep(ledger: Ledger, found: Improvement, parent: str, *, accepted: bool | None = None) -> Line:
@@ -245,10 +245,10 @@ def keep(ledger: Ledger, found: Improvement, parent: str, *, accepted: bool | No
     Line
         What the ledger says of it.
     """
-    verdict = found.verdict
-    facts = {**found.facts, "by": found.by, "weight": found.weight, "verdict": verdict.to_dict()}
-    accepted = verdict.accepted if accepted is None else accepted
-    digest = ledger.offer(found.policy, accepted=accepted, reason=verdict.reason, facts=facts, parent=parent)
+    decision = found.decision
+    facts = {**found.facts, "by": found.by, "weight": found.weight, "decision": decision.to_dict()}
+    accepted = decision.accepted if accepted is None else accepted
+    digest = ledger.offer(found.policy, accepted=accepted, reason=decision.reason, facts=facts, parent=parent)
     if found.place is not None:
         shutil.rmtree(found.place, ignore_errors=True)
         with suppress(OSError):  # others that were interrupted lie beside it
@@ -402,9 +402,9 @@ def _learn_or_read(lesson: _Lesson, weight: float, let: bool, place: Path | None
 
 def _feel(trial: Trial, old: Policy, demos: Demonstrations) -> Trial:
     """Measure how rough the policy of a trial is beside the old one."""
-    ruler = Ruler.of(old, demos)
+    reference = Reference(demos, old.units.scale, logs=old.card.logs(demos.n_actions))
     try:
-        after, before = (ruler.measure(rollout(one, demos)).roughness for one in (trial.policy, old))
+        after, before = (reference.measure(rollout(one, demos)).roughness for one in (trial.policy, old))
     except DivergedError:
         return replace(trial, roughness=math.inf)
     return replace(trial, roughness=after / before if before > 0.0 else math.inf if after > 0.0 else 1.0)

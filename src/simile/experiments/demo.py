@@ -17,12 +17,11 @@ from simile.camera.film.watch import watch_page, watch_video
 from simile.camera.games import Game
 from simile.camera.simulation import simulate
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.logs import know_log
-from simile.data.motion import find_holds
-from simile.evaluation.comparison import judge, simple_entries
+from simile.evaluation.evaluation import evaluate
 from simile.evaluation.report import Report
 from simile.learning.algorithms import Run, learn
 from simile.learning.frontier import Frontier, path
+from simile.metrics import find_holds
 from simile.models import SmoothForest
 from simile.policies.rollouts import rollout
 
@@ -35,7 +34,7 @@ from simile.camera.simulation import simulate
 games = simulate({N_GAMES}, minutes=(0.8, 1.2), seed=100)
 demos = demonstrations(games)
 run = simile.learn(demos[:-{N_TEST}])
-print(simile.evaluate(run.policy, demos[-{N_TEST}:]))
+print(simile.evaluate(run.policy, demos[-{N_TEST}:], baseline=run.baseline))
 """
 SHOWN = 36.0  # seconds of the picture: in more of them jitter could not be seen
 FILMED = (6.0, 18.0)  # seconds of the film: the operator rests, and then pans across the court
@@ -56,12 +55,10 @@ def main(out: Path, film: bool = False) -> None:
     print(smooth)
     print("\nLearning without smoothness, simple filters, and a whole path of smoothness, for comparison ...")
     rough = learn(train, smoothness=0.0, hold=0.0, model=SmoothForest())
-    rivals = simple_entries(smooth.rivals)
     frontier = path(train, smoothness=6)
     print(f"\n{frontier}")
-    nothing = float("nan")
-    found = judge({"simile": (smooth.policy, nothing), "without smoothness": (rough.policy, nothing), **rivals}, test)
-    print(f"\nOn held-out games, rolled out (pan in degrees):\n\n{found}\n\n{found.verdict()}\n")
+    found = evaluate(smooth.policy, test, baseline=smooth.baseline).add("without smoothness", rough.policy)
+    print(f"\nOn held-out games, rolled out (pan in degrees):\n\n{found}\n")
     rolled = {name: rollout(run.policy, test) for name, run in (("simile", smooth), ("without smoothness", rough))}
     print("As a broadcaster sees it:\n")
     print(compare_framing(games[-N_TEST:], {"operator": test.actions, **rolled}))
@@ -69,15 +66,16 @@ def main(out: Path, film: bool = False) -> None:
     page = Report.of(
         replace(smooth, frontier=frontier),
         test,
-        judgement=found,
+        evaluation=found,
         title="Learning to film basketball",
         subtitle=f"{N_GAMES} simulated games, {N_TEST} of them held out",
         repeat={"command": "simile demo", "python": SCRIPT, "config": ""},
     )
     page.save(out / "report.html")
-    asked = page.content["answers"][-1]
-    print(f"\n{asked['question']} {asked['answer']}")
-    draw(out / "demo.png", test[-1], rolled["simile"][-1], rolled["without smoothness"][-1], frontier, smooth)
+    threshold = found.reference.threshold
+    draw(
+        out / "demo.png", test[-1], rolled["simile"][-1], rolled["without smoothness"][-1], frontier, smooth, threshold
+    )
     shown = {"operator": test[-1].actions, **{name: moves[-1] for name, moves in rolled.items()}}
     watch_page(games[-1], shown, out / "demo.html", title="A game that simile has never seen")
     print(f"\nPolicy: {out / 'pan.safetensors'}\nPicture: {out / 'demo.png'}\nWatch the game: {out / 'demo.html'}")
@@ -102,7 +100,13 @@ def _split(games: Sequence[Game]) -> tuple[Demonstrations, Demonstrations]:
 
 
 def draw(
-    picture: Path, demo: Demonstration, smooth: FloatArray, rough: FloatArray, frontier: Frontier, run: Run
+    picture: Path,
+    demo: Demonstration,
+    smooth: FloatArray,
+    rough: FloatArray,
+    frontier: Frontier,
+    run: Run,
+    threshold: Sequence[float],
 ) -> None:
     """Draw one held-out game, and how accurate policies are at which smoothness."""
     import matplotlib.pyplot as plt
@@ -117,7 +121,6 @@ def draw(
     low, high = left.get_ylim()
     left.set_ylim(low - 0.2 * (high - low), high)  # room for the legend, and for bars where they rest
     left.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 0.06))
-    threshold = [log.threshold for log in know_log([demo.actions])]
     for height, color, actions in ((0.05, BLACK, demo.actions), (0.01, BLUE, smooth)):
         (holds,) = find_holds(actions[shown], threshold, demo.rate)
         bars = [(first, last - first) for first, last in holds / (demo.rate or 1.0)]

@@ -25,6 +25,7 @@ from simile.data.losses import Absolute, Huber
 from simile.errors import ArgumentError
 from simile.evaluation.rivals import ROSTER, Bench, roll_out
 from simile.learning import ALGORITHMS, algorithms, crossfit, holds, second_opinion
+from simile.metrics import estimate
 from simile.models import Criterion, SmoothForest
 from simile.policies.rollouts import rollout
 
@@ -173,6 +174,13 @@ def _tell(sport: Court, axes: int) -> Iterator[float]:
         yield from np.abs(values).mean(axis=0)
 
 
+def _intervals() -> Iterator[float]:
+    """Estimate a ratio over recordings, with its interval."""
+    rows = np.random.default_rng(3).lognormal(size=(2, 8, 1))
+    found = estimate(lambda above, below: float(above[0] / below[0]), *rows, positive=True)
+    yield from (found.value, found.low, found.high)
+
+
 PARTS: dict[str, Callable[[], Iterable[float]]] = {
     "rounds": _rounds,
     "learn": _learn,
@@ -182,6 +190,7 @@ PARTS: dict[str, Callable[[], Iterable[float]]] = {
     "games": _games,
     "soccer": _soccer,
     "axes": _axes,
+    "intervals": _intervals,
 }
 
 

@@ -11,15 +11,16 @@ from typing import Any, TypeVar
 
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.data.losses import hold_last_action
 from simile.data.recorded import Units
+from simile.data.reference import Reference
 from simile.errors import DataError, DivergedError
 from simile.evaluation.rivals import roll_out
 from simile.experiments.statistics import Row
 from simile.learning import algorithms
 from simile.learning.algorithms import Run
-from simile.learning.measures import Outcome, Ruler
+from simile.learning.measures import Outcome
 from simile.learning.rounds import Round
+from simile.metrics import hold_last_action
 from simile.models import Model, SmoothForest
 from simile.policies.policies import Policy
 
@@ -176,7 +177,7 @@ def score_of(rolled: Trajectories, demos: Demonstrations, scale: FloatArray) -> 
     """Compare trajectories with the expert's, after the frames that were given."""
     if all(len(d) <= WARM_UP + 2 for d in demos):
         raise DataError(f"every held-out sequence has at most {WARM_UP + 2} frames: give longer ones")
-    first, second = (Ruler(demos, scale, WARM_UP, whole=False, order=order).measure(rolled) for order in (1, 2))
+    first, second = (Reference(demos, scale, WARM_UP, order).measure(rolled) for order in (1, 2))
     return RolloutScore(second.error, second.roughness, list(rolled), first.roughness)
 
 

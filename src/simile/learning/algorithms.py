@@ -32,7 +32,7 @@ from simile.learning.outliers import tell_outliers, weigh
 from simile.learning.problem import check_models, judge, resolve
 from simile.learning.reduction import rounds
 from simile.learning.rounds import Round
-from simile.learning.second_opinion import MARGIN, SimpleRival, most_accurate, simple_rivals
+from simile.learning.second_opinion import MARGIN, SimpleRival, best_of, most_accurate, simple_rivals
 from simile.learning.shares import is_gain
 from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
@@ -337,8 +337,8 @@ def _note_roughness(run: Run, goal: Smoothness) -> Run:
     rough = run.chosen.validation_roughness
     if not isinstance(goal, MatchExpert) or goal.order != 2 or not rough > LENIENT * goal.mean:
         return run
-    note = f"on sequences that were left out the policy is {rough:.2f} times as rough as the expert, not {goal.mean:g}"
-    return replace(run, notes=(*run.notes, f"{note}: ask for less, MatchExpert({goal.mean**2 / rough:.2g})"))
+    note = "on sequences that were left out the policy was rougher than it was to be: for a smoother one ask for"
+    return replace(run, notes=(*run.notes, f"{note} MatchExpert({goal.mean**2 / rough:.2g})"))
 
 
 def _choose_smoothness(
@@ -512,6 +512,11 @@ class Run:
         """The policy of the chosen round."""
         return self.chosen.policy
 
+    @property
+    def baseline(self) -> Policy | None:
+        """The best simple filter on the same data, for `simile.evaluate`; None where none was tried."""
+        return best_of(self.rivals).policy if self.rivals else None
+
     def plot(self) -> Any:
         """Draw error, smoothness and step by round, the chosen one marked; returns a matplotlib figure."""
         return plots.rounds(self.rounds, self.chosen.number)
@@ -533,11 +538,11 @@ class Run:
             ),
         )
         lines.append(
-            "error, validation: RMSE of roll-outs in standard deviations of the expert's actions; "
-            "roughness: 1 is as smooth as the expert"
+            "error, roughness (1: the expert's): of roll-outs over what was learned from; validation: error over what was "
+            "left out; errors: RMSE in standard deviations of the expert's actions"
         )
         if self.new:
-            lines.append(f"validation is on what was left out: {self.new}")
+            lines.append(f"left out was {self.new}")
         if self.interrupted:
             lines.append(f"interrupted after round {self.rounds[-1].number}")
         lines += [f"note: {note}" for note in self.notes]

@@ -22,20 +22,20 @@ from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss, Squared
 from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.reference import sum_errors
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
-from simile.learning import measures
 from simile.learning.bands import Voices, fit_band
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
 from simile.learning.holds import aim, fit_hold, hold_part
 from simile.learning.initial import Kept, check_initial
-from simile.learning.measures import Score
 from simile.learning.offsets import fit_offset, remember_all
 from simile.learning.problem import Course, judge, regularize, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of, check_alike, finish
 from simile.learning.shares import choose_share
 from simile.learning.training import Lesson, anchors_of
+from simile.metrics import Score
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.coupling import check_apart
@@ -125,7 +125,7 @@ class Mixed:
 
     def score(self, *, order: int = 2, begin: int = 0) -> Score:
         """Measure the roll-outs over what the models have not seen, from a frame on that it may say."""
-        return measures.score(self.folds.demos, self.unseen, begin=max(begin, self.begin), order=order)
+        return sum_errors(self.folds.demos, self.unseen, begin=max(begin, self.begin), order=order).score
 
     def completed(self, choices: Choices, budget: PerAction | None = None) -> Mixed:
         """Return the policy with the memory of its start and the hysteresis that those roll-outs advise, and these."""
@@ -184,7 +184,7 @@ def crossfit_rounds(
             diverged=outcome.diverged,
             validation_error=left_out.error,
             validation_roughness=left_out.roughness,
-            unseen=measures.squares(found.folds.demos, found.unseen, begin=found.begin),
+            unseen=sum_errors(found.folds.demos, found.unseen, begin=found.begin).squares.sum(axis=1),
             band=found.band(),
         )
 

@@ -29,11 +29,11 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback
 from simile.learning.holds import COST, Backlash, Habits
 from simile.learning.initial import leave_seen, see_by
-from simile.learning.measures import Score
 from simile.learning.outliers import weigh
 from simile.learning.problem import check_models, match_lag, resolve
 from simile.learning.rounds import card_of, note_band
 from simile.learning.smoothness import MatchExpert, SmoothTime
+from simile.metrics import Score
 from simile.models import SmoothForest
 from simile.models.neural import TorchRegressor
 from simile.models.regularizers import RegularizerClass
@@ -410,7 +410,7 @@ class Scouts:
         habits = Habits(folds.looked, action, begin, self.match.order)
         ratio = float(self.match.ratios(self.demos.n_actions)[action])
         alone = self._match(habits, ratio)
-        plain = habits.ruler.measure(self._roll(habits, alone))
+        plain = habits.reference.measure(self._roll(habits, alone))
         scarce = min(1.0, plain.roughness / ratio) ** 2 if math.isfinite(plain.roughness) else 1.0
         if (own := self.choices.hold) is not None:
             return alone, Backlash(float(own.width[action]), bool(own.stepping[action])), scarce
@@ -459,7 +459,7 @@ class Scouts:
         self.mixtures.sort(key=lambda m: m.lane.loop.lag)
 
     def _score(self, habits: Habits) -> list[Score]:
-        return [habits.ruler.measure(habits.pick(m.looked)) for m in self.mixtures]
+        return [habits.reference.measure(habits.pick(m.looked)) for m in self.mixtures]
 
     def _roll(self, habits: Habits, lag: float) -> list[FloatArray]:
         """Return about what a policy with a filter of this lag does with an action: between its neighbours."""

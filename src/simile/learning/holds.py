@@ -17,9 +17,9 @@ import numpy as np
 
 from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.data.motion import count_reversals, play, share_still
 from simile.data.recorded import Recorded
-from simile.learning.measures import Ruler
+from simile.data.reference import Reference
+from simile.metrics import count_reversals, play, share_rest
 from simile.policies.hold import Hold
 
 Data = TypeVar("Data", bound=Recorded)
@@ -68,9 +68,9 @@ class Habits:
         return self.demos.only_action(self.action)
 
     @cached_property
-    def ruler(self) -> Ruler:
+    def reference(self) -> Reference:
         """What roll-outs are measured against."""
-        return Ruler(self.expert, begin=self.begin, order=self.order)
+        return Reference(self.expert, begin=self.begin, order=self.order)
 
     @cached_property
     def threshold(self) -> float:
@@ -85,12 +85,12 @@ class Habits:
     @cached_property
     def reversals(self) -> float:
         """How often the expert turns."""
-        return float(count_reversals(self.expert.actions, self.threshold)[0])
+        return float(count_reversals(self.expert.actions, self.threshold).sum())
 
     @cached_property
     def still(self) -> float:
         """The share of time that a policy should rest; 0 where the expert hardly does."""
-        share = float(share_still(self.expert.actions, self.threshold, self.demos.rate)[0])
+        share = float(share_rest(self.expert.actions, self.threshold, self.demos.rate)[0])
         return ENOUGH * share if share >= RESTING else 0.0
 
     def pick(self, rolled: Trajectories) -> list[FloatArray]:
@@ -99,9 +99,9 @@ class Habits:
 
     def keep(self, rolled: Sequence[FloatArray]) -> bool:
         """Tell whether roll-outs (T, 1) turn no more often than the expert, and rest as much."""
-        if count_reversals(rolled, self.fine)[0] > FEWER * self.reversals:
+        if count_reversals(rolled, self.fine).sum() > FEWER * self.reversals:
             return False
-        return not self.still or bool(share_still(rolled, self.threshold, self.demos.rate)[0] >= self.still)
+        return not self.still or bool(share_rest(rolled, self.threshold, self.demos.rate)[0] >= self.still)
 
     def narrowest(self, rolled: Sequence[FloatArray], *, stepping: bool) -> Backlash:
         """Return the narrowest width with which roll-outs (T, 1) keep the expert's habits.
@@ -113,20 +113,20 @@ class Habits:
             return list(rolled) if i == 0 else hold_all(Hold(np.array([WIDTHS[i]]), stepping), rolled, self.begin)
 
         def cheap(i: int) -> bool:
-            return not self.ruler.measure(hold(i)).error > COST * plain
+            return not self.reference.measure(hold(i)).error > COST * plain
 
-        plain, last = self.ruler.measure(rolled).error, len(WIDTHS) - 1
+        plain, last = self.reference.measure(rolled).error, len(WIDTHS) - 1
         found = 0 if self.keep(hold(0)) else _first(lambda i: self.keep(hold(i)), last)
         if not cheap(found):
             found = _first(lambda i: not cheap(i), found) - 1
-        score = self.ruler.measure(hold(found))
+        score = self.reference.measure(hold(found))
         return Backlash(WIDTHS[found], stepping, score.error, score.roughness, self.keep(hold(found)))
 
     def choose(
         self, rolled: Sequence[FloatArray], budget: float | None = None, stepping: bool | None = None
     ) -> Backlash:
         """Choose width and way for roll-outs (T, 1): the most accurate that is no rougher than `budget`, or now."""
-        budget = LENIENT * self.ruler.measure(rolled).roughness if budget is None else budget
+        budget = LENIENT * self.reference.measure(rolled).roughness if budget is None else budget
         ways = (False, True) if stepping is None else (stepping,)
         found = [self.narrowest(rolled, stepping=way) for way in ways]
         # A play is hardly ever rougher than what it follows; where nothing is smooth enough, it is what there is.

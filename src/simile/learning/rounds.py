@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from itertools import islice
 from typing import Any
@@ -20,7 +20,7 @@ from simile.errors import ArgumentError
 from simile.learning.problem import judge
 from simile.models.regularizers import Regularizer
 from simile.policies.bands import KEY, Band
-from simile.policies.cards import DIGITS, Card
+from simile.policies.cards import DIGITS, LOGS, Card
 from simile.policies.policies import Policy
 
 MOST_MARKS = 10_000  # of sequences, on a card
@@ -84,6 +84,7 @@ def card_of(demos: Recorded, choices: Mapping[str, Any], seen: Collection[int] =
         "data": demos.digest(),
         **({"seen": marks} if len(marks) <= MOST_MARKS else {}),
         "ranges": _ranges(demos),
+        LOGS: [asdict(log) for log in demos.logs],
         **({"groups": {demos.group_name: int(demos.kin.max()) + 1}} if are_grouped(demos.kin) else {}),
         **({"about": demos.about} if demos.about else {}),
         "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},

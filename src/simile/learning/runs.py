@@ -36,6 +36,7 @@ from simile.policies.storage.loading import load_own, read_header
 
 POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
 ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
+BASELINE = "baseline.safetensors"  # the best simple filter, which the policy is compared with
 ROUNDS = "rounds.jsonl"  # one line for each round, or for each contender of a comparison, as they come
 COMPARISON, REPORT = "comparison.json", "report.html"
 LOCK = ".lock"  # while a run is at work
@@ -194,6 +195,12 @@ class RunFolder:
         """
         return load_own(self.path / name, trusted=trusted, max_memory=max_memory)
 
+    def baseline(self, trusted: Sequence[str] = (), *, max_memory: float | None = None) -> Policy | None:
+        """Load what the policy is compared with; None where the run has kept none."""
+        if not (self.path / BASELINE).exists():
+            return None
+        return self.policy(trusted, name=BASELINE, max_memory=max_memory)
+
     def summary(self) -> dict[str, Any] | None:
         """Return what the run found; None before it has ended."""
         return self._json(SUMMARY)
@@ -305,13 +312,12 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
         lines += [
             f"found = simile.compare(train, test, {_write(arguments)})",
             "print(found)",
-            "print(found.verdict())",
         ]
     else:
         lines += [
             f"run = simile.{config['algorithm']}(train, {_write(arguments)})",
             "print(run)",
-            f"print(simile.evaluate(run.policy, test{loss}))",
+            f"print(simile.evaluate(run.policy, test, baseline=run.baseline{loss}))",
             f'run.policy.save("{POLICY}")',
         ]
     return "\n".join(lines) + "\n"

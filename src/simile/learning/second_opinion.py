@@ -20,18 +20,17 @@ import numpy as np
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.logs import Log
-from simile.data.losses import hold_last_action
 from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.reference import Reference, sum_errors
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
-from simile.learning import measures
 from simile.learning.bands import fit_band
 from simile.learning.crossfit import roll_out
 from simile.learning.folds import Folds, states_of
-from simile.learning.measures import Ruler, Score, ScoreSums
 from simile.learning.problem import Course, judge, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of, note_band
 from simile.learning.training import Lesson
+from simile.metrics import Score, Sums, hold_last_action
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor, CriticallyDamped, PreviousAction
@@ -186,8 +185,8 @@ def simple_rivals(
         return ()
     begin = max(horizon.lead, *(f.fit(nothing, 1.0).order for f in FILTERS.values()))
     still = folds.demos.map(_hold_last, shared=(begin,))
-    held = Score(measures.score(folds.demos, still, begin=begin, order=order).error, 0.0)
-    squares, h = measures.squares(folds.demos, still, begin=begin), PreviousAction().fit(nothing, FOREVER)
+    sums, h = sum_errors(folds.demos, still, begin=begin, order=order), PreviousAction().fit(nothing, FOREVER)
+    held, squares = Score(sums.score.error, 0.0), sums.squares.sum(axis=1)
     mean = PiecewiseLinear.constant(np.zeros(demos.n_actions), horizon, demos.n_contexts)
     found = [SimpleRival("holding the last action", "", held, True, squares, h, FOREVER, source, mean)]
     says: dict[str, Any] = {}
@@ -195,17 +194,14 @@ def simple_rivals(
         says[predictor] = said
         kinds = [(kind, f.fit(nothing, s), s) for kind, f in FILTERS.items() for s in STRENGTHS]
         loops = [ClosedLoop.of(h, strength) for _, h, strength in kinds]
-        scored = folds.demos.map(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
-        rivals, none = [], np.empty(0)
-        sums = zip(*folds.demos.collect(_sums_of, scored), strict=True)
-        for (kind, h, strength), each in zip(kinds, sums, strict=True):
-            score = reduce(add, each).score
+        scored = folds.demos.collect(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
+        rivals = []
+        for (kind, h, strength), parts in zip(kinds, zip(*scored, strict=True), strict=True):
+            sums = reduce(add, parts)
+            score, squares = sums.score, sums.squares.sum(axis=1)
             smooth = not score.roughness > budget
-            rivals.append(SimpleRival(predictor, kind, score, smooth, none, h, strength, source, model))
-        best = [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
-        numbers = [next(i for i, r in enumerate(rivals) if r is one) for one in best]
-        parts = folds.demos.collect(_squares_of, scored, shared=(numbers,))
-        found += [replace(one, squares=np.concatenate(some)) for one, *some in zip(best, *parts, strict=True)]
+            rivals.append(SimpleRival(predictor, kind, score, smooth, squares, h, strength, source, model))
+        found += [best_of(r for r in rivals if r.filter == kind) for kind in FILTERS]
     best_known, banded = most_accurate(found), None
     if best_known.predictor in says:
         loop = ClosedLoop.of(best_known.h, best_known.smoothness)
@@ -254,22 +250,10 @@ def _score_loops(
     begin: int,
     order: int,
     logs: tuple[Log, ...],
-) -> list[tuple[ScoreSums, FloatArray]]:
-    """Return, behind each filter, what the score is made of, and the summed squared error of each sequence."""
-    ruler = Ruler(demos, begin=begin, order=order, logs=logs)
-    rolled = (roll_out(loop, said, demos) for loop in loops)
-    return [(ruler.sums(some), ruler.squares(some)) for some in rolled]
-
-
-def _sums_of(_: Demonstrations, scored: Sequence[tuple[ScoreSums, FloatArray]]) -> list[ScoreSums]:
-    return [sums for sums, _ in scored]
-
-
-def _squares_of(
-    _: Demonstrations, scored: Sequence[tuple[ScoreSums, FloatArray]], numbers: Sequence[int]
-) -> list[FloatArray]:
-    """Return the errors behind some of the filters: those behind the others stay."""
-    return [scored[i][1] for i in numbers]
+) -> list[Sums]:
+    """Return, behind each filter, what the score is made of."""
+    reference = Reference(demos, begin=begin, order=order, logs=logs)
+    return [reference.sums(roll_out(loop, said, demos)) for loop in loops]
 
 
 def _columns(_: Demonstrations, told: FloatArray, some: slice) -> FloatArray:

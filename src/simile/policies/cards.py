@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from simile._common.typing import FloatArray
+from simile.data.logs import Log
 
 DIGITS = 6  # of the ranges of contexts; all of them where one lies far from 0
+LOGS = "logs"  # among the facts of a training: noise and resolution of each action, estimated once
 BAND = "band"  # among the facts of a training: what `simile.policies.bands.Band` reads
 
 
@@ -36,6 +38,18 @@ class Card:
     def without_band(self) -> Self:
         """Return the same card of a policy that does something else than what its band was measured on."""
         return replace(self, training={name: fact for name, fact in self.training.items() if name != BAND})
+
+    def logs(self, k: int) -> tuple[Log, ...] | None:
+        """Return what the logs of the k actions were like that it was trained on: by these it is judged, wherever.
+
+        A card may come from anybody: None where they are not there or make no sense.
+        """
+        given = self.training.get(LOGS)
+        try:
+            found = tuple(map(Log.read, given)) if isinstance(given, Sequence) else ()
+        except ValueError:
+            return None
+        return found if len(found) == k else None
 
     def ranges(self, m: int) -> tuple[FloatArray, FloatArray] | None:
         """Return the lowest and the highest contexts of the training, (m,), infinite where unknown.

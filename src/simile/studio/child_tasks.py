@@ -128,7 +128,7 @@ def improve(
         "error": None,
         "digest": kept.digest,
         "against": against,
-        "verdict": found.verdict.to_dict(),
+        "decision": found.decision.to_dict(),
         "stretches": len(corrections),
         "left_out": len(names),
         "notes": list(found.notes),

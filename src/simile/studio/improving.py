@@ -72,7 +72,7 @@ class Improving:
                 raise RequestError(409, f"another version of {found['policy']} is at work by now: improve again")
             if self.policy is None or found["status"] != "done":
                 raise RequestError(409, "there is no new version: improve first")
-            reason = f"from the live page; {found['verdict']['reason']}"
+            reason = f"from the live page; {found['decision']['reason']}"
             await asyncio.to_thread(Ledger(self.policy).accept, found["digest"], reason=reason)
 
     async def close(self) -> None:

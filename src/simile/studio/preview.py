@@ -7,22 +7,20 @@ millisecond's work.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from simile._common.typing import FloatArray, PerAction, Trajectories
-from simile.data import losses
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.logs import Log
-from simile.data.motion import rate_reversals, share_still
 from simile.data.recorded import ActionSpace, Units
+from simile.data.reference import Reference
 from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
-from simile.learning.measures import Ruler, Score
 from simile.learning.recipes import parse
+from simile.metrics import Score
 from simile.models.coupling import LinearH
 from simile.models.regularizers import CriticallyDamped, Regularizer, RegularizerClass, fit_each
 from simile.policies.fused import FusedPolicy
@@ -42,7 +40,6 @@ from simile.policies.policies import (
 from simile.policies.rollouts import let_hold, rollout
 
 LAMBDAS = (0.1, 1e5)  # the slider's range, wider where the policy's own lambda asks for it
-MOTION = rate_reversals, share_still
 _ROWS = 20_000  # states at a time for models that want a matrix of them
 
 
@@ -65,6 +62,11 @@ class PreviewedPolicy:
     def whole(self) -> Policy:
         """The policy as roll-outs see it, in one piece where that can be."""
         return acting(self.policy)
+
+    @cached_property
+    def logs(self) -> tuple[Log, ...]:
+        """By which noise is told from motion."""
+        return self.policy.card.logs(self.trained_on.n_actions) or self.trained_on.logs
 
     @cached_property
     def smoothness(self) -> float:
@@ -144,7 +146,7 @@ class Preview:
     score: Score
     lag: float
     reversals: tuple[float, float]  # of the policy and of the expert, a minute or per 1,000 frames; means over actions
-    still: tuple[float, float]  # shares of time
+    rest: tuple[float, float]  # shares of time
 
 
 def measure(
@@ -154,18 +156,16 @@ def measure(
     smoothness: float,
     *,
     is_own: bool,
-    logs: tuple[Log, ...] | None = None,
+    logs: tuple[Log, ...],
 ) -> Preview:
-    """Measure a roll-out; by the logs of all that the policy learned from, where they are given."""
+    """Measure a roll-out, by the logs of all that the policy learned from."""
     begins = min(given_frames(policy), len(demo))
-    ruler = Ruler(Demonstrations((demo,)), policy.units.scale, begins, whole=False, logs=logs)
-    score, pair = ruler.measure([actions]), (actions[begins:], demo.actions[begins:])
-    if begins == len(demo):
-        return Preview(actions, smoothness, is_own, begins, score, math.nan, (math.nan,) * 2, (math.nan,) * 2)
-    lags, threshold = losses.lag(*pair), [log.threshold for log in ruler.known_logs]
-    lag = math.nan if np.isnan(lags).all() else float(np.nanmean(lags))
-    turns, rests = ([float(np.mean(found([a], threshold, demo.rate))) for a in pair] for found in MOTION)
-    return Preview(actions, smoothness, is_own, begins, score, lag, (turns[0], turns[1]), (rests[0], rests[1]))
+    tally = Reference(Demonstrations((demo,)), policy.units.scale, begins, logs=logs).tally([actions])
+    turns, rests = (
+        [float(np.mean(some)) for some in both] for both in (tally.turn_rates(demo.rate), tally.rest_shares)
+    )
+    both = (turns[0], turns[1]), (rests[0], rests[1])
+    return Preview(actions, smoothness, is_own, begins, tally.score, tally.lag, *both)
 
 
 def compute_outputs(policy: SmoothPolicy, demo: Demonstration) -> FloatArray:
@@ -202,7 +202,7 @@ def roll(
     actions = None if outputs is None else _filter(policy, outputs, demo)
     if actions is None:
         actions = rollout(policy, demo)[0]
-    return measure(policy, actions, demo, value, is_own=value == own, logs=previewed.trained_on.logs)
+    return measure(policy, actions, demo, value, is_own=value == own, logs=previewed.logs)
 
 
 def _filter(policy: Policy, outputs: FloatArray, demo: Demonstration) -> FloatArray | None:

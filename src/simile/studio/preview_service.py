@@ -90,7 +90,7 @@ class PreviewService:
             "rmse": rolled.score.rmse,
             "roughness": rolled.score.roughness,
             "reversals": rolled.reversals,
-            "still": rolled.still,
+            "rest": rolled.rest,
             "lag": rolled.lag,
             "preview": not rolled.is_own,
             **NO_HOLD,

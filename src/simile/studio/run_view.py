@@ -65,7 +65,7 @@ def describe_run(job: Job, folder: File, data: Data | None) -> dict[str, Any]:
         "summary": structure.get("summary"),
         "rounds": [] if compared else [_take_roots(line) for line in lines],
         "chosen": summary.get("chosen_round"),
-        "verdict": found.get("verdict"),
+        "verdict": comparison.get("said") or (found.get("verdict") or {}).get("text"),
         "notes": list(summary.get("notes", [])),
         "contenders_done": _list_done(lines, comparison) if compared else [],
         "contenders_total": next((line["total"] for line in lines if "total" in line), 0) if compared else 0,

@@ -1,4 +1,7 @@
-"""How well a camera frames a game: who is in the picture, how large, with how much room, and how the camera moves."""
+"""How well a camera frames a game: who is in the picture, how large, with how much room, and how fast it moves.
+
+How it turns and rests beside the operator is what `simile.evaluate` tells, of every policy.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,11 @@ from simile._common.text import cell
 from simile._common.typing import FloatArray
 from simile.camera.games import Game
 from simile.data.logs import Log, know_log
-from simile.data.losses import difference
 from simile.errors import ArgumentError
+from simile.metrics import difference
 
-HYSTERESIS = 0.05  # degrees, at least: some three pixels of a picture 1920 wide, at zoom 2
-STILL = 0.5  # degrees per second
 MOVING = 1.0  # metres per second
 TALL = 1.8  # metres, of a player
-ZOOMED = 0.01  # at least: a zoom that comes back by one per cent has reversed
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,8 @@ class Framing:
     lead_room : float
         Room ahead of the play in the picture beyond the half that is there with play in the middle, in half-widths of
         the picture: from 1, play at the trailing edge or behind it, to -1, at the leading edge or beyond.
-    reversals : float
-        How often per minute the pan turns back by more than the hysteresis.
     speed, acceleration : float
         Mean absolute pan speed and acceleration, in degrees per second (squared).
-    still : float
-        Share of the time that the camera does not pan.
     size : float
         Height of a player of 1.8 metres over that of the picture, the mean of those who stand in it.
     head_room : float
@@ -52,22 +48,17 @@ class Framing:
     tilt_speed, zoom_speed : float
         Mean absolute speeds, in degrees and in shares of the zoom (0.1: by a tenth) per second; NaN without such an
         axis.
-    zoom_reversals : float
-        How often per minute the zoom turns back by more than one per cent; NaN without such an axis.
     """
 
     players: float
     ball: float
     lead_room: float
-    reversals: float
     speed: float
     acceleration: float
-    still: float
     size: float
     head_room: float
     tilt_speed: float
     zoom_speed: float
-    zoom_reversals: float
 
     def to_dict(self) -> dict[str, float]:
         """Return the measures by name."""
@@ -98,8 +89,6 @@ def framing(
     game: Game,
     actions: ArrayLike | None = None,
     *,
-    hysteresis: float | None = None,
-    still: float = STILL,
     moving: float = MOVING,
 ) -> Framing:
     """Measure how actions (T, k) frame a game; those of its operator by default.
@@ -110,12 +99,6 @@ def framing(
 
     Parameters
     ----------
-    hysteresis : float, optional
-        Degrees: the pan has reversed once it has come back by more than that from where it was farthest. By default
-        the threshold of the operator's log (`simile.data.logs.Log`), and 0.05 at least.
-    still : float
-        Degrees per second below which the camera counts as still, from one frame to the next, or over as many as the
-        noise of the operator's log asks for.
     moving : float
         Metres per second, over one second, above which play counts as moving.
 
@@ -126,45 +109,31 @@ def framing(
     >>> 0.5 < framing(game).players <= 1.0
     True
     """
-    return _measure(game, actions, _know_axes([game]), hysteresis, still, moving)
+    return _measure(game, actions, _know_axes([game]), moving)
 
 
-def _measure(
-    game: Game, actions: ArrayLike | None, logs: Sequence[Log], hysteresis: float | None, still: float, moving: float
-) -> Framing:
+def _measure(game: Game, actions: ArrayLike | None, logs: Sequence[Log], moving: float) -> Framing:
     """Measure a camera, by what the operators' logs of its axes take for motion and for noise."""
     log = logs[0]
-    if hysteresis is None:
-        hysteresis = max(log.threshold, HYSTERESIS)
-    hysteresis = checks.number(hysteresis, "hysteresis", at_least=0.0)
-    still = checks.number(still, "still", at_least=0.0)
     moving = checks.number(moving, "moving", at_least=0.0)
     view, axes = _view(game, actions)
     there = np.isfinite(view).all(axis=1)
     players = game.detections if game.players is None else game.players
     ball = np.full((len(game), 2), np.nan) if game.ball is None else game.ball
-    pan = view[there, 0]
     speed = np.abs(difference(view[:, 0], 1, log.strides[0])) * game.rate
     acceleration = np.abs(difference(view[:, 0], 2, log.strides[1])) * game.rate**2
-    steps = 1 if still == 0.0 else max(1, math.ceil(3.0 * log.noise * game.rate / still))  # noise is no speed
-    slow = np.abs(difference(view[:, 0], 1, steps)) * game.rate
-    minutes = (len(pan) - 1) / game.rate / 60.0
     moved = [_mean(np.abs(difference(a, 1, known.strides[0])) * game.rate) for a, known in _others(view, axes, logs)]
-    zooms = [_reversals(a[there], max(known.threshold, ZOOMED)) for a, known in _others(view, axes, logs)[1:]]
     tall, room = _heads(game, players[there], view[there])
     return Framing(
         players=_share_inside(game, players[there], view[there]),
         ball=_share_inside(game, ball[there, np.newaxis], view[there]),
         lead_room=_lead_room(game, _centre(ball, players), view, moving),
-        reversals=_reversals(pan, hysteresis) / minutes if minutes > 0.0 else np.nan,
         size=tall,
         head_room=room,
         tilt_speed=moved[0] if moved else np.nan,
         zoom_speed=moved[1] if moved else np.nan,
-        zoom_reversals=zooms[0] / minutes if zooms and minutes > 0.0 else np.nan,
         speed=_mean(speed),
         acceleration=_mean(acceleration),
-        still=_mean((slow < still)[~np.isnan(slow)]),
     )
 
 
@@ -172,8 +141,6 @@ def compare_framing(
     games: Game | Sequence[Game],
     actions: Mapping[str, ArrayLike | Sequence[ArrayLike]],
     *,
-    hysteresis: float | None = None,
-    still: float = STILL,
     moving: float = MOVING,
 ) -> FramingComparison:
     """Measure several cameras: {name: actions (T, k)} on one game, or {name: one array per game} on several.
@@ -185,7 +152,7 @@ def compare_framing(
     logs, found = _know_axes([games] if isinstance(games, Game) else games), {}  # the same for all cameras
     for name, moves in actions.items():
         pairs = _pairs(games, moves, name)
-        each = [_measure(game, m, logs, hysteresis, still, moving) for game, m in pairs]
+        each = [_measure(game, m, logs, moving) for game, m in pairs]
         found[name] = _pool(each, [len(game) for game, _ in pairs])
     return FramingComparison(found)
 
@@ -292,21 +259,6 @@ def _lead_room(game: Game, centre: FloatArray, view: FloatArray, moving: float) 
     return _mean((-way * np.clip(where, -1.0, 1.0))[np.abs(speed) > moving])
 
 
-def _reversals(pan: FloatArray, hysteresis: float) -> int:
-    """Count how often a pan (T,) comes back by more than the hysteresis."""
-    steps = np.diff(pan)
-    corner = np.concatenate([[True], steps[1:] * steps[:-1] <= 0.0, [True]])[: len(pan)]
-    count, way = 0, 0
-    low = high = pan[0] if len(pan) else 0.0
-    for value in pan[corner]:  # between corners it cannot turn
-        low, high = min(low, value), max(high, value)
-        if way >= 0 and high - value > hysteresis:
-            count, way, low = count + (way > 0), -1, value
-        elif way <= 0 and value - low > hysteresis:
-            count, way, high = count + (way < 0), 1, value
-    return count
-
-
 def _mean(values: npt.NDArray[np.float64] | npt.NDArray[np.bool_]) -> float:
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else float("nan")
@@ -316,17 +268,14 @@ _ROWS = {
     "players": "players in the picture (share)",
     "ball": "ball in the picture (share)",
     "lead_room": "lead room (half-widths)",
-    "reversals": "reversals (per minute)",
     "speed": "pan speed (degrees/s)",
     "acceleration": "pan acceleration (degrees/s2)",
-    "still": "still (share of time)",
     "size": "size of players (of the height)",
     "head_room": "head room (of the height)",
     "tilt_speed": "tilt speed (degrees/s)",
     "zoom_speed": "zoom speed (share/s)",
-    "zoom_reversals": "zoom reversals (per minute)",
 }
-_AXES = ("tilt_speed", "zoom_speed", "zoom_reversals")  # left out where no camera has them
+_AXES = ("tilt_speed", "zoom_speed")  # left out where no camera has them
 
 
 def _table(framings: Mapping[str, Framing]) -> str:

@@ -28,9 +28,10 @@ def evaluate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Judge POLICY on GAMES: players and ball in frame, lead room, changes of direction, beside the operator.
+    """Judge POLICY on GAMES: players and ball in frame, lead room and speeds, beside the operator.
 
-    Where there is an operator of its axes, the paper's metrics stand below: error, smoothness and lag.
+    Where there is an operator of its axes, the verdict of `simile evaluate` stands below: error, smoothness, lag, and
+    whether it turns and rests like the operator.
     """
     from simile.camera.features import demonstrations
     from simile.camera.film.framing import compare_framing
@@ -56,4 +57,6 @@ def evaluate(
     ]
     demos = demonstrations(alike, features_of(loaded, found[0].court))
     measured = replace(measure(loaded, demos, stages=stages[found[0].camera], rate=demos.rate), doubts=())  # said
-    click.echo(to_json({**judged.to_dict(), "rows": measured.rows}) if as_json else f"{judged}\n\n{measured}")
+    click.echo(
+        to_json({**judged.to_dict(), "evaluation": measured.to_dict()}) if as_json else f"{judged}\n\n{measured}"
+    )

@@ -1,17 +1,6 @@
 """Contenders side by side on held-out sequences: the same frames, the same measures, at equal smoothness."""
 
 from simile.evaluation.comparison.benchmark import compare
-from simile.evaluation.comparison.judgement import SIMPLE, Judgement, judge, judge_path, simple_entries
 from simile.evaluation.comparison.result import Comparison, Contender, Trial
 
-__all__ = [
-    "SIMPLE",
-    "Comparison",
-    "Contender",
-    "Judgement",
-    "Trial",
-    "compare",
-    "judge",
-    "judge_path",
-    "simple_entries",
-]
+__all__ = ["Comparison", "Contender", "Trial", "compare"]

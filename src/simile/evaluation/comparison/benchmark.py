@@ -14,10 +14,10 @@ import numpy as np
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss
 from simile.data.recorded import Units
+from simile.data.reference import Reference
 from simile.data.timing import Ahead
-from simile.errors import ArgumentError, DivergedError, SimileError
+from simile.errors import ArgumentError, DataError, DivergedError, SimileError
 from simile.evaluation.comparison.result import Comparison, Contender, Standing, Trial, stand
-from simile.evaluation.comparison.scores import HeldOut
 from simile.evaluation.rivals import ROSTER, Bench, Family, Filtered, Held, Point, Rival, roll_out
 from simile.learning import ALGORITHMS, algorithms
 from simile.learning.distributed import DistributedDemonstrations, bring_here
@@ -129,9 +129,17 @@ def compare(
             watch(contender if isinstance(contender, str) else contender.name)
         families.append((next(fits), _kind(contender)))
     memories = [given_frames(p.controller) for family, _ in families for p in family.points]
-    ruler = HeldOut(test, Units.of(bench.everything).scale, max(memories, default=1))
-    placed = _place([_try_family(family, kind, ruler) for family, kind in families], ruler)
-    return Comparison(placed, ruler, seed, train.tell_new(test))
+    begin = max(memories, default=1)
+    if not (test.lengths > begin).any():
+        raise DataError(
+            f"test: no sequence is longer than the {begin} frames that start the roll-outs (the longest has "
+            f"{int(test.lengths.max())}): give longer sequences"
+        )
+    everything = bench.everything
+    reference = Reference(test, Units.of(everything).scale, begin, logs=everything.logs)
+    placed = _place([_try_family(family, kind, reference) for family, kind in families], test)
+    held = reference.tally(Held().rollout(test, frames=begin))
+    return Comparison(placed, reference, held, train.tell_new(test))
 
 
 @dataclass(frozen=True)
@@ -254,21 +262,22 @@ def _describe_failure(error: Exception) -> str:
     return f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
 
-def _try_family(family: Family, kind: str, ruler: HeldOut) -> Contender:
+def _try_family(family: Family, kind: str, reference: Reference) -> Contender:
     """Roll out all controllers of a family over the held-out sequences."""
     trials, chosen = [], None
     for point in family.points:
         try:
-            rolled = roll_out(point.controller, ruler.demos, ruler.begin)
+            rolled = roll_out(point.controller, reference.demos, reference.begin)
         except DivergedError:
             continue
-        trials.append(Trial(point.strength, point.controller, point.validation, point.knobs, ruler.measure(rolled)))
+        tally = reference.tally(rolled)
+        trials.append(Trial(point.strength, point.controller, point.validation, point.knobs, tally))
         chosen = trials[-1] if point is family.chosen else chosen
     trouble = "" if trials else family.trouble or "diverged on the held-out sequences"
     return Contender(family.name, kind, tuple(trials), family.seconds, trouble, chosen)
 
 
-def _place(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...]:
+def _place(contenders: list[Contender], demos: Demonstrations) -> tuple[Contender, ...]:
     """Let every contender stand at the roughness of the first that has not failed, and time a step of each."""
     first = next((c for c in contenders if c.trials), contenders[0])
     if not first.trials:
@@ -277,10 +286,10 @@ def _place(contenders: list[Contender], ruler: HeldOut) -> tuple[Contender, ...]
     placed = []
     for contender in contenders:
         if contender is first:
-            standing: Standing | None = Standing(chosen.score, chosen)
+            standing: Standing | None = Standing(chosen.tally, chosen)
         else:
             standing = stand(contender.trials, chosen.score.roughness)
-        step = math.nan if standing is None else _time_step(standing.nearest.controller, ruler.demos)
+        step = math.nan if standing is None else _time_step(standing.nearest.controller, demos)
         placed.append(replace(contender, standing=standing, microseconds=step))
     head = contenders.index(first)
     return (placed[head], *placed[:head], *placed[head + 1 :])

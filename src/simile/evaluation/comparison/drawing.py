@@ -36,7 +36,7 @@ def draw(found: Comparison) -> Any:
         xscale="log",
         xlabel="roughness of the roll-outs: mean |second difference| over the expert's",
         ylabel="RMSE (standard deviations of the expert's actions)",
-        title=f"{len(found.ruler.scored)} held-out sequences: lower is more accurate, further left is smoother",
+        title=f"{found.recordings} held-out recordings: lower is more accurate, further left is smoother",
     )
     if not any(len(x) for x, _ in paths.values()):
         axes.text(0.5, 0.5, "no contender moved, or the expert never did", ha="center", transform=axes.transAxes)
@@ -47,8 +47,8 @@ def draw(found: Comparison) -> Any:
         look = LOOKS.get(contender.name, PLAIN)
         axes.plot(x, y, marker="o" if len(x) == 1 else None, markersize=4, **look)
     own = found.contenders[0].standing
-    if own is not None and own.score.roughness > 0.0:
-        axes.plot(own.score.roughness, own.score.rmse, "D", color=BLUE, markersize=8, zorder=6)
+    if own is not None and found.level > 0.0:
+        axes.plot(found.level, own.tally.score.rmse, "D", color=BLUE, markersize=8, zorder=6)
     _labels(axes, paths)
     axes.spines[["top", "right"]].set_visible(False)
     return figure

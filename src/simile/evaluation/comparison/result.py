@@ -15,9 +15,12 @@ import numpy as np
 
 from simile._common.files import replacing
 from simile._common.text import table
-from simile.evaluation.comparison.phrases import phrase_error, phrase_lag, phrase_roughness
-from simile.evaluation.comparison.scores import HeldOut, SequenceScore
+from simile.data.reference import Reference
+from simile.evaluation.evaluation import tell_row
 from simile.evaluation.rivals import HELD
+from simile.evaluation.verdict import Verdict, compare_errors, reach_verdict, tell_reversals
+from simile.learning.frontier import time_scale
+from simile.metrics import Estimate, Score, Tally
 
 EQUAL = 1.01  # roughness within one per cent is the same
 
@@ -36,7 +39,7 @@ class Trial:
         Mean squared error on which its knobs were chosen, in standard units.
     knobs : mapping
         What was chosen.
-    score : SequenceScore
+    tally : Tally
         What it did.
     """
 
@@ -44,14 +47,19 @@ class Trial:
     controller: Any
     validation: float
     knobs: Mapping[str, float]
-    score: SequenceScore
+    tally: Tally
+
+    @cached_property
+    def score(self) -> Score:
+        """Error and roughness of all recordings."""
+        return self.tally.score
 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
     """A contender at the smoothness of the one in question: between two trials, or one of them."""
 
-    score: SequenceScore
+    tally: Tally
     nearest: Trial
     too_rough: bool = False  # no trial is as smooth: it is judged at its smoothest
 
@@ -97,39 +105,39 @@ def stand(trials: Sequence[Trial], level: float) -> Standing | None:
     if not trials:
         return None
     smooth = [t for t in trials if not t.score.roughness > level * EQUAL]
-    found = [(t.validation, Standing(t.score, t)) for t in smooth]
+    found = [(t.validation, Standing(t.tally, t)) for t in smooth]
     for one, next_one in pairwise(trials):
         rough, smoother = sorted((one, next_one), key=lambda t: -t.score.roughness)
         if rough.score.roughness > level > smoother.score.roughness > 0.0:
             share = math.log(rough.score.roughness / level) / math.log(rough.score.roughness / smoother.score.roughness)
             validation = (1.0 - share) * rough.validation + share * smoother.validation
-            crossing = rough.score.towards(smoother.score, share)
+            crossing = rough.tally.between(smoother.tally, share)
             found.append((validation, Standing(crossing, rough if share < 0.5 else smoother)))
     if found:
         return min(found, key=lambda f: math.inf if math.isnan(f[0]) else f[0])[1]
     smoothest = min(trials, key=lambda t: t.score.roughness)
-    return Standing(smoothest.score, smoothest, too_rough=True)
+    return Standing(smoothest.tally, smoothest, too_rough=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Contenders on the same held-out frames; prints as a table, sorted by error at equal smoothness.
+    """Contenders on the same held-out frames; prints as a table, sorted by error at equal smoothness, and in words.
 
     Attributes
     ----------
     contenders : tuple of Contender
         The first is the one in question: all are compared at its smoothness.
-    ruler : HeldOut
-        The held-out frames that all were scored on.
-    seed : int
-        Of the bootstrap.
+    reference : Reference
+        The held-out frames that all were measured on.
+    held : Tally
+        What holding the last action does there.
     new : str
         What is new in the held-out frames: another person, another recording, ...
     """
 
     contenders: tuple[Contender, ...]
-    ruler: HeldOut
-    seed: int = 0
+    reference: Reference
+    held: Tally
     new: str = ""
 
     def __getitem__(self, name: str) -> Contender:
@@ -140,15 +148,19 @@ class Comparison:
     def level(self) -> float:
         """The roughness at which all are compared; NaN where the expert never moves."""
         standing = self.contenders[0].standing
-        return math.nan if standing is None else standing.score.roughness
+        return math.nan if standing is None else standing.tally.score.roughness
+
+    @property
+    def recordings(self) -> int:
+        """How many recordings judge: those that are long enough."""
+        return int(self.held.weights.any(axis=1).sum())
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each contender at equal smoothness, best first.
 
-        Keys: name, kind, error (RMSE in standard deviations), ratio (to the first contender's error), low and high
-        (its 95 % interval), rmse of each action in its unit, roughness, reversals and still (means over the actions,
-        see `simile.data.motion`), lag (frames), seconds (CPU, to fit), microseconds (CPU, a step), strength and knobs
-        of the nearest controller, note.
+        Keys: those of `Evaluation.rows`, and kind, ratio (to the first contender's error), low and high (its 95 %
+        interval; NaN of fewer than six recordings), microseconds (CPU, a step), strength and knobs of the nearest
+        controller, note.
         """
         return [dict(row) for row in self._sorted]
 
@@ -162,10 +174,7 @@ class Comparison:
                 "validation": math.sqrt(t.validation),
                 "error": t.score.rmse,
                 "roughness": t.score.roughness,
-                "reversals": t.score.reversals.tolist(),
-                "still": t.score.still.tolist(),
-                "lag": t.score.lag,
-                "sequences": np.sqrt(t.score.squares.mean(axis=1)).tolist(),
+                "lag": t.tally.lag,
             }
             for c in self.contenders
             for t in c.trials
@@ -173,65 +182,88 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, for JSON."""
+        demos = self.reference.demos
         return {
-            "verdict": self.verdict(),
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
+            "said": self.tell(),
             "new": self.new,
-            "roughness": self.level,
-            "sequences": list(self.ruler.scored.names),
+            "recordings": self.recordings,
             "held_out": self.rows(),
             "frontier": self.points(),
-            "frames": self.ruler.scored.n_frames,
-            "rate": self.ruler.demos.rate,
-            "expert": self.ruler.motion(self.ruler.demos.actions),
+            "rate": demos.rate,
         }
 
-    def verdict(self) -> str:
-        """Say in words how the first contender did."""
-        rows = {row["name"]: row for row in self.rows()}
-        ours = rows[self.contenders[0].name]
-        if self.contenders[0].standing is None:
-            return f"{ours['name']}: {ours['note']}."
-        parts = []
-        if HELD in rows and ours["name"] != HELD and not math.isnan(rows[HELD]["error"]):
-            parts.append(phrase_error(ours["error"], rows[HELD]["error"], "holding the last action"))
-        if not math.isnan(ours["roughness"]):
-            parts.append(phrase_roughness(ours["roughness"]))
-        if not math.isnan(ours["lag"]):
-            parts.append(phrase_lag(ours["lag"]))
-        lines = [f"{ours['name']}: {', '.join(parts)}."]
-        others = [row for row in self.rows() if row["name"] not in (ours["name"], HELD) and not row["note"]]
-        for kind in ("rival", "reduction"):
-            best = next((row for row in others if row["kind"] == kind), None)
-            if best is not None and not math.isnan(best["ratio"]):
-                lines.append(_phrase_duel(ours["name"], best, f"best {kind}"))
-        return " ".join([*lines, *self.waiting()])
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What is said of the first contender, beside the best rival at equal smoothness; None where it failed."""
+        if (standing := self.contenders[0].standing) is None:
+            return None
+        demos = self.reference.demos
+        rival = self._best("rival")
+        other = None if rival is None else self[rival].standing
+        return reach_verdict(
+            standing.tally,
+            self.held,
+            None if other is None else other.tally,
+            actions=demos.action_names,
+            scale=self.reference.scale,
+            kin=demos.kin,
+            rate=demos.rate,
+            baseline=f"the best rival at equal smoothness ({rival})",
+            new=self.new,
+            pace=time_scale(demos),
+        )
 
-    def waiting(self) -> list[str]:
-        """Say in words what each other lead is worth at equal smoothness."""
-        rows = {row["name"]: row for row in self.rows()}
-        waits = [rows[c.name] for c in self.contenders if c.kind == "waiting" and c.standing is not None]
-        return [_phrase_waiting(row) for row in waits if not math.isnan(row["ratio"])]
+    def tell(self) -> str:
+        """Say in words how the first contender did, beside the best other reduction, and what waiting would buy."""
+        name = self.contenders[0].name
+        if self.verdict is None:
+            return f"{name}: {next(row['note'] for row in self.rows() if row['name'] == name)}."
+        said, best = [f"{name}: {self.verdict}"], self._best("reduction")
+        if best is not None and not math.isnan((found := self._over(self[best])).value):
+            said.append(f"At equal smoothness the best other reduction, {best}, has {_phrase_duel(name, best, found)}.")
+        waits = [c for c in self.contenders if c.kind == "waiting" and c.standing is not None]
+        return " ".join([*said, *(_phrase_waiting(c.name, self._over(c)) for c in waits)])
+
+    def _best(self, kind: str) -> str | None:
+        """Return the name of the best other contender of a kind at equal smoothness."""
+        ours = self.contenders[0].name
+        others = (r for r in self._sorted if r["kind"] == kind and r["name"] not in (ours, HELD) and not r["note"])
+        return next((str(r["name"]) for r in others), None)
+
+    def _over(self, contender: Contender) -> Estimate:
+        """Return the error of a contender over that of the first, both where they stand."""
+        first, kin = self.contenders[0].standing, self.reference.demos.kin
+        if first is None or contender.standing is None:
+            return Estimate(math.nan)
+        return compare_errors(contender.standing.tally.grouped(kin), first.tally.grouped(kin))
 
     def __str__(self) -> str:
-        rows, names = self.rows(), [c.name for c in self.contenders]
-        units = list(self.ruler.demos.action_names) if self.ruler.demos.n_actions <= 2 else []
-        columns = [("", 0, "<"), ("error", 9, ".4f"), (f"over {names[0]}", 9, ".3f"), ("95 % interval", 9, ">")]
+        rows, demos, name = self.rows(), self.reference.demos, self.contenders[0].name
+        units = list(demos.action_names) if demos.n_actions <= 2 else []
+        sure = any(not math.isnan(row["low"]) for row in rows)
+        columns = [("", 0, "<"), ("error", 9, ".4f"), (f"over {name}", 9, ".3f")]
+        columns += [("95 % interval", 9, ">")] if sure else []
         columns += [(f"RMSE {u}", 9, ".4g") for u in units]
-        columns += [(head, 9, ".3g") for head in ("roughness", "reversals", "still", "lag", "fit (s)", "step (us)")]
-        rest = [*(f"rmse {u}" for u in units), "roughness", "reversals", "still", "lag", "seconds", "microseconds"]
+        columns += [(head, 9, ".3g") for head in ("roughness", "reversals", "rest", "lag", "fit (s)", "step (us)")]
+        rest = [*(f"rmse {u}" for u in units), "roughness", "reversals", "rest", "lag", "seconds", "microseconds"]
         cells = []
         for row in rows:
-            interval = "-" if math.isnan(row["low"]) else f"{row['low']:.3f}-{row['high']:.3f}"
+            interval = ["-" if math.isnan(row["low"]) else f"{row['low']:.3f}-{row['high']:.3f}"] if sure else []
             note = f"  {row['note']}" if row["note"] else ""
-            cells.append([row["name"], row["error"], row["ratio"], interval, *(row[key] for key in rest), note])
+            cells.append([row["name"], row["error"], row["ratio"], *interval, *(row[key] for key in rest), note])
         lines = table(columns, cells)
-        level = f", at most {self.level:.3g} times as rough as the expert, like {names[0]}"
+        level = f", at most {self.level:.3g} times as rough as the expert, like {name}"
+        turns, rests = (float(np.mean(some[1])) for some in (self.held.turn_rates(demos.rate), self.held.rest_shares))
         lines += [
-            f"roll-outs of {len(self.ruler.scored)} held-out sequences{f' ({self.new})' if self.new else ''}"
+            f"roll-outs over {self.recordings} held-out recordings{f' ({self.new})' if self.new else ''}"
             f"{'' if math.isnan(self.level) else level};",
             "error: RMSE in standard deviations of the expert's actions; roughness: mean |second difference|, 1 is the",
-            f"expert's; {self.ruler.describe_expert()};",
+            f"expert's; reversals {tell_reversals(demos.rate)}, the expert's {turns:.3g}; rest: share of time, the "
+            f"expert's {rests:.2g};",
             "lag in frames; fit, step: CPU time",
+            "",
+            self.tell(),
         ]
         return "\n".join(lines)
 
@@ -255,22 +287,21 @@ class Comparison:
         return sorted((self._row(c) for c in self.contenders), key=_rank)
 
     def _row(self, contender: Contender) -> dict[str, Any]:
-        standing, reference = contender.standing, self.contenders[0].standing
+        standing, demos = contender.standing, self.reference.demos
         kind = {"kind": contender.kind, "microseconds": contender.microseconds}
-        if standing is None or reference is None:
-            missing = dict.fromkeys(("ratio", "low", "high", "strength"), math.nan)
+        if standing is None:
+            missing = ("error", "roughness", "reversals", "rest", "lag", "ratio", "low", "high", "strength")
+            nothing = dict.fromkeys([f"rmse {a}" for a in demos.action_names] + list(missing), math.nan)
             note = contender.trouble or "nothing to compare with"
-            row = self.ruler.row(contender.name, None, contender.seconds)
-            return {**row, **kind, **missing, "knobs": {}, "note": note}
-        ratio, low, high = standing.score.over(reference.score, self.seed)
-        if contender is self.contenders[0]:
-            low = high = math.nan
+            return {"name": contender.name, **nothing, "seconds": contender.seconds, **kind, "knobs": {}, "note": note}
+        over = Estimate(1.0) if contender is self.contenders[0] else self._over(contender)
+        scale = np.broadcast_to(self.reference.scale, (demos.n_actions,))
         return {
-            **self.ruler.row(contender.name, standing.score, contender.seconds),
+            **tell_row(contender.name, standing.tally, demos.action_names, scale, demos.rate, contender.seconds),
             **kind,
-            "ratio": ratio,
-            "low": low,
-            "high": high,
+            "ratio": over.value,
+            "low": over.low,
+            "high": over.high,
             "strength": standing.nearest.strength,
             "knobs": dict(standing.nearest.knobs),
             "note": "rougher" if standing.too_rough else "",
@@ -282,29 +313,26 @@ def _rank(row: dict[str, Any]) -> tuple[bool, bool, float]:
     return math.isnan(row["error"]), bool(row["note"]), row["error"]
 
 
-def _phrase_duel(name: str, other: dict[str, Any], what: str) -> str:
-    """Say whether another contender is better, worse, or cannot be told apart."""
-    sure = not math.isnan(other["low"])
-    interval = f" (95 % interval {other['low']:.2f} to {other['high']:.2f})" if sure else ""
-    if sure and other["low"] > 1.0:
-        end = f"{name} is better"
-    elif sure and other["high"] < 1.0:
-        end = f"{other['name']} is better"
-    else:
-        end = "these sequences do not tell them apart"
-    return (
-        f"At equal smoothness the {what}, {other['name']}, has {other['ratio']:.2f} times its error{interval}: {end}."
-    )
+def _phrase_duel(name: str, other: str, found: Estimate) -> str:
+    """Say whether another contender is better, worse, or cannot be told apart.
+
+    >>> _phrase_duel("learn", "paper", Estimate(1.2, 1.1, 1.3))
+    '1.20 times its error (95 % interval 1.10 to 1.30): learn is better'
+    """
+    interval = f" (95 % interval {found.low:.2f} to {found.high:.2f})" if found.is_sure else ""
+    end = "these recordings do not tell them apart"
+    if found.is_sure and not found.holds(1.0):
+        end = f"{name if found.value > 1.0 else other} is better"
+    return f"{found.value:.2f} times its error{interval}: {end}"
 
 
-def _phrase_waiting(row: dict[str, Any]) -> str:
+def _phrase_waiting(name: str, found: Estimate) -> str:
     """Say what another lead is worth.
 
-    >>> _phrase_waiting({"name": "learn, 0.5 s of waiting", "ratio": 0.958, "low": 0.94, "high": 0.98, "note": ""})
+    >>> _phrase_waiting("learn, 0.5 s of waiting", Estimate(0.958, 0.94, 0.98))
     'At equal smoothness 0.5 s of waiting: 4.2 % closer (95 % interval of the ratio 0.94 to 0.98).'
     """
-    much = f"{100.0 * abs(1.0 - row['ratio']):.1f} % {'closer' if row['ratio'] <= 1.0 else 'farther'}"
-    found = f" (95 % interval of the ratio {row['low']:.2f} to {row['high']:.2f})" if row["low"] == row["low"] else ""
-    unsure = ", which these sequences do not tell from chance" if row["low"] <= 1.0 <= row["high"] else ""
-    where = f"At {row['roughness']:.2f} times the roughness" if row["note"] else "At equal smoothness"
-    return f"{where} {row['name'].removeprefix('learn, ')}: {much}{found}{unsure}."
+    much = f"{100.0 * abs(1.0 - found.value):.1f} % {'closer' if found.value <= 1.0 else 'farther off'}"
+    interval = f" (95 % interval of the ratio {found.low:.2f} to {found.high:.2f})" if found.is_sure else ""
+    unsure = "" if found.is_sure and not found.holds(1.0) else ", which may be chance"
+    return f"At equal smoothness {name.removeprefix('learn, ')}: {much}{interval}{unsure}."

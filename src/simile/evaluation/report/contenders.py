@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.text import number
-from simile.evaluation.comparison import SIMPLE
-from simile.evaluation.comparison.scores import HeldOut
-from simile.evaluation.report.curves import roll
+from simile.evaluation.evaluation import Evaluation
 from simile.evaluation.rivals import HELD
 from simile.learning.frontier import Frontier, depths
 
@@ -36,11 +34,11 @@ class Path:
     steps: tuple[Step, ...]
 
     @classmethod
-    def roll_out(cls, found: Frontier, ruler: HeldOut) -> Path:
-        """Roll every policy of a frontier out; those that diverge are left out."""
+    def roll_out(cls, found: Frontier, evaluation: Evaluation) -> Path:
+        """Roll every policy of a frontier out over what another was judged on; those that diverge are left out."""
         steps = []
         for point in found.points:
-            score = ruler.measure(roll(point.policy, ruler.demos, ruler.begin))
+            score = evaluation.roll(point.policy).tally.score
             steps.append(Step(point.smoothness, point.lag, score.rmse, score.roughness))
         return cls.of(steps)
 
@@ -71,12 +69,6 @@ class Path:
         return {"name": name, "kind": kind, "points": points}
 
 
-def best_simple(rows: Iterable[Mapping[str, Any]]) -> tuple[str, float] | None:
-    """Return name and error of the best simple filter among rows."""
-    found = [(str(r["name"]), number(r["error"])) for r in rows if r["name"] in SIMPLE]
-    return min((f for f in found if not math.isnan(f[1])), key=lambda f: f[1], default=None)
-
-
 def list_points(rows: Iterable[Mapping[str, Any]], ours: str) -> list[dict[str, Any]]:
     """Return each row as a contender with a single point, the policy in question first."""
     found = []
@@ -89,7 +81,7 @@ def list_points(rows: Iterable[Mapping[str, Any]], ours: str) -> list[dict[str, 
 
 
 def table(rows: Sequence[Mapping[str, Any]], actions: Sequence[str]) -> dict[str, Any]:
-    """Return rows of a judgement or of a comparison under headings; best first, as they come.
+    """Return rows of an evaluation or of a comparison under headings; best first, as they come.
 
     A column in which nothing is known is left out.
     """
@@ -98,7 +90,7 @@ def table(rows: Sequence[Mapping[str, Any]], actions: Sequence[str]) -> dict[str
     if ratio:
         columns |= {"ratio": "ratio", "low": "95 % from", "high": "95 % to"}
     columns |= {f"rmse {a}": f"RMSE {a}" for a in actions}
-    columns |= {"roughness": "roughness", "reversals": "reversals", "still": "still"}
+    columns |= {"roughness": "roughness", "reversals": "reversals", "rest": "rest"}
     columns |= {"lag": "lag (frames)", "seconds": "fit (s)", "microseconds": "step (µs)"}
     columns["note"] = "note"
     kept = [key for key in columns if any(_known(r.get(key)) for r in rows)]

@@ -15,18 +15,17 @@ from simile._common.text import count, number, plain
 from simile.data.delays import summarize_delays
 from simile.data.demonstrations import Demonstrations
 from simile.data.logs import tell_noise
-from simile.evaluation.report.answers import Facts, Moves, answers, headline, list_grounds
+from simile.evaluation.report.answers import Facts, answers, list_grounds, read_roughness
 from simile.evaluation.report.contenders import Path
 from simile.evaluation.report.curves import Curves
 from simile.evaluation.report.diagnosis import diagnosis
 from simile.evaluation.report.importances import describe_importances, measure_importances
-from simile.evaluation.report.lag import lag_curve
 from simile.evaluation.report.motion import describe_motion
 from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
-from simile.learning.frontier import time_scale
 from simile.learning.rounds import MEASURED, Round
-from simile.policies.policies import Policy, hold, radius, tell_timing
+from simile.metrics import LONGEST_LAG, correlate, find_lag
+from simile.policies.policies import Policy, radius, tell_timing
 
 REPEATED = ("command", "python", "config")
 NOTHING_DRAWN: dict[str, Any] = {
@@ -41,7 +40,7 @@ class Material:
 
     title: str
     subtitle: str
-    verdict: str
+    said: str  # the verdict in words
     facts: Facts
     actions: Sequence[str]
     curves: Curves | None  # None where the policies were not kept
@@ -56,15 +55,15 @@ class Material:
 
     def content(self) -> dict[str, Any]:
         """Return everything as plain data, keys as in payload.ts."""
-        said = answers(self.facts)
+        verdict = self.facts.verdict
         found = {
             "title": self.title,
             "subtitle": self.subtitle,
             "version": simile.__version__,
             "made": datetime.date.today().isoformat(),
-            "headline": headline(said),
-            "verdict": self.verdict,
-            "answers": said,
+            "headline": "Nothing could be measured." if verdict is None else verdict["headline"],
+            "verdict": self.said,
+            "answers": answers(self.facts),
             "notes": [*self.notes, *([] if self.curves is None else _remarks(self.curves))],
             "rate": self.facts.rate,
             "actions": list(self.actions),
@@ -86,7 +85,7 @@ class Material:
             "curves": list(curves.names),
             "sequences": curves.sequences(),
             "moments": worst_moments(curves),
-            "lag": None if (lag := lag_curve(curves)) is None else vars(lag),
+            "lag": _lag_curve(curves),
             "spectrum": _spectrum(curves),
             "motion": describe_motion(curves),
             "importances": None if seen is None else describe_importances(seen, curves.demos.rate),
@@ -106,38 +105,23 @@ class Material:
 def gather_facts(
     curves: Curves,
     policy: Policy | None,
+    verdict: Mapping[str, Any],
     *,
-    held: float,
-    simple: tuple[str, float] | None = None,
     path: Path | None = None,
     expected: float = math.nan,
     simpler: bool = False,
-    others: str = "simple filter",
 ) -> Facts:
-    """Measure what the answers need; `expected` is the RMSE that the training foresaw."""
-    ruler, score = curves.ruler, curves.score
-    loop = None if policy is None else radius(policy)
-    both = zip((score.reversals, score.still), ruler.rate_motion(ruler.scored.actions), strict=True)
-    by = None if policy is None else hold(policy)
-    widths = None if by is None else by.width.tolist()
-    frames, rate = ruler.scored.n_frames, ruler.demos.rate
+    """Measure what the answers need beside the verdict; `expected` is the RMSE that the training foresaw."""
+    loop, error = None if policy is None else radius(policy), curves.tally.score.rmse
     return Facts(
-        error=score.rmse,
-        rmse=ruler.rmse_by_action(score),
-        held=held,
-        simple=simple,
-        roughness=score.roughness,
-        lag=score.lag,
-        pace=time_scale(curves.demos),
+        verdict=verdict,
+        error=error,
+        roughness=read_roughness(verdict),
         rate=curves.demos.rate,
-        sequences=len(ruler.scored),
-        diverged=curves.diverged,
         radius=math.nan if loop is None else loop,
-        surprise=score.rmse / expected if policy is not None and expected > 0.0 else math.nan,
+        surprise=error / expected if policy is not None and expected > 0.0 else math.nan,
         path=path,
         simpler=simpler,
-        others=others,
-        moves=Moves.of(ruler.demos.action_names, *both, frames=frames, rate=rate, hold=widths),
         behind=tell_behind(curves.demos),
     )
 
@@ -179,21 +163,31 @@ def describe_data(curves: Curves, policy: Policy | None, new: str = "") -> str:
 
 def describe_frontier(curves: Curves) -> str:
     """Say what the points of a frontier have in common."""
-    ruler = curves.ruler
-    first = f", without the first {count(ruler.begin, 'frame', ',')} of each" if ruler.begin else ""
-    frames = count(ruler.scored.n_frames, "frame", ",")
-    sequences = count(len(ruler.scored), "held-out sequence", ",")
-    return f"Every point is a roll-out over the same {sequences}, {frames}{first}."
+    begin, counted = curves.reference.begin, curves.tally.frames[:, 0]
+    first = f", without the first {count(begin, 'frame', ',')} of each" if begin else ""
+    sequences = count(int((counted > 0.0).sum()), "held-out sequence", ",")
+    return f"Every point is a roll-out over the same {sequences}, {count(int(counted.sum()), 'frame', ',')}{first}."
 
 
 def _remarks(curves: Curves) -> list[str]:
     """Say what the page leaves out."""
-    found, frames = [], curves.ruler.begin
-    if short := sum(not ok for ok in curves.ruler.counts):
+    found, frames = [], curves.reference.begin
+    if short := int((curves.demos.lengths <= frames).sum()):
         found.append(f"{count(short, 'sequence', ',')} of at most {count(frames, 'frame', ',')} could not be judged")
     if curves.step > 1:
         found.append(f"the curves are thinned: of every {2 * curves.step} frames they show the lowest and the highest")
-    return [*found, *tell_noise(curves.demos.action_names, curves.ruler.known_logs)]
+    return [*found, *tell_noise(curves.demos.action_names, curves.reference.known_logs)]
+
+
+def _lag_curve(curves: Curves) -> dict[str, Any] | None:
+    """Return how alike policy and expert are when one is shifted against the other, and the lag of each action."""
+    sums = curves.tally.products.sum(axis=0)
+    found = np.array([correlate(each) for each in sums])
+    known = np.flatnonzero(~np.isnan(found).all(axis=0))
+    if not len(known):
+        return None
+    shown, shifts = slice(known[0], known[-1] + 1), np.arange(-LONGEST_LAG, LONGEST_LAG + 1)
+    return {"frames": shifts[shown], "correlation": found[:, shown], "best": [find_lag(each) for each in sums]}
 
 
 def _spectrum(curves: Curves) -> dict[str, Any] | None:

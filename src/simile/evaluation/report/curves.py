@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -14,11 +14,10 @@ import numpy as np
 from simile._common import pages
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.data.motion import find_holds
+from simile.data.reference import Reference
 from simile.errors import ArgumentError, DivergedError
-from simile.evaluation.comparison.scores import HeldOut, SequenceScore
-from simile.evaluation.evaluation import BandCheck, check_band
-from simile.evaluation.rivals import roll_out
+from simile.evaluation.evaluation import BandCheck, check_band, tell_row
+from simile.metrics import Tally, find_holds
 from simile.policies.bands import KEY
 from simile.policies.policies import Policy
 from simile.policies.rollouts import ExpertStart, rollout
@@ -27,21 +26,6 @@ EXPERT = "expert"
 MOST_VALUES = 6_000_000  # in one page; longer recordings are thinned
 BAND = 0.9  # level of the band that is drawn
 LEVELS = 2**14  # between the lowest and the highest value of a curve: more than a screen shows, and half the bytes
-
-
-def roll(controller: Any, demos: Demonstrations, frames: int) -> list[FloatArray]:
-    """Roll a policy, or a controller of the rivals, out after `frames` frames of the expert.
-
-    Where it diverges, that sequence is NaN after the start, and the others are what they are.
-    """
-    try:
-        return roll_out(controller, demos, frames)
-    except DivergedError:
-        if len(demos) > 1:
-            return [roll(controller, Demonstrations((demo,)), frames)[0] for demo in demos]
-    lost = demos.actions[0].copy()
-    lost[frames:] = np.nan
-    return [lost]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +37,17 @@ class DrawnBand:
     said: str  # what can be relied on
 
     @classmethod
-    def of(cls, policy: Policy, ruler: HeldOut) -> DrawnBand | None:
+    def of(cls, policy: Policy, reference: Reference) -> DrawnBand | None:
         """Roll a policy out with its band; None where it carries none, or diverges."""
         if KEY not in policy.card.training:
             return None
         try:
-            banded = rollout(policy, ruler.demos, start=ExpertStart(ruler.begin), band=BAND)
+            banded = rollout(policy, reference.demos, start=ExpertStart(reference.begin), band=BAND)
         except (ArgumentError, DivergedError):
             return None
         rows = (
-            check_band(policy, BAND, i, demo, b, ruler.begin)
-            for i, (demo, b) in enumerate(zip(ruler.demos, banded, strict=True))
+            check_band(policy, BAND, i, demo, b, reference.begin)
+            for i, (demo, b) in enumerate(zip(reference.demos, banded, strict=True))
         )
         found = BandCheck.of(policy, BAND, chain.from_iterable(rows))
         return cls([np.hstack([b.low, b.high]) for b in banded], found.mean("coverage"), found.said)
@@ -79,30 +63,33 @@ class Curves:
 
     Parameters
     ----------
-    ruler : HeldOut
+    reference : Reference
         The sequences, and how many first frames of each are the expert's.
     names : tuple of str
         Of the trajectories.
     rolled : tuple of lists of (T, k) arrays
         The trajectories, for each of the sequences; NaN where a roll-out diverged.
+    tally : Tally
+        What was measured of the policy.
     band : DrawnBand, optional
-        Around those of the policy.
+        Around its trajectories.
     """
 
-    ruler: HeldOut
+    reference: Reference
     names: tuple[str, ...]
     rolled: tuple[Trajectories, ...]
+    tally: Tally
     band: DrawnBand | None = None
 
     @classmethod
-    def of(cls, ruler: HeldOut, others: Mapping[str, Trajectories]) -> Curves:
-        """Put the expert in front of others."""
-        return cls(ruler, (EXPERT, *others), (ruler.demos.actions, *others.values()))
+    def of(cls, reference: Reference, others: Mapping[str, Trajectories], tally: Tally) -> Curves:
+        """Put the expert in front of others, the first of which is the policy."""
+        return cls(reference, (EXPERT, *others), (reference.demos.actions, *others.values()), tally)
 
     @property
     def demos(self) -> Demonstrations:
         """The held-out sequences."""
-        return self.ruler.demos
+        return self.reference.demos
 
     @property
     def policy(self) -> Trajectories:
@@ -116,13 +103,8 @@ class Curves:
 
     def scored(self) -> list[tuple[int, FloatArray, FloatArray]]:
         """Return number, policy and expert of every sequence, after the frames that are the expert's."""
-        begin, pairs = self.ruler.begin, zip(self.policy, self.demos.actions, strict=True)
+        begin, pairs = self.reference.begin, zip(self.policy, self.demos.actions, strict=True)
         return [(i, a[begin:], e[begin:]) for i, (a, e) in enumerate(pairs) if len(e) > begin]
-
-    @cached_property
-    def score(self) -> SequenceScore:
-        """How the policy did; NaN where it diverged."""
-        return self.ruler.measure(self.policy)
 
     @cached_property
     def step(self) -> int:
@@ -132,15 +114,11 @@ class Curves:
 
     def sequences(self) -> list[dict[str, Any]]:
         """Return what the page says of each sequence (`Sequence` of payload.ts)."""
-        begin, logs, found = self.ruler.begin, self.ruler.known_logs, []
-        for i, (demo, actions) in enumerate(zip(self.demos, self.policy, strict=True)):
-            alone = replace(self.ruler, demos=Demonstrations((demo,)), logs=logs) if len(demo) > begin else None
-            score = None if alone is None else alone.measure([actions])
-            row = self.ruler.row(demo.name, score)
-            moves = np.full((2, 2, self.demos.n_actions), math.nan)
-            if alone is not None and score is not None:
-                moves = np.array([(score.reversals, score.still), alone.rate_motion(alone.scored.actions)])
-            reversals, still = moves.transpose(1, 2, 0).tolist()
+        begin, rate, scale = self.reference.begin, self.demos.rate, np.asarray(self.reference.scale)
+        found = []
+        for i, demo in enumerate(self.demos):
+            one = self.tally[[i]]
+            row = tell_row(demo.name, one, self.demos.action_names, scale, rate)
             found.append(
                 {
                     "name": demo.name,
@@ -150,9 +128,9 @@ class Curves:
                     "series": f"series-{i}",
                     "error": row["error"],
                     "rmse": [row[f"rmse {action}"] for action in self.demos.action_names],
-                    "roughness": row["roughness"],
-                    "reversals": reversals,
-                    "still": still,
+                    "roughness": row["roughness"] if len(demo) > begin else math.nan,
+                    "reversals": one.turn_rates(rate).T.tolist(),
+                    "rest": one.rest_shares.T.tolist(),
                     "lag": row["lag"],
                 }
             )
@@ -172,7 +150,7 @@ class Curves:
 
     def _holds(self, columns: FloatArray) -> list[list[int]]:
         """Return where each column rests after the frames that are the expert's: first and last frame, in turn."""
-        begin, logs = self.ruler.begin, self.ruler.known_logs
+        begin, logs = self.reference.begin, self.reference.known_logs
         threshold = [log.threshold for log in logs] * len(self.names)
         found = find_holds(columns[begin:], threshold, self.demos.rate)
         return [(holds + begin).ravel().tolist() for holds in found]

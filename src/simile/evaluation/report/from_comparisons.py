@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from simile._common.text import number
+from simile._common.text import count, number
 from simile.evaluation.comparison import Comparison
-from simile.evaluation.report.answers import Facts, Moves
+from simile.evaluation.evaluation import roll_each
+from simile.evaluation.report.answers import Facts, read_roughness
 from simile.evaluation.report.contenders import Path, Step, table
 from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts
-from simile.evaluation.report.curves import Curves, roll
+from simile.evaluation.report.curves import Curves
 from simile.evaluation.rivals import HELD, Filtered
 from simile.policies.policies import Policy
 
@@ -20,37 +21,30 @@ Rows = list[dict[str, Any]]
 
 def of_comparison(comparison: Comparison, title: str, subtitle: str, repeat: Mapping[str, str] | None) -> Material:
     """Draw the first contender, and the best other reduction and rival where each stands, on the held-out sequences."""
-    rows, ruler = comparison.rows(), comparison.ruler
-    first = comparison.contenders[0]
-    names = [first.name, *_best_others(rows, first.name)]
-    controllers = {n: s.nearest.controller for n in names if (s := comparison[n].standing) is not None}
-    curves = Curves.of(ruler, {n: roll(c, ruler.demos, ruler.begin) for n, c in controllers.items()})
-    policy = controllers.get(first.name)
+    first, verdict = comparison.contenders[0], comparison.verdict
+    if first.standing is None or verdict is None:  # nothing could be rolled out
+        return of_data(comparison.to_dict(), title, repeat)
+    rows, reference = comparison.rows(), comparison.reference
+    controllers = {
+        name: standing.nearest.controller
+        for name in (first.name, *_best_others(rows, first.name))
+        if (standing := comparison[name].standing) is not None
+    }
+    rolled = {name: roll_each(one, reference.demos, reference.begin) for name, one in controllers.items()}
+    curves = Curves.of(reference, rolled, first.standing.tally)
+    policy = controllers[first.name]
     policy = policy.policy if isinstance(policy, Filtered) else policy if isinstance(policy, Policy) else None
-    frontier = _frontier(comparison.points(), rows, first.name)
-    if first.standing is None:  # nothing could be rolled out
-        facts = _facts(rows, comparison.points(), first.name, len(ruler.scored), ruler.demos.rate)
-    else:
-        path = _path(comparison.points(), first.name)
-        facts = gather_facts(
-            curves,
-            policy,
-            held=_error(rows, HELD),
-            simple=_best_rival(rows, first.name),
-            path=path,
-            expected=math.sqrt(first.standing.nearest.validation),
-            others="rival",
-        )
+    points, expected = comparison.points(), math.sqrt(first.standing.nearest.validation)
     return Material(
         title=title,
         subtitle=subtitle or describe_data(curves, policy, comparison.new),
-        verdict=comparison.verdict(),
-        facts=facts,
-        actions=ruler.demos.action_names,
-        curves=None if first.standing is None else curves,
+        said=comparison.tell(),
+        facts=gather_facts(curves, policy, verdict.to_dict(), path=_path(points, first.name), expected=expected),
+        actions=reference.demos.action_names,
+        curves=curves,
         policy=policy,
-        table=table(rows, ruler.demos.action_names),
-        frontier=frontier,
+        table=table(rows, reference.demos.action_names),
+        frontier=_frontier(points, rows, first.name),
         frontier_note=describe_frontier(curves),
         repeat=repeat,
     )
@@ -61,58 +55,29 @@ def of_data(compared: Mapping[str, Any], title: str, repeat: Mapping[str, str] |
     rows: Rows = [dict(r) for r in compared["held_out"]]
     points: Rows = [dict(p) for p in compared["frontier"]]
     ours = str(points[0]["name"] if points else rows[0]["name"])
-    n = len(compared["sequences"])
+    n, verdict = int(compared["recordings"]), compared["verdict"]
     actions = [key.removeprefix("rmse ") for key in rows[0] if key.startswith("rmse ")]
-    plural = "sequence" if n == 1 else "sequences"
     new = f" ({compared['new']})" if compared.get("new") else ""
+    own = next(r for r in rows if r["name"] == ours)
     return Material(
         title=title,
-        subtitle=f"{len(rows)} contenders on {n} held-out {plural}{new}",
-        verdict=str(compared["verdict"]),
-        facts=_facts(rows, points, ours, n, compared.get("rate"), _moves(compared, points, rows, ours)),
+        subtitle=f"{len(rows)} contenders on {count(n, 'held-out recording')}{new}",
+        said=str(compared["said"]),
+        facts=Facts(
+            verdict,
+            number(own["error"]),
+            read_roughness(verdict),
+            compared.get("rate"),
+            path=_path(points, ours),
+        ),
         actions=actions,
         curves=None,
         policy=None,
         table=table(rows, actions),
         frontier=_frontier(points, rows, ours),
-        frontier_note=f"Every point is a roll-out over the same {plural}.",
+        frontier_note=f"Every point is a roll-out over the same {'recording' if n == 1 else 'recordings'}.",
         repeat=repeat,
     )
-
-
-def _facts(
-    rows: Rows, points: Rows, ours: str, sequences: int, rate: float | None, moves: tuple[Moves, ...] = ()
-) -> Facts:
-    """Return what a table tells without any roll-out."""
-    own = next(r for r in rows if r["name"] == ours)
-    return Facts(
-        error=number(own["error"]),
-        rmse={key.removeprefix("rmse "): number(value) for key, value in own.items() if key.startswith("rmse ")},
-        held=_error(rows, HELD),
-        simple=_best_rival(rows, ours),
-        roughness=number(own["roughness"]),
-        lag=number(own["lag"]),
-        pace=math.nan,
-        rate=rate,
-        sequences=sequences,
-        diverged=0,
-        radius=math.nan,
-        surprise=math.nan,
-        path=_path(points, ours),
-        others="rival",
-        moves=moves,
-    )
-
-
-def _moves(compared: Mapping[str, Any], points: Rows, rows: Rows, ours: str) -> tuple[Moves, ...]:
-    """Return how the first contender moves where it stands: as its nearest controller. None of an older comparison."""
-    expert, own = compared.get("expert"), [p for p in points if p["name"] == ours and "still" in p]
-    if not expert or not own:
-        return ()
-    level = next(number(r["roughness"]) for r in rows if r["name"] == ours)
-    near = min(own, key=lambda p: abs(number(p["roughness"]) - level))
-    measured = ([list(map(number, near[n])), [number(m[n]) for m in expert.values()]] for n in ("reversals", "still"))
-    return Moves.of(list(expert), *measured, frames=compared["frames"], rate=compared["rate"])
 
 
 def _best_others(rows: Rows, ours: str) -> list[str]:
@@ -122,15 +87,6 @@ def _best_others(rows: Rows, ours: str) -> list[str]:
         others = [r for r in rows if r["kind"] == kind and r["name"] not in (ours, HELD) and not r["note"]]
         found += [str(r["name"]) for r in others[:1]]  # rows come best first
     return found
-
-
-def _best_rival(rows: Rows, ours: str) -> tuple[str, float] | None:
-    names = [n for n in _best_others(rows, ours) if next(r for r in rows if r["name"] == n)["kind"] == "rival"]
-    return (names[0], _error(rows, names[0])) if names else None
-
-
-def _error(rows: Rows, name: str) -> float:
-    return next((number(r["error"]) for r in rows if r["name"] == name), math.nan)
 
 
 def _path(points: Rows, ours: str) -> Path | None:

@@ -14,7 +14,8 @@ from simile._common.files import write_atomically
 from simile.data.demonstrations import Demonstration, Demonstrations
 
 if TYPE_CHECKING:
-    from simile.evaluation.comparison import Comparison, Judgement
+    from simile.evaluation.comparison import Comparison
+    from simile.evaluation.evaluation import Evaluation
     from simile.evaluation.report.content import Material
     from simile.learning.algorithms import Run
     from simile.learning.runs import RunFolder
@@ -40,7 +41,7 @@ class Report:
     >>> train, test = simile.tasks.pursuit(n_sequences=6, length=200).split(test=0.5)
     >>> report = Report.of(simile.learn(train, model=simile.RolloutRidge()), test)
     >>> [answer["question"] for answer in report.content["answers"]][:3]
-    ['Is it accurate?', 'Is it smooth?', 'Is it late?']
+    ['Is it accurate?', 'Is it smooth?', 'Is it on time?']
     """
 
     content: dict[str, Any] = field(repr=False)
@@ -52,7 +53,7 @@ class Report:
         run: Run,
         test: Demonstrations | Demonstration,
         *,
-        judgement: Judgement | None = None,
+        evaluation: Evaluation | None = None,
         title: str = "A policy and its expert",
         subtitle: str = "",
         repeat: Mapping[str, str] | None = None,
@@ -65,9 +66,8 @@ class Report:
             What `simile.learn` or another algorithm returned.
         test : Demonstrations
             Sequences that the run has not seen.
-        judgement : Judgement, optional
-            The policy beside others on these sequences, from `simile.evaluation.comparison.judge`; by default beside
-            the simple rivals of the run.
+        evaluation : Evaluation, optional
+            What `simile.evaluate` found on these sequences, where that is known.
         title, subtitle : str
             Above the page; the subtitle tells of the data by default.
         repeat : mapping, optional
@@ -75,7 +75,7 @@ class Report:
         """
         from simile.evaluation.report.from_runs import of_run
 
-        return cls._of(of_run(run, Demonstrations.of(test), judgement, title, subtitle, repeat))
+        return cls._of(of_run(run, Demonstrations.of(test), evaluation, title, subtitle, repeat))
 
     @classmethod
     def of_comparison(

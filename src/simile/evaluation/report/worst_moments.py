@@ -29,7 +29,7 @@ def worst_moments(curves: Curves, most: int = MOST) -> list[dict[str, Any]]:
     They are ranked by the RMSE over all actions in standard deviations, and told by the action that is farthest off
     there, in its own unit. A sequence shorter than a stretch is one as a whole.
     """
-    begin, scale = curves.ruler.begin, curves.ruler.scale
+    begin, scale = curves.reference.begin, np.broadcast_to(curves.reference.scale, curves.demos.n_actions)
     width = stretch(curves.demos.rate)
     places, gaps = [], []
     for number, ours, expert in curves.scored():

@@ -14,12 +14,13 @@ import numpy as np
 from simile._common.typing import Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import Units
+from simile.data.reference import Reference
 from simile.data.timing import Known
 from simile.errors import ArgumentError, DataError, DivergedError
 from simile.evaluation.rivals.controllers import HELD, Filtered, Held, filter_after_expert, forecast, put_behind
 from simile.evaluation.rivals.filters import Filter, Follower
 from simile.evaluation.rivals.predictors import Source, lead_source
-from simile.learning.measures import Ruler, Score
+from simile.metrics import Score
 from simile.policies.policies import SmoothPolicy
 from simile.policies.rollouts import ExpertStart, rollout
 
@@ -116,12 +117,12 @@ class Bench:
         return self._made[key]
 
     @cached_property
-    def _ruler(self) -> Ruler:
-        return Ruler(self.tuned_on, Units.of(self.train).scale, self.begin)
+    def _reference(self) -> Reference:
+        return Reference(self.tuned_on, Units.of(self.train).scale, self.begin)
 
     def measure(self, rolled: Trajectories) -> Score:
         """Measure roll-outs over the part that tunes."""
-        score = self._ruler.measure(rolled)
+        score = self._reference.measure(rolled)
         if math.isnan(score.error):
             raise DataError(
                 f"validation: no sequence has more than the {self.begin} frames that start a roll-out: give longer "

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from simile.data.reference import Reference
 from simile.evaluation.rivals import Behind, Bench, ContextForest
 from simile.evaluation.rivals.roster import average, kalman, spring
 from simile.evaluation.rivals.tuning import Filters
 from simile.experiments.lab import Lab
 from simile.experiments.results import Claim
 from simile.experiments.statistics import Effect, Row, per_seed, ratios
-from simile.learning import measures
 from simile.models import SmoothForest
 
 SIMILE, BARE = "SIMILE", "no filter"
@@ -27,7 +27,7 @@ def measure(lab: Lab) -> list[Row]:
     # is found within the training part; then the filter is put behind a predictor that has seen all of that.
     bench = Bench(*lab.train.hold_out(0.25, seed=lab.seed), lab.seed)
     inner = Lab(lab.seed, bench.train, bench.tuned_on, lab.effort, lab.reading)
-    wanted = measures.roughness(inner.score(inner.run().policy).rolled, inner.test)
+    wanted = Reference(inner.test).measure(inner.score(inner.run().policy).rolled).roughness
     source = ContextForest(SmoothForest(n_trees=lab.effort.n_trees))
     tuned = {name: Behind(name, source, kind, STRENGTHS).fit(bench).at(wanted) for name, kind in FILTERS.items()}
     contenders = {SIMILE: lab.run().policy, BARE: tuned[SPRING].controller.predictor}

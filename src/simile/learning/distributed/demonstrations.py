@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from operator import add, itemgetter
 from typing import Any, Self
@@ -23,7 +23,8 @@ from simile.learning import measures
 from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.facts import Details, Facts, join_rows
 from simile.learning.distributed.parts import DistributedParts, View
-from simile.learning.measures import Outcome, ScoreSums
+from simile.learning.measures import Outcome
+from simile.metrics import Sums
 from simile.policies.policies import Policy
 
 DETAILS = View(Details.of)
@@ -262,7 +263,7 @@ class DistributedDemonstrations(DistributedParts, Recorded):
     def outcome(self, policy: Policy, *, seed: int = 0, order: int = 2) -> Outcome:
         """Roll a policy out where the contexts are, and measure it; `rolled` are handles of the trajectories."""
         found = self.map(_roll_and_sum, self.firsts, shared=(policy, seed, order, self.logs))
-        sums: ScoreSums = self.backend.total(add, self.backend.map(itemgetter(1), found))
+        sums: Sums = reduce(add, self.backend.collect(self.backend.map(itemgetter(1), found)))
         measures.refuse_short(policy, int(self.lengths.max()))
         score = sums.score
         rolled = self.actions() if score.diverged else self.backend.map(itemgetter(0), found)
@@ -337,7 +338,7 @@ def _head(trajectories: Sequence[FloatArray], n: int) -> list[FloatArray]:
 
 def _roll_and_sum(
     demos: Demonstrations, first: int, policy: Policy, seed: int, order: int, logs: tuple[Log, ...]
-) -> tuple[list[FloatArray], ScoreSums]:
+) -> tuple[list[FloatArray], Sums]:
     return measures.roll_and_sum(policy, demos, seed=seed, order=order, logs=logs, first=first)
 
 
