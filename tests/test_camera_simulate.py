@@ -20,6 +20,7 @@ from simile.camera.film.framing import framing
 from simile.camera.geometry import Camera
 from simile.camera.simulation import FIVE_A_SIDE, Detector, Operator, Play, simulate
 from simile.camera.simulation.operators import lag_signal
+from simile.data.logs import know_log
 
 SPORTS = pytest.mark.parametrize("sport", [BASKETBALL, SOCCER], ids=lambda court: court.name)
 
@@ -218,6 +219,11 @@ MEASURED = {
 }
 
 
+def pan_reversals(game):
+    pan = game.actions[:, :1]
+    return simile.metrics.rate_reversals([pan], max(know_log([pan])[0].threshold, 0.05), game.rate)[0]
+
+
 def test_the_operator_of_soccer_does_what_one_did_who_was_measured():
     games = simulate(5, minutes=2.0, sport=SOCCER, axes=3, seed=2026)
     speeds = [np.abs(np.diff(game.actions[:, 0])) * game.rate for game in games]
@@ -226,9 +232,7 @@ def test_the_operator_of_soccer_does_what_one_did_who_was_measured():
         "still": np.mean([(speed < 0.5).mean() for speed in speeds]),
         "speed": np.mean([speed.mean() for speed in speeds]),
         "fastest": np.max(speeds),
-        "reversals": np.mean(
-            [simile.metrics.rate_reversals([game.actions[:, :1]], 0.05, game.rate)[0] for game in games]
-        ),
+        "reversals": np.mean([pan_reversals(game) for game in games]),
         "tilt": np.mean([minute[:, 1].std() for minute in minutes]),
         "zoom": np.mean([minute[:, 2].std() / minute[:, 2].mean() for minute in minutes]),
     }

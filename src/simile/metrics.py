@@ -233,10 +233,8 @@ def find_peak(correlation: FloatArray, shifts: IntArray) -> float:
     # Periods of a repeating motion fit equally well but for rounding.
     peaks = (known >= np.maximum(around[:-2], around[2:])) & (known >= known.max() - 1e-9)
     at = int(np.flatnonzero(peaks)[np.abs(shifts[peaks]).argmin()])
-    if at in (0, len(shifts) - 1):
-        return float(shifts[at])
-    before, here, after = (float(c) for c in known[at - 1 : at + 2])
-    bend = before - 2.0 * here + after
+    before, here, after = (float(c) for c in np.pad(correlation, 1, constant_values=math.nan)[at : at + 3])
+    bend = before - 2.0 * here + after  # NaN at the longest shift
     return float(shifts[at]) + (0.5 * (before - after) / bend if bend < 0.0 else 0.0)
 
 
@@ -605,15 +603,13 @@ def estimate(function: Callable[..., float], *rows: FloatArray, positive: bool =
     if n < FEWEST or not math.isfinite(value) or (positive and value <= 0.0):
         return Estimate(value)
     others = np.array([function(*(t - some[i] for t, some in zip(totals, rows, strict=True))) for i in range(n)])
-    if positive:
-        with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        if positive:
             others = np.log(others)
-    if not np.isfinite(others).all():
-        return Estimate(value)
-    half = float(stdtrit(n - 1, 0.5 + LEVEL / 2.0)) * math.sqrt((n - 1) / n * ((others - others.mean()) ** 2).sum())
-    if positive:
-        return Estimate(value, value * math.exp(-half), value * math.exp(half))
-    return Estimate(value, value - half, value + half)
+        spread = np.sqrt((n - 1) / n * ((others - others.mean()) ** 2).sum())
+        half = float(stdtrit(n - 1, 0.5 + LEVEL / 2.0) * spread)
+        low, high = (value * np.exp((-half, half)) if positive else (value - half, value + half))
+    return Estimate(value, float(low), float(high)) if math.isfinite(half) else Estimate(value)
 
 
 # What the above is made of
@@ -635,8 +631,8 @@ class _Joined:
         table = np.concatenate(trajectories)
         k = table.shape[1]
         each = np.tile(lengths, k)
-        sequence = np.repeat(np.arange(len(each)), each)
-        return cls(np.ascontiguousarray(table.T).ravel(), sequence, np.cumsum(each) - each, len(lengths), k)
+        sequence, first = np.repeat(np.arange(len(each)), each), (np.cumsum(each) - each)[each > 0]
+        return cls(np.ascontiguousarray(table.T).ravel(), sequence, first, len(lengths), k)
 
     def widths(self, threshold: npt.ArrayLike) -> FloatArray:
         return np.broadcast_to(np.asarray(threshold, dtype=np.float64), (self.k,)) / 2.0
@@ -670,7 +666,9 @@ class _Joined:
         widths = self.widths(threshold)
         shortest = max(HELD_FRAMES, math.ceil(HELD_SECONDS * (rate or 0.0)))
         steps = self.steps(self.play(widths))
-        travelled, slack = np.cumsum(np.abs(steps)), np.repeat(2.0 * CREEP * widths, len(steps) // self.k)[shortest:]
+        # Summed in each sequence alone: a large one would hide what others do, one that diverged all of it.
+        travelled = np.concatenate([np.cumsum(np.abs(part)) for part in np.split(steps, self.first[1:])])
+        slack = np.repeat(2.0 * CREEP * widths, len(steps) // self.k)[shortest:]
         still = travelled[shortest:] - travelled[:-shortest] <= slack
         still &= self.sequence[shortest:] == self.sequence[:-shortest]
         # Each still window opens after its first frame and closes after its last.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.text import spell
+from simile._common.text import plain, spell
 from simile._common.typing import FloatArray
 from simile.data.groups import are_grouped
 from simile.data.origins import choose_origin
@@ -84,7 +84,7 @@ def card_of(demos: Recorded, choices: Mapping[str, Any], seen: Collection[int] =
         "data": demos.digest(),
         **({"seen": marks} if len(marks) <= MOST_MARKS else {}),
         "ranges": _ranges(demos),
-        LOGS: [asdict(log) for log in demos.logs],
+        LOGS: plain([asdict(log) for log in demos.logs]),
         **({"groups": {demos.group_name: int(demos.kin.max()) + 1}} if are_grouped(demos.kin) else {}),
         **({"about": demos.about} if demos.about else {}),
         "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},

@@ -6,22 +6,21 @@ not seen, at no more roughness than the policy was allowed.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import groupby
-from operator import add
 from typing import Any
 
 import numpy as np
 
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.data.logs import Log
 from simile.data.recorded import ActionSpace, Recorded, Units
-from simile.data.reference import Reference, sum_errors
+from simile.data.reference import sum_errors
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.learning.bands import fit_band
@@ -30,7 +29,7 @@ from simile.learning.folds import Folds, states_of
 from simile.learning.problem import Course, judge, teach, teach_rollouts
 from simile.learning.rounds import Round, card_of, note_band
 from simile.learning.training import Lesson
-from simile.metrics import Score, Sums, hold_last_action
+from simile.metrics import Score, hold_last_action
 from simile.models import Forest, Model, PiecewiseLinear, SmoothForest
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor, CriticallyDamped, PreviousAction
@@ -192,12 +191,10 @@ def simple_rivals(
     says: dict[str, Any] = {}
     for predictor, said, model in _predictors(source, folds):
         says[predictor] = said
-        kinds = [(kind, f.fit(nothing, s), s) for kind, f in FILTERS.items() for s in STRENGTHS]
-        loops = [ClosedLoop.of(h, strength) for _, h, strength in kinds]
-        scored = folds.demos.collect(_score_loops, said, shared=(loops, begin, order, folds.demos.logs))
         rivals = []
-        for (kind, h, strength), parts in zip(kinds, zip(*scored, strict=True), strict=True):
-            sums = reduce(add, parts)
+        for kind, strength in itertools.product(FILTERS, STRENGTHS):
+            h = FILTERS[kind].fit(nothing, strength)
+            sums = sum_errors(folds.demos, roll_out(ClosedLoop.of(h, strength), said, folds.demos), begin=begin, order=order)
             score, squares = sums.score, sums.squares.sum(axis=1)
             smooth = not score.roughness > budget
             rivals.append(SimpleRival(predictor, kind, score, smooth, squares, h, strength, source, model))
@@ -241,19 +238,6 @@ def _predictors(source: RivalData, folds: Folds) -> Iterator[tuple[str, Any, Mod
 
 def _hold_last(demos: Demonstrations, begin: int) -> list[FloatArray]:
     return [hold_last_action(a, warm_up=begin) for a in demos.actions]
-
-
-def _score_loops(
-    demos: Demonstrations,
-    said: FloatArray,
-    loops: Sequence[ClosedLoop],
-    begin: int,
-    order: int,
-    logs: tuple[Log, ...],
-) -> list[Sums]:
-    """Return, behind each filter, what the score is made of."""
-    reference = Reference(demos, begin=begin, order=order, logs=logs)
-    return [reference.sums(roll_out(loop, said, demos)) for loop in loops]
 
 
 def _columns(_: Demonstrations, told: FloatArray, some: slice) -> FloatArray:
