@@ -28,19 +28,19 @@ from simile.policies.policies import (
     timing,
     whole,
 )
-from simile.policies.rollouts import rollout
+from simile.policies.rollouts import ExpertStart, rollout
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """What `diagnose` measured, in standard units; NaN where it could not. Prints as findings in words."""
 
-    gamma: float  # Lipschitz constant in the past actions, a lower bound of it
+    gamma: float  # Lipschitz constant in the past actions, in the largest change of one of them
     radius: float  # spectral radius of the closed loop of h
     epsilon: float  # largest distance between the last trained policy and the policy before it
-    lipschitz: float  # L of the squared loss over the actions met
+    lipschitz: float  # L of the squared loss over the actions met and, where gamma is known below 1, those near them
     advantage: float  # Delta
-    drift: float  # delta; infinite where gamma >= 1
+    drift: float  # delta; infinite where gamma is not known to be below 1, or bounds cut actions off
     fit_error: float  # omega, of the naive learner on contexts alone
     expert_gap: float  # Omega, E ||a*_t - a_{t-1}||
     roughness_budget: float  # eta, E ||a*_t - a*_{t-1}||
@@ -50,6 +50,7 @@ class Diagnosis:
     hold: float = 0.0  # the widest hysteresis; all else is of what the policy wants, before it
     offset: float = 0.0  # the largest share of the start that is kept; all else is without it
     follows_last: bool = True  # whether h(a) = a (Example 2.1), of which alone Proposition 5.8 speaks
+    gamma_known: bool = True  # whether gamma is an upper bound; else the largest that was found
 
     def findings(self) -> list[str]:
         """Say which guarantee applies and which is vacuous."""
@@ -63,7 +64,7 @@ class Diagnosis:
         return [self._hold(), *(f"Before the hold: {one}" for one in said)] if self.hold else said
 
     def __str__(self) -> str:
-        hidden = ("length", "follows_last", *(name for name in ("hold", "offset") if not getattr(self, name)))
+        hidden = {"length", "follows_last", "gamma_known"} | {n for n in ("hold", "offset") if not getattr(self, n)}
         values = "\n".join(
             f"{name:18} {getattr(self, name):12.4g}" for name in self.__dataclass_fields__ if name not in hidden
         )
@@ -77,12 +78,19 @@ class Diagnosis:
         )
 
     def _stability(self) -> str:
-        if theory.satisfies_stability_2(self.gamma):
-            return f"Stability Condition 2 was not violated: gamma = {self.gamma:.3g} < 1 in every change tried."
+        size = f"gamma = {self.gamma:.3g}"
         if theory.satisfies_stability_1(self.gamma):
-            return f"Stability Condition 1 was not violated (gamma = {self.gamma:.3g}); Condition 2 is."
+            condition, end = ("2", "") if theory.satisfies_stability_2(self.gamma) else ("1", ", but 2 is not sure to")
+            if self.gamma_known:
+                return f"Stability Condition {condition} holds{end}: {size}."
+            return (
+                f"Stability Condition {condition} was not violated: {size} is the largest that was found, and may be "
+                "larger where nobody looked, so that no theorem of Section 5 promises anything."
+            )
+        if self.gamma_known:
+            return f"Neither stability condition is sure to hold: {size} > 1, so no theorem of Section 5 applies."
         return (
-            f"Neither stability condition holds: gamma = {self.gamma:.3g} > 1, so no theorem of Section 5 applies. "
+            f"Neither stability condition holds: {size} > 1, so no theorem of Section 5 applies. "
             "With several action lags or trees in f this is the rule; judge stability by the closed loop instead."
         )
 
@@ -98,7 +106,9 @@ class Diagnosis:
         if self.advantage <= 0.0:
             return f"The last trained policy was no better in its predecessor's states (Delta = {self.advantage:.3g})."
         if math.isinf(self.drift):
-            return f"Theorem 5.6 is vacuous: Delta = {self.advantage:.3g} > 0 but gamma >= 1."
+            known = "bounds cut actions off" if self.gamma_known else "gamma is only a lower bound"
+            reason = "gamma >= 1" if self.gamma >= 1.0 else known
+            return f"Theorem 5.6 promises nothing: Delta = {self.advantage:.3g} > 0 but {reason}."
         if self.drift >= self.advantage:
             return (
                 f"Theorem 5.6 is vacuous: delta / Delta = {self.drift / self.advantage:.3g} is not below 1, "
@@ -152,25 +162,20 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration | Distributed
     expert = standard.actions
     held, kept, policy = hold(policy), offset(policy), keep_by(hold_by(policy, None), None)
     before, trained, beta = _last_step(policy)
-    rolled = [units.standardize(a) for a in rollout(before or policy, demos)]
+    begin = ExpertStart(given_frames(policy))  # as a roll-out of the mixture does
+    rolled = [units.standardize(a) for a in rollout(before or policy, demos, start=begin)]
     states = Horizon(0, 0).states(standard, rolled)
     flat = np.concatenate(expert)
-    gamma = max(measures.gamma(p, states) for p in (before or policy, trained or policy))
-    acted = [measures.act(p, states) for p in (before or policy, trained or policy)]
-    lipschitz = max(measures.lipschitz(a, flat) for a in acted)
-    epsilon = advantage = drift = math.nan
-    if before is not None and trained is not None:
-        epsilon = measures.epsilon(before, trained, states)
-        advantage = measures.advantage(before, trained, states, flat)
-        drift = theory.drift(gamma, epsilon, lipschitz) if gamma < 1.0 else math.inf
+    step = measures.Step(before or policy, trained or policy, states, flat)
+    is_step = before is not None
     closed_loop, one = radius(policy), whole(policy)
     return Diagnosis(
-        gamma=gamma,
+        gamma=max(measures.gamma(p, states) for p in (step.policy, step.trained)),
         radius=math.nan if closed_loop is None else closed_loop,
-        epsilon=epsilon,
-        lipschitz=lipschitz,
-        advantage=advantage,
-        drift=drift,
+        epsilon=step.epsilon if is_step else math.nan,
+        lipschitz=step.lipschitz,
+        advantage=step.advantage if is_step else math.nan,
+        drift=step.drift if is_step else math.nan,
         fit_error=_fit_error(policy, states, flat),
         expert_gap=_mean_step([e[1:] - a[:-1] for e, a in zip(expert, rolled, strict=True)]),
         roughness_budget=_mean_step([np.diff(e, axis=0) for e in expert]),
@@ -180,6 +185,7 @@ def diagnose(policy: Policy, demos: Demonstrations | Demonstration | Distributed
         hold=0.0 if held is None else float(held.width.max()),
         offset=0.0 if kept is None else float(kept.share.max()),
         follows_last=one is not None and _follows_last(one.h),
+        gamma_known=math.isfinite(step.gamma),
     )
 
 

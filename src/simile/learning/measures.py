@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from simile._common.typing import FloatArray
+from simile._common.typing import BoolArray, FloatArray
 from simile.data.demonstrations import Demonstrations
 from simile.data.logs import Log
 from simile.data.reference import Reference
 from simile.data.states import States
 from simile.errors import DataError, DivergedError
+from simile.learning import theory
 from simile.metrics import Score, Sums
-from simile.policies.policies import Policy, given_frames, timing
+from simile.models.coupling import LinearH, matrices
+from simile.policies.policies import Policy, given_frames, is_stochastic, parts, timing, trend
 from simile.policies.rollouts import rollout
 
 
@@ -76,49 +79,128 @@ def act(policy: Policy, states: States) -> FloatArray:
     return policy.act(states, np.full(len(states), 0.5))
 
 
-def gamma(policy: Policy, states: States, *, step: float = 0.1, most: int = 500, seed: int = 0) -> float:
-    """Measure the Lipschitz constant in the past actions (Stability Condition 2), a lower bound of it.
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step from a policy towards one trained on its states, and what Section 5 needs to know of it.
 
-    The largest ||pi(s) - pi(s')|| / ||a - a'|| over at most `most` states and a set of changes a - a' of length
-    `step`: of the latest action alone, of all actions alike, against the alternating trend, and at random.
+    The loss is squared, and averaged over the frames in which a mixture of both would act.
     """
-    memory = policy.memory
+
+    policy: Policy
+    trained: Policy
+    states: States  # of a roll-out of `policy`
+    expert: FloatArray  # (n, k), in these states
+
+    @cached_property
+    def acted(self) -> tuple[FloatArray, FloatArray]:
+        """What both policies do in the states, (n, k) each."""
+        return act(self.policy, self.states), act(self.trained, self.states)
+
+    @cached_property
+    def gamma(self) -> float:
+        """Upper bound of the gamma of any mixture of both (`bound_gamma`); infinite where none is known."""
+        return max(bound_gamma(self.policy), bound_gamma(self.trained))
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The largest distance between what both do in a state (Theorem 5.5)."""
+        before, after = self.acted
+        return float(np.linalg.norm(after - before, axis=1).max())
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """L, the largest slope 2 ||a - a*|| of the squared loss; where gamma < 1, over all that a step can lead to."""
+        farthest = max(float(np.linalg.norm(a - self.expert, axis=1).max()) for a in self.acted)
+        return 2.0 * (farthest + (theory.farthest(self.gamma, self.epsilon) if self.gamma < 1.0 else 0.0))
+
+    @cached_property
+    def advantage(self) -> float:
+        """Delta = l_pi(pi) - l_pi(trained) (Corollary 5.7); frames in which the expert begins do not count."""
+        before, after = (np.sum((a - self.expert)[self._own] ** 2, axis=1) for a in self.acted)
+        return float(np.mean(before) - np.mean(after))
+
+    @cached_property
+    def drift(self) -> float:
+        """The delta of Corollary 5.7; infinite where its conditions are not known to hold: nothing is promised."""
+        sure = self.gamma < 1.0 and self._is_free
+        return theory.drift(self.gamma, self.epsilon, self.lipschitz) if sure else math.inf
+
+    @property
+    def _own(self) -> BoolArray:
+        given = max(given_frames(self.policy), given_frames(self.trained))
+        return np.asarray(self.states.rows - self.states.tape.floor[self.states.rows] >= given)
+
+    @property
+    def _is_free(self) -> bool:
+        """Tell whether the states are of a roll-out that starts as a mixture's would, and that no bounds cut off."""
+        low, high = (self.policy.units.standardize(b) for b in (self.policy.space.low, self.policy.space.high))
+        met = np.where(self._own[:, np.newaxis], self.acted[0], self.expert)
+        rolled = self.states.tape.actions[self.states.rows]
+        # Towards an expert within the bounds, cutting off what a mixture does only shortens its way.
+        within = np.allclose(np.clip(self.expert, low, high), self.expert)
+        return within and np.allclose(met, rolled, atol=1e-6)
+
+
+def gamma(policy: Policy, states: States) -> float:
+    """Return `bound_gamma` where it is known, else the lower bound of `search_gamma`."""
+    bound = bound_gamma(policy)
+    return bound if math.isfinite(bound) else search_gamma(policy, states)
+
+
+def bound_gamma(policy: Policy) -> float:
+    """Bound the Lipschitz constant in the past actions (Stability Condition 2); infinite where no bound is known.
+
+    The paper's state holds one past action, and its norm is ||a - a'||. Here a state holds several, and the norm is the
+    largest ||a - a'|| of one of them, in which the induction of Theorems 5.5 and 5.6 goes from step to step; in the
+    Euclidean norm of all of them together it does not. A bound is known where f reads contexts alone and h is linear:
+    kappa times the sum of ||C_i||, which is attained where there is one action.
+    """
+    own = parts(policy)
+    linear = [(w, p, p.h) for w, p in own if isinstance(p.h, LinearH) and p.horizon.memory == 0]
+    if is_stochastic(policy) or not own or len(linear) < len(own):
+        return math.inf
+    total = np.zeros((policy.memory, policy.n_actions, policy.n_actions))
+    for weight, part, h in linear:
+        kappa = weight * part.smoothness / (1.0 + part.smoothness)
+        total[: h.order] += np.reshape(kappa, (-1, 1)) * matrices(h)
+    return float(np.linalg.norm(total, 2, axis=(1, 2)).sum())
+
+
+def search_gamma(policy: Policy, states: States, *, step: float = 0.1, most: int = 500, seed: int = 0) -> float:
+    """Search for the Lipschitz constant in the past actions, in the norm of `bound_gamma`: a lower bound of it.
+
+    The largest ||pi(s) - pi(s')|| / `step` over at most `most` states and a set of changes that move a past action by
+    `step`: the latest alone, all alike, against the alternating trend, as h weighs them, and at random.
+    """
+    memory, k = policy.memory, policy.n_actions
     if memory == 0:
         return 0.0
     spread = np.unique(np.linspace(0, len(states) - 1, most).astype(int))
     base = states.where(spread).isolate(policy.reach)
-    k = base.tape.actions.shape[1]
     latest = np.zeros((memory, k))
     latest[-1] = 1.0
     alternating = (np.arange(memory) % 2 * 2.0 - 1.0)[:, np.newaxis] * np.ones(k)
     rng = np.random.default_rng(seed)
-    changes = [latest, np.ones((memory, k)), alternating, *rng.normal(size=(13, memory, k))]
+    changes = [latest, np.ones((memory, k)), alternating, *_weighed(policy, step), *rng.normal(size=(13, memory, k))]
     before = act(policy, base)
     past = base.rows[:, np.newaxis] + np.arange(-memory, 0)
     worst = 0.0
     for change in changes:
+        lengths = np.linalg.norm(change, axis=1, keepdims=True)
         actions = base.tape.actions.copy()
-        actions[past] += step * change / np.linalg.norm(change)
+        actions[past] += step * change / np.where(lengths > 0.0, lengths, 1.0)
         after = act(policy, States(base.tape.with_actions(actions), base.rows, base.horizon))
         worst = max(worst, float(np.linalg.norm(after - before, axis=1).max()) / step)
     return worst
 
 
-def epsilon(policy: Policy, trained: Policy, states: States) -> float:
-    """Measure the largest distance between what two policies do in the first one's states (Theorem 5.5)."""
-    return float(np.linalg.norm(act(trained, states) - act(policy, states), axis=1).max())
-
-
-def advantage(policy: Policy, trained: Policy, states: States, expert: FloatArray) -> float:
-    """Measure Delta = l_pi(pi) - l_pi(trained), squared losses in the states of pi (Corollary 5.7).
-
-    As in `error`, the frames with which the expert begins a roll-out of pi do not count.
-    """
-    own = states.rows - states.tape.floor[states.rows] >= given_frames(policy)
-    before, after = (np.sum((act(p, states) - expert)[own] ** 2, axis=1) for p in (policy, trained))
-    return float(np.mean(before) - np.mean(after))
-
-
-def lipschitz(actions: FloatArray, expert: FloatArray) -> float:
-    """Measure L of the squared loss over the actions met: its largest slope 2 ||a - a*||."""
-    return float(2.0 * np.linalg.norm(actions - expert, axis=1).max())
+def _weighed(policy: Policy, step: float) -> FloatArray:
+    """Return how h weighs the past for each action, (k, memory, k), the latest last; nothing where there is no h."""
+    h, memory, k = trend(policy), policy.memory, policy.n_actions
+    if h is None:
+        return np.empty((0, memory, k))
+    changed = step * np.eye(h.order * k).reshape(-1, h.order, k)
+    slopes = (h(changed) - h(np.zeros_like(changed))).reshape(h.order, k, k)
+    found = np.zeros((k, memory, k))
+    found[:, memory - h.order :] = slopes[::-1].transpose(2, 0, 1)
+    return found

@@ -16,7 +16,7 @@ from simile.data.states import States
 from simile.errors import ArgumentError
 from simile.learning import measures, theory
 from simile.learning.measures import Outcome
-from simile.policies.policies import Combine, Policy
+from simile.policies.policies import Combine, Policy, interpolate
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,19 +50,19 @@ class Evidence:
         return measures.outcome(policy, self.demos).error
 
     @cached_property
+    def step(self) -> measures.Step:
+        """What Section 5 needs to know of a step."""
+        return measures.Step(self.policy, self.trained, self.states, np.concatenate(self.demos.actions))
+
+    @property
     def advantage(self) -> float:
         """The advantage Delta of Corollary 5.7."""
-        return measures.advantage(self.policy, self.trained, self.states, np.concatenate(self.demos.actions))
+        return self.step.advantage
 
-    @cached_property
+    @property
     def drift(self) -> float:
-        """The drift delta of Corollary 5.7; infinite where the policies are no contraction (gamma >= 1)."""
-        gamma = max(measures.gamma(p, self.states) for p in (self.policy, self.trained))
-        expert = np.concatenate(self.demos.actions)
-        acted = [measures.act(p, self.states) for p in (self.policy, self.trained)]
-        lipschitz = max(measures.lipschitz(a, expert) for a in acted)
-        epsilon = measures.epsilon(self.policy, self.trained, self.states)
-        return theory.drift(gamma, epsilon, lipschitz) if gamma < 1.0 else math.inf
+        """The drift delta of Corollary 5.7; infinite where nothing is promised: it is about `interpolate` alone."""
+        return self.step.drift if self.combine is interpolate else math.inf
 
 
 @runtime_checkable

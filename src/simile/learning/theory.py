@@ -2,7 +2,8 @@
 
     H  `curvature`         a policy is H-state-smooth in the previous action (Definition 2.2)
     R  `action_bound`      upper bound of the action space A
-    γ  `gamma`             Lipschitz constant of a policy in the previous action
+    γ  `gamma`             Lipschitz constant of a policy in the previous action; of several previous actions, in
+                           the largest ‖a - a'‖ of one of them
     L  `lipschitz`         Lipschitz constant of the loss ℓ
     β  `beta`              step size of π' = β π̂ + (1-β) π
     ε  `epsilon`           max over s ~ d_π of ‖π̂(s) - π(s)‖
@@ -184,6 +185,19 @@ def tighter_improvement_bound(beta: float, gamma: float, epsilon: float, lipschi
     -1.5
     """
     return _linear_bound(beta, drift(gamma, epsilon, lipschitz), advantage)
+
+
+def farthest(gamma: float, epsilon: float) -> float:
+    """Extra: ε / (1-γ), the most that a step of any size moves an action (see `tighter_improvement_bound`).
+
+    The squared loss is Lipschitz on bounded actions alone: L is of those met, and of all that are this far from them.
+
+    Examples
+    --------
+    >>> farthest(gamma=0.75, epsilon=2.0)
+    8.0
+    """
+    return _size(epsilon, "epsilon") / (1.0 - _below(_size(gamma, "gamma"), "gamma", 1.0))
 
 
 def drift(gamma: float, epsilon: float, lipschitz: float) -> float:

@@ -13,10 +13,10 @@ MOST_FRAMES, FEWEST_FRAMES = 20_000, 500
 MOST_ENTRIES = 20_000_000  # of the states that are looked at, all features together
 
 MEANINGS = {
-    "gamma": "How far the next action moves when the past actions move by one; below 1, changes die out.",
+    "gamma": "How far the next action moves if no past action moves by more than one; below 1, changes die out.",
     "radius": "How fast the smoother alone forgets; below 1 it settles, and the closer to 1 the slower.",
     "epsilon": "The farthest that the last trained policy is from the policy before it.",
-    "lipschitz": "The steepest slope of the squared error over the actions met.",
+    "lipschitz": "The steepest slope of the squared error over the actions that can be met.",
     "advantage": "How much better the last trained policy is, in the states of the policy before it.",
     "drift": "How much of that a step may lose again, because the policy comes into other states.",
     "fit_error": "How far a guess from the contexts alone, without a past, is from the expert.",
