@@ -130,7 +130,7 @@ def test_a_stream_in_c_begins_anew_after_its_end_and_in_the_middle_of_waiting(tm
 def test_a_wild_answer_ends_a_flush_in_c_too(tmp_path: Path):
     policy = learned(horizon=Horizon(0, 0, lead=-3))
     steep = replace(line(policy.horizon, 3, 1), coefficient=np.full((12, 1), 1e9))
-    program = Compiled(replace(policy, f=steep), tmp_path)
+    program = Compiled(replace(policy, f=steep, space=simile.ActionSpace()), tmp_path)
     program.begin(np.zeros(3), [2.5])
     program.step(np.full(3, 100.0))
     assert program.wild == NO_ANSWER
@@ -202,6 +202,7 @@ def test_an_operator_acts_while_the_graph_waits(tmp_path: Path):
             done = predictor.override(START, x)
             graph.actions[0, slice(None) if t < 6 else -1] = graph.more["held"][0] = done
             graph.more["offset"][:] = np.nan
+            graph.more["waited"] = np.floor(graph.more["waited"])  # it is no cold start any more
         elif (expected := predictor.step(x)) is None:
             assert np.isnan(said).all()
         else:

@@ -149,7 +149,11 @@ learning_options = stack(
     loss_option,
     click.option("--rule", help="The leaf rule of Appendix B: 'JointRule()' or 'ImitationRule()'."),
     click.option("--step-size", help="beta: 'ErrorRatio()' (Eq. 8), a number, ..."),
-    click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'."),
+    click.option(
+        "--space",
+        show_default="as recorded, and a margin",
+        help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'; none for no bounds.",
+    ),
     click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),
     click.option("--initial", help="Policy file to go on from, best with recordings that it has not seen."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits."),

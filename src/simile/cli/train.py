@@ -259,7 +259,6 @@ def _evaluate(
     new: str,
 ) -> Evaluation:
     """Judge the policy beside the best simple filter, which stays in the folder: who judges it later has it, too."""
-    from simile.data.recorded import ActionSpace
     from simile.evaluation.evaluation import evaluate
     from simile.learning.runs import BASELINE
     from simile.learning.second_opinion import simple_rivals
@@ -269,7 +268,7 @@ def _evaluate(
     if not run.rivals:
         horizon = next(part.horizon for _, part in parts(run.policy)).without_actions()
         demos = demos.foretell(horizon.known)
-        chosen, space = run.chosen, settings.get("space", ActionSpace())
+        chosen, space = run.chosen, run.policy.space
         budget = chosen.roughness if math.isnan(chosen.validation_roughness) else chosen.validation_roughness
         rivals = simple_rivals(demos, horizon, budget=budget, space=space, seed=settings["seed"])
         run = replace(run, rivals=rivals)

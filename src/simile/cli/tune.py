@@ -47,7 +47,11 @@ TRIALS, STORAGE = "tuning.json", "tuning.db"
 @options.reading_options
 @options.timing_options
 @options.loss_option
-@click.option("--space", help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'.")
+@click.option(
+    "--space",
+    show_default="as recorded, and a margin",
+    help="Bounds of the actions, e.g. 'ActionSpace(low=-90, high=90)'; none for no bounds.",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same search.")
 @click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file or URL.")
 @click.option(

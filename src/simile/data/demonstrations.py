@@ -373,7 +373,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
 
     @property
     def moments(self) -> FloatArray:
-        """Sum, squares about the mean, minimum and maximum of the actions of each sequence, (sequences, 4, k)."""
+        """Of the actions of each sequence sum, squares about the mean, minimum, maximum and the first, (n, 5, k)."""
         return np.array([_moments(d.actions) for d in self.items])
 
     @cached_property
@@ -590,4 +590,4 @@ def digest_all(
 def _moments(actions: FloatArray) -> FloatArray:
     total = actions.sum(axis=0)
     squares = np.sum((actions - total / len(actions)) ** 2, axis=0)
-    return np.array([total, squares, actions.min(axis=0), actions.max(axis=0)])
+    return np.array([total, squares, actions.min(axis=0), actions.max(axis=0), actions[0]])

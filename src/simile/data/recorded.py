@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
@@ -176,6 +176,16 @@ def share_about(said: Iterable[tuple[Any, Mapping[str, Any] | None]]) -> Mapping
 class ActionSpace:
     """The bounded space of actions of Section 2, `low <= a <= high`; None leaves a side open.
 
+    Parameters
+    ----------
+    low, high : float or (k,) array_like, optional
+        The bounds.
+    first_low, first_high : float or (k,) array_like, optional
+        Bounds of the first action that a policy chooses without a start, a cold one; `simile.learn` takes what the
+        expert did in the first frames of recordings.
+    learned : bool
+        Whether the bounds are those of recorded actions: then they widen with what is learned later.
+
     Examples
     --------
     >>> ActionSpace(low=0.0, high=[1.0, 2.0]).clip(np.array([[-1.0, 5.0]]))
@@ -184,21 +194,60 @@ class ActionSpace:
 
     low: FloatArray
     high: FloatArray
+    first_low: FloatArray | None = field(default=None, repr=False)
+    first_high: FloatArray | None = field(default=None, repr=False)
+    learned: bool = field(default=False, repr=False)
 
-    def __init__(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> None:
-        for name, given, open_side in (("low", low, -np.inf), ("high", high, np.inf)):
-            try:
-                bound = np.atleast_1d(np.array(open_side if given is None else given, dtype=np.float64))
-            except (TypeError, ValueError):
-                bound = np.full(1, np.nan)
-            if bound.ndim != 1 or len(bound) == 0 or np.isnan(bound).any():
-                raise ArgumentError(f"{name} must be a number or one per action; got {given!r}")
-            bound.setflags(write=False)
-            object.__setattr__(self, name, bound)
-        if len(self.low) != len(self.high) and 1 not in (len(self.low), len(self.high)):
+    def __init__(
+        self,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+        *,
+        first_low: ArrayLike | None = None,
+        first_high: ArrayLike | None = None,
+        learned: bool = False,
+    ) -> None:
+        sides = {"low": _read_bound(low, "low", -np.inf), "high": _read_bound(high, "high", np.inf)}
+        if len({len(side) for side in sides.values()} - {1}) > 1:
             raise ArgumentError(f"low and high must be as many, or one of them a number; got {low!r} and {high!r}")
-        if (self.low >= self.high).any():
-            raise ArgumentError(f"low must be below high; got low={low!r} and high={high!r}")
+        if not (sides["low"] < sides["high"]).all():
+            raise ArgumentError(f"low must be below high; got low={sides['low']!r} and high={sides['high']!r}")
+        firsts: dict[str, FloatArray | None] = {"first_low": None, "first_high": None}
+        if first_low is not None or first_high is not None:
+            one, other = _read_bound(first_low, "first_low", -np.inf), _read_bound(first_high, "first_high", np.inf)
+            if len(one) != len(other) or (one > other).any():
+                raise ArgumentError(
+                    f"first_low must be as many as first_high, and not above; got {first_low!r} and {first_high!r}"
+                )
+            firsts = {"first_low": one, "first_high": other}
+        for name, value in {**sides, **firsts, "learned": bool(learned)}.items():
+            object.__setattr__(self, name, value)
+
+    def begin(self, actions: FloatArray) -> FloatArray:
+        """Return the first `actions` (..., k) of cold starts moved to where experts began, where that is known."""
+        return actions if self.first_low is None else self.clip(np.clip(actions, self.first_low, self.first_high))
+
+    def standardize(self, units: Units) -> ActionSpace:
+        """Return the same bounds in standard units."""
+        low, high, first_low, first_high = (
+            None if side is None else units.standardize(side)
+            for side in (self.low, self.high, self.first_low, self.first_high)
+        )
+        return ActionSpace(low, high, first_low=first_low, first_high=first_high, learned=self.learned)
+
+    def unite(self, other: ActionSpace) -> ActionSpace:
+        """Return the narrowest bounds around both; where only one has first actions, these."""
+        lows, highs = (
+            [side for one in (self, other) if (side := getattr(one, name)) is not None]
+            for name in ("first_low", "first_high")
+        )
+        return ActionSpace(
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            first_low=np.min(lows, axis=0) if lows else None,
+            first_high=np.max(highs, axis=0) if highs else None,
+            learned=self.learned and other.learned,
+        )
 
     def clip(self, actions: FloatArray) -> FloatArray:
         """Return `actions` (..., k) moved into the bounds."""
@@ -218,6 +267,18 @@ class ActionSpace:
                     f"space: action {demo.action_names[column]!r} of {demo.name!r} is {demo.actions[row, column]:g} "
                     f"at row {row}, outside the bounds {self.low} to {self.high}: widen them or clip the data"
                 )
+
+
+def _read_bound(given: ArrayLike | None, name: str, otherwise: float) -> FloatArray:
+    """Return one side of the bounds as an array that nobody can change."""
+    try:
+        bound = np.atleast_1d(np.array(otherwise if given is None else given, dtype=np.float64))
+    except (TypeError, ValueError):
+        bound = np.full(1, np.nan)
+    if bound.ndim != 1 or len(bound) == 0 or np.isnan(bound).any():
+        raise ArgumentError(f"{name} must be a number or one per action; got {given!r}")
+    bound.setflags(write=False)
+    return bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +332,7 @@ class Units:
 def _measure(moments: FloatArray, lengths: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and deviation of all actions, (k,) each, from the moments of each sequence."""
     frames = lengths[:, np.newaxis]
-    total, squares, low, high = np.moveaxis(moments, 1, 0)
+    total, squares, low, high, _ = np.moveaxis(moments, 1, 0)
     center = ExactSum.of(total).value / frames.sum()
     # The squares about the common mean are those about each sequence's own, and those of the own means about it.
     scale = np.sqrt(ExactSum.of(squares + frames * (total / frames - center) ** 2).value / frames.sum())

@@ -26,6 +26,7 @@ from simile.data.reference import sum_errors
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.bands import Voices, fit_band
+from simile.learning.bounds import choose_space
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
 from simile.learning.holds import aim, fit_hold, hold_part
@@ -230,7 +231,7 @@ class Choices:
         kept = None
         if initial is not None:
             check_initial(initial, demos)
-            kept, space = Kept.of(initial), initial.space if space is None else space
+            kept = Kept.of(initial)
             if horizon not in (None, kept.horizon):
                 raise ArgumentError(f"horizon must be that of initial, {kept.horizon}; got {horizon}: leave it out")
             horizon = kept.horizon
@@ -251,8 +252,7 @@ class Choices:
                 "cross-fitting takes a horizon without past actions and CompensatedFeedback: "
                 "use simile.rounds for others"
             )
-        space = ActionSpace() if space is None else space
-        demos.check(space)
+        space = choose_space(demos, space, initial)
         held = None if hold is None else Hold.given(hold).of(demos.n_actions)
         models = models if kept is None else (kept, *models)
         seed, loss = checks.whole_number(seed, "seed"), None if isinstance(loss, Squared) else loss
@@ -274,8 +274,8 @@ class Choices:
 
     def standardize(self, units: Units) -> Self:
         """Bring the bounds, and what is learned from beside the demonstrations, to standard units."""
-        space = ActionSpace(units.standardize(self.space.low), units.standardize(self.space.high))
-        return replace(self, space=space, beside=None if self.beside is None else self.beside.standardize(units))
+        beside = None if self.beside is None else self.beside.standardize(units)
+        return replace(self, space=self.space.standardize(units), beside=beside)
 
     def lane(self, demos: Recorded, smoothness: PerAction) -> Lane:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""

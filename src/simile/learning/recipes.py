@@ -76,6 +76,8 @@ def parse(text: Any, name: str) -> Any:
     """
     if not isinstance(text, str):
         return text
+    if name == "space" and text.strip().lower() == "none":
+        text = "ActionSpace()"
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         return _make(tree)
@@ -125,7 +127,7 @@ def _example(name: str) -> str:
         "feedback": "SmoothFeedback(geometric(0.7, 0.5))",
         "step_size": "ErrorRatio() or 0.5",
         "rule": "JointRule()",
-        "space": "ActionSpace(low=-90, high=90)",
+        "space": "ActionSpace(low=-90, high=90) or none",
         "smoothness": "30, SmoothTime(0.3) or MatchExpert(1.0)",
         "hold": "0, 0.05 or Hold(0.1, stepping=True)",
         "loss": "Huber(), Huber(delta=1.345), Absolute() or Squared()",

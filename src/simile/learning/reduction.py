@@ -19,6 +19,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss, Squared
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
+from simile.learning.bounds import choose_space
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback, SmoothFeedback
@@ -158,7 +159,8 @@ def rounds(
     seed : int
         The same seed gives the same bits.
     space : ActionSpace, optional
-        Bounds that every action is clipped to.
+        Bounds that every action is clipped to; `ActionSpace()` for none. By default the range of the recorded actions,
+        and a margin around it (`simile.learning.bounds`).
     loss : Loss, optional
         l of Section 2: `Squared()` by default, `Huber()` or `Absolute()` for records with outliers, through leaves,
         other models and the errors of Eq. 8 (`simile.learning.outliers`).
@@ -185,8 +187,7 @@ def rounds(
     check_alike(demos, held_out)
     if initial is not None:
         check_initial(initial, demos, combine)
-    space = (ActionSpace() if initial is None else initial.space) if space is None else space
-    demos.check(space)
+    space = choose_space(demos, space, initial)
     model = split_by(Criterion.LABELS, SmoothForest() if model is None else model)
     needs = next((name for name in ("fit_rollouts", "fit_smooth") if hasattr(model, name)), "fit")
     checks.instance(model, "model", needs=needs)
@@ -216,7 +217,7 @@ def rounds(
     }
     n_rounds = checks.whole_number(n_rounds, "n_rounds")
     loop: dict[str, Any] = {"memory": memory, "step_size": step_size, "combine": combine, "n_rounds": n_rounds}
-    inside = ActionSpace(units.standardize(space.low), units.standardize(space.high))
+    inside = space.standardize(units)
     problem = pose(
         standard,
         **asked,

@@ -21,7 +21,7 @@ from simile.online.snapshots import State
 from simile.policies.bands import Banded
 from simile.policies.cards import Card
 from simile.policies.policies import Policy, acting, offset, timing, trend
-from simile.policies.rollouts import ColdStart, GivenStart
+from simile.policies.rollouts import ColdStart, GivenStart, find_first
 from simile.policies.stages import Chain, Stage
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Streams:
         self.names = card.context_names
         self.rate = card.rate if rate is None else checks.rate(rate)
         self.seed = checks.whole_number(seed, "seed")
-        self.policy = policy  # as it was given: the first guess of `rollout` is made before it is collapsed
+        self.policy = policy
+        self._first = find_first(policy)
         self._shift = policy.units.shift
         one = acting(policy)
         self.gap, self._trend = gap, trend(one)
@@ -125,20 +126,49 @@ class Streams:
         new = self.history.n_unseen > 0 and not self.history.seen[streams].all()
         if new:
             self._welcome(streams, X)
-        advance = self._advance_some if self.history.wait else self.engine.advance
+        advance = self._advance_some if self.history.wait else self._advance if new else self.engine.advance
         actions = advance(streams, self._shift(X))
         if new:
             self.history.settle(streams, seen=True)
         return actions
 
+    def _advance(self, streams: IntArray, X: FloatArray) -> FloatArray:
+        """Take a frame of streams some of which may begin cold: their first action is where experts began."""
+        cold = self._find_cold(streams)
+        stood = self.history.position[streams[cold]]
+        actions = self.engine.advance(streams, X)
+        actions[cold] = self._begin(streams[cold], stood, actions[cold])
+        return actions
+
+    def _find_cold(self, streams: IntArray) -> Any:
+        """Tell which streams have no action yet, neither a known one nor their own, (n,)."""
+        return ~self._known[streams] & (self.history.frame[streams] == 0)
+
+    def _begin(self, streams: IntArray, stood: FloatArray, actions: FloatArray) -> FloatArray:
+        """Return the first actions (n, k) of cold starts, from where the output stood, within their bounds."""
+        if self._first is None or not len(streams):
+            return actions
+        wanted = self.history.last(streams)
+        within = np.clip(wanted, *self._first)
+        if (within != wanted).any():
+            actions = self._redo(streams, stood, within)
+        return self.policy.space.begin(actions)
+
+    def _redo(self, streams: IntArray, stood: FloatArray, wanted: FloatArray) -> FloatArray:
+        """Put other actions (n, k), in standard units, in the place of the last, which the policy chose."""
+        kept = self.history.offset[streams]
+        self.history.amend(streams, wanted)
+        self.history.offset[streams], self.history.position[streams] = kept, stood
+        return self.engine.bounds.restore(self.history.output(streams, wanted))
+
     def _advance_some(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame of streams some of which may wait: what these want is NaN."""
         ready = self._ready(streams)
         if ready.all():
-            return self.engine.advance(streams, X)
+            return self._advance(streams, X)
         actions = np.full((len(streams), self.n_actions), np.nan)
         if ready.any():
-            actions[ready] = self.engine.advance(streams[ready], X[ready])
+            actions[ready] = self._advance(streams[ready], X[ready])
         self.history.linger(streams[~ready], X[~ready])
         return actions
 
@@ -192,6 +222,7 @@ class Streams:
         if not ready.all():  # no frame has an answer yet: what is done is where the first one begins
             self.history.linger(streams[~ready], None if shifted is None else shifted[~ready])
             self.history.hold(streams[~ready], standard[~ready])
+            self._known[streams[~ready]] = True
         self.history.push(streams[ready], None if shifted is None else shifted[ready])
         self.history.commit(streams[ready], standard[ready])
         self.history.amend(streams, standard)
@@ -460,8 +491,12 @@ class Streams:
             )
 
     def _commit_blind(self, streams: IntArray, blind: FloatArray) -> FloatArray:
+        cold = self._find_cold(streams)
+        stood = self.history.position[streams[cold]]
         self.history.commit(streams, blind, missed=True)
-        return self.engine.bounds.restore(self.history.output(streams, blind))
+        actions = self.engine.bounds.restore(self.history.output(streams, blind))
+        actions[cold] = self._begin(streams[cold], stood, actions[cold])
+        return actions
 
     def _look(self, streams: IntArray) -> Blind:
         def trend() -> FloatArray:

@@ -15,6 +15,7 @@ from simile.models.neural import _torch
 from simile.models.neural.network import Network
 from simile.policies.policies import Policy, SmoothPolicy, whole
 from simile.policies.precision import find_limits, warn_unresolved
+from simile.policies.rollouts import find_first
 
 BLOCK = 1 << 16  # states that f is asked for at a time: as many as any library for GPUs takes
 
@@ -24,8 +25,8 @@ def rollouts(
 ) -> FloatArray:
     """Roll a policy of networks out over many sequences of one length; f first, and then the filter behind it.
 
-    It does what `simile.rollout` does, on a device: f on all frames in blocks, and then, where no bound is set, the
-    filter by FFT, else frame by frame for all sequences together. Both filters are in double precision.
+    It does what `simile.rollout` does, on a device: f on all frames in blocks, and then the filter by FFT; sequences
+    that leave the bounds by that are filtered again, frame by frame and together. Both filters are in double precision.
 
     Parameters
     ----------
@@ -73,16 +74,19 @@ def rollouts(
             return torch.as_tensor(np.broadcast_to(values, (shape.n_actions,)).copy(), device=place)
 
         low, high = (on_device(policy.units.standardize(b)) for b in (policy.space.low, policy.space.high))
+        sides = find_first(policy) if start is None else None
+        first = None if sides is None else torch.as_tensor(sides, device=place)
         past = z[:, 0] if start is None else _read_start(start, policy, len(X), torch, place)
+        past = past if first is None else torch.clamp(past, *first)
         if policy.offset is not None:
             share, fade = on_device(policy.offset.share), on_device(policy.offset.fade)
             fading = fade ** torch.arange(z.shape[1], dtype=z.dtype, device=place)[:, None]
             z = z + (share * (past - z[:, 0]))[:, None] * fading
-        if bool(torch.isinf(low).all()) and bool(torch.isinf(high).all()):
-            actions = _filter(z, past, taps, block)
-        else:
-            history = past[:, None].expand(-1, len(taps) - 1, -1)
-            actions = filtering.follow(z, torch.as_tensor(taps, device=place), history, low, high)
+        actions = _filter(z, past, taps, block)
+        left = _find_left(actions, low, high, first)
+        if bool(left.any()):
+            history = past[left][:, None].expand(-1, len(taps) - 1, -1)
+            actions[left] = filtering.follow(z[left], torch.as_tensor(taps, device=place), history, low, high, first)
         if not bool(torch.isfinite(actions).all()):
             raise DivergedError("a roll-out diverged: try other smoothness, or an ActionSpace")
         found: FloatArray = actions.cpu().numpy()
@@ -91,7 +95,18 @@ def rollouts(
             begun = np.concatenate([stand[:, np.newaxis], found], axis=1)
             rows = begun.reshape(-1, shape.n_actions)
             found = policy.hold.along(rows, np.arange(len(rows)) % begun.shape[1] == 0).reshape(begun.shape)[:, 1:]
-    return policy.space.clip(policy.units.restore(found))
+    actions = policy.space.clip(policy.units.restore(found))
+    if start is None:
+        actions[:, 0] = policy.space.begin(actions[:, 0])
+    return actions
+
+
+def _find_left(actions: Any, low: Any, high: Any, first: Any) -> Any:
+    """Tell which of roll-outs (n, T, k) that know of no bounds leave them, (n,)."""
+    inside = ((actions >= low) & (actions <= high)).all(dim=2).all(dim=1)
+    if first is not None:
+        inside &= ((actions[:, 0] >= first[0]) & (actions[:, 0] <= first[1])).all(dim=1)
+    return ~inside
 
 
 def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, PerAction]], ClosedLoop]:

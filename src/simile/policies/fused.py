@@ -77,8 +77,12 @@ class FusedPolicy:
         low: FloatArray,
         high: FloatArray,
         limit: float,
+        first: FloatArray | None = None,
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
-        """Roll sequences out in standard units; returns the actions and, where one diverged, which and when."""
+        """Roll sequences out in standard units; returns the actions and, where one diverged, which and when.
+
+        `first` (2, k) are bounds of the first action that is not given.
+        """
         n, k = len(contexts), self.coefficients.shape[1]
         m = self.width - k
         if wrong := next((x.shape[1] for x in contexts if x.shape[1] != m), 0):
@@ -99,7 +103,7 @@ class FusedPolicy:
             (share, actions), room = given_out, rooms.get()
             x, before, known = ([part[i] for i in share] for part in (contexts, past, given))
             try:
-                rolled, lost = self._roll(control, x, before, known, actions, room[: len(actions)])
+                rolled, lost = self._roll(control, x, before, known, actions, room[: len(actions)], first)
             finally:
                 rooms.put(room)
             return rolled, None if lost is None else (int(share[lost[0]]), lost[1])
@@ -119,6 +123,7 @@ class FusedPolicy:
         given: Trajectories,
         actions: FloatArray,
         Z: Any,
+        bounds: FloatArray | None,
     ) -> tuple[list[FloatArray], tuple[int, int] | None]:
         """Roll some out on `actions` (rows, k) and Z (rows, W), of which no row is read before it is written."""
         from simile.models.kernels.rolling import make_desk, roll
@@ -139,7 +144,7 @@ class FusedPolicy:
             actions[row : row + len(known)] = known
             Z[row - self.reach : row + len(known), self.width - k :] = actions[row - self.reach : row + len(known)]
         begin = np.array([len(g) for g in given])
-        lost, frame = roll(control, Z.ravel(), actions, first, begin, lengths, make_desk(len(first), k))
+        lost, frame = roll(control, Z.ravel(), actions, first, begin, lengths, make_desk(len(first), k, bounds))
         rolled = [actions[f : f + n] for f, n in zip(first, lengths, strict=True)]
         return rolled, None if lost < 0 else (int(lost), int(frame))
 

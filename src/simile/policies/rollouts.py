@@ -73,15 +73,35 @@ class ExpertStart:
 
 @dataclass(frozen=True)
 class ColdStart:
-    """Start without a past: as if the action guessed from the first context had always been held."""
+    """Start without a past: as if the action guessed from the first context had always been held.
+
+    That guess, and the first action that the policy chooses, lie within what experts did in the first frames of
+    recordings, where the policy knows that (`ActionSpace`).
+    """
 
     def __call__(self, policy: Policy, contexts: Trajectories, demos: Demonstrations | None) -> Opening:  # noqa: ARG002
         """Guess from the first contexts."""
         first = policy.units.shift(np.concatenate([x[:1] for x in contexts]))
-        n = len(first)
-        tape = Tape([first], np.empty((n, 0)), np.arange(n))
-        guess = policy.units.restore(policy.first_guess(tape.states(Horizon(0, 0))))
+        guess = policy.space.begin(policy.units.restore(_guess(acting(policy), first)))
         return _open(policy, [row[np.newaxis] for row in guess])
+
+
+def _guess(policy: Policy, contexts: FloatArray) -> FloatArray:
+    """Guess actions (n, k) from first contexts alone, by the kernel of the steps where there is one, with its bits."""
+    n = len(contexts)
+    if isinstance(policy, SmoothPolicy):
+        model, horizon = policy.f, policy.horizon
+        if horizon.memory and policy.naive is not None:
+            model, horizon = policy.naive, horizon.without_actions()
+        bare = replace(policy, f=model, horizon=horizon, smoothness=0.0, hold=None, offset=None)
+        if not horizon.memory and (fused := FusedPolicy.of(bare)) is not None:
+            none, free = [np.zeros((1, policy.n_actions))] * n, np.full(policy.n_actions, np.inf)
+            rows = [row[np.newaxis] for row in contexts]
+            said, lost = fused.roll(rows, none, [none[0][:0]] * n, low=-free, high=free, limit=np.inf)
+            if lost is None:
+                return np.concatenate(said)
+    tape = Tape([contexts], np.empty((n, 0)), np.arange(n))
+    return policy.first_guess(tape.states(Horizon(0, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,12 +209,13 @@ def rollout(
     past = [policy.units.standardize(undo(a)) for a in opening.past]
     given = [policy.units.standardize(undo(a)) for a in opening.given]
     low, high = (policy.units.standardize(bound) for bound in (policy.space.low, policy.space.high))
-    fused = FusedPolicy.of(policy)
+    bounds = find_first(policy) if cold else None
+    fused, limit = FusedPolicy.of(policy), _limit(policy, expert)
     if fused is not None:
-        actions, lost = fused.roll(contexts, past, given, low=low, high=high, limit=_limit(policy, expert))
+        actions, lost = fused.roll(contexts, past, given, low=low, high=high, limit=limit, first=bounds)
     else:
         chance = [np.random.default_rng((seed, i)).random(len(x)) for i, x in enumerate(contexts, first)]
-        actions, lost = _roll(policy, contexts, past, given, chance, low, high, _limit(policy, expert))
+        actions, lost = _roll(policy, contexts, past, given, chance, (low, high), bounds, limit)
     if lost is not None:
         sequence, frame = lost
         raise DivergedError(
@@ -208,6 +229,8 @@ def rollout(
     rolled = [policy.space.clip(policy.units.restore(a)) for a in actions]
     for trajectory, known in zip(rolled, opening.given, strict=True):
         trajectory[: len(known)] = known  # to the bit, not to a rounding error of the units
+        if cold:
+            trajectory[len(known) : len(known) + 1] = policy.space.begin(trajectory[len(known) : len(known) + 1])
     if chain is not None:
         _send(chain, rolled, opening, cold=cold)
     if doubts is None:
@@ -263,13 +286,14 @@ def _roll(
     past: Trajectories,
     given: Trajectories,
     chance: Trajectories,
-    low: FloatArray,
-    high: FloatArray,
+    sides: tuple[FloatArray, FloatArray],
+    bounds: FloatArray | None,
     limit: float,
 ) -> tuple[list[FloatArray], tuple[int, int] | None]:
     """Fill a tape with actions in standard units, frame by frame, for all sequences that are still running.
 
-    Returns the actions and, where one diverged, which sequence and when.
+    `bounds` (2, k) are those of the first action that is not given. Returns the actions and, where one diverged, which
+    sequence and when.
     """
     run_in = np.array([len(p) for p in past])
     begin = np.array([len(g) for g in given])
@@ -290,7 +314,10 @@ def _roll(
             continue
         rows = first[active] + t
         acted = act(tape.states(Horizon(0, 0), rows), np.array([chance[int(i)][t] for i in active]))
-        tape.actions[rows] = acted = np.clip(acted, low, high)
+        acted = np.clip(acted, *sides)
+        if bounds is not None and (new := begin[active] == t).any():
+            acted[new] = np.clip(acted[new], *bounds)
+        tape.actions[rows] = acted
         wild = ~(np.abs(acted) <= limit).all(axis=1)  # catches NaN too
         if wild.any():
             lost = (int(active[np.argmax(wild)]), t)
@@ -382,6 +409,15 @@ def _check_dimensions(policy: Policy, contexts: Trajectories) -> None:
             raise ArgumentError(
                 f"contexts must have the {policy.n_contexts} columns that the policy was trained on; got {x.shape[1]}"
             )
+
+
+def find_first(policy: Policy) -> FloatArray | None:
+    """Return the bounds of the first action of a cold start in standard units, (2, k); None where there are none."""
+    space = policy.space
+    if space.first_low is None or space.first_high is None:
+        return None
+    sides = [policy.units.standardize(space.clip(side)) for side in (space.first_low, space.first_high)]
+    return np.array([np.broadcast_to(side, (policy.n_actions,)) for side in sides])
 
 
 def reasonable(policy: Policy) -> tuple[FloatArray, FloatArray]:

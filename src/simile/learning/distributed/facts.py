@@ -85,7 +85,7 @@ class Details:
 
     names: tuple[str, ...]
     digests: tuple[bytes, ...]
-    moments: FloatArray  # (sequences, 4, k), see `Demonstrations.moments`
+    moments: FloatArray  # (sequences, 5, k), see `Demonstrations.moments`
     places: FloatArray  # (sequences, 2, m), see `Demonstrations.places`
     low: FloatArray  # (sequences, m) smallest contexts; NaN where all are missing
     high: FloatArray

@@ -46,12 +46,13 @@ class Desk(NamedTuple):
     places: Any  # (sequences,) where on the tape
     running: Any  # (sequences,) those that have not ended
     offset: Any  # (sequences, k) what is added to f next; NaN where that is to be taken anew
+    first: Any  # (2, k) bounds of the first frame of each sequence; (0, k) where it has none of its own
 
 
-def make_desk(n: int, k: int) -> Desk:
-    """Make room for n sequences of k actions."""
-    places, running = np.empty(n, np.int64), np.empty(n, np.int64)
-    return Desk(np.empty(BLOCK, np.int32), np.empty((n, k)), places, running, np.full((n, k), np.nan))
+def make_desk(n: int, k: int, first: Any = None) -> Desk:
+    """Make room for n sequences of k actions; `first` are the bounds of the first frame, where it has its own."""
+    places, running, bounds = np.empty(n, np.int64), np.empty(n, np.int64), np.empty((0, k)) if first is None else first
+    return Desk(np.empty(BLOCK, np.int32), np.empty((n, k)), places, running, np.full((n, k), np.nan), bounds)
 
 
 @kernel
@@ -62,7 +63,7 @@ def roll(control, Z, actions, first, begin, end, desk):
     that diverged first and its frame, or -1 twice.
     """
     k, W = actions.shape[1], len(Z) // len(actions)
-    at, f, places, running, offset = desk
+    at, f, places, running, offset, bounds = desk
     keeps, last = False, 0
     for j in range(k):
         keeps |= control.share[j] > 0.0
@@ -90,6 +91,8 @@ def roll(control, Z, actions, first, begin, end, desk):
                     z += d
                 a = (z + control.smoothness[j] * h) / (1.0 + control.smoothness[j])
                 a = min(max(a, control.low[j]), control.high[j])
+                if len(bounds) > 0 and t == begin[running[i]]:
+                    a = min(max(a, bounds[0, j]), bounds[1, j])
                 actions[row, j] = a
                 Z[row * W + W - k + j] = a
                 if not (abs(a) <= control.limit):
@@ -171,7 +174,7 @@ def advance(
     for i in range(n):
         for j in range(k):
             offset[i, j] = past.stand[streams[i], 1, j]
-    desk = Desk(at, f, places, np.empty(n, np.int64), offset)
+    desk = Desk(at, f, places, np.empty(n, np.int64), offset, np.empty((0, k)))
     lost, _ = roll(control, past.Z, past.actions, first, begin, end, desk)
     if lost >= 0:
         return lost

@@ -55,15 +55,24 @@ def recur(z: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
 
 
 def follow(
-    z: torch.Tensor, taps: torch.Tensor, past: torch.Tensor, low: torch.Tensor, high: torch.Tensor
+    z: torch.Tensor,
+    taps: torch.Tensor,
+    past: torch.Tensor,
+    low: torch.Tensor,
+    high: torch.Tensor,
+    first: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Roll z (n, T, k) out after the actions `past` (n, order, k), the latest first, and clip each to the bounds."""
+    """Roll z (n, T, k) out after the actions `past` (n, order, k), the latest first, and clip each to the bounds.
+
+    `first` (2, k) are bounds of the first frame.
+    """
     out = torch.empty_like(z)
     window = past.transpose(0, 1).contiguous()  # (order, n, k)
     weights = (-taps[1:] / taps[0]).unsqueeze(1)
     forced = (z / taps[0]).transpose(0, 1).contiguous()
     for t in range(z.shape[1]):
         now = torch.clamp(forced[t] + (weights * window).sum(dim=0), low, high)
+        now = torch.clamp(now, *first) if t == 0 and first is not None else now
         out[:, t] = now
         window = torch.cat([now.unsqueeze(0), window[:-1]])
     return out

@@ -27,14 +27,14 @@ from simile.online.export.onnx_models import Networked
 from simile.online.export.subject import Exported, Subject, check_path, name_model, require_one
 from simile.policies.fused import FusedPolicy
 from simile.policies.policies import SmoothPolicy
-from simile.policies.rollouts import DIVERGED
+from simile.policies.rollouts import DIVERGED, find_first
 
 
 def export_c(policy: Any, path: str | os.PathLike[str], name: str | None = None) -> Exported:
     """Write one step of a policy as a C99 header that includes nothing but <float.h> and <stdint.h>.
 
     Compiled with `-ffp-contract=off`, which gcc implies by `-std=c99`, its actions are those of `Predictor.step`, bit
-    for bit from the same past; a cold start differs by rounding errors. Macros say which frame an answer is for where
+    for bit, from a cold start too. Macros say which frame an answer is for where
     that is another one (lead), and a policy that may wait gives its last answers by `flush`. See docs/export.md.
 
     Parameters
@@ -84,6 +84,7 @@ class _Header:
         # A policy that reads no past actions begins by f itself.
         naive = policy.naive if subject.begins and policy.horizon.memory > 0 else None
         self.naive = None if naive is None else _lay_out(policy, naive, policy.horizon.without_actions())
+        self.first = find_first(policy) if subject.begins else None
         self.context_rows = max(1, *policy.horizon.context_lags)
         self.action_rows = max(1, policy.memory)
 
@@ -109,14 +110,16 @@ class _Header:
         held = ("position", "play", "begin_position", "override_position", "latest")
         kept = ("offset", "known", "anew", "room", "keep", "fade")
         ahead = ("aims",)
+        cold = ("cold", "warm", "first", "begun", "begins")
         wait = ("waits", "queue", "awaits", "unanswered", "lasting", "await", "await_blind", "await_operator", "flush")
-        found = {**dict.fromkeys((*held, *kept, *ahead, *wait), ""), "latest": f"{name}_past(s, 1)[j]"}
+        found = {**dict.fromkeys((*held, *kept, *ahead, *wait, *cold), ""), "latest": f"{name}_past(s, 1)[j]"}
         values = {"name": name, "NAME": name.upper(), "lead": horizon.lead, "wait": horizon.wait}
         for part, places in (
             (self.policy.hold, held),
             (self.policy.offset, kept),
             (horizon.lead or None, ahead),
             (horizon.wait or None, wait),
+            (self.first, cold),
         ):
             if part is not None:
                 found |= {place: text.fill(place, rows=self.action_rows, **values) for place in places}
@@ -132,7 +135,7 @@ class _Header:
         """Bytes of a state, padded as compilers do."""
         k, m = self.subject.n_actions, self.subject.n_contexts
         doubles = k * (self.action_rows + sum(part is not None for part in (self.policy.hold, self.policy.offset)))
-        counts = 3 + (self.policy.offset is not None) + 2 * (self.policy.horizon.wait > 0)
+        counts = 3 + (self.first is not None) + (self.policy.offset is not None) + 2 * (self.policy.horizon.wait > 0)
         return -(-(8 * doubles + 4 * m * self.context_rows + 4 * counts) // 8) * 8
 
     def write(self) -> str:
@@ -166,6 +169,7 @@ class _Header:
         plain: dict[str, Any] = {
             "coefficient": np.array(h.coefficients if isinstance(h, Autoregressor) else (), dtype=np.float64),
             **{name: getattr(bounds, name) for name in ("low", "high", "center", "scale", "floor", "ceiling")},
+            **self._firsts(),
             "smoothness": self.policy.smoothness if isinstance(self.policy.smoothness, np.ndarray) else (),
             "width": () if self.policy.hold is None else self.policy.hold.width,
             "stepping": () if self.policy.hold is None else self.policy.hold.stepping.astype(np.int32),
@@ -179,6 +183,14 @@ class _Header:
         return small + [
             (f"{model}_{name}", values) for model, tables in self.models for name, values in tables.arrays()
         ]
+
+    def _firsts(self) -> dict[str, Any]:
+        """Return where the first action of a cold start lies, in standard and in the user's units; all or none."""
+        if self.first is None:
+            return {}
+        space, k = self.policy.space, self.subject.n_actions
+        user = [np.broadcast_to(space.begin(np.full(k, side)), (k,)) for side in (-np.inf, np.inf)]
+        return dict(zip(("first_low", "first_high", "first_floor", "first_ceiling"), (*self.first, *user), strict=True))
 
     def _bands(self) -> str:
         """Return macros of the constant half-widths of bands; nothing where the policy carries none."""
@@ -204,7 +216,10 @@ class _Header:
         m, k = self.subject.n_contexts, self.subject.n_actions
         features = self.policy.horizon.n_features(m, k)
         guess, shift = self.models[-1][0], self._shift
-        return text.fill("begin", name=self.name, m=m, k=k, features=features, guess=guess, shift=shift)
+        within, cold = ("" if self.first is None else text.fill(part, name=self.name) for part in ("within", "chill"))
+        return text.fill(
+            "begin", name=self.name, m=m, k=k, features=features, guess=guess, shift=shift, within=within, cold=cold
+        )
 
     def _head(self) -> str:
         """Return what a reader should know before including the file."""

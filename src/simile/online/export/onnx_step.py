@@ -21,7 +21,9 @@ from simile.online.export.onnx_graph import Graph
 from simile.online.export.onnx_models import Networked, add_forests, add_line, add_network
 from simile.online.export.subject import Exported, Subject, check_path, name_model
 from simile.policies.policies import Mixture, Policy, SmoothPolicy, describe_timing, hold, offset
+from simile.policies.rollouts import find_first
 
+COLD = 0.5  # is added to how long a stream has waited that began cold
 DOC = (
     "One step of a policy learned by simile. x: contexts. contexts, actions: the recent past of each stream, latest "
     "last, in your units; a stream whose latest action is NaN is new. Feed contexts_next and actions_next back, and "
@@ -29,7 +31,8 @@ DOC = (
 )
 DOC_WAIT = (
     " action is that for the frame {wait} frames ago: NaN in the first {wait} frames of a stream. After its last frame "
-    "put the last context in so many times more. Feed waited_next back, too."
+    "put the last context in so many times more. Feed waited_next back, too; a half in it says that the stream began "
+    "cold."
 )
 
 
@@ -81,6 +84,7 @@ class _Step:
         self.held = None if hold(subject.policy) is None else graph.input("held", (n, k))
         self.offset = None if offset(subject.policy) is None else graph.input("offset", (n, k))
         self.waited = graph.input("waited", (n, 1)) if subject.wait else None
+        self.first = find_first(subject.policy) if subject.begins else None
         self.predicted: dict[tuple[int, Horizon], str] = {}  # by model, for mixtures often share theirs
 
     def model(self) -> Any:
@@ -94,11 +98,16 @@ class _Step:
         self.window = graph.add("Concat", graph.add("Where", self.new, now, self.contexts), now, axis=1)
         self.past = self._standardize(self.actions)
         if subject.begins:
-            guess = graph.add("Unsqueeze", self._mix(policy, self._guess), self._ints([1]))
+            guessed = self._mix(policy, self._guess)
+            guessed = guessed if self.first is None else self._clip(guessed, *self.first)
+            guess = graph.add("Unsqueeze", guessed, self._ints([1]))
             self.past = graph.add("Where", self.new, guess, self.past)
         acted = self._clip(self._mix(policy, self._act), units.standardize(space.low), units.standardize(space.high))
-        wanted = self._clip(self._restore(acted), space.low, space.high)
-        action = wanted if self.held is None else self._clip(self._restore(self._hold(acted)), space.low, space.high)
+        acted = self._begin(acted, units.standardize)
+        wanted = self._begin(self._clip(self._restore(acted), space.low, space.high))
+        action = wanted
+        if self.held is not None:
+            action = self._begin(self._clip(self._restore(self._hold(acted)), space.low, space.high))
         latest = graph.add("Unsqueeze", wanted, self._ints([1]))
         later = list(range(1, reach))
         before = graph.add("Where", self.new, self._restore(self.past), self.actions)
@@ -112,8 +121,7 @@ class _Step:
         if self.offset is not None:
             graph.output("offset_next", self._unless_waiting(self.offset, "offset"), ("n", k))
         if self.waited is not None:
-            one_more = graph.add("Add", self._count(), graph.constant(1.0))
-            graph.output("waited_next", graph.add("Min", one_more, graph.constant(float(subject.wait))), ("n", 1))
+            graph.output("waited_next", self._count_on(), ("n", 1))
         card, bands = policy.card, subject.bands
         facts = {
             "context_names": json.dumps(card.context_names),
@@ -130,8 +138,31 @@ class _Step:
         """Return how many frames streams have waited; none of those that are new, (n, 1)."""
         graph = self.graph
         assert self.waited is not None
-        new = graph.add("Or", graph.add("IsNaN", self.waited), graph.add("Squeeze", self.new, self._ints([2])))
+        new = graph.add("Or", graph.add("IsNaN", self.waited), self._is_new())
         return graph.add("Where", new, graph.constant(0.0), self.waited)
+
+    def _count_on(self) -> str:
+        """Return how many frames streams have waited after this one, and half a frame more where they began cold."""
+        graph = self.graph
+        one = graph.constant(1.0)
+        if self.first is not None:
+            one = graph.add("Where", self._is_new(), graph.constant(1.0 + COLD), one)
+        waits = graph.add("Less", self._count(), graph.constant(float(self.subject.wait)))
+        return graph.add("Where", waits, graph.add("Add", self._count(), one), graph.constant(float(self.subject.wait)))
+
+    def _begin(self, actions: str, units: Callable[[FloatArray], FloatArray] = np.asarray) -> str:
+        """Clip the first actions (n, k) of cold starts to where experts began, in these units."""
+        space = self.subject.policy.space
+        if self.first is None or space.first_low is None or space.first_high is None:
+            return actions
+        wait = self.graph.constant(float(self.subject.wait))
+        cold = self._is_new() if self.waited is None else self.graph.add("Greater", self._count(), wait)
+        sides = (units(space.clip(side)) for side in (space.first_low, space.first_high))
+        return self.graph.add("Where", cold, self._clip(actions, *sides), actions)
+
+    def _is_new(self) -> str:
+        """Return which streams have no past, (n, 1)."""
+        return self.graph.add("Squeeze", self.new, self._ints([2]))
 
     def _unless_waiting(self, value: str, instead: str | None = None, *, per_row: bool = False) -> str:
         """Return a value, and for streams that wait another one, or NaN; the value where a policy never waits."""

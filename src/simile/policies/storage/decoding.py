@@ -321,11 +321,17 @@ class Decoder:
         """Read bounds; null is an open side."""
         fields = self._open(tree, path, "ActionSpace")
         high, low = fields.numbers("high", otherwise=np.inf), fields.numbers("low", otherwise=-np.inf)
+        firsts = {}
+        if fields.has("first_low"):
+            firsts = {"first_high": fields.numbers("first_high"), "first_low": fields.numbers("first_low")}
+        learned = fields.take("learned") if fields.has("learned") else False
         fields.close()
-        sizes = {len(low), len(high)}
-        if 0 in sizes or len(sizes - {1}) > 1 or not (low < high).all():
-            raise StorageError(f"{path} must have bounds low < high, one for all actions or one for each")
-        return ActionSpace(low, high)
+        if not isinstance(learned, bool):
+            raise wrong(f"{path}.learned", "true or false", learned)
+        try:
+            return ActionSpace(low, high, **firsts, learned=learned)
+        except ArgumentError:
+            raise StorageError(f"{path} must have bounds low < high, one for all actions or one for each") from None
 
     def read_card(self, tree: Any, path: str) -> Card:
         """Read a card; facts about the training may be any JSON values."""
@@ -400,6 +406,7 @@ def _check_sizes(policy: SmoothPolicy, path: str) -> None:
         ("units", policy.units.center),
         ("space", policy.space.low),
         ("space", policy.space.high),
+        ("space", policy.space.high if policy.space.first_low is None else policy.space.first_low),
     ):
         if len(array) not in (1, k):
             raise StorageError(f"{path}.{name} must be for one or for {k} actions; got {len(array)}")

@@ -107,8 +107,10 @@ class Encoder:
         if isinstance(value, Horizon):
             parts = {name: part for name, part in parts.items() if part or name not in ("lead", "known")}
         if isinstance(value, Units | ActionSpace):  # to be read by people, so no tensors
+            learned = {"learned": True} if parts.pop("learned", False) else {}  # as the first readers know it
             known = {name: array for name, array in parts.items() if array is not None}
-            parts = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in known.items()}
+            sides = {name: tuple(None if math.isinf(x) else x for x in array) for name, array in known.items()}
+            parts = {**sides, **learned}
         # In the order in which they will be read: what is stored once is stored where it is met first.
         tree = {name: self.encode(part, f"{path}.{name}") for name, part in sorted(parts.items()) if name != "training"}
         if isinstance(value, Card):

@@ -21,6 +21,7 @@ from simile._common import memory
 from simile._common.files import write_atomically
 from simile._common.urls import refuse_url
 from simile.data.demonstrations import Demonstrations
+from simile.data.recorded import ActionSpace
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, StorageError
 from simile.models import Forest, PiecewiseLinear, SmoothForest, SmoothRegressor, parts_of
@@ -195,7 +196,17 @@ def _summarize(policy: Policy) -> dict[str, Any]:
         **({} if policy.units.origin is None else {"origin": policy.units.origin.tolist()}),
         "low": [x if math.isfinite(x) else None for x in policy.space.low.tolist()],
         "high": [x if math.isfinite(x) else None for x in policy.space.high.tolist()],
+        **_describe_space(policy.space),
     }
+
+
+def _describe_space(space: ActionSpace) -> dict[str, Any]:
+    """Return where bounds come from, and where the first action of a cold start lies, as JSON values."""
+    known = np.isfinite([*space.low, *space.high]).any()
+    told: dict[str, Any] = {"bounds": ("learned" if space.learned else "given") if known else "none"}
+    if space.first_low is not None and space.first_high is not None:
+        told |= {"first_low": space.first_low.tolist(), "first_high": space.first_high.tolist()}
+    return told
 
 
 def _name_class(model: Any) -> str:

@@ -1,0 +1,52 @@
+"""The bounds of a policy to which nobody gave any: the range of the recorded actions, and a margin around it.
+
+The first action of a cold start lies within what experts did in the first frames of the recordings, without a margin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from simile._common.typing import FloatArray
+from simile.data.recorded import ActionSpace, Recorded
+from simile.policies.policies import Policy
+
+MARGIN = 0.25  # of the range, on either side; docs/default.md has what others cost
+SMALLEST = 1e-9  # of the largest action: an action that never moved has bounds, too
+
+
+def choose_space(demos: Recorded, space: ActionSpace | None = None, initial: Policy | None = None) -> ActionSpace:
+    """Return the bounds of what is learned from demonstrations, and where a cold start begins.
+
+    Bounds that were given are kept as they are, those of the policy to go on from, too. Bounds that it had learned are
+    widened by the demonstrations.
+    """
+    found = learn_space(demos)
+    known = initial.space if space is None and initial is not None else space
+    if known is None:
+        return found
+    if space is None and known.learned:
+        return known.unite(found)
+    demos.check(known)
+    if space is not None and space.first_low is not None:
+        return space
+    return known.unite(replace(known, first_low=found.first_low, first_high=found.first_high))
+
+
+def learn_space(demos: Recorded, margin: float | None = None) -> ActionSpace:
+    """Return the range of the recorded actions, widened by a share of it, and the range of the first ones."""
+    found: ActionSpace = demos.over("moments", _widen, MARGIN if margin is None else margin)
+    return found
+
+
+def _widen(moments: FloatArray, margin: float) -> ActionSpace:
+    """Return the bounds by the moments of each sequence, see `Demonstrations.moments`."""
+    _, _, lows, highs, first = np.moveaxis(moments, 1, 0)
+    low, high = lows.min(axis=0), highs.max(axis=0)
+    with np.errstate(over="ignore"):
+        room = np.maximum(margin * (high - low), SMALLEST * np.maximum(np.abs(low), np.abs(high)))
+        room = np.where(room > 0.0, room, SMALLEST)
+        sides = low - room, high + room
+    return ActionSpace(*sides, first_low=first.min(axis=0), first_high=first.max(axis=0), learned=True)
