@@ -204,11 +204,11 @@ def test_of_what_is_not_linear_or_reads_past_actions_in_f_no_bound_is_known():
 
 
 def autoregressive(rng: np.random.Generator, order: int, k: int = 1) -> SmoothPolicy:
-    """A policy whose closed loop is stable, of as many lags and any size of gamma."""
-    h = Autoregressor(rng.normal(size=(order, k)) * rng.uniform(0.05, 2.0) / order)
+    """A policy whose closed loop is stable, of as many lags and any size of gamma; f is the first k contexts."""
+    weights = rng.normal(size=(order, k)) if rng.random() < 0.5 else rng.uniform(size=(order, k))
+    h = Autoregressor(2.0 * rng.random() * weights / np.abs(weights).sum(axis=0))
     smoothness = float(np.exp(rng.uniform(-5.0, 3.5)))
-    f = Linear(rng.normal(size=(2, k)) * (1.0 + smoothness))
-    return SmoothPolicy(f, h.stabilized(smoothness), smoothness, Horizon(0, 0))
+    return SmoothPolicy(Linear(np.eye(2 * k, k)), h.stabilized(smoothness), smoothness, Horizon(0, 0))
 
 
 def squared(policy, demos, begin: int) -> np.ndarray:
@@ -218,18 +218,25 @@ def squared(policy, demos, begin: int) -> np.ndarray:
 
 
 def random_step(seed: int) -> tuple[SmoothPolicy, SmoothPolicy, simile.Demonstrations]:
-    """A step with 1 to 30 lags: of any two policies, or towards one that is nearly right, of which much is promised."""
+    """A step with 1 to 30 lags; the trained policy does what the expert does, or nearly so, in the states of the old.
+
+    Its f, the last k contexts, is then what h leaves to be done: as a rule far more than the expert does.
+    """
     rng = np.random.default_rng(seed)
-    orders, k = rng.integers(1, 31, size=2), int(rng.integers(1, 4))
+    k, orders = int(rng.integers(1, 4)), rng.integers(1, 31, size=2)
     old, trained = (autoregressive(rng, int(n), k) for n in sorted(orders, reverse=True))
-    if seed % 2:
-        f = Linear(trained.f.weights + 0.01 * rng.normal(size=(2, k)))
-        old = replace(trained, f=Linear(trained.f.weights + rng.normal(size=(2, k)) * rng.uniform(0.0, 2.0)))
-        trained = replace(trained, f=f)
-    length = old.memory + int(rng.integers(1, 60))
-    contexts = np.repeat(rng.normal(size=(1, 2)), length, axis=0) if seed % 3 else rng.normal(size=(length, 2))
-    plain = simile.Demonstrations.from_arrays([contexts], [rng.normal(size=(length, k))])
-    return old, trained, plain.with_actions(simile.rollout(trained, plain))
+    trained = replace(trained if seed % 2 else old, f=Linear(np.eye(2 * k, k, -k)))
+    length = old.memory + int(rng.integers(1, 400))
+    gap = rng.normal(size=k) + (0.3 * rng.normal(size=(length, k)) if seed % 3 else np.zeros((length, k)))
+    contexts = np.concatenate([rng.normal(size=(length, k)) * rng.integers(2), np.zeros((length, k))], axis=1)
+    demos = simile.Demonstrations.from_arrays([contexts], [rng.normal(size=(length, k)) * rng.integers(2)])
+    rolled = simile.rollout(old, demos)
+    states = Horizon(0, 0).states(demos, rolled)
+    right = measures.act(old, states) + gap + 0.1 * rng.normal(size=(length, k)) * rng.integers(2)
+    kappa = theory.policy_gamma(trained.smoothness)
+    contexts[:, k:] = (right - kappa * trained.h(states.history(trained.h.order))) / (1.0 - kappa)
+    gap[: old.memory] = 0.0  # where the expert begins
+    return old, trained, simile.Demonstrations.from_arrays([contexts], [rolled[0] + gap])
 
 
 def check_step(seed: int) -> tuple[int, int]:
@@ -263,24 +270,28 @@ def check_step(seed: int) -> tuple[int, int]:
 
 
 def test_theorems_5_5_and_5_6_and_corollary_5_7_hold_with_several_lags():
-    held = np.sum([check_step(seed) for seed in range(300)], axis=0)
+    held = np.sum([check_step(seed) for seed in range(120)], axis=0)
     assert (held > 20).all()  # so that it is no empty promise
 
 
 @pytest.mark.long
 def test_theorems_5_5_and_5_6_and_corollary_5_7_hold_with_several_lags_at_length():
-    held = np.sum([check_step(seed) for seed in range(300, 4000)], axis=0)
+    held = np.sum([check_step(seed) for seed in range(120, 2000)], axis=0)
     assert (held > 200).all()
 
 
 def test_nothing_is_promised_of_a_mean_of_thirty_actions():
-    # In the Euclidean norm of all past actions its gamma is 0.18, by which the corollary promised a better loss; the
-    # step that it named made it 45 times as large. In the largest change of one of them it is 0.97.
-    demos = simile.Demonstrations.from_arrays([np.ones((300, 2))], [np.ones(300)])
-    mean = Autoregressor(np.full((30, 1), 1.0 / 30.0))
-    old, trained = (SmoothPolicy(Linear(np.array([[f], [0.0]])), mean, 30.0, Horizon(0, 0)) for f in (0.6, 1.0))
-    facts, said = evidence(old, trained, demos), simile.diagnose(Mixture((old, trained), (0.5, 0.5)), demos)
-    assert said.gamma == pytest.approx(30.0 / 31.0)
-    assert facts.advantage > 0.0
+    # What is right in the states of the old policy, 1, takes an f of 13, for h holds on to 0.6: a step goes far beyond.
+    # In the Euclidean norm of all past actions gamma is 0.18, by which the corollary promised a gain of 0.02.
+    demos = simile.Demonstrations.from_arrays([np.ones((2000, 2))], [np.r_[np.full(30, 0.6), np.ones(1970)]])
+    mean, kappa = Autoregressor(np.full((30, 1), 1.0 / 30.0)), 30.0 / 31.0
+    old, trained = (
+        SmoothPolicy(Linear(np.array([[f], [0.0]])), mean, 30.0, Horizon(0, 0))
+        for f in (0.6, (1.0 - 0.6 * kappa) / (1.0 - kappa))
+    )
+    facts, said = evidence(old, trained, demos), simile.diagnose(Mixture((old, trained), (0.72, 0.28)), demos)
+    assert facts.advantage == pytest.approx(0.16)
+    assert measures.outcome(interpolate(trained, old, 0.28), demos).error > 20.0 * facts.error
+    assert said.gamma == pytest.approx(kappa)
     assert Monotonic()(facts) == BoundMinimizer()(facts) == 0.0
-    assert "Corollary 5.7 applies" not in str(said)
+    assert "Theorem 5.6 is vacuous" in str(said)
