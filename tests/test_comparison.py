@@ -276,7 +276,7 @@ def test_where_nothing_ever_moves_the_verdict_says_so_and_speaks_of_no_divergenc
     demos = demos_of(80, 80, 80, rate=10.0)
     still = demos.with_actions([np.full((len(a), 1), 5.0) for a in demos.actions])
     found = compare(still, still, reductions=("clone",), rivals=QUICK, n_rounds=0)
-    assert "the expert never moves here" in found.tell()
+    assert "The expert never moves here" in found.tell()
     assert "diverged" not in str(found)
     pytest.importorskip("matplotlib").use("agg")
     found.draw(tmp_path / "still.png")

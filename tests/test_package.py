@@ -197,7 +197,7 @@ def test_the_map_of_the_code_is_true():
     ]
     rooms = {room: n for n, layer in enumerate(reversed(layers["layers"]), 1) for room in re.findall(r"\w+", layer)}
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\nsrc/simile/\n")[1].split("```")[0]
-    lines = re.findall(r"^  (\w+)(?:/|\.py) +(\d)  (.*(?:\n {8,}.*)*)$", text, re.MULTILINE)
+    lines = re.findall(r"^  (\w+)(?:/|\.py) +(\d+)  (.*(?:\n {8,}.*)*)$", text, re.MULTILINE)
     assert {room: int(layer) for room, layer, _ in lines} == {r: n for r, n in rooms.items() if r != "__main__"}
     for room, _, line in lines:
         for name in line.partition(": ")[2].split():

@@ -20,7 +20,7 @@ from simile.data import tasks
 from simile.data.reference import Reference
 from simile.evaluation import evaluation
 from simile.evaluation.evaluation import POLICY as OURS
-from simile.evaluation.evaluation import SIMPLE
+from simile.evaluation.evaluation import SIMPLE, SIMPLER
 from simile.evaluation.report import Report, curves
 from simile.evaluation.rivals import HELD, ROSTER
 from simile.learning.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
@@ -143,7 +143,7 @@ def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learne
     assert early.content["chosen"] == run.chosen.number
     assert [s["frames"] for s in early.content["sequences"]] == [150, 150]
     path = [{"smoothness": s, "lag": 3.0, "error": e, "roughness": 1.0 / s} for s, e in ((0.5, 0.2), (2.0, 0.3))]
-    held_out = simile.evaluate(run.policy, folder.demonstrations()[1])
+    held_out = simile.evaluate(run.policy, folder.demonstrations()[1]).add(SIMPLER, linear(test.n_contexts))
     summary = {
         **plain(held_out.to_dict()),
         "notes": ["a note"],

@@ -64,6 +64,9 @@ def test_more_smoothness_that_costs_nothing_is_recommended():
 def test_every_value_of_the_diagnosis_has_a_meaning_and_a_long_recording_takes_no_longer(learned):
     run, test = learned
     long = simile.Demonstrations(test.items * 40)
-    assert set(MEANINGS) == set(simile.Diagnosis.__dataclass_fields__) - {"follows_last", "gamma_known"}  # of which findings tell
+    assert set(MEANINGS) == set(simile.Diagnosis.__dataclass_fields__) - {
+        "follows_last",
+        "gamma_known",
+    }  # of which findings tell
     assert diagnosis(run.policy, long)["findings"][1] == diagnosis(run.policy, test)["findings"][1]
     assert Report.of(run, test).content["diagnosis"]["findings"][0].startswith("Its smoother settles")

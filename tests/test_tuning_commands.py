@@ -50,7 +50,15 @@ def test_tune_leaves_a_run_with_its_policy_and_all_trials(searched: tuple[Path, 
     folder, said = searched
     assert "<- best" in said
     assert "hold the last action" in said  # judged as `simile train` judges
-    written = ["baseline.safetensors", "config.toml", "policy.safetensors", "rounds.jsonl", "summary.json", "tuning.db", "tuning.json"]
+    written = [
+        "baseline.safetensors",
+        "config.toml",
+        "policy.safetensors",
+        "rounds.jsonl",
+        "summary.json",
+        "tuning.db",
+        "tuning.json",
+    ]
     assert sorted(p.name for p in folder.iterdir()) == written
     trials = json.loads((folder / "tuning.json").read_text())
     assert [t["number"] for t in trials] == [0, 1, 2]

@@ -49,7 +49,7 @@ export interface Round {
 /** A contender of the frontier: a path from rough to smooth, or a single point. */
 export interface Contender {
   name: string;
-  kind: "ours" | "path" | "reduction" | "rival" | "baseline";
+  kind: "ours" | "path" | "reduction" | "rival";
   points: { roughness: number | null; error: number | null; label: string }[];
 }
 

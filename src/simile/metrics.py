@@ -292,7 +292,7 @@ def reversals_unit(rate: float | None) -> float:
 def rate_reversals(trajectories: Trajectories, threshold: npt.ArrayLike, rate: float | None = None) -> FloatArray:
     """Return the reversals of each action a minute, or per 1,000 frames where the rate (Hz) is unknown, (k,)."""
     counts = count_reversals(trajectories, threshold).sum(axis=0)
-    return np.asarray(counts / sum(map(len, trajectories)) * reversals_unit(rate))
+    return np.asarray(counts * reversals_unit(rate) / sum(map(len, trajectories)))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -573,6 +573,7 @@ class Estimate:
         return self.low <= value <= self.high
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def estimate(function: Callable[..., float], *rows: FloatArray, positive: bool = False) -> Estimate:
     """Compute a number from the sums of recordings, with its interval by the jackknife.
 
@@ -603,12 +604,11 @@ def estimate(function: Callable[..., float], *rows: FloatArray, positive: bool =
     if n < FEWEST or not math.isfinite(value) or (positive and value <= 0.0):
         return Estimate(value)
     others = np.array([function(*(t - some[i] for t, some in zip(totals, rows, strict=True))) for i in range(n)])
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        if positive:
-            others = np.log(others)
-        spread = np.sqrt((n - 1) / n * ((others - others.mean()) ** 2).sum())
-        half = float(stdtrit(n - 1, 0.5 + LEVEL / 2.0) * spread)
-        low, high = (value * np.exp((-half, half)) if positive else (value - half, value + half))
+    if positive:
+        others = np.log(others)
+    spread = np.sqrt((n - 1) / n * ((others - others.mean()) ** 2).sum())
+    half = float(stdtrit(n - 1, 0.5 + LEVEL / 2.0) * spread)
+    low, high = value * np.exp((-half, half)) if positive else (value - half, value + half)
     return Estimate(value, float(low), float(high)) if math.isfinite(half) else Estimate(value)
 
 

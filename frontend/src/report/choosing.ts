@@ -6,7 +6,7 @@ import type { Contender, Report } from "../payload";
 import { type Section, section } from "./section";
 import { type Cell, sortable } from "./sortable";
 
-const COLOURS: Partial<Record<Contender["kind"], number>> = { ours: 1, path: 6, baseline: 7 };
+const COLOURS: Partial<Record<Contender["kind"], number>> = { ours: 1, path: 6 };
 const OTHERS = [2, 3, 4, 5, 8, 9];
 
 export function choosingSection(report: Report): Section | null {

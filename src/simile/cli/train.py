@@ -259,7 +259,7 @@ def _evaluate(
     new: str,
 ) -> Evaluation:
     """Judge the policy beside the best simple filter, which stays in the folder: who judges it later has it, too."""
-    from simile.evaluation.evaluation import evaluate
+    from simile.evaluation.evaluation import SIMPLER, evaluate
     from simile.learning.runs import BASELINE
     from simile.learning.second_opinion import simple_rivals
     from simile.policies.policies import parts
@@ -275,7 +275,8 @@ def _evaluate(
     baseline = run.baseline
     if baseline is not None:
         save_own(baseline, folder / BASELINE)
-    return replace(evaluate(run.policy, test, baseline=baseline), new=new)
+    found = replace(evaluate(run.policy, test, baseline=baseline), new=new)
+    return found if run.alternative is None else found.add(SIMPLER, run.alternative)
 
 
 @dataclass

@@ -35,7 +35,7 @@ from simile.policies.policies import Policy, timing
 from simile.policies.rollouts import ExpertStart, Start, open_rollout, rollout
 from simile.policies.stages import Stage
 
-POLICY, SIMPLE = "policy", "best simple filter"  # names in a table
+POLICY, SIMPLE, SIMPLER = "policy", "best simple filter", "something simpler"  # names in a table
 
 
 @dataclass(frozen=True, eq=False)

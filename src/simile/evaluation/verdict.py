@@ -139,8 +139,8 @@ class Verdict:
     def __str__(self) -> str:
         if self.diverged:
             return str(self.accuracy)
-        said = [self.accuracy, self.smoothness, self.likeness, self.timing]
-        return " ".join([*(str(one) for one in said if one.mood != "unknown"), *self.cautions])
+        others = (self.smoothness, self.likeness, self.timing)
+        return " ".join([str(self.accuracy), *(str(one) for one in others if one.mood != "unknown"), *self.cautions])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers and the text as plain data, for JSON."""

@@ -538,8 +538,8 @@ class Run:
             ),
         )
         lines.append(
-            "error, roughness (1: the expert's): of roll-outs over what was learned from; validation: error over what was "
-            "left out; errors: RMSE in standard deviations of the expert's actions"
+            "error, roughness (1: the expert's): of roll-outs over what was learned from; validation: error over what "
+            "was left out; errors: RMSE in standard deviations of the expert's actions"
         )
         if self.new:
             lines.append(f"left out was {self.new}")

@@ -514,6 +514,7 @@ def time_scale(demos: Recorded) -> float:
     return float(np.mean(spread[moving] / speed[moving])) if moving.any() else 1.0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _sum_moves(demos: Demonstrations, center: FloatArray | None = None) -> ExactSum:
     """Sum actions, or their squares about a center, and absolute moves, (2, k)."""
     found = [

@@ -194,7 +194,9 @@ def simple_rivals(
         rivals = []
         for kind, strength in itertools.product(FILTERS, STRENGTHS):
             h = FILTERS[kind].fit(nothing, strength)
-            sums = sum_errors(folds.demos, roll_out(ClosedLoop.of(h, strength), said, folds.demos), begin=begin, order=order)
+            sums = sum_errors(
+                folds.demos, roll_out(ClosedLoop.of(h, strength), said, folds.demos), begin=begin, order=order
+            )
             score, squares = sums.score, sums.squares.sum(axis=1)
             smooth = not score.roughness > budget
             rivals.append(SimpleRival(predictor, kind, score, smooth, squares, h, strength, source, model))

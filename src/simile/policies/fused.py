@@ -142,7 +142,8 @@ class FusedPolicy:
             recent = before[-self.reach :]
             actions[row - len(recent) : row] = recent
             actions[row : row + len(known)] = known
-            Z[row - self.reach : row + len(known), self.width - k :] = actions[row - self.reach : row + len(known)]
+            with np.errstate(over="ignore"):
+                Z[row - self.reach : row + len(known), self.width - k :] = actions[row - self.reach : row + len(known)]
         begin = np.array([len(g) for g in given])
         lost, frame = roll(control, Z.ravel(), actions, first, begin, lengths, make_desk(len(first), k, bounds))
         rolled = [actions[f : f + n] for f, n in zip(first, lengths, strict=True)]

@@ -70,11 +70,11 @@ class Path:
 
 
 def list_points(rows: Iterable[Mapping[str, Any]], ours: str) -> list[dict[str, Any]]:
-    """Return each row as a contender with a single point, the policy in question first."""
+    """Return each row as a contender with a single point, the policy in question first; what holds has no place."""
     found = []
     for r in sorted(rows, key=lambda r: r["name"] != ours):
-        kind = "ours" if r["name"] == ours else "baseline" if r["name"] == HELD else "rival"
-        if not math.isnan(number(r["error"])):
+        kind = "ours" if r["name"] == ours else "rival"
+        if r["name"] != HELD and not math.isnan(number(r["error"])):
             point = {"roughness": r["roughness"], "error": r["error"], "label": str(r["name"])}
             found.append({"name": str(r["name"]), "kind": kind, "points": [point]})
     return found

@@ -99,8 +99,8 @@ def _frontier(points: Rows, rows: Rows, ours: str) -> Rows:
     """Return every contender with its controllers from rough to smooth."""
     kinds = {str(r["name"]): "reduction" if r["kind"] == "waiting" else str(r["kind"]) for r in rows}
     found: Rows = []
-    for name in dict.fromkeys(str(p["name"]) for p in points):
-        kind = "ours" if name == ours else "baseline" if name == HELD else kinds.get(name, "rival")
+    for name in dict.fromkeys(str(p["name"]) for p in points if p["name"] != HELD):
+        kind = "ours" if name == ours else kinds.get(name, "rival")
         own = [
             {"roughness": p["roughness"], "error": p["error"], "label": _label(p, kind)}
             for p in points

@@ -9,7 +9,7 @@ from typing import Any
 
 from simile._common.text import number
 from simile.data.demonstrations import Demonstrations
-from simile.evaluation.evaluation import POLICY, Evaluation, evaluate
+from simile.evaluation.evaluation import POLICY, SIMPLER, Evaluation, evaluate
 from simile.evaluation.report.contenders import OTHERS, Path, Step, list_points, table
 from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts, list_rounds
 from simile.evaluation.report.curves import Curves, DrawnBand
@@ -18,8 +18,6 @@ from simile.evaluation.rivals import HELD
 from simile.learning.algorithms import Run
 from simile.learning.runs import ALTERNATIVE, RunFolder
 from simile.policies.policies import Policy
-
-SIMPLER = "something simpler"
 
 
 def of_run(
