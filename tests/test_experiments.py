@@ -37,7 +37,7 @@ from simile.experiments import (
     reproduce,
     write,
 )
-from simile.experiments.claims import choices, mixing, progress, reductions, steps, targets
+from simile.experiments.claims import choices, mixing, progress, reductions, steps, targets, theory
 from simile.experiments.claims.virtual import AskOperator
 from simile.experiments.drawing import relative
 from simile.experiments.lab import PRESETS, SMOOTHNESS, WARM_UP, score, score_of
@@ -510,6 +510,26 @@ def test_where_there_are_no_recordings_the_page_says_so_and_how_to_give_them(tmp
 
 
 # --- every claim, from data to page
+
+
+@pytest.mark.parametrize(
+    ("gamma", "known", "verdict"),
+    [
+        (0.9, 1, Verdict.HOLDS),
+        (0.9, 0, None),
+        (1.3, 0, Verdict.FAILS),
+        (1.3, 1, Verdict.FAILS),
+    ],
+)
+def test_a_gamma_below_one_counts_where_it_is_known_and_one_above_it_always(gamma, known, verdict):
+    rows = [
+        {"seed": seed, "gamma": g, "gamma_known": known, "radius": 0.9}
+        for seed in range(4)
+        for g in (0.5, gamma + 0.01 * seed)
+    ]
+    effect = theory.judge_stability(rows)[0]
+    assert effect.verdict is (verdict or Verdict.UNDECIDED)
+    assert np.isnan(effect.mean) == (verdict is None)
 
 
 def test_claims_are_found_by_name_and_names_are_file_names():
