@@ -148,7 +148,7 @@ def test_train_and_inspect_tell_the_bounds(tmp_path: Path):
     for out, more in (("learned", []), ("none", ["--space", "none"])):
         simile_("train", "cranes.csv", "--actions", "a0", *quick, *more, "--out", out, cwd=tmp_path)
         shown = simile_("inspect", f"{out}/policy.safetensors", "--json", cwd=tmp_path).stdout
-        told = json.loads(shown)
+        told = json.loads(shown)["structure"]
         assert told["bounds"] == out
         assert (told["low"] == [None]) == (out == "none")
         assert -0.02 <= told["first_low"][0] <= told["first_high"][0] <= 0.02

@@ -111,7 +111,7 @@ def test_units_and_bounds_are_those_of_the_policy_that_was_given(mixture):
     run = simile.paper(NEW, initial=initial, **SMALL)
     assert run.policy.units.equals(initial.units)
     assert not run.policy.units.equals(Units.of(NEW))
-    assert run.policy.space == space
+    assert (run.policy.space.low, run.policy.space.high) == (space.low, space.high)
 
 
 def test_other_units_are_told(mixture):

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 import simile
 from commands import simile_
 from conftest import demos_of
-from simile.data.recorded import Units
+from simile.data.recorded import ActionSpace, Units
 from simile.errors import ArgumentError, StorageError
 from simile.models import WeightedModel
 from simile.models.closed_loop import ClosedLoop
@@ -376,7 +376,7 @@ def test_another_policy_that_remembers_keeps_what_the_old_one_kept():
 
 @pytest.mark.parametrize("kept", [None, EACH])
 def test_files_keep_the_offset_and_those_without_are_as_they_were(tmp_path: Path, kept: Offset | None):
-    policy = learned().keeping(kept)
+    policy = replace(learned(), space=ActionSpace()).keeping(kept)
     path = tmp_path / "policy.safetensors"
     policy.save(path)
     demos, found = demos_of(80, 80, k=2), simile.load(path)

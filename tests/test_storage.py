@@ -283,7 +283,7 @@ def test_the_file_is_plain_safetensors_that_people_can_read(policy, path: Path):
         header = json.loads(file.metadata()["simile"])
         assert "policy.components.0.f.value" in file.keys()  # noqa: SIM118 - not a dict
     assert header["format"] == "simile-policy"
-    assert header["version"] == 1
+    assert header["version"] == 5
     assert header["library"] == simile.__version__
     assert header["card"]["rate"] == 25.0
     assert header["card"]["context_names"] == ["x0", "x1"]
@@ -292,7 +292,8 @@ def test_the_file_is_plain_safetensors_that_people_can_read(policy, path: Path):
     assert part["smoothness"] == 30.0
     assert part["horizon"] == {"kind": "Horizon", "action_lags": [1], "context_lags": [0, 1, 2]}
     assert part["units"]["scale"] == policy.units.scale.tolist()
-    assert part["space"] == {"kind": "ActionSpace", "high": [None], "low": [None]}
+    assert sorted(part["space"]) == ["first_high", "first_low", "high", "kind", "learned", "low"]
+    assert part["space"]["high"] == policy.space.high.tolist()
 
 
 def test_the_header_tells_what_is_in_the_file(policy, path: Path):
@@ -308,7 +309,8 @@ def test_the_header_tells_what_is_in_the_file(policy, path: Path):
     assert found["nodes"] == sum(len(f.feature) for f in (*(c.f for c in policy.components), naive))
     assert (found["smoothness"], found["order"], found["contexts"], found["actions"]) == (30.0, 10, 2, 1)
     assert (found["context_lags"], found["action_lags"]) == ([0, 1, 2], [1])
-    assert (found["low"], found["high"]) == ([None], [None])
+    assert (found["low"], found["high"]) == (policy.space.low.tolist(), policy.space.high.tolist())
+    assert found["bounds"] == "learned"
 
 
 def test_the_header_needs_no_trust_and_builds_nothing(demos, path: Path, monkeypatch):

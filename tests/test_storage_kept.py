@@ -14,7 +14,8 @@ import pytest
 import simile
 
 FOLDER = Path(__file__).parent / "policies"
-CLOSE = {"network": 1e-5}  # torch may round otherwise on another processor; the kernels may not
+# Torch may round otherwise on another processor; the kernels may not. The first guess of a mixture is now theirs, too.
+CLOSE = {"network": 1e-5, "network.cold": 1e-5, "learned.cold": 1e-13}
 
 
 @pytest.mark.parametrize("name", ["learned", "network", "paper", "searn"])
@@ -27,7 +28,7 @@ def test_a_policy_file_written_before_acts_with_the_same_bits(name: str, start: 
     policy = simile.load(FOLDER / f"{name}.safetensors")
     which = f"{name}.cold" if isinstance(start, simile.ColdStart) else name
     for i, rolled in enumerate(simile.rollout(policy, demos, start=start)):
-        np.testing.assert_allclose(rolled, kept[f"{which}.{i}"], rtol=0.0, atol=CLOSE.get(name, 0.0))
+        np.testing.assert_allclose(rolled, kept[f"{which}.{i}"], rtol=0.0, atol=CLOSE.get(which, 0.0))
 
 
 def test_a_policy_file_written_before_is_written_again_byte_for_byte(tmp_path: Path):
