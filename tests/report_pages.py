@@ -134,9 +134,8 @@ def spectrum_of(actions: int) -> dict[str, Any]:
 
 
 def motion_of(actions: tuple[str, ...]) -> dict[str, Any]:
-    columns = ["who", "action", "reversals a minute", "rest", "hold (s)", "move (s)", "SPARC", "LDLJ", "speed 50 %"]
-    rows = [[who, a, 16.0 + i, 0.4, 1.2, 0.8, -1.6, None, 2.0] for i, who in enumerate(CURVES) for a in actions]
-    return {"columns": columns, "rows": rows}
+    rows = [[who, a, 16.0 + i, 0.4] for a in actions for i, who in enumerate(("policy", "expert"))]
+    return {"columns": ["who", "action", "reversals a minute", "rest"], "rows": rows}
 
 
 def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] = ("pan", "tilt")) -> dict[str, Any]:

@@ -88,7 +88,7 @@ export interface Report {
   table: { columns: string[]; rows: (string | number | null)[][] }; // held-out results of every contender
   lag: { frames: number[]; correlation: (number | null)[][]; best: (number | null)[] } | null; // by action
   spectrum: { hertz: number[]; expert: (number | null)[][]; policy: (number | null)[][]; unit: string } | null;
-  motion: { columns: string[]; rows: (string | number | null)[][] } | null; // of every curve, action by action
+  motion: { columns: string[]; rows: (string | number | null)[][] } | null; // of policy and expert, action by action
   importances: { contexts: Share[]; lags: Share[]; note: string } | null;
   diagnosis: { findings: string[]; values: { name: string; value: number | null; meaning: string }[] } | null;
   band: { level: number; coverage: number | null; said: string } | null; // of the policy; its ends follow the curves

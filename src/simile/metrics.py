@@ -27,14 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from simile._common import checks
-from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile._common.typing import BoolArray, FloatArray, IntArray, Trajectories
 from simile.errors import DataError
 
 LONGEST_LAG = 100  # frames
 ENOUGH = 0.1  # share of the largest power: parts in which less happens agree by accident, as two rests do
 HELD_FRAMES, HELD_SECONDS = 3, 0.25  # the shortest rest
 CREEP = 0.1  # of the threshold, during the shortest rest: less is rest, so that noise or a filter's tail ends none
-BORDER = 2  # no way to move: where a sequence begins
 FEWEST = 6  # recordings, or groups of them, from which on an interval is told
 LEVEL = 0.95  # of intervals
 
@@ -59,17 +58,6 @@ def root_mean_squared_error(rolled: FloatArray, expert: FloatArray, weights: Flo
     array([3.])
     """
     return np.sqrt(mean_squared_error(rolled, expert, weights))
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def mean_absolute_error(rolled: FloatArray, expert: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """Mean of |rolled - expert| over the (T, k) frames, or weighted mean.
-
-    >>> mean_absolute_error(np.array([[0.0], [2.0]]), np.array([[1.0], [5.0]]))
-    array([2.])
-    """
-    rolled, expert = _pair(rolled, expert)
-    return _mean(np.abs(rolled - expert), weights)
 
 
 def hold_last_action(expert: FloatArray, *, warm_up: int) -> FloatArray:
@@ -116,41 +104,6 @@ def mean_difference(actions: FloatArray, *, order: int = 1, rate: float | None =
     order = checks.whole_number(order, "order", at_least=1)
     rate = 1.0 if rate is None else checks.number(rate, "rate", above=0.0)
     return _mean(np.abs(difference(actions, order))) * rate**order
-
-
-def spectral_arc_length(actions: FloatArray, *, rate: float = 1.0) -> FloatArray:
-    """Spectral arc length (SPARC) of the speed of (T, k) actions: negative, and higher is smoother.
-
-    The length of the speed's normalised spectrum up to min(10, rate / 2) Hz, cut after the last amplitude
-    of at least 0.05. NaN where nothing moves, or where the sequence is too short to resolve 10 Hz.
-
-    References
-    ----------
-    Balasubramanian, Melendez-Calderon, Roby-Brami and Burdet (2015), "On the analysis of movement
-    smoothness", Journal of NeuroEngineering and Rehabilitation 12:112.
-
-    Examples
-    --------
-    >>> time = np.linspace(0.0, 1.0, 101)[:, np.newaxis]
-    >>> minimum_jerk = 10 * time**3 - 15 * time**4 + 6 * time**5
-    >>> spectral_arc_length(minimum_jerk, rate=100.0).round(2)
-    array([-1.41])
-    """
-    rate = checks.number(rate, "rate", above=0.0)
-    return _per_dimension(lambda column: _spectral_arc_length(column, rate), _as_table(actions, "actions"))
-
-
-def log_dimensionless_jerk(actions: FloatArray) -> FloatArray:
-    """Log dimensionless jerk (LDLJ) of (T, k) actions: higher is smoother.
-
-    -ln(duration^3 / peak_speed^2 * integral of jerk^2), with the third difference as jerk (Balasubramanian
-    et al. 2015, as for `spectral_arc_length`). The units of time cancel, so no rate is needed. NaN where T < 4 or
-    nothing moves; inf for motion without any jerk.
-
-    >>> log_dimensionless_jerk(np.array([[0.0], [1.0], [3.0], [4.0]])).round(3)  # -ln(27 / 4 * 4)
-    array([-3.296])
-    """
-    return _per_dimension(_log_dimensionless_jerk, _as_table(actions, "actions"))
 
 
 # Lag
@@ -301,9 +254,8 @@ def count_rests(trajectories: Trajectories, threshold: npt.ArrayLike, rate: floa
     if not any(map(len, trajectories)):
         return np.zeros((len(trajectories), trajectories[0].shape[1] if trajectories else 0))
     joined = _Joined.of(trajectories)
-    holds, _ = joined.holds_and_moves(threshold, rate)
-    frames = np.bincount(joined.sequence[holds[:, 0]], holds[:, 1] - holds[:, 0], joined.sequences * joined.k)
-    return joined.by_recording(frames)
+    rests = joined.sequence[joined.at_rest(threshold, rate)]
+    return joined.by_recording(np.bincount(rests, minlength=joined.sequences * joined.k))
 
 
 def share_rest(trajectories: Trajectories, threshold: npt.ArrayLike, rate: float | None = None) -> FloatArray:
@@ -332,74 +284,11 @@ def find_holds(actions: FloatArray, threshold: npt.ArrayLike, rate: float | None
     for column, width in zip(actions.T, np.broadcast_to(threshold, actions.shape[1:]), strict=True):
         holds = np.empty((0, 2), dtype=np.intp)
         if len(column) and np.isfinite(column).all():
-            holds, _ = _Joined.of([column[:, np.newaxis]]).holds_and_moves(width, rate)
-        found.append(holds - 1)  # a frame that holds is as the one before it
+            rests = _Joined.of([column[:, np.newaxis]]).at_rest(width, rate).astype(np.int8)
+            edges = np.flatnonzero(np.diff(rests, prepend=np.int8(0), append=np.int8(0)))
+            holds = edges.reshape(-1, 2) - 1  # a frame that holds is as the one before it
+        found.append(holds)
     return found
-
-
-# How an action moves
-
-
-@dataclass(frozen=True)
-class Motion:
-    """How one action moves; times are in seconds, or in frames where the rate is unknown.
-
-    Attributes
-    ----------
-    reversals : float
-        A minute, or per 1,000 frames.
-    rest : float
-        The share of time in holds.
-    hold, move : float
-        Median lengths of holds, and of moves: what is between holds and reversals. NaN where there is none.
-    speed, acceleration : tuple of float
-        Their 50th and 95th percentiles, in the action's unit.
-    """
-
-    reversals: float
-    rest: float
-    hold: float
-    move: float
-    speed: tuple[float, float]
-    acceleration: tuple[float, float]
-
-    def to_dict(self) -> dict[str, float]:
-        """Return all of it by name; percentiles as `speed_50`, `speed_95` and so on."""
-        found: dict[str, float] = {name: getattr(self, name) for name in ("reversals", "rest", "hold", "move")}
-        for name in ("speed", "acceleration"):
-            found |= zip((f"{name}_50", f"{name}_95"), getattr(self, name), strict=True)
-        return found
-
-
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def measure_motion(
-    trajectories: Trajectories,
-    threshold: npt.ArrayLike,
-    rate: float | None = None,
-    *,
-    strides: npt.ArrayLike = (1, 1),
-) -> tuple[Motion, ...]:
-    """Measure how each action of (T, k) trajectories moves.
-
-    Differences are taken over `strides` frames, of speed and of acceleration, for each action or for all: over more
-    than one where noise would hide them.
-
-    >>> sway = np.sin(2 * np.pi * np.arange(1500)[:, np.newaxis] / 50)  # for a minute, in two seconds each
-    >>> (motion,) = measure_motion([sway], 0.02, rate=25.0)
-    >>> round(motion.reversals), motion.rest, motion.move
-    (60, 0.0, 1.0)
-    """
-    reversals, rest = rate_reversals(trajectories, threshold, rate), share_rest(trajectories, threshold, rate)
-    joined = _Joined.of(trajectories)
-    spans_of = joined.holds_and_moves(threshold, rate)
-    found = []
-    for j, (first, second) in enumerate(np.broadcast_to(strides, (joined.k, 2)).tolist()):
-        column = [a[:, [j]] for a in trajectories]
-        mine = [spans[joined.sequence[spans[:, 0]] // joined.sequences == j] for spans in spans_of]
-        hold, move = (_median((spans[:, 1] - spans[:, 0]) / (rate or 1.0)) for spans in mine)
-        speeds = (_percentiles(column, order, stride, rate) for order, stride in ((1, first), (2, second)))
-        found.append(Motion(float(reversals[j]), float(rest[j]), hold, move, *speeds))
-    return tuple(found)
 
 
 # Several recordings together
@@ -661,8 +550,8 @@ class _Joined:
         known = np.bincount(self.sequence[~np.isfinite(self.values)], minlength=len(found)) == 0
         return np.where(known, found, math.nan).reshape(self.k, self.sequences).T
 
-    def holds_and_moves(self, threshold: npt.ArrayLike, rate: float | None) -> tuple[IntArray, IntArray]:
-        """Return first and end of the frames that hold, and of those that move one way, (n, 2) each."""
+    def at_rest(self, threshold: npt.ArrayLike, rate: float | None) -> BoolArray:
+        """Tell of each frame whether it is as the one before it, for as long as a rest takes."""
         widths = self.widths(threshold)
         shortest = max(HELD_FRAMES, math.ceil(HELD_SECONDS * (rate or 0.0)))
         steps = self.steps(self.play(widths))
@@ -675,20 +564,7 @@ class _Joined:
         open_ = np.zeros(len(steps) + 1, dtype=np.intp)
         open_[1 : 1 + len(still)] += still
         open_[1 + shortest : 1 + shortest + len(still)] -= still
-        ways = (steps > 0.0).astype(np.int8) - (steps < 0.0).astype(np.int8)
-        ways[self.first] = BORDER  # no time passes there
-        # A rest that is too short for a hold belongs to the move before it.
-        ways = ways[np.flatnonzero(ways)[np.cumsum(ways != 0) - 1]]
-        ways[np.cumsum(open_[:-1]) > 0] = 0
-        spans = _spans(ways)
-        way = ways[spans[:, 0]]
-        return spans[way == 0], spans[np.abs(way) == 1]
-
-
-def _spans(states: npt.NDArray[np.int8]) -> IntArray:
-    """Return first and end of every run of equal states, (n, 2)."""
-    edges = np.flatnonzero(np.diff(states)) + 1
-    return np.column_stack([np.append(0, edges), np.append(edges, len(states))])
+        return np.asarray(np.cumsum(open_[:-1]) > 0)
 
 
 def _as_table(actions: FloatArray, name: str) -> FloatArray:
@@ -708,57 +584,9 @@ def _pair(rolled: FloatArray, expert: FloatArray) -> tuple[FloatArray, FloatArra
     return rolled, expert
 
 
-def _median(values: npt.ArrayLike) -> float:
-    known = np.asarray(values)[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else math.nan
-
-
-def _percentiles(column: Trajectories, order: int, stride: int, rate: float | None) -> tuple[float, float]:
-    found = np.concatenate([np.abs(difference(a, order, stride)) for a in column])
-    middle, high = np.percentile(found, (50.0, 95.0)) if len(found) else (math.nan, math.nan)
-    return float(middle) * (rate or 1.0) ** order, float(high) * (rate or 1.0) ** order
-
-
 def _mean(values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     if weights is not None:
         total = weights.sum(axis=0)
         return np.asarray((weights * values).sum(axis=0) / np.where(total > 0.0, total, np.nan))
     mean: FloatArray = values.mean(axis=0) if len(values) else np.full(values.shape[1], np.nan)
     return mean
-
-
-def _per_dimension(metric: Callable[..., float], *arrays: FloatArray) -> FloatArray:
-    """Apply a metric that does not depend on scale to each dimension; NaN where one is not finite."""
-    dimensions = zip(*(array.T for array in arrays), strict=True)
-    return np.array(
-        [metric(*map(_unit, columns)) if np.isfinite(columns).all() else math.nan for columns in dimensions]
-    )
-
-
-def _unit(column: FloatArray) -> FloatArray:
-    """Divide by a power of two, which is exact, so that later squares neither overflow nor vanish."""
-    _, exponent = np.frexp(np.abs(column).max())
-    scaled: FloatArray = np.ldexp(column, -exponent)
-    return scaled
-
-
-def _spectral_arc_length(column: FloatArray, rate: float) -> float:
-    speed = np.abs(np.diff(column))
-    if not speed.any():
-        return math.nan
-    n = 2**4 << (len(speed) - 1).bit_length()  # zero padding level 4, after the next power of two
-    spectrum = np.abs(np.fft.rfft(speed, n))[: int(n * min(10.0 / rate, 0.5)) + 1]
-    amplitude = spectrum / spectrum[0]  # no speed is negative, so the peak is at frequency zero
-    amplitude = amplitude[: np.flatnonzero(amplitude >= 0.05)[-1] + 1]
-    if len(amplitude) < 2:
-        return math.nan
-    return -float(np.hypot(1.0 / (len(amplitude) - 1), np.diff(amplitude)).sum())
-
-
-def _log_dimensionless_jerk(column: FloatArray) -> float:
-    speed = np.diff(column)
-    if len(speed) < 3 or not speed.any():
-        return math.nan
-    jerk = np.diff(speed / np.abs(speed).max(), n=2)
-    dimensionless = len(speed) ** 3 * float((jerk**2).sum())
-    return -math.log(dimensionless) if dimensionless > 0.0 else math.inf

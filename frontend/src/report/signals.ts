@@ -51,11 +51,10 @@ export function smoothSection(report: Report, action: ChosenAction): Section | n
 export function motionSection({ motion }: Report): Section | null {
   if (!motion) return null;
   const words =
-    "People hold and move. Reversals count how often an action turns round; rest is the share of time at rest; holds " +
-    "and moves are medians. SPARC and LDLJ say how smooth single moves are: higher is smoother. The bars below the " +
-    "curves show when each of them rests.";
+    "People hold and move. Reversals count how often an action turns round; rest is the share of time at rest. The " +
+    "bars below the curves show when each of them rests.";
   const kinds = motion.columns.map((name, i) => ({ name, numeric: i > 1 }));
-  const caption = "Holds, reversals and speeds of the expert and of every curve";
+  const caption = "Reversals and rest of the policy and of the expert";
   const table = sortable(kinds, motion.rows, { caption });
   return section("motion", "Motion", "Does it look like a person?", words, table.root);
 }

@@ -14,14 +14,12 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.logs import Log
 from simile.data.recorded import Recorded
 from simile.metrics import (
-    Motion,
     Score,
     Sums,
     Tally,
     count_rests,
     count_reversals,
     difference,
-    measure_motion,
     sum_products,
 )
 
@@ -82,13 +80,6 @@ class Reference:
             expert_rests=count_rests(theirs, self.threshold, self.demos.rate),
             products=np.array([sum_products(a, b, self.scale) for a, b in zip(ours, theirs, strict=True)]),
         )
-
-    def motion(self, rolled: Trajectories) -> dict[str, Motion]:
-        """Measure how each action moves over the frames that count."""
-        ours = [a[self.begin :] for a in rolled if len(a) > self.begin]
-        strides = [log.strides[:2] for log in self.known_logs]
-        found = measure_motion(ours, self.threshold, self.demos.rate, strides=strides)
-        return dict(zip(self.demos.action_names, found, strict=True))
 
     @cached_property
     def known_logs(self) -> tuple[Log, ...]:

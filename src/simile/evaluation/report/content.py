@@ -20,9 +20,9 @@ from simile.evaluation.report.contenders import Path
 from simile.evaluation.report.curves import Curves
 from simile.evaluation.report.diagnosis import diagnosis
 from simile.evaluation.report.importances import describe_importances, measure_importances
-from simile.evaluation.report.motion import describe_motion
 from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
+from simile.evaluation.verdict import tell_reversals
 from simile.learning.rounds import MEASURED, Round
 from simile.metrics import LONGEST_LAG, correlate, find_lag
 from simile.policies.policies import Policy, radius, tell_timing
@@ -30,7 +30,7 @@ from simile.policies.policies import Policy, radius, tell_timing
 REPEATED = ("command", "python", "config")
 NOTHING_DRAWN: dict[str, Any] = {
     **dict.fromkeys(("curves", "sequences", "moments"), ()),
-    **dict.fromkeys(("lag", "spectrum", "motion", "importances", "diagnosis", "band")),
+    **dict.fromkeys(("lag", "spectrum", "importances", "diagnosis", "band")),
 }
 
 
@@ -68,6 +68,7 @@ class Material:
             "rate": self.facts.rate,
             "actions": list(self.actions),
             **(NOTHING_DRAWN if self.curves is None else self._drawn(self.curves)),
+            "motion": list_motion(verdict, self.facts.rate),
             "rounds": list(self.rounds),
             "chosen": self.chosen,
             "frontier": [c for c in self.frontier if any(number(p["roughness"]) > 0.0 for p in c["points"])],
@@ -87,7 +88,6 @@ class Material:
             "moments": worst_moments(curves),
             "lag": _lag_curve(curves),
             "spectrum": _spectrum(curves),
-            "motion": describe_motion(curves),
             "importances": None if seen is None else describe_importances(seen, curves.demos.rate),
             "diagnosis": self._diagnosis(curves.demos),
             "band": None if curves.band is None else curves.band.to_dict(),
@@ -100,6 +100,18 @@ class Material:
         if theory is None:
             return {"findings": plainly, "values": []}
         return {**theory, "findings": [*plainly, *theory["findings"]]}
+
+
+def list_motion(verdict: Mapping[str, Any] | None, rate: float | None) -> dict[str, Any] | None:
+    """Return how each action of policy and expert moves, as a table of the page; None where that is not known."""
+    if verdict is None or not verdict["motion"]:
+        return None
+    rows = [
+        [who, one["action"], one["reversals"][i], one["rest"][i]]
+        for one in verdict["motion"]
+        for i, who in enumerate(("policy", "expert"))
+    ]
+    return {"columns": ["who", "action", f"reversals {tell_reversals(rate)}", "rest"], "rows": rows}
 
 
 def gather_facts(
