@@ -230,7 +230,7 @@ def test_inspect_shows_names_lags_and_training(trained: Path, tmp_path: Path):
     shown = simile_("inspect", trained, cwd=tmp_path, process=True).stdout
     for word in ("pan", "player0", "30.0", "smoothness", "LinearAutoregression", "trees"):
         assert word in shown
-    assert json.loads(simile_("inspect", trained, "--json", cwd=tmp_path).stdout)["version"] == 1
+    assert json.loads(simile_("inspect", trained, "--json", cwd=tmp_path).stdout)["version"] == 5
 
 
 def test_bench_measures_steps(trained: Path, tmp_path: Path):

@@ -390,7 +390,7 @@ def test_a_policy_that_diverges_has_an_infinite_error(pursuit):
     train, test = pursuit
     policy = simile.clone(train, model=simile.SmoothForest(3)).policy
     explosive = simile.models.regularizers.Autoregressor(np.array([[3.0]]))
-    assert math.isinf(score(replace(policy, h=explosive), test).error)
+    assert math.isinf(score(replace(policy, h=explosive, space=simile.ActionSpace()), test).error)
 
 
 def test_equal_runs_are_made_once():

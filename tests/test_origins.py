@@ -263,6 +263,7 @@ def test_what_looks_into_policies_far_from_0_sees_what_it_sees_in_the_twin():
 def test_an_origin_is_kept_in_a_file_of_version_2_which_older_readers_refuse(tmp_path: Path):
     far = moved(near(), 1e9)
     policy = simile.paper(far, model=FOREST, n_rounds=1).policy
+    policy = policy.in_units(policy.units, simile.ActionSpace(), policy.card)
     policy.save(tmp_path / "far.safetensors")
     loaded = simile.load(tmp_path / "far.safetensors")
     assert loaded.units.equals(policy.units)
@@ -270,7 +271,8 @@ def test_an_origin_is_kept_in_a_file_of_version_2_which_older_readers_refuse(tmp
     assert to_bytes(loaded) == to_bytes(policy)
     header = read_header(tmp_path / "far.safetensors")
     assert (header["version"], header["structure"]["origin"]) == (2, [1e9] * 3)
-    simile.clone(near(), **QUICK).policy.save(tmp_path / "near.safetensors")
+    plain = simile.clone(near(), **QUICK).policy
+    plain.in_units(plain.units, simile.ActionSpace(), plain.card).save(tmp_path / "near.safetensors")
     assert read_header(tmp_path / "near.safetensors")["version"] == 1
 
 

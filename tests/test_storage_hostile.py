@@ -185,7 +185,7 @@ FIRST = "policy.components.0"
         (f"{FIRST}.units.center", [None], "center must be a list of finite numbers"),
         (f"{FIRST}.units", {"kind": "Units", "center": [0, 0], "scale": [1, 1]}, "must be for one or for 1 actions"),
         ("policy.components.1.units", {"kind": "Units", "center": [0], "scale": [1]}, "must share their units"),
-        (f"{FIRST}.space.low", [5.0, 5.0], "must be for one or for 1 actions"),
+        (f"{FIRST}.space.low", [-99.0, -99.0], "must be for one or for 1 actions"),
         (f"{FIRST}.space.low", [], "must have bounds low < high"),
         (f"{FIRST}.space", {"kind": "ActionSpace", "low": [2], "high": [1]}, "must have bounds low < high"),
     ],

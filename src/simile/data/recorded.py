@@ -211,7 +211,7 @@ class ActionSpace:
         if len({len(side) for side in sides.values()} - {1}) > 1:
             raise ArgumentError(f"low and high must be as many, or one of them a number; got {low!r} and {high!r}")
         if not (sides["low"] < sides["high"]).all():
-            raise ArgumentError(f"low must be below high; got low={sides['low']!r} and high={sides['high']!r}")
+            raise ArgumentError(f"low must be below high; got low={low!r} and high={high!r}")
         firsts: dict[str, FloatArray | None] = {"first_low": None, "first_high": None}
         if first_low is not None or first_high is not None:
             one, other = _read_bound(first_low, "first_low", -np.inf), _read_bound(first_high, "first_high", np.inf)
