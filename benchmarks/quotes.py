@@ -111,6 +111,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("README.md", "accuracy", f"{BENCH}/accuracy.txt", accuracy),
     ("README.md", "results", "docs/results.md", verdicts),
     ("docs/default.md", "accuracy", f"{BENCH}/accuracy.txt", whole),
+    ("docs/default.md", "bounds", f"{BENCH}/bounds.txt", whole),
     ("docs/default.md", "curve", f"{BENCH}/curve.txt", whole),
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/loop.md", "loop", f"{BENCH}/loop.txt", whole),

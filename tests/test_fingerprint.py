@@ -28,6 +28,7 @@ PRINTED = (
         "accuracy",
         "axes",
         "bands",
+        "bounds",
         "curve",
         "delays",
         "demo",

@@ -34,7 +34,13 @@ LONGEST = 1 << 20  # bytes of a row; what has no end must not fill the memory
 @click.option("--time", help="Field that holds the time in seconds; without it, every row is one frame.")
 @options.time_unit_option
 @click.option("--rate", type=float, help="Frames per second; the training data's by default.")
-@click.option("--start", multiple=True, type=float, help="Where the actuator stands, one number per action.")
+@click.option(
+    "--start",
+    multiple=True,
+    type=float,
+    show_default="within what experts did in the first frames of recordings",
+    help="Where the actuator stands, one number per action.",
+)
 @click.option("--gap", default="Extrapolate()", help="What to do in a dropped frame (an empty row).")
 @options.stage_option
 @options.record_options
