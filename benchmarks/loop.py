@@ -249,7 +249,7 @@ def run_gate(sources: list[tuple[str, simile.Demonstrations, ScriptedOperator]],
             better = bench.improve_truly(others)
             for name, new in zip(found, (others, shuffled, better), strict=True):
                 judged = gate.decide(bench.references[:2], *(bench.tally(some) for some in (old, new)))
-                ratios = judged.demonstrations.ratio, judged.corrections.ratio
+                ratios = [one.over_baseline.value for one in (judged.demonstrations, judged.corrections)]
                 found[name].append((judged.accepted, bench.truth(new, old), *ratios))
                 if name == "5 % better" and not judged.accepted:
                     reasons.append(judged.reason)

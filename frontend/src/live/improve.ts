@@ -7,17 +7,16 @@ import type { Data } from "../studio/types";
 import { Poll } from "./poll";
 import type { LeftOut } from "./session";
 
-interface Paired {
-  old: number | null; // RMSE, in standard deviations
-  new: number | null;
+interface Verdict {
+  over_baseline: { value: number | null }; // error over that of the policy at work
   groups: number;
 }
 
 interface Decision {
   accepted: boolean;
   reason: string;
-  demonstrations: Paired;
-  corrections: Paired;
+  demonstrations: Verdict;
+  corrections: Verdict;
   roughness: [old: number, new: number];
   reversals: [old: number, new: number];
 }
@@ -163,8 +162,8 @@ function compare({ demonstrations, corrections, roughness, reversals }: Decision
     h(
       "tbody",
       {},
-      row(`error, ${demonstrations.groups} held-out demonstrations`, demonstrations.old, demonstrations.new),
-      row(`error, ${corrections.groups} held-out corrections`, corrections.old, corrections.new),
+      row(`error, ${demonstrations.groups} held-out demonstrations`, 1, demonstrations.over_baseline.value),
+      row(`error, ${corrections.groups} held-out corrections`, 1, corrections.over_baseline.value),
       row("roughness (1: the expert’s)", ...roughness),
       row("changes of direction a minute", ...reversals),
     ),

@@ -45,8 +45,8 @@ reason_option = click.option("--reason", default="", help="Why, for the ledger."
     "or a data file.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits.")
-@click.option("--margin", type=float, help="Share by which the squared error on demonstrations may rise.")
-@click.option("--gain", type=float, help="Share by which that on corrections must fall.")
+@click.option("--margin", type=float, help="Share by which the error on demonstrations may rise: 0.025.")
+@click.option("--gain", type=float, help="Share by which that on corrections must fall: 0.0025.")
 @click.option("--dry-run", is_flag=True, help="Judge the new policy, and keep nothing.")
 @options.trust_option
 @options.json_option
