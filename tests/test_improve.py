@@ -266,7 +266,7 @@ def test_mistakes_get_a_sentence(policy, corrections):
     paper = simile.clone(TRAIN, model=simile.SmoothForest(n_trees=2)).policy
     with pytest.raises(ArgumentError, match="policy must be one on contexts alone behind a linear filter"):
         improve(paper, REST, corrections)
-    with pytest.raises(ArgumentError, match=r"gain must be >= 0\.0 and <= 1\.0; got 2"):
+    with pytest.raises(ArgumentError, match=r"gain must be >= 0 and <= 1; got 2"):
         Gate(gain=2)
     with pytest.raises(ArgumentError, match="margin must be >= 0; got -1"):
         Gate(margin=-1)
