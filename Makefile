@@ -101,7 +101,7 @@ accuracy: $(CLI) ## measure the default on games and on real data, and renew the
 	$(call record,curve,learn games,$(BIN)/python benchmarks/curve.py --jobs 2)
 	$(call record,loop,learn games,$(BIN)/python benchmarks/loop.py)
 	$(call record,bands,learn games,$(BIN)/python benchmarks/bands.py)
-	$(call record,bounds,learn games,$(BIN)/python benchmarks/bounds.py --jobs 2)
+	$(call record,bounds,learn rounds games,$(BIN)/python benchmarks/bounds.py --jobs 2)
 	$(call record,delays,delays,$(BIN)/python benchmarks/delays.py)
 	$(call record,intervals,intervals,$(BIN)/python benchmarks/intervals.py)
 	$(call record,timing,learn games,$(BIN)/python benchmarks/timing.py --jobs 2)

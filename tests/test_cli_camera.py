@@ -270,7 +270,7 @@ def test_a_joystick_takes_the_head_over_and_hands_it_back(studio: Path, tmp_path
                 time.sleep(0.02)
 
         events = os.open(stick, os.O_WRONLY)
-        count = iter(range(50))
+        count = iter(range(200))  # until it has come from where recordings begin to where it looks
         play(lambda: next(count, None) is None)
         before = server.camera.pan
         os.write(events, EVENT.pack(0, 32767, 2, 0))
