@@ -19,7 +19,6 @@ from sklearn.tree import DecisionTreeRegressor
 import simile
 from conftest import demos_of
 from simile import (
-    ActionSpace,
     Constant,
     CriticallyDamped,
     Demonstrations,
@@ -159,7 +158,7 @@ def test_a_step_that_would_diverge_is_refused_and_the_policy_kept():
             return self.gain * S[:, -1]
 
     demos = demos_of(60, 60)
-    settings_ = {**QUICK, "model": Explosive(), "smoothness": 0.5, "step_size": 1.0, "space": ActionSpace()}
+    settings_ = {**QUICK, "model": Explosive(), "smoothness": 0.5, "step_size": 1.0}
     zeroth, first, _ = rounds(demos, **settings_)
     assert first.diverged
     assert first.beta == 0.0
@@ -183,8 +182,7 @@ def test_a_first_policy_that_diverges_is_reported_and_the_next_rounds_recover():
         def predict(self, S):
             return self.gain * S[:, -1]
 
-    settings_ = {**QUICK, "model": Calming(), "smoothness": 0.5, "space": ActionSpace()}
-    zeroth, first, _ = rounds(demos_of(60, 60), **settings_)
+    zeroth, first, _ = rounds(demos_of(60, 60), **{**QUICK, "model": Calming(), "smoothness": 0.5})
     assert zeroth.diverged
     assert math.isinf(zeroth.error)
     assert not first.diverged

@@ -1,6 +1,9 @@
 """The bounds of a policy to which nobody gave any: the range of the recorded actions, and a margin around it.
 
 The first action of a cold start lies within what experts did in the first frames of the recordings, without a margin.
+
+Policies get them when they are learned. While they are, only bounds that were given cut actions off: behind others a
+policy that diverges would look like one that errs a little, and Equation 8 would mix it in.
 """
 
 from __future__ import annotations
@@ -10,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from simile._common.typing import FloatArray
-from simile.data.recorded import ActionSpace, Recorded
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.policies.policies import Policy
 
-MARGIN = 0.15  # of the range, on either side: it costs no accuracy, and moved no number of our pages (docs/default.md)
+MARGIN = 0.1  # of the range, on either side: the smallest that costs no accuracy (docs/default.md)
 SMALLEST = 1e-9  # of the largest action: an action that never moved has bounds, too
 
 
@@ -33,6 +36,11 @@ def choose_space(demos: Recorded, space: ActionSpace | None = None, initial: Pol
     if space is not None and space.first_low is not None:
         return space
     return known.unite(replace(known, first_low=found.first_low, first_high=found.first_high))
+
+
+def bound_training(space: ActionSpace, units: Units) -> ActionSpace:
+    """Return the bounds that hold while a policy is learned, in standard units: none where they are learned, too."""
+    return ActionSpace() if space.learned else space.standardize(units)
 
 
 def learn_space(demos: Recorded, margin: float | None = None) -> ActionSpace:

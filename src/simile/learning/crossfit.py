@@ -26,7 +26,7 @@ from simile.data.reference import sum_errors
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.bands import Voices, fit_band
-from simile.learning.bounds import choose_space
+from simile.learning.bounds import bound_training, choose_space
 from simile.learning.feedback import CompensatedFeedback, Feedback
 from simile.learning.folds import Folds, states_of
 from simile.learning.holds import aim, fit_hold, hold_part
@@ -275,7 +275,7 @@ class Choices:
     def standardize(self, units: Units) -> Self:
         """Bring the bounds, and what is learned from beside the demonstrations, to standard units."""
         beside = None if self.beside is None else self.beside.standardize(units)
-        return replace(self, space=self.space.standardize(units), beside=beside)
+        return replace(self, space=bound_training(self.space, units), beside=beside)
 
     def lane(self, demos: Recorded, smoothness: PerAction) -> Lane:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""

@@ -19,7 +19,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss, Squared
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
-from simile.learning.bounds import choose_space
+from simile.learning.bounds import bound_training, choose_space
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.feedback import Feedback, SmoothFeedback
@@ -217,7 +217,7 @@ def rounds(
     }
     n_rounds = checks.whole_number(n_rounds, "n_rounds")
     loop: dict[str, Any] = {"memory": memory, "step_size": step_size, "combine": combine, "n_rounds": n_rounds}
-    inside = space.standardize(units)
+    inside = bound_training(space, units)
     problem = pose(
         standard,
         **asked,
