@@ -246,6 +246,7 @@ def test_300_steps_in_c_have_the_bits_of_the_predictor(tmp_path: Path, algorithm
     policy = learned(cranes(), algorithm)
     x = 10.0 * np.random.default_rng(3).normal(size=(300, 2)).cumsum(axis=0)
     program = Compiled(policy, tmp_path)
+    assert "begins    from -0.0" in (tmp_path / "pan.h").read_text()
     predictor = Predictor(policy, start=start if start is None else [start])
     program.begin(x[0], None if start is None else [start])
     acted = np.array([program.step(row) for row in x])

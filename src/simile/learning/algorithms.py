@@ -212,8 +212,8 @@ def learn(
         end of a single one), which are then not learned from, or demonstrations of your own; none by default.
     initial : Policy, optional
         What to go on from, a policy on contexts alone: the first of the mixture, which the models join as far as they
-        improve on it. Sequences that it was learned from are left out. Its units, bounds and horizon are those of the
-        run and, where neither smoothness nor regularizer is given, its filter.
+        improve on it. Sequences that it was learned from are left out. Its units, its bounds (wider, where learned) and
+        its horizon are those of the run and, where neither smoothness nor regularizer is given, its filter.
     backend : Backend, optional
         Where the data are, `DaskBackend(client)` for a cluster: the policy is that of one machine, to the bit.
     watch : callable, optional

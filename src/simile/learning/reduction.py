@@ -168,8 +168,8 @@ def rounds(
         Rolled out after each round for `Round.validation_error`.
     initial : Policy, optional
         What to go on from: round 0 is this policy, and not a trained one. Its contexts and actions must be those of the
-        demonstrations; its units, and its bounds where none are given, are those of the run, its lambda, h and horizon
-        remain its own.
+        demonstrations; its units, and its bounds where none are given (wider, where learned), are those of the run, its
+        lambda, h and horizon remain its own.
     backend : Backend, optional
         Where to do it, for example `DaskBackend(client)`: demonstrations are cut into parts, and each part is rolled
         out and learned from where it lies. The model must be a `SmoothForest`, and `Round.targets` and `Round.rolled`

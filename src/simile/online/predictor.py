@@ -42,7 +42,9 @@ class Predictor:
         What acts.
     start : (k,) or (n, k) array_like, optional
         The last known actions, oldest first, in the user's units. None starts cold: as if the action guessed from
-        the first context had always been held. Where the first frame is an `override`, its action was held.
+        the first context had always been held; that and the first answer lie within what experts did in the first
+        frames of recordings, where the policy knows it (`ActionSpace`). Where the first frame is an `override`, its
+        action was held.
     gap : Gap
         What to do in a frame without a context: `Extrapolate()`, `HoldAction()` or `HoldContext()`.
     stages : sequence of Stage

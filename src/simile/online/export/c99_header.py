@@ -192,6 +192,13 @@ class _Header:
         user = [np.broadcast_to(space.begin(np.full(k, side)), (k,)) for side in (-np.inf, np.inf)]
         return dict(zip(("first_low", "first_high", "first_floor", "first_ceiling"), (*self.first, *user), strict=True))
 
+    def _tell_first(self) -> list[str]:
+        """Return the line about where a cold start begins; none where nothing is known of it."""
+        if self.first is None:
+            return []
+        low, high = (text.write_row(self._firsts()[name]) for name in ("first_floor", "first_ceiling"))
+        return [f"  begins    from {low} to {high}, after {self.name}_begin"]
+
     def _bands(self) -> str:
         """Return macros of the constant half-widths of bands; nothing where the policy carries none."""
         return "".join(
@@ -235,6 +242,7 @@ class _Header:
                 *_list_names("contexts", card.context_names, self.subject.n_contexts),
                 *_list_names("actions", card.action_names, self.subject.n_actions),
                 f"  bounds    from {text.write_row(space.low)} to {text.write_row(space.high)}",
+                *self._tell_first(),
                 f"  units     center {text.write_row(units.center)}; scale {text.write_row(units.scale)}",
                 *([] if units.origin is None else [f"  origin    {', '.join(map(str, units.origin.tolist()))}"]),
                 f"  rate      {'not known' if card.rate is None else f'{card.rate:g} frames a second'}",
