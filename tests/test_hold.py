@@ -305,7 +305,7 @@ def test_another_policy_goes_on_from_where_the_hold_stood():
 
 @pytest.mark.parametrize("hold", [None, GLIDING, STEPPING])
 def test_files_keep_the_hold_and_those_without_are_as_they_were(tmp_path: Path, hold: Hold | None):
-    policy = learned().holding(hold)
+    policy = replace(learned().holding(hold), space=simile.ActionSpace())  # learned bounds are of version 5
     path = tmp_path / "policy.safetensors"
     policy.save(path)
     demos = demos_of(80, 80, k=2)
@@ -317,7 +317,7 @@ def test_files_keep_the_hold_and_those_without_are_as_they_were(tmp_path: Path, 
 
 
 def test_files_keep_a_lambda_and_a_weight_for_each_action(tmp_path: Path):
-    one = replace(learned(), smoothness=np.array([3.0, 30.0]))
+    one = replace(learned(), smoothness=np.array([3.0, 30.0]), space=simile.ActionSpace())
     mixed = simile.interpolate(
         replace(learned(seed=2), smoothness=one.smoothness).in_units(one.units, one.space, one.card),
         one,
