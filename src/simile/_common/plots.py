@@ -68,15 +68,19 @@ def trajectories(
     return figure
 
 
-def frontier(paths: Sequence[tuple[str, Sequence[Any]]], knee: Any) -> Any:
-    """Draw error over roughness, a line for each path: the first in full, the others fainter and fainter."""
-    figure, ((axes,),) = axes_of(1, 1, (6.0, 4.0))
+def frontier(paths: Sequence[tuple[str, Sequence[Any]]], chosen: Any = None, label: str = "knee") -> Any:
+    """Draw error over roughness, a line for each path, the first in bold, and a place on it; far errors are cut off."""
+    figure, ((axes,),) = axes_of(1, 1, (8.5, 6.0) if len(paths) > 4 else (6.0, 4.0))
     for i, (name, points) in enumerate(paths):
-        error, faint = [math.sqrt(p.error) for p in points], 1.0 - 0.7 * i / len(paths)
-        mark = f"{'osD^v'[i % 5]}-"
-        axes.plot([p.roughness for p in points], error, mark, color=BLUE, alpha=faint, label=name or None)
-    axes.plot(knee.roughness, math.sqrt(knee.error), "o", color=ORANGE, markersize=9, label="knee")
+        look = {"color": BLUE if i == 0 else f"C{i}", "linewidth": 2.5 if i == 0 else 1.0, "label": name or None}
+        errors = [math.sqrt(p.error) for p in points]
+        axes.plot([p.roughness for p in points], errors, f"{'osD^v'[i % 5]}-", markersize=4, **look)
+    if chosen is not None:
+        axes.plot(chosen.roughness, math.sqrt(chosen.error), "o", color=ORANGE, markersize=9, label=label)
     axes.axvline(1.0, color="0.6", linestyle=":", label="the expert's own roughness")
     axes.set(xscale="log", xlabel="roughness (1: the expert's)", ylabel="RMSE (std of the expert's actions)")
-    axes.legend(frameon=False)
+    best = sorted(min(math.sqrt(p.error) for p in points) for _, points in paths if points)
+    if len(best) > 1 and (top := max(1.6 * best[0], 1.3 * best[len(best) // 2])) < axes.get_ylim()[1]:
+        axes.set_ylim(0.0, top)
+    axes.legend(frameon=False, **({"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(paths) > 4 else {}))
     return figure

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common import plots
 from simile._common.files import replacing
 from simile._common.text import table
 from simile.data.reference import Reference
@@ -269,9 +270,10 @@ class Comparison:
 
     def plot(self) -> Any:
         """Draw the frontiers, error over roughness; returns a matplotlib figure."""
-        from simile.evaluation.comparison.drawing import draw
-
-        return draw(self)
+        moving = {c.name: [t.score for t in c.trials if t.score.roughness > 0.0] for c in self.contenders}
+        paths = [(name, some) for name, some in moving.items() if some and name != HELD]
+        own = self.contenders[0].standing
+        return plots.frontier(paths, None if own is None else own.tally.score, "where all are compared")
 
     def draw(self, path: str | os.PathLike[str]) -> None:
         """Draw the frontiers to an image file."""
