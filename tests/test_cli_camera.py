@@ -17,6 +17,8 @@ import pytest
 
 import simile
 from commands import command, simile_
+from simile._common.text import plain
+from simile.camera.features import demonstrations
 from simile.camera.games import Game
 from simile.camera.heads import FreeD, open_head
 from simile.camera.tracking.recordings import load_game, save_game
@@ -63,6 +65,10 @@ def test_evaluate_tells_the_framing_of_operator_and_policy(studio: Path):
     )
     assert set(found) == {"operator", "policy", "evaluation"}
     assert found["evaluation"]["verdict"]["text"] in told
+    policy, games = simile.load(studio / "run" / "policy.safetensors"), [load_game(studio / "games" / "game-003.npz")]
+    assert found["evaluation"] == plain(
+        simile.evaluate(policy, demonstrations(games, features_of(policy, games[0].court))).to_dict()
+    )
     assert {row["recording"] for row in found["evaluation"]["recordings"]} == {"game 3"}
     assert 0.3 < found["policy"]["players"] <= 1.0
 
