@@ -85,7 +85,7 @@ class Likeness:
             said.append(f"turns {times} ({_figure(turns)} against {_figure(their_turns)} {per})")
         if not self.rests_alike:
             said.append(f"rests {100.0 * rest:.0f} % of the time, {EXPERT} {100.0 * their_rest:.0f} %")
-        return f"{self.action} {' and '.join(said)}"
+        return f"in {self.action} it {' and '.join(said)}"
 
 
 @dataclass(frozen=True, eq=False)
