@@ -24,8 +24,8 @@ QUESTIONS = (
 SENTENCES = (
     "Yes: typically 0.31 off in pan on 8 recordings it had not seen: 72 % closer than holding the last action.",
     "Yes: about as smooth as the expert (1.1 times smoother, which may be chance).",
-    "Probably: 0.1 s late.",
-    "No: in pan it turns 1.4 times as often as the expert (22 against 16 a minute).",
+    "Not sure: 0.1 s late.",
+    "No: in pan it turns 22 times a minute, the expert 16.",
     "Its smoother settles by itself; but the held-out error is 2 times what the training expected.",
     "Half as rough has 1.06 times the error; twice as rough saves 2% of the error.",
 )

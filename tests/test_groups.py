@@ -247,7 +247,7 @@ def test_an_evaluation_counts_the_groups():
     found = simile.evaluate(policy, demos[2:])
     assert "roll-outs over 6 recordings of 3 groups (person)" in str(found)
     assert (found.verdict.recordings, found.verdict.groups) == (6, 3)
-    assert found.verdict.cautions == ["3 groups can show nothing for sure: six or more would."]
+    assert found.verdict.cautions == ["3 groups can show nothing for sure: test on six or more."]
     assert simile.evaluate(policy, demos[2:].grouped(None)).verdict.cautions == []
 
 

@@ -27,7 +27,7 @@ BENT = Steps(tuple(Step(2.0**i, float(i), 0.1 + 0.01 * 2.0**i, 4.0 / 2.0**i) for
     ("question", "changed", "mood", "said"),
     [
         (0, {}, "good", "Yes: what is said of accuracy."),
-        (1, {}, "fair", "Probably: what is said of smoothness."),
+        (1, {}, "fair", "Not sure: what is said of smoothness."),
         (2, {}, "poor", "No: what is said of timing."),
         (2, {"behind": "pan is behind ball"}, "poor", "of timing. In the recordings pan is behind ball."),
         (3, {}, "unknown", "What is said of likeness."),

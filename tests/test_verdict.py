@@ -40,8 +40,9 @@ def about(value: float, share: float = SURE) -> Estimate:
 
 def moves(turns: float = 10.0, rest: float = 0.3, theirs: float = 0.3, share: float = SURE) -> Likeness:
     """An action that turns so often, the expert 10 times a minute, and rests so long."""
-    rests = rest / theirs if theirs >= 0.1 else rest - theirs
-    return Likeness("pan", (turns, 10.0), (rest, theirs), about(turns / 10.0, share), about(rests, share))
+    ratio = about(rest / theirs, share) if theirs >= 0.1 else NAN
+    apart = Estimate(rest - theirs, *((rest - theirs - share / 5.0, rest - theirs + share / 5.0)))
+    return Likeness("pan", (turns, 10.0), (rest, theirs), about(turns / 10.0, share), ratio, apart)
 
 
 def verdict(**changed) -> Verdict:
@@ -51,7 +52,7 @@ def verdict(**changed) -> Verdict:
         over_baseline=about(0.68),
         baseline="the best simple filter",
         roughness=about(1.0),
-        lag=Estimate(2.5, 2.0, 3.0),
+        lag=Estimate(5.5, 5.2, 6.0),
         motion=(moves(),),
         recordings=6,
         groups=6,
@@ -64,9 +65,9 @@ def verdict(**changed) -> Verdict:
 def test_a_verdict_reads_as_a_person_would_say_it():
     assert str(verdict()) == (
         "Typically 0.163 off in pan on 6 recordings it had not seen: 32 % closer than the best simple filter and 70 % "
-        "closer than holding the last action. As smooth as the expert. It turns and rests like the expert. 0.1 s late."
+        "closer than holding the last action. As smooth as the expert. It turns and rests like the expert. 0.2 s late."
     )
-    assert verdict().headline == "32 % closer than the best simple filter, as smooth as the expert, 0.1 s late."
+    assert verdict().headline == "32 % closer than the best simple filter, as smooth as the expert, 0.2 s late."
 
 
 @pytest.mark.parametrize(
@@ -82,19 +83,24 @@ def test_a_verdict_reads_as_a_person_would_say_it():
         ({"roughness": about(0.4)}, "smoothness", "good", "2.5 times smoother than the expert"),
         ({"roughness": about(1.16, 0.2)}, "smoothness", "fair", "which may be chance"),
         ({"roughness": about(0.4, UNSURE)}, "smoothness", "fair", "2.5 times smoother than the expert"),
-        ({"roughness": about(1.3)}, "smoothness", "fair", "1.3 times as rough as the expert"),
+        ({"roughness": about(1.3)}, "smoothness", "poor", "1.3 times as rough as the expert"),
+        ({"roughness": about(2.0, UNSURE)}, "smoothness", "fair", "2.0 times as rough as the expert"),
+        ({"over_baseline": about(1.3, UNSURE)}, "accuracy", "fair", "30 % farther off than the best simple filter"),
         ({"roughness": about(2.0)}, "smoothness", "poor", "2.0 times as rough as the expert"),
         ({"roughness": NAN}, "smoothness", "unknown", "the expert never turns here"),
         ({"lag": Estimate(2.5, -1.0, 6.0)}, "timing", "fair", "on time"),
         ({"lag": Estimate(8.0, -1.0, 17.0)}, "timing", "fair", "whether it is on time is not clear"),
-        ({"lag": Estimate(8.0, 7.0, 9.0)}, "timing", "fair", "0.3 s late"),
+        ({"lag": Estimate(8.0, 7.0, 9.0)}, "timing", "poor", "0.3 s late"),
+        ({"lag": Estimate(5.5, 4.0, 7.0)}, "timing", "fair", "0.2 s late"),
+        ({"lag": Estimate(1.0, 0.5, 1.5)}, "timing", "good", "hardly late (40 ms)"),
         ({"lag": Estimate(-60.0, -70.0, -50.0)}, "timing", "poor", "2.4 s early"),
         ({"lag": Estimate(0.3)}, "timing", "fair", "on time"),
         ({"lag": NAN}, "timing", "unknown", "nothing can be late"),
-        ({"motion": (moves(turns=15.0),)}, "likeness", "poor", "turns 1.5 times as often as the expert (15 against 10"),
-        ({"motion": (moves(turns=4.0),)}, "likeness", "poor", "turns 0.4 times as often"),
+        ({"motion": (moves(turns=15.0),)}, "likeness", "poor", "in pan it turns 15 times a minute, the expert 10"),
+        ({"motion": (moves(turns=4.0),)}, "likeness", "poor", "turns 4 times a minute"),
         ({"motion": (moves(turns=11.5, share=0.1),)}, "likeness", "fair", "turns and rests like the expert"),
         ({"motion": (moves(rest=0.5),)}, "likeness", "poor", "rests 50 % of the time, the expert 30 %"),
+        ({"motion": (moves(turns=15.0, share=UNSURE),)}, "likeness", "fair", "in pan it turns 15 times a minute"),
         ({"motion": (moves(rest=0.15),)}, "likeness", "poor", "rests 15 % of the time, the expert 30 %"),
         ({"motion": (moves(rest=0.04, theirs=0.01),)}, "likeness", "good", "turns and rests like the expert"),
         ({"motion": (moves(rest=0.1, theirs=0.01),)}, "likeness", "poor", "rests 10 % of the time, the expert 1 %"),
@@ -112,7 +118,7 @@ def test_every_finding_has_a_word_and_is_good_only_where_an_interval_shows_it(ch
 @pytest.mark.parametrize("recordings", [1, 5])
 def test_few_recordings_show_nothing_for_sure(recordings):
     found = verdict(recordings=recordings, groups=recordings)
-    assert "can show nothing for sure: six or more would." in str(found)
+    assert "can show nothing for sure: test on six or more." in str(found)
     assert "of 2 groups" in str(verdict(groups=2))
 
 

@@ -127,7 +127,7 @@ def tell_noise(names: Sequence[str], logs: Sequence[Log]) -> tuple[str, ...]:
     """Say which actions were recorded with so much noise that their second differences are about it."""
     return tuple(
         f"{name} was recorded with noise of {log.noise:.2g}, {100.0 * log.noise / log.spread:.2g} % of its standard "
-        f"deviation: of its mean second difference {100.0 * log.kept[1]:.2g} % is motion, and roughness is about that"
+        "deviation: roughness is over that of the motion without this noise"
         for name, log in zip(names, logs, strict=True)
         if log.kept[1] < DOMINATED
     )

@@ -36,7 +36,8 @@ class Reference:
         Units of the errors, those of the policy: standard deviations of the actions that it was trained on. 1 where
         the demonstrations are in standard units.
     begin : int
-        How many first frames are the expert's: they do not count, but a jump from them is rough.
+        How many first frames are the expert's: they do not count. What a policy is chosen by (`sums`) does count a jump
+        from them as rough; what is told of it (`tally`) does not, for their noise is not the policy's.
     order : int
         Of the differences that roughness is measured by.
     logs : tuple of Log, optional
@@ -54,20 +55,20 @@ class Reference:
         return self.sums(rolled).score
 
     @np.errstate(over="ignore", invalid="ignore")
-    def sums(self, rolled: Trajectories) -> Sums:
-        """Sum errors and differences of each sequence."""
-        weights, expert_bends, sizes = self._expert
+    def sums(self, rolled: Trajectories, first: int = 0) -> Sums:
+        """Sum errors and, from a first frame on, differences of each sequence."""
+        weights, expert_bends, sizes = self._expert if first == 0 else self._sum_expert(first)
         squares, bends = [], []
         for demo, actions in zip(self.demos, rolled, strict=True):
             gaps = ((actions - demo.actions)[self.begin :] / self.scale) ** 2
             squares.append((gaps if demo.weights is None else demo.weights[self.begin :] * gaps).sum(axis=0))
-            bends.append(_bends(actions[demo.counted], self.order))
+            bends.append(_bends(actions[_from(first, demo)], self.order))
         return Sums(weights, np.array(squares), np.array(bends), expert_bends, sizes)
 
     @np.errstate(over="ignore", invalid="ignore")
     def tally(self, rolled: Trajectories) -> Tally:
         """Sum all that is told of roll-outs, of each sequence."""
-        sums, expert = self.sums(rolled), self.demos.actions
+        sums, expert = self.sums(rolled, self.begin), self.demos.actions
         ours, theirs = ([a[self.begin :] for a in some] for some in (rolled, expert))
         frames = np.repeat([[float(len(a))] for a in ours], self.demos.n_actions, axis=1)
         return Tally(
@@ -93,9 +94,13 @@ class Reference:
 
     @cached_property
     def _expert(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The expert's part of the sums, which every roll-out is compared with; bends are those of the motion alone."""
+        """The expert's part of the sums, which every roll-out is compared with."""
+        return self._sum_expert(0)
+
+    def _sum_expert(self, first: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sum weights, differences (of the motion alone, without noise) and sizes of what the expert did."""
         kept = np.array([log.kept[self.order - 1] for log in self.known_logs])
-        known = [demo.actions[demo.counted] for demo in self.demos]
+        known = [demo.actions[_from(first, demo)] for demo in self.demos]
         bends = np.array([kept * _bends(actions, self.order) for actions in known])
         return self._weights, bends, np.array([np.abs(actions).sum(axis=0) for actions in known])
 
@@ -106,6 +111,11 @@ class Reference:
             return np.asarray(weights[self.begin :].sum(axis=0))
 
         return np.array([of(demo) for demo in self.demos])
+
+
+def _from(first: int, demo: Demonstration) -> slice:
+    """Return the frames that count, from a first one on."""
+    return slice(max(demo.counted.start, first), demo.counted.stop)
 
 
 def _bends(actions: FloatArray, order: int) -> FloatArray:

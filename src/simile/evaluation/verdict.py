@@ -17,7 +17,7 @@ from simile._common.text import count, plain
 from simile._common.typing import IntArray
 from simile.metrics import FEWEST, Estimate, Tally, estimate, mean_lag, mean_roughness, reversals_unit
 
-SMOOTH, ROUGH = 1.1, 1.5  # times the expert's roughness that is as smooth, and that is rough
+SMOOTH = 1.1  # times the expert's roughness that is as smooth
 SAME = 0.05  # of a ratio: what is no difference where no interval tells
 TURNS, RESTS = (0.5, 1.2), (0.7, 1.5)  # times the expert's reversals and rest that look like the expert
 RARE, NEAR = 0.1, 0.05  # share of time that hardly is rest, and how near a policy then must be
@@ -29,7 +29,7 @@ FINDINGS = ("accuracy", "smoothness", "timing", "likeness")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found: "good" where recordings show it, "fair" where they do not, "poor" or "unknown"."""
+    """One thing that was found: "good" or "poor" where recordings show it, "fair" where they do not, or "unknown"."""
 
     mood: str
     text: str
@@ -46,7 +46,8 @@ class Likeness:
     reversals: tuple[float, float]  # a minute, or per 1,000 frames
     rest: tuple[float, float]  # share of time
     turn_ratio: Estimate
-    rest_ratio: Estimate  # or the difference, where the expert hardly rests
+    rest_ratio: Estimate  # NaN where the expert hardly rests: the difference then tells
+    rest_difference: Estimate
 
     @property
     def is_known(self) -> bool:
@@ -54,8 +55,9 @@ class Likeness:
         return bool(np.isfinite([*self.reversals, *self.rest]).all()) and self.rest[1] < 1.0
 
     @property
-    def _rest_limits(self) -> tuple[float, float]:
-        return RESTS if self.rest[1] >= RARE else (-NEAR, NEAR)
+    def _found(self) -> tuple[tuple[Estimate, tuple[float, float]], ...]:
+        rests = (self.rest_ratio, RESTS) if self.rest[1] >= RARE else (self.rest_difference, (-NEAR, NEAR))
+        return (self.turn_ratio, TURNS), rests
 
     @property
     def turns_alike(self) -> bool:
@@ -66,26 +68,25 @@ class Likeness:
     @property
     def rests_alike(self) -> bool:
         """Whether it rests about as long as the expert."""
-        low, high = self._rest_limits
-        return low <= self.rest_ratio.value <= high
+        found, (low, high) = self._found[1]
+        return low <= found.value <= high
 
     @property
     def mood(self) -> str:
-        """Good where recordings show that it moves like the expert."""
-        if not (self.turns_alike and self.rests_alike):
-            return "poor"
-        return "good" if _inside(self.turn_ratio, TURNS) and _inside(self.rest_ratio, self._rest_limits) else "fair"
+        """Good where recordings show that it moves like the expert, poor where they show that it does not."""
+        if all(_inside(*one) for one in self._found):
+            return "good"
+        return "poor" if any(_outside(*one) for one in self._found) else "fair"
 
     def tell(self, per: str) -> str:
-        """Say what differs from the expert."""
+        """Say what differs from the expert; nothing where nothing does."""
         (turns, their_turns), (rest, their_rest) = self.reversals, self.rest
         said = []
         if not self.turns_alike:
-            times = f"{turns / their_turns:.1f} times as often as {EXPERT}" if their_turns else f"and {EXPERT} does not"
-            said.append(f"turns {times} ({_figure(turns)} against {_figure(their_turns)} {per})")
+            said.append(f"turns {_figure(turns)} times {per}, {EXPERT} {_figure(their_turns)}")
         if not self.rests_alike:
             said.append(f"rests {100.0 * rest:.0f} % of the time, {EXPERT} {100.0 * their_rest:.0f} %")
-        return f"in {self.action} it {' and '.join(said)}"
+        return f"in {self.action} it {', and '.join(said)}" if said else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +169,8 @@ class Verdict:
         clauses = [_tell_ratio(self.over_baseline if self.baseline else self.over_hold, self.baseline or _HOLDING)]
         clauses += [one.text for one in (self.smoothness, self.timing) if one.mood != "unknown"]
         text = ", ".join(clause for clause in clauses if clause) or "nothing could be measured"
-        return str(Finding("", text))
+        few = "" if self.is_enough else f"on {count(self.recordings, 'recording')}: "
+        return str(Finding("", f"{few}{text}"))
 
     @cached_property
     def accuracy(self) -> Finding:
@@ -193,7 +195,7 @@ class Verdict:
         found = self.roughness
         if self.diverged or math.isnan(found.value):
             return Finding("unknown", f"{EXPERT} never turns here, so there is no smoothness to compare with")
-        mood = "good" if found.high <= SMOOTH else "fair" if found.value <= ROUGH else "poor"
+        mood = "good" if found.high <= SMOOTH else "poor" if found.low > SMOOTH else "fair"
         if found.value == 0.0:
             text = "perfectly smooth"
         elif abs(found.value - 1.0) <= SAME:
@@ -212,11 +214,10 @@ class Verdict:
         known = [] if self.diverged else [one for one in self.motion if one.is_known]
         if not known:
             return Finding("unknown", f"how it moves was not measured, or {EXPERT} never moves here")
-        differ = [one for one in known if one.mood == "poor"]
-        if differ:
+        mood = min((one.mood for one in known), key=("poor", "fair", "good").index)
+        if differ := [said for one in known if (said := one.tell(self.per))]:
             more = f"; so do {len(differ) - 2} more" if len(differ) > 2 else ""
-            return Finding("poor", "; ".join(one.tell(self.per) for one in differ[:2]) + more)
-        mood = "good" if all(one.mood == "good" for one in known) else "fair"
+            return Finding(mood, "; ".join(differ[:2]) + more)
         return Finding(mood, f"it turns and rests like {EXPERT}")
 
     @cached_property
@@ -226,10 +227,14 @@ class Verdict:
         if self.diverged or math.isnan(lag.value):
             return Finding("unknown", "where nothing moves, nothing can be late")
         limit = max(1.0, LATE * self.pace) if self.pace > 0.0 else 1.0
-        mood = "good" if _inside(lag, (-limit, limit)) else "fair" if abs(lag.value) <= 3.0 * limit else "poor"
+        limits = -limit, limit
+        mood = "good" if _inside(lag, limits) else "poor" if _outside(lag, limits) else "fair"
         if abs(lag.value) < HALF or (lag.holds(0.0) and abs(lag.value) <= limit):
             return Finding(mood, "on time")
-        late = f"{format_time(abs(lag.value), self.rate)} {'late' if lag.value > 0.0 else 'early'}"
+        way, time = "late" if lag.value > 0.0 else "early", format_time(abs(lag.value), self.rate)
+        if mood == "good":
+            return Finding(mood, f"hardly {way} ({time})")
+        late = f"{time} {way}"
         return Finding(
             mood, f"whether it is on time is not clear ({late}, which may be chance)" if lag.holds(0.0) else late
         )
@@ -244,7 +249,9 @@ class Verdict:
                 "recordings, which flatters it."
             )
         if not self.is_enough:
-            said.append(f"{count(self.groups, self._kind).capitalize()} can show nothing for sure: six or more would.")
+            said.append(
+                f"{count(self.groups, self._kind).capitalize()} can show nothing for sure: test on six or more."
+            )
         return said
 
     @property
@@ -338,9 +345,8 @@ def _liken(rows: Tally, actions: tuple[str, ...], rate: float | None) -> tuple[L
                 (float(turns[0, j]), float(turns[1, j])),
                 (float(rests[0, j]), float(rests[1, j])),
                 estimate(ratio, rows.turns[:, j], rows.expert_turns[:, j], positive=True),
-                estimate(ratio, *both, positive=True)
-                if rests[1, j] >= RARE
-                else estimate(difference, *both, rows.steps[:, j]),
+                estimate(ratio, *both, positive=True) if rests[1, j] >= RARE else Estimate(math.nan),
+                estimate(difference, *both, rows.steps[:, j]),
             )
         )
     return tuple(found)
@@ -351,10 +357,13 @@ def _inside(found: Estimate, limits: tuple[float, float]) -> bool:
     return limits[0] <= found.low and found.high <= limits[1]
 
 
+def _outside(found: Estimate, limits: tuple[float, float]) -> bool:
+    """Tell whether a whole interval is beyond limits."""
+    return found.high < limits[0] or found.low > limits[1]
+
+
 def _mood_of_ratio(found: Estimate) -> str:
-    if found.is_sure:
-        return "good" if found.high < 1.0 else "poor" if found.low > 1.0 else "fair"
-    return "poor" if found.value > 1.0 + SAME else "fair"
+    return "good" if found.high < 1.0 else "poor" if found.low > 1.0 else "fair"
 
 
 def _tell_ratio(found: Estimate, whom: str) -> str:

@@ -52,7 +52,6 @@ COLUMNS = (  # of the table of a run
     *(("round", 5, "d"), ("beta", 5, ".3f"), ("sigma", 5, ".3f"), ("error", 6, ".4f")),
     *(("roughness", 9, ".3f"), ("radius", 6, ".4f"), ("validation", 10, ".4f")),
 )
-LENIENT = 1.1  # share of a budget of roughness from which it counts as missed
 WORSE = 1.1  # times the training error of another round from which on the last one is clearly worse
 
 LAMBDAS, N_TRIALS = (0.1, 1e5), 8  # range, and number of runs, in which the rounds look for a smoothness
@@ -252,7 +251,7 @@ def learn(
         run = replace(run, notes=(*run.notes, *told, *filter(None, note_initial(initial, train, rounds=False))))
     if run.interrupted:
         return run
-    return _ask_second_opinion(_note_roughness(run, goal), train, choices, goal, judges, watch)
+    return _ask_second_opinion(run, train, choices, goal, judges, watch)
 
 
 def _leave_out(demos: Any, names: Sequence[str]) -> Any:
@@ -330,15 +329,6 @@ def _note_last(run: Run) -> Run:
     note = f"the last round is taken, and its training error is {times:.2f} times that of round {best.number}"
     way_out = "validation=0.2 chooses the round by sequences that are held out"
     return replace(run, notes=(*run.notes, f"{note}: {way_out} (a command: --validation 0.2)"))
-
-
-def _note_roughness(run: Run, goal: Smoothness) -> Run:
-    """Say so where the policy misses its budget: the light ones that found lambda were smoother than it is."""
-    rough = run.chosen.validation_roughness
-    if not isinstance(goal, MatchExpert) or goal.order != 2 or not rough > LENIENT * goal.mean:
-        return run
-    note = "on sequences that were left out the policy was rougher than it was to be: for a smoother one ask for"
-    return replace(run, notes=(*run.notes, f"{note} MatchExpert({goal.mean**2 / rough:.2g})"))
 
 
 def _choose_smoothness(

@@ -6,12 +6,15 @@ best linear f (`simile.models.ridge`) can be worked out without rolling anything
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from simile._common.typing import FloatArray, PerAction
 from simile.models.regularizers import Autoregressor
+
+WORST = 1e12  # squared taps times mu from which normal equations have no digits left to lose
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +127,8 @@ def _compensated(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: flo
     n, q = len(expert), len(taps) - 1
     if n == 0:
         return expert
+    if mu * np.sum(taps**2) > WORST:
+        return _compensate_slow(taps, expert, free, mu)
     # Column s of A holds the taps in rows s to min(s + q, n - 1): the last columns are cut short.
     rest = np.minimum(q, n - 1 - np.arange(n))
     bands = np.zeros((q + 1, n))
@@ -133,4 +138,25 @@ def _compensated(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: flo
     bands[0] += 1.0
     right = (expert - free) + mu * np.convolve(expert[::-1], taps)[:n][::-1]
     y = solveh_banded(bands[: min(q, n - 1) + 1], right, lower=True)
+    return np.asarray(np.convolve(y, taps)[:n], dtype=np.float64)
+
+
+def _compensate_slow(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:
+    """Solve the same for a filter so slow that its normal equations would lose all digits: without squaring it.
+
+    With r = s (A y - a*), s^2 = mu, the gradient is zero where y + s A' r = a* - i and s A y - r = s a*. Put in turns,
+    y_0, r_0, y_1, r_1, ..., these are banded, too.
+    """
+    from scipy.linalg import solve_banded
+
+    n, q, scale = len(expert), min(len(taps), len(expert)) - 1, math.sqrt(mu)
+    width = 2 * q + 1
+    bands = np.zeros((2 * width + 1, 2 * n))  # bands[width + i - j, j] is row i, column j
+    bands[width, 0::2], bands[width, 1::2] = 1.0, -1.0
+    for d in range(q + 1):
+        tap = scale * taps[d]
+        bands[width + 2 * d + 1, 0 : 2 * (n - d) : 2] = tap  # y_t in row r_(t + d)
+        bands[width - 2 * d - 1, 2 * d + 1 :: 2] = tap  # r_t in row y_(t - d)
+    right = np.stack([expert - free, scale * expert], axis=1).ravel()
+    y = solve_banded((width, width), bands, right)[0::2]
     return np.asarray(np.convolve(y, taps)[:n], dtype=np.float64)

@@ -12,8 +12,6 @@ from simile.data.names import list_some
 from simile.data.reading.clock import UNIT_NAMES, UNITS, Irregularity
 from simile.data.reading.tables import quote
 
-MOST_TOLD, MOST_ACTIONS = 2_000_000, 4  # frames and actions of which motion is told: reading must stay quick
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -41,8 +39,6 @@ class Summary:
         ]
         if self.groups:
             lines.append(f"  groups    {self.groups}")
-        if demos.n_frames <= MOST_TOLD:
-            lines += [f"  motion    {line}" for line in demos.describe().motion()[:MOST_ACTIONS]]
         if self.left_out:
             lines.append(f"  left out  {list_some(self.left_out)}")
         return "\n".join([*lines, *(f"  note      {note}" for note in self.notes)])

@@ -15,7 +15,7 @@ import numpy as np
 
 from simile._common import plots
 from simile._common.files import replacing
-from simile._common.text import table
+from simile._common.text import count, table
 from simile.data.reference import Reference
 from simile.evaluation.evaluation import tell_row
 from simile.evaluation.rivals import HELD
@@ -257,7 +257,8 @@ class Comparison:
         level = f", at most {self.level:.3g} times as rough as the expert, like {name}"
         turns, rests = (float(np.mean(some[1])) for some in (self.held.turn_rates(demos.rate), self.held.rest_shares))
         lines += [
-            f"roll-outs over {self.recordings} held-out recordings{f' ({self.new})' if self.new else ''}"
+            f"roll-outs over {self.recordings} held-out recordings{f' ({self.new})' if self.new else ''}, without the "
+            f"first {count(self.reference.begin, 'frame')} of each"
             f"{'' if math.isnan(self.level) else level};",
             "error: RMSE in standard deviations of the expert's actions; roughness: mean |second difference|, 1 is the",
             f"expert's; reversals {tell_reversals(demos.rate)}, the expert's {turns:.3g}; rest: share of time, the "

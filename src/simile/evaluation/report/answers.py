@@ -19,7 +19,7 @@ QUESTIONS = {
     "timing": "Is it on time?",
     "likeness": "Does it look like a person?",
 }
-LEADS = {"good": "Yes", "fair": "Probably", "poor": "No"}
+LEADS = {"good": "Yes", "fair": "Not sure", "poor": "No"}
 SURPRISE = 1.25  # held-out error over the error that the training expected
 CHEAP, WORTH = 0.03, 0.10  # what half the roughness may cost to be cheap, and what twice must save to be worth it
 

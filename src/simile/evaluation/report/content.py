@@ -64,7 +64,7 @@ class Material:
             "headline": "Nothing could be measured." if verdict is None else verdict["headline"],
             "verdict": self.said,
             "answers": answers(self.facts),
-            "notes": [*self.notes, *([] if self.curves is None else _remarks(self.curves))],
+            "notes": list(dict.fromkeys([*self.notes, *([] if self.curves is None else _remarks(self.curves))])),
             "rate": self.facts.rate,
             "actions": list(self.actions),
             **(NOTHING_DRAWN if self.curves is None else self._drawn(self.curves)),
