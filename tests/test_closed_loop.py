@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter, lfiltic
 
-import simile
+import simile.learning.feedback
 from simile import CriticallyDamped, Demonstrations, Horizon, PreviousAction, SmoothPolicy, interpolate, rollout
+from simile.models import closed_loop
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Autoregressor
 
@@ -214,3 +215,30 @@ def test_compensated_feedback_and_the_loop_ask_for_the_same():
     loop = ClosedLoop.of(h, smoothness)
     for target, a in zip(simile.CompensatedFeedback(0.2)(seen), demos.actions, strict=True):
         np.testing.assert_array_equal(target, loop.targets(a, 0.2))
+
+
+@pytest.mark.parametrize("frames", [4, 5, 9, 60])
+@pytest.mark.parametrize("smoothness", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("mu", [0.1, 1e-6])
+def test_what_a_slow_filter_needs_is_solved_without_squares(frames, smoothness, mu):
+    """The same as the normal equations where these have digits, and as dense least squares where they have none."""
+    rng = np.random.default_rng(frames)
+    h = CriticallyDamped(order=3).fit([rng.normal(size=(60, 1)).cumsum(axis=0)], smoothness)
+    (taps,) = ClosedLoop.of(h, smoothness).taps.T
+    expert, free = rng.normal(size=(2, frames)).cumsum(axis=1)
+    A = sum(tap * np.eye(frames, k=-d) for d, tap in enumerate(taps))
+    stacked = np.concatenate([np.eye(frames), np.sqrt(mu) * A]), np.concatenate([expert - free, np.sqrt(mu) * expert])
+    wanted = A @ np.linalg.lstsq(*stacked, rcond=None)[0]
+    slow = closed_loop._compensate_slow(taps, expert, free, mu)
+    np.testing.assert_allclose(slow, wanted, rtol=1e-4, atol=1e-6 * np.abs(wanted).max())
+    if smoothness < 1e5:
+        squared = closed_loop._compensated(taps, expert, free, mu)
+        np.testing.assert_allclose(slow, squared, rtol=1e-6, atol=1e-7 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("smoothness", [1e6, 1e9, 1e12])
+def test_targets_of_the_slowest_filters_are_finite(smoothness):
+    walk = np.random.default_rng(0).normal(size=(1000, 2)).cumsum(axis=0).cumsum(axis=0)
+    walk = walk / walk.std(axis=0) + 0.01 * np.random.default_rng(1).normal(size=walk.shape)
+    loop = ClosedLoop.of(CriticallyDamped(order=3).fit([walk], smoothness), smoothness)
+    assert np.isfinite(loop.targets(walk, 0.1)).all()

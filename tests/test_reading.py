@@ -454,7 +454,6 @@ def test_the_summary_says_what_was_guessed(tmp_path, capsys):
         "  actions   a_pan",
         "  contexts  player0 ... ball (6)",
         "  missing   0.33 % of contexts, most in ball (2 %)",
-        "  motion    a_pan: resolution 1, at rest 0 % of the time, 0 reversals a minute",
         "  left out  referee (text), z_speed",
     ]
     assert summary(capsys, path, quiet=True) == ""
