@@ -48,7 +48,7 @@ def test_there_is_a_row_per_recording_and_action_with_the_expert_and_the_held_ac
         ours, expert = rolled[i][2:], demos[i].actions[2:]
         held = metrics.hold_last_action(demos[i].actions, warm_up=2)[2:]
         kept = [log.kept[1] for log in demos.logs]
-        bends = [metrics.mean_difference(a, order=2) for a in (rolled[i], demos[i].actions)]
+        bends = [metrics.mean_difference(a, order=2) for a in (ours, expert)]
         twins = {
             "rmse": metrics.root_mean_squared_error(ours, expert),
             "hold_last": metrics.root_mean_squared_error(held, expert),

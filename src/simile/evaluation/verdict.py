@@ -371,12 +371,16 @@ def _tell_ratio(found: Estimate, whom: str) -> str:
 
     >>> _tell_ratio(Estimate(0.68, 0.6, 0.8), "the best simple filter")
     '32 % closer than the best simple filter'
+    >>> _tell_ratio(Estimate(2.5, 2.1, 3.0), "the best simple filter")
+    '2.5 times as far off as the best simple filter'
     >>> _tell_ratio(Estimate(0.97, 0.9, 1.05), "the best simple filter")
     'about as close as the best simple filter (3 % closer, which may be chance)'
     """
     if math.isnan(found.value):
         return f"{whom} has no error here"
     share = 100.0 * abs(1.0 - found.value)
+    if found.value >= 2.0 and not found.holds(1.0):
+        return f"{found.value:.1f} times as far off as {whom}"
     much = f"{share:.0f} % {'closer' if found.value < 1.0 else 'farther off'}"
     if share < 0.5:
         return f"as close as {whom}"
