@@ -43,6 +43,7 @@ BENT = Steps(tuple(Step(2.0**i, float(i), 0.1 + 0.01 * 2.0**i, 4.0 / 2.0**i) for
         (5, {"path": BENT}, "plain", "Half as rough has 1.29 times the error; twice as rough saves 14% of the error"),
         (5, {"path": BENT, "roughness": 2.0}, "plain", "the curve bends at roughness"),
         (5, {"path": BENT, "roughness": 0.25}, "plain", "ask for less smoothness"),
+        (5, {"path": BENT, "roughness": 0.05}, "plain", "do not reach half or twice this roughness."),
         (5, {"path": Steps(BENT.steps[:1]), "roughness": 9.0}, "plain", "do not reach"),
     ],
 )  # fmt: skip

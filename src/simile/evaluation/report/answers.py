@@ -21,6 +21,7 @@ QUESTIONS = {
 }
 LEADS = {"good": "Yes", "fair": "Not sure", "poor": "No"}
 SURPRISE = 1.25  # held-out error over the error that the training expected
+FAR = 8.0  # times the policy's roughness from which a bend of the curve is no advice
 CHEAP, WORTH = 0.03, 0.10  # what half the roughness may cost to be cheap, and what twice must save to be worth it
 
 
@@ -103,7 +104,8 @@ def _judge_choice(facts: Facts) -> Answer:
         worth = ": ask for less smoothness if you can bear it" if gain > WORTH else ""
         said.append(f"twice as rough saves {gain:.0%} of the error{worth}" if gain > 0.005 else "rougher is no better")
     said = said or ["the policies that were tried do not reach half or twice this roughness"]
-    if (knee := facts.path.knee()) is not None:
+    knee = facts.path.knee()
+    if knee is not None and facts.roughness / FAR <= knee.roughness <= FAR * facts.roughness:
         where = f"smoothness {knee.smoothness:.3g}, {format_time(knee.lag, facts.rate)} of lag"
         said.append(f"the curve bends at roughness {knee.roughness:.2g} ({where})")
     return _answer(question, "plain", f"{'; '.join(said)}.")
