@@ -24,6 +24,9 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 # Threads of scikit-learn and torch that wait for each other sleep: with a worker for each core they wait for long.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# A shell ignores Ctrl-C for what it runs in the background, and so would the commands whose end by Ctrl-C is tried.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(os.environ.get("SIMILE_DATA", "../shared/data")).absolute() / "car_following"
 
