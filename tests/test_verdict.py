@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import simile
 from commands import simile_
-from conftest import some
 from reports import linear
 from simile import Demonstrations
 from simile._common.text import plain
@@ -165,7 +164,6 @@ def test_one_recording_and_all_of_them_differ_by_sampling_only(noisy: Demonstrat
         assert all(one.verdict.roughness.is_sure == (n >= 6) for one in found)
 
 
-@some(1.0)
 @given(
     st.lists(st.integers(1, 60), min_size=1, max_size=8),
     st.integers(1, 3),
