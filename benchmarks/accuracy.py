@@ -30,6 +30,7 @@ from simile.evaluation.comparison.result import stand
 from simile.evaluation.rivals import ROSTER, Behind, roll_out
 from simile.evaluation.rivals.predictors import ContextForest
 from simile.evaluation.rivals.roster import AHEAD, WIDE, third_order
+from simile.learning.aims import Aim, label
 
 SEEDS, SPLITS = (340, 341, 342), (30, 34)  # looked at by nobody before
 N_GAMES, N_TEST = 12, 3
@@ -86,11 +87,9 @@ class Boosted(ContextForest):
     """LightGBM in the place of the forest that looks ahead."""
 
     def _fit(self, demos: Any, units: Any, tape: Any, ahead: int, seed: int) -> Any:
-        from simile.learning.second_opinion import ahead as shifted
-
         bare = super()._fit(demos, units, tape, ahead, seed)
         actions = np.split(tape.actions, np.cumsum(demos.lengths)[:-1])
-        X, Y = tape.states(self.horizon).matrix(), np.concatenate([shifted(a, ahead) for a in actions])
+        X, Y = tape.states(self.horizon).matrix(), label(actions, [Aim(ahead)])
         return simile.SmoothPolicy(
             Boosters.of(X, Y, seed),
             *(getattr(bare, name) for name in ("h", "smoothness", "horizon", "naive", "n_contexts", "units", "space")),

@@ -25,7 +25,6 @@ from simile import tasks
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
 from simile.data.groups import deal_groups
-from simile.learning.shares import add_kin
 from simile.policies.bands import Band
 
 SEEDS, PARTS = (70, 71, 72, 73), 4
@@ -88,7 +87,7 @@ def tell(name: str, found: list[Found]) -> tuple[float, ...]:
     kin = np.unique(kin, return_inverse=True)[1]
     groups = int(kin.max()) + 1
     # Of a ratio of sums over groups, for a mean over sequences in which each counts the same.
-    spread = np.sqrt(np.sum(add_kin(rows[:, 0] - coverage, kin) ** 2) * groups / (groups - 1)) / len(rows)
+    spread = np.sqrt(np.sum(np.bincount(kin, rows[:, 0] - coverage) ** 2) * groups / (groups - 1)) / len(rows)
     caught = alarms[errors >= np.quantile(errors, 1.0 - WORST)].mean()
     calibrated = "/".join(sorted({str(one.calibrated) for one in found}, key=int))
     print(

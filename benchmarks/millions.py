@@ -32,6 +32,7 @@ from scaling import Cost
 
 import simile
 from simile.learning.distributed.dask import DaskBackend
+from simile.learning.problem import Fitted
 
 BILLION = 1_000_000_000
 CONTEXTS = 20
@@ -127,11 +128,15 @@ def learn(frames: int, memory: str, workers: int, *, kill: bool) -> Cost:
             meter = Meter(backend)
             demos = backend.read(f"{folder}/*.parquet", quiet=True)
             meter.end(f"{len(demos.handles)} parts")
+            timer = threading.Timer(5.0 + frames / 1e5, meter.kill_worker)
             if kill:
-                threading.Timer(60.0 + frames / 1e5, meter.kill_worker).start()
-            names = ("scouts, forest", "hinges", "lines")
-            run = simile.learn(demos, backend=backend, watch=lambda turn: meter.end(names[turn.number]))
-            meter.end("second opinion")
+                timer.start()
+
+            def tell(turn: Any) -> None:
+                meter.end(f"{turn.what} {turn.done}" if isinstance(turn, Fitted) else "mixture")
+
+            run = simile.learn(demos, backend=backend, watch=tell)
+            timer.cancel()
             run.policy.save(folder / "policy.safetensors")
             size = (folder / "policy.safetensors").stat().st_size
             rmse = math.sqrt(run.chosen.validation_error)

@@ -148,7 +148,7 @@ def time_training(device: str, n: int, steps: int) -> None:
 
 
 def time_fits(device: str, n: int, length: int) -> None:
-    """Cross-fit a GRU through the roll-out, one epoch, on the device and on the CPU."""
+    """Train a GRU through the roll-out, and without each fold, one epoch, on the device and on the CPU."""
     from simile.data.states import Horizon, Tape
     from simile.models.closed_loop import ClosedLoop
     from simile.models.neural import GRU, TorchRegressor
@@ -158,7 +158,7 @@ def time_fits(device: str, n: int, length: int) -> None:
     actions = [np.cumsum(x[:, :1], axis=0) / math.sqrt(length) for x in contexts]
     states, loop = Tape.of(contexts, actions).states(Horizon.auto(30.0)), ClosedLoop.of(policy.h, policy.smoothness)
     folds = np.arange(n) % 4
-    print(f"\nOne epoch of cross-fitting GRU({UNITS}), 5 networks on {n} sequences by {length:,} frames")
+    print(f"\nOne epoch of GRU({UNITS}) through the roll-out, 5 networks on {n} sequences by {length:,} frames")
     for place, precision in dict.fromkeys((("cpu", "float32"), (device, "float32"), (device, "bfloat16"))):
         if place == "cpu" and precision == "bfloat16":
             continue
@@ -183,7 +183,7 @@ def on_device(device: str, quick: bool) -> None:
 
 def contenders() -> dict[str, Any]:
     """Return the models that are compared with the default ones, by name."""
-    from simile.learning.crossfit import MODELS
+    from simile.learning.components import MODELS
     from simile.models.neural import GRU, MLP, TCN, TorchRegressor
 
     return {

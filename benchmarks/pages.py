@@ -75,7 +75,7 @@ def opened(browser: Any, path: Path, ready: str, pan: str) -> tuple[float, float
 
 def report(browser: Any, folder: Path) -> None:
     """Print size, first paint and panning of a report of a million frames, and of Plotly's page of the same curves."""
-    run = simile.learn(demonstrations(4000, 6, 0), model=simile.RolloutRidge())
+    run = simile.learn(demonstrations(4000, 6, 0), model=simile.Ridge())
     test = demonstrations(FRAMES, 1, 1)
     begin = time.process_time()
     simile.Report.of(run, test, title="A million frames").save(folder / "ours.html")

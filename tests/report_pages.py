@@ -196,6 +196,8 @@ def report_of(lengths: tuple[int, ...] = (3000,) * 4, actions: tuple[str, ...] =
         "moments": moments,
         "rounds": rounds(),
         "chosen": 7,
+        "mixture": None,
+        "in_turn": False,
         "frontier": frontier,
         "frontier_note": "All points were measured on the same four held-out sequences.",
         "table": table(frontier),

@@ -44,7 +44,7 @@ def run_of(policy: SmoothPolicy, **changed) -> simile.Run:
 @pytest.fixture(scope="module")
 def learned(pursuit):
     train, test = pursuit
-    return simile.learn(train, model=[simile.SmoothForest(n_trees=4), simile.RolloutRidge()]), test
+    return simile.learn(train, model=[simile.SmoothForest(n_trees=4), simile.Ridge()]), test
 
 
 def unpacked(packed: dict) -> np.ndarray:

@@ -157,11 +157,11 @@ def test_a_last_round_that_is_clearly_worse_is_noted():
         ({"memory": latest}, "memory=latest"),
         ({"combine": simile.interpolate}, "combine=interpolate"),
         ({"horizon": Horizon(2, 2)}, "horizon=Horizon("),
-        ({"feedback": simile.ExpertFeedback(), "n_rounds": 2}, "n_rounds=2, feedback=ExpertFeedback()"),
+        ({"feedback": simile.ExpertFeedback(), "n_rounds": 2}, "feedback=ExpertFeedback(), n_rounds=2"),
     ],
 )
 def test_learn_refuses_what_only_rounds_have_a_use_for_and_shows_the_call(given, call):
-    with pytest.raises(simile.ArgumentError, match="learn cross-fits") as caught:
+    with pytest.raises(simile.ArgumentError, match="learn has no rounds") as caught:
         simile.learn(DEMOS, **given)
     assert f"simile.paper(demos, {call}" in str(caught.value)
     assert isinstance(simile.paper(DEMOS, **{"n_rounds": 1, **given}, model=simile.SmoothForest(2)), Run)
@@ -291,7 +291,7 @@ def _interrupted_at_once():
         ),
         (lambda: simile.learn(DEMOS, model="forest"), r"model must have a method fit\(\); got 'forest'"),
         (lambda: simile.learn(DEMOS, regularizer=VelocityAutoregression), "regularizer must be an object, not a class"),
-        (lambda: simile.learn(DEMOS, feedback=simile.ExpertFeedback), "feedback must be an object, not a class"),
+        (lambda: simile.paper(DEMOS, feedback=simile.ExpertFeedback), "feedback must be an object, not a class"),
         (lambda: simile.paper(DEMOS, step_size=simile.ErrorRatio), "step_size must be an object, not a class"),
         (lambda: simile.paper(DEMOS, step_size=1.5), "beta must be >= 0 and <= 1; got 1.5"),
         (lambda: simile.learn(DEMOS, horizon=Horizon), "horizon must be an object, not a class"),

@@ -20,11 +20,11 @@ from simile.evaluation.evaluation import BandCheck
 from simile.evaluation.report.curves import DrawnBand
 from simile.learning import bands
 from simile.learning.bands import fit_band
-from simile.learning.crossfit import RolloutRidge
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import Folds
 from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import CriticallyDamped
+from simile.models.ridge import Ridge
 from simile.online import HoldAction, HoldContext
 from simile.online.gauge import PACE
 from simile.policies.bands import KEY, LEVELS, Band, Doubts
@@ -32,7 +32,7 @@ from simile.serving.messages import Frame
 from simile.serving.monitoring import UNSURE, Monitor
 from simile.serving.service import Service
 
-LIGHT = [simile.SmoothForest(n_trees=4, max_depth=6), RolloutRidge()]
+LIGHT = [simile.SmoothForest(n_trees=4, max_depth=6), Ridge()]
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,12 @@ def with_band(policy, band):
 # What a band promises
 
 
+def folds_of(demos):
+    """Return fold and group of each sequence."""
+    folds = Folds.of(demos)
+    return folds.fold, folds.kin
+
+
 def noisy(n, length, rng):
     """Sequences whose errors are larger where the context is far, and in some sequences more than in others."""
     x = [rng.normal(size=(length, 1)) for _ in range(n)]
@@ -71,7 +77,7 @@ def test_coverage_by_sequence_is_as_asked_for_and_narrower_than_a_constant_band(
     held, ratios = [], []
     for _ in range(12):
         demos, zero = noisy(60, 30, rng)
-        band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+        band = fit_band(demos, folds_of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
         new, _ = noisy(60, 30, rng)
         for demo in new:
             signs = band.signs(demo.contexts, np.concatenate([demo.contexts[:1], demo.contexts[:-1]]))
@@ -88,7 +94,7 @@ def test_a_context_that_tells_on_one_side_makes_the_band_wider_there():
     away = [(0.2 + np.maximum(one[:, :1], 0.0)) * rng.normal(size=(60, 1)) for one in x]
     demos = simile.Demonstrations.from_arrays(x, away)
     zero = [np.zeros_like(a) for a in away]
-    band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+    band = fit_band(demos, folds_of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
     above, below = band.weights[0, 5:].reshape(2, 2)  # of each context
     assert above[0] > 3.0 * max(above[1], *below)
     contexts = np.array([[2.0, 0.0], [-2.0, 0.0], [np.nan, 0.0], [np.inf, 0.0], [-np.inf, 0.0]])
@@ -98,7 +104,7 @@ def test_a_context_that_tells_on_one_side_makes_the_band_wider_there():
     assert endless >= other > high
     # Many contexts, and there would be more chance than reason in it.
     wide = simile.Demonstrations.from_arrays([np.repeat(one, 40, axis=1) for one in x], away)
-    band = fit_band(Folds.of(wide), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+    band = fit_band(wide, folds_of(wide), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
     assert band.weights.shape == (1, 5)
 
 
@@ -132,7 +138,7 @@ def test_a_context_that_never_changes_says_nothing_of_the_others(constant):
     demos, zero = noisy(24, 30, rng)
     beside = [np.column_stack([x, np.full(len(x), constant)]) for x in demos.contexts]
     demos = simile.Demonstrations.from_arrays(beside, demos.actions)
-    band = fit_band(Folds.of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
+    band = fit_band(demos, folds_of(demos), [(1.0, np.zeros((demos.n_frames, 1)))], zero, zero, loop)
     far = np.array([[50.0, constant]])
     distance, *_ = band.signs(far, far)
     assert band.spread[1] == 1.0
@@ -167,13 +173,11 @@ def test_a_single_sequence_is_cut_into_parts_and_one_that_is_too_short_has_no_ba
     assert KEY not in short.card.training
 
 
-def test_the_simple_rival_has_one_too():
+def test_the_simple_filter_has_one_too():
     rng = np.random.default_rng(1)
     x = [rng.normal(size=(150, 2)).cumsum(axis=0) for _ in range(8)]
     demos = simile.Demonstrations.from_arrays(x, [a[:, :1] for a in x])
-    rivals = simile.learn(demos, model=LIGHT[1], smoothness=1.0).rivals
-    (best,) = (r for r in rivals if r.band is not None)
-    assert Band.of(best.policy).n == 8
+    assert Band.of(simile.learn(demos, model=LIGHT[1], smoothness=1.0).baseline).n == 8
 
 
 def test_a_policy_file_keeps_it(policy, demos, tmp_path):
@@ -541,7 +545,7 @@ def test_a_predictor_goes_on_from_its_state_with_equal_bits_whoever_acts(policy,
     assert_equal_bands(*(each.step(x[30], t=29.4 / 30.0, band=0.9) for each in (one, other)))  # no tick was due
     for t in range(30, 60):  # nobody has asked the other one for a band
         for each in (one, other):
-            each.override([9.0], x[t], t=t / 30.0)
+            each.override([30.0], x[t], t=t / 30.0)
     assert one._streams.gauge._moved[0, 0] == other._streams.gauge._moved[0, 0] > 0.1
     assert_equal_bands(*(each.step(x[60], t=2.0, band=0.9) for each in (one, other)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,20 @@ def stop_after(n_rounds: int):
             raise StoppedError
 
     return watch
+
+
+def stop_after_fits(n_fits: int):
+    def watch(step: Any) -> None:
+        if step.done == n_fits:
+            raise StoppedError
+
+    return watch
+
+
+def times_of(folder: Path) -> dict[Path, int]:
+    return {
+        path: path.stat().st_mtime_ns for path in folder.rglob("fit-???.safetensors")
+    }  # of several files, the first
 
 
 def same(a: simile.Run, b: simile.Run) -> bool:
@@ -52,37 +67,56 @@ def test_a_resumed_run_equals_one_that_never_stopped(name: str, pursuit, tmp_pat
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()
 
 
-def test_a_cross_fitted_run_is_resumed_to_the_byte(pursuit, tmp_path: Path):
+@pytest.mark.parametrize("n_fits", [1, 3, 5, 6])
+def test_a_mixture_is_resumed_to_the_byte_wherever_it_stopped(n_fits: int, pursuit, tmp_path: Path):
     train, _ = pursuit
 
     def models(folder: Path) -> tuple:
-        return Checkpointed(FOREST, folder), simile.RolloutRidge()
+        return Checkpointed(FOREST, folder), simile.Ridge()
 
-    whole = simile.learn(train, model=(FOREST, simile.RolloutRidge()))
+    whole = simile.learn(train, model=(FOREST, simile.Ridge()))
     with pytest.raises(StoppedError):
-        simile.learn(train, model=models(tmp_path / "fits"), watch=stop_after(0))
-    written = {p: p.stat().st_mtime_ns for p in (tmp_path / "fits").iterdir()}
-    assert len(written) == 5  # on all sequences, and without each of four folds
+        simile.learn(train, model=models(tmp_path / "fits"), watch=stop_after_fits(n_fits))
+    written = times_of(tmp_path / "fits")
+    assert len(written) == min(n_fits, 5)  # on all sequences, and without each of four folds
     resumed = simile.learn(train, model=models(tmp_path / "fits"))
-    assert all(p.stat().st_mtime_ns == time for p, time in written.items())
+    again = times_of(tmp_path / "fits")
+    assert len(again) == 5
+    assert {path: again[path] for path in written} == written  # read, not fitted again
     whole.policy.save(tmp_path / "whole")
     resumed.policy.save(tmp_path / "resumed")
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()
+
+
+def test_what_tells_what_a_forest_is_worth_is_kept_beside_it(pursuit, tmp_path: Path):
+    forest = simile.SmoothForest(n_trees=6)
+    simile.learn(pursuit[0], model=Checkpointed(forest, tmp_path), smoothness=20.0)
+    kept = {str(path.relative_to(tmp_path)): simile.load(path).f for path in times_of(tmp_path)}
+    assert {name: len(f.roots) for name, f in kept.items()} == {
+        "fit-000.safetensors": 6,
+        **{f"folds/fit-{i:03d}.safetensors": 3 for i in range(4)},
+    }
 
 
 @pytest.mark.parametrize("hold", [None, 0.1, simile.Hold((0.2, 0.1), stepping=(False, True))])
 def test_a_run_of_several_actions_that_holds_is_resumed_to_the_byte(hold, tmp_path: Path):
     train = demos_of(120, 120, 120, 120, k=2)
     settings = {"smoothness": (5.0, 20.0), "hold": hold}
-    whole = simile.learn(train, model=(FOREST, simile.RolloutRidge()), **settings)
-    for stop in (stop_after(0), None):
-        models = (Checkpointed(FOREST, tmp_path / "fits"), simile.RolloutRidge())
+    models = (
+        FOREST,
+        simile.SmoothForest(n_trees=3, criterion=simile.Criterion.SMOOTH),
+    )  # one for each action, and for both
+    folders = [tmp_path / "fits" / str(i) for i in range(len(models))]
+    whole = simile.learn(train, model=(*models, simile.Ridge()), **settings)
+    for stop in (stop_after_fits(7), None):
+        kept = (Checkpointed(model, folder) for model, folder in zip(models, folders, strict=True))
         try:
-            resumed = simile.learn(train, model=models, watch=stop, **settings)
+            resumed = simile.learn(train, model=(*kept, simile.Ridge()), watch=stop, **settings)
         except StoppedError:
-            written = {p: p.stat().st_mtime_ns for p in (tmp_path / "fits").iterdir()}
-    assert len(written) == 5
-    assert all(p.stat().st_mtime_ns == time for p, time in written.items())
+            written = times_of(tmp_path / "fits")
+    again = times_of(tmp_path / "fits")
+    assert (len(written), len(again)) == (7, 10)
+    assert {path: again[path] for path in written} == written
     whole.policy.save(tmp_path / "whole")
     resumed.policy.save(tmp_path / "resumed")
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()

@@ -651,7 +651,7 @@ def test_a_training_that_failed_by_a_mistake_is_not_in_the_way_of_the_next(tmp_p
 def test_held_out_sequences_that_are_too_short_are_told_and_the_policy_is_kept(games: Path, tmp_path: Path):
     demos = simile.read(games, actions="pan", quiet=True)
     simile.write(simile.Demonstrations(tuple(d.cut(0, 3) for d in demos)), tmp_path / "short.csv")
-    options = ("--actions", "pan", "--test", "short.csv", "--smoothness", "9", "--model", "RolloutRidge")
+    options = ("--actions", "pan", "--test", "short.csv", "--smoothness", "9", "--model", "Ridge")
     done = simile_("train", games, *options, cwd=tmp_path, code=2)
     assert "no sequence is longer" in done.stderr
     assert "--test FILE or SHARE" in done.stderr

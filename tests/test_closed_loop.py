@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from scipy.signal import lfilter, lfiltic
 
 import simile.learning.feedback
 from simile import CriticallyDamped, Demonstrations, Horizon, PreviousAction, SmoothPolicy, interpolate, rollout
-from simile.models import closed_loop
-from simile.models.closed_loop import ClosedLoop
+from simile.models.closed_loop import ClosedLoop, _compensate
+from simile.models.kernels.filtering import filter_frames
 from simile.models.regularizers import Autoregressor
 
 RNG = np.random.default_rng
@@ -64,6 +65,18 @@ def test_a_loop_has_the_bits_of_scipys_filter(seed, k, order, frames):
     np.testing.assert_array_equal(forced[order:], lfilter([1.0], loop.taps[:, -1], z[order:], axis=0))
 
 
+@given(st.integers(0, 3), st.integers(1, 9), SEEDS)
+def test_the_filter_has_the_bits_of_scipys_in_one_piece_or_two(order: int, columns: int, seed: int):
+    rng = RNG(seed)
+    Z, lead, taps = rng.normal(size=(30, columns)), rng.uniform(1.0, 9.0), rng.normal(size=order) / 3.0
+    twin = lfilter([1.0], [lead, *taps], Z, axis=0)
+    out, past = np.empty_like(Z), np.zeros((order + 1, columns))
+    cut = int(rng.integers(31))
+    for part in (slice(0, cut), slice(cut, 30)):
+        filter_frames(1.0 / lead, taps / lead, Z[part], past, out[part])
+    np.testing.assert_array_equal(out, twin)
+
+
 def naive_roll(h: Autoregressor, smoothness: float, z: np.ndarray, expert: np.ndarray) -> np.ndarray:
     """Eq. 2, a frame and a dimension at a time."""
     a = expert.copy()
@@ -83,6 +96,57 @@ def test_the_loop_gives_what_rollout_gives_for_the_same_outputs_of_f(lengths, k:
     for part, a, b in zip(split(z, demos), demos.actions, rolled, strict=True):
         np.testing.assert_allclose(loop.roll(part, a), b, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(loop.roll(part, a), naive_roll(h, smoothness, part, a), rtol=1e-9, atol=1e-9)
+
+
+def naive_roll_columns(loop: ClosedLoop, z: np.ndarray, starts, expert: np.ndarray, dimension: int) -> np.ndarray:
+    """The roll-out of each column over each sequence, a number at a time."""
+    out = np.empty_like(z)
+    for begin, end in pairwise(starts):
+        for column in range(z.shape[1]):
+            for t in range(begin, end):
+                if t - begin < loop.order:
+                    out[t, column] = expert[t]
+                    continue
+                past = sum(loop.taps[i, dimension] * out[t - i, column] for i in range(1, loop.order + 1))
+                out[t, column] = (z[t, column] - past) / loop.taps[0, dimension]
+    return out
+
+
+@given(LENGTHS, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), SEEDS)
+def test_columns_are_rolled_out_over_joined_sequences_as_one_by_one(lengths, k: int, order: int, columns, seed: int):
+    # Also where sequences are shorter than the order, which the expert gives whole.
+    rng, loop = RNG(seed), ClosedLoop.of(*stable(seed, k, order))
+    starts, total = np.append(0, np.cumsum(lengths)), sum(lengths)
+    expert, z, dimension = rng.normal(size=total), rng.normal(size=(total, columns)), int(rng.integers(k))
+    found = loop.roll_columns(z, starts, expert, dimension)
+    assert found.shape == z.shape
+    twin = naive_roll_columns(loop, z, starts, expert, dimension)
+    np.testing.assert_allclose(found, twin, rtol=1e-9, atol=1e-9)
+    alone = ClosedLoop(loop.taps[:, dimension : dimension + 1])
+    for begin, end in pairwise(starts):
+        own = expert[begin:end, np.newaxis]
+        rolled = np.hstack([alone.roll(z[begin:end, [i]], own) for i in range(columns)])
+        np.testing.assert_allclose(found[begin:end], rolled, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(found[begin:end][:order], np.broadcast_to(own[:order], rolled[:order].shape))
+
+
+@pytest.mark.parametrize("turn", [np.asfortranarray, lambda a: a[:, ::-1], lambda a: a.astype(np.float64)])
+def test_columns_are_rolled_out_wherever_they_lie_in_memory_and_nothing_is_written_to(turn):
+    loop, rng = ClosedLoop.of(*stable(5)), RNG(0)
+    z, many = turn(rng.normal(size=(20, 3))), rng.normal(size=(20, 4))
+    expert, starts = many[:, 1], np.array([0, 7, 9, 20], np.int32)  # not in one piece
+    kept = z.copy(), expert.copy(), starts.copy()
+    found = loop.roll_columns(z, starts, expert, 0)
+    twin = naive_roll_columns(loop, z, starts, expert, 0)
+    np.testing.assert_allclose(found, twin, rtol=1e-9, atol=1e-9)
+    for given_, before in zip((z, expert, starts), kept, strict=True):
+        np.testing.assert_array_equal(given_, before)
+
+
+def test_columns_of_no_sequence_and_no_column_are_rolled_out_too():
+    loop = ClosedLoop.of(*stable(5))
+    assert loop.roll_columns(np.empty((0, 3)), np.array([0]), np.empty(0), 0).shape == (0, 3)
+    assert loop.roll_columns(np.empty((5, 0)), np.array([0, 2, 5]), np.zeros(5), 0).shape == (5, 0)
 
 
 @given(LENGTHS, st.integers(1, 3), SEEDS)
@@ -217,11 +281,11 @@ def test_compensated_feedback_and_the_loop_ask_for_the_same():
         np.testing.assert_array_equal(target, loop.targets(a, 0.2))
 
 
-@pytest.mark.parametrize("frames", [4, 5, 9, 60])
+@pytest.mark.parametrize("frames", [1, 2, 3, 4, 5, 9, 60])
 @pytest.mark.parametrize("smoothness", [1.0, 1e4, 1e8])
 @pytest.mark.parametrize("mu", [0.1, 1e-6])
-def test_what_a_slow_filter_needs_is_solved_without_squares(frames, smoothness, mu):
-    """The same as the normal equations where these have digits, and as dense least squares where they have none."""
+def test_what_a_filter_needs_is_solved_without_squares(frames, smoothness, mu):
+    """As dense least squares, also where normal equations have no digits left; and as these where they have some."""
     rng = np.random.default_rng(frames)
     h = CriticallyDamped(order=3).fit([rng.normal(size=(60, 1)).cumsum(axis=0)], smoothness)
     (taps,) = ClosedLoop.of(h, smoothness).taps.T
@@ -229,11 +293,11 @@ def test_what_a_slow_filter_needs_is_solved_without_squares(frames, smoothness, 
     A = sum(tap * np.eye(frames, k=-d) for d, tap in enumerate(taps))
     stacked = np.concatenate([np.eye(frames), np.sqrt(mu) * A]), np.concatenate([expert - free, np.sqrt(mu) * expert])
     wanted = A @ np.linalg.lstsq(*stacked, rcond=None)[0]
-    slow = closed_loop._compensate_slow(taps, expert, free, mu)
-    np.testing.assert_allclose(slow, wanted, rtol=1e-4, atol=1e-6 * np.abs(wanted).max())
+    found = _compensate(taps, expert, free, mu)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6 * np.abs(wanted).max())
     if smoothness < 1e5:
-        squared = closed_loop._compensated(taps, expert, free, mu)
-        np.testing.assert_allclose(slow, squared, rtol=1e-6, atol=1e-7 * np.abs(wanted).max())
+        squared = A @ np.linalg.solve(np.eye(frames) + mu * A.T @ A, expert - free + mu * A.T @ expert)
+        np.testing.assert_allclose(found, squared, rtol=1e-6, atol=1e-7 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("smoothness", [1e6, 1e9, 1e12])

@@ -20,9 +20,8 @@ from simile.evaluation.evaluation import SIMPLE
 from simile.evaluation.rivals import HELD, ROSTER, Behind, Bench, ContextForest, HoldLast, roll_out
 from simile.evaluation.rivals.filters import EMA, Follower
 from simile.evaluation.rivals.tuning import STRENGTHS
-from simile.evaluation.verdict import compare_errors
 from simile.learning import ALGORITHMS
-from simile.learning.second_opinion import best_of
+from simile.learning.verdict import compare_errors
 from simile.metrics import Tally
 
 QUICK = (HoldLast(), Behind("forest + follower", ContextForest(simile.SmoothForest(8)), lambda s: (Follower(s),)))
@@ -215,11 +214,10 @@ def test_a_filter_behind_a_predictor_is_an_exponential_moving_average_of_it(aver
         assert got == pytest.approx(average, abs=1e-9)
 
 
-def test_the_baseline_of_a_run_is_the_best_of_its_simple_filters_and_stands_beside_it(pursuit):
+def test_the_baseline_of_a_run_is_its_simple_filter_and_stands_beside_it(pursuit):
     train, test = pursuit
-    run = simile.learn(train, smoothness=30.0, model=simile.RolloutRidge())
-    assert [r.filter for r in run.rivals].count("") == 1
-    assert run.baseline is best_of(run.rivals).policy  # fitted once
+    run = simile.learn(train, smoothness=30.0, model=simile.Ridge())
+    assert run.baseline is run.simple.policy  # made once
     found = simile.evaluate(run.policy, test, baseline=run.baseline)
     assert [e.name for e in found.entries] == ["policy", SIMPLE, HELD]
     assert found.verdict.baseline == "the best simple filter"

@@ -19,9 +19,10 @@ from simile.data.reading.tables import Roles
 from simile.data.reference import Reference
 from simile.errors import ArgumentError, DataError
 from simile.experiments.operators import ScriptedOperator, record, share_operated
-from simile.learning.crossfit import Choices, crossfit, fit_lanes
+from simile.learning.components import fit_components
 from simile.learning.folds import Folds
 from simile.learning.holds import fit_hold
+from simile.learning.mixture import Choices, Mixture
 from simile.learning.offsets import fit_offset
 from simile.models.closed_loop import ClosedLoop
 
@@ -240,7 +241,8 @@ def test_frames_that_do_not_count_tell_nothing_of_how_the_expert_moves(demos):
     assert mine.roughness == pytest.approx(theirs.roughness)
     assert mine.error == pytest.approx(theirs.error)
     noisy = [a + 0.3 * np.random.default_rng(i).normal(size=a.shape) for i, a in enumerate(some.actions)]
-    one, other = fit_hold(noisy, some, begin=3), fit_hold([a[90:] for a in noisy], cut, begin=3)
+    one = fit_hold(noisy, some, begin=3, logs=some.logs)
+    other = fit_hold([a[90:] for a in noisy], cut, begin=3, logs=cut.logs)
     assert one.width.tolist() == other.width.tolist()
 
 
@@ -253,7 +255,7 @@ def test_a_sequence_that_begins_in_the_midst_of_things_has_no_start_to_remember(
 
 
 def test_what_counts_nothing_is_not_learned(demos):
-    models = simile.SmoothForest(n_trees=3), simile.RolloutRidge(rows=2000)
+    models = simile.SmoothForest(n_trees=3), simile.Ridge(rows=2000)
     found = []
     for value in (0.0, 50.0):
         some = lead_in(demos)
@@ -262,8 +264,8 @@ def test_what_counts_nothing_is_not_learned(demos):
             a[10:60] += value  # far from the frames that count, whose targets look through the filter
         taught = some.with_actions(actions)
         choices = Choices.of(taught, model=models)
-        *_, (mixed,) = crossfit(taught, choices, [choices.lane(taught, 3.0)])
-        found.append(np.concatenate([a[90:] for a in mixed.unseen]))
+        (blend,) = Mixture.fit(taught, choices).at(3.0)
+        found.append(np.concatenate([a[90:] for a in np.split(blend.rolled, len(taught))]))
     assert np.abs(found[0] - found[1]).max() < 0.05 * np.ptp(found[0])
 
 
@@ -288,17 +290,16 @@ def test_what_the_policy_was_let_do_counts_as_much_as_what_was_corrected(tmp_pat
     assert read_corrections(alone).let_be() is None
 
 
-@pytest.mark.parametrize("model", [simile.SmoothForest(n_trees=3), simile.RolloutRidge(rows=2000)])
+@pytest.mark.parametrize("model", [simile.SmoothForest(n_trees=3), simile.Ridge(rows=2000)])
 def test_what_is_learned_from_beside_demonstrations_is_not_what_is_judged_by(demos, model):
     plain = Choices.of(demos, model=model)
 
     def say(shift: float, weight: float) -> float:
         away = [replace(d, actions=d.actions + shift, weights=np.full_like(d.actions, weight)) for d in demos]
-        choices = replace(plain, beside=simile.Demonstrations(tuple(away)))
-        lanes, rng = [plain.lane(demos, 3.0)], np.random.default_rng(0)
-        ((_, said),) = fit_lanes(model, demos, Folds.of(demos), lanes, choices, rng)
-        assert len(said) == demos.n_frames
-        return float(said.mean())
+        beside, rng = simile.Demonstrations(tuple(away)), np.random.default_rng(0)
+        _, part = fit_components(demos, Folds.of(demos), plain.models, plain.horizon, rng, beside=beside)
+        assert len(part.unseen) == demos.n_frames
+        return float(part.unseen[:, 0].mean())
 
     nothing, some, much = (say(3.0, weight) - say(0.0, weight) for weight in (0.0, 1.0, 9.0))
     assert nothing == 0.0

@@ -115,7 +115,7 @@ def test_the_stochastic_gap_and_the_advantage_leave_out_the_frames_of_the_expert
 @pytest.mark.parametrize("stepping", [False, True])
 def test_of_a_policy_that_holds_what_it_wants_is_diagnosed_and_it_is_said(stepping: bool):
     demos = demos_of(80, 60, k=2)
-    bare = simile.learn(demos_of(80, 60, 80, k=2), model=simile.RolloutRidge(), smoothness=5.0, hold=0).policy
+    bare = simile.learn(demos_of(80, 60, 80, k=2), model=simile.Ridge(), smoothness=5.0, hold=0).policy
     holding = bare.holding(simile.Hold((0.0, 0.4), stepping))
     plain, found = diagnose(bare, demos), diagnose(holding, demos)
     for name in ("gamma", "radius", "lipschitz", "fit_error", "expert_gap", "roughness_budget"):
@@ -135,7 +135,7 @@ def test_the_stochastic_gap_is_of_what_is_wanted_before_the_hold():
 
 def test_of_a_policy_that_remembers_the_start_all_is_without_that_and_it_is_said():
     demos = demos_of(80, 60, k=2)
-    bare = simile.learn(demos_of(80, 60, 80, k=2), model=simile.RolloutRidge(), smoothness=5.0, hold=0).policy
+    bare = simile.learn(demos_of(80, 60, 80, k=2), model=simile.Ridge(), smoothness=5.0, hold=0).policy.keeping(None)
     plain, found = diagnose(bare, demos), diagnose(bare.keeping(simile.Offset((0.0, 0.4), 0.9)), demos)
     assert (plain.offset, found.offset, found.gamma, found.expert_gap) == (0.0, 0.4, plain.gamma, plain.expert_gap)
     assert "remembers the start" in found.findings()[0]

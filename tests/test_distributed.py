@@ -73,7 +73,7 @@ def test_what_came_in_a_message_is_brought_to_where_numbers_may_begin():
 def test_two_workers_cross_fit_the_policy_file_of_one_machine(client, tmp_path):
     demos = demos_of(60, 3, 45, 80, k=2, rate=30.0)
     for backend in (None, DaskBackend(client, parts=3)):
-        run = simile.learn(demos, model=(FOREST, simile.RolloutRidge()), smoothness=20.0, backend=backend)
+        run = simile.learn(demos, model=(FOREST, simile.Ridge()), smoothness=20.0, backend=backend)
         run.policy.save(tmp_path / ("local" if backend is None else "spread"))
     assert (tmp_path / "local").read_bytes() == (tmp_path / "spread").read_bytes()
 
@@ -95,7 +95,7 @@ def test_any_number_of_workers_one_of_them_killed_in_a_forest_cross_fits_the_pol
 
 @pytest.mark.long
 def test_a_worker_killed_while_it_cross_fits_changes_nothing(client, tmp_path):
-    demos, choices = demos_of(60, 45, 80, 30, 50), {"model": (FOREST, simile.RolloutRidge()), "smoothness": 20.0}
+    demos, choices = demos_of(60, 45, 80, 30, 50), {"model": (FOREST, simile.Ridge()), "smoothness": 20.0}
     simile.learn(demos, **choices).policy.save(tmp_path / "local")
     backend = Killing(client, "grow_together", parts=4, first=2)
     simile.learn(demos, **choices, backend=backend).policy.save(tmp_path / "spread")

@@ -16,12 +16,13 @@ import simile
 from conftest import demos_of
 from simile import SmoothForest
 from simile.data.recorded import Units
-from simile.learning import bands, folds
+from simile.learning import mixture
+from simile.learning.aims import FEW
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.distributed.dask import SMALL, _open, _pack_value
 from simile.learning.folds import cut
-from simile.models import Forest
+from simile.models import Apart, Forest
 from test_distributed_forest import assert_equal_bits
 
 FOREST = SmoothForest(n_trees=3, min_leaf=4, max_depth=4)
@@ -66,12 +67,21 @@ class Watched(LocalBackend):
         return found
 
 
+def forests_in(f: Any) -> list[Forest]:
+    """Return the forests that f consists of."""
+    inside = getattr(f, "models", getattr(f, "forests", ()))
+    return [f] if isinstance(f, Forest) else [forest for one in inside for forest in forests_in(one)]
+
+
 @pytest.mark.parametrize("k", [1, 2])
 def test_of_all_forests_of_a_run_the_one_of_all_sequences_comes_here_alone(k: int):
     backend = Watched(parts=2)
     run = simile.learn(demos_of(60, 45, 80, 30, k=k), model=FOREST, smoothness=20.0, backend=backend)
-    (forest,) = (value for value in backend.came if isinstance(value, Forest))
-    assert run.rounds[0].trained.f is forest
+    (found,) = (value for value in backend.came if isinstance(value, Apart | Forest))
+    forests = found.forests if isinstance(found, Apart) else (found,)
+    assert len(forests) == k
+    (ours,) = forests_in(run.rounds[0].trained.f)  # with the same splits, and leaves of its own
+    assert sorted(ours.threshold) == sorted(at for forest in forests for at in forest.threshold)
     assert not any(isinstance(some, list) and some and hasattr(some[0], "feature") for some in backend.came)  # trees
 
 
@@ -79,7 +89,7 @@ def test_a_model_of_scikit_learn_without_a_fold_stays_where_it_was_fitted():
     sklearn = pytest.importorskip("sklearn.linear_model")
     backend = Watched(parts=2)
     simile.learn(demos_of(60, 45, 80, 30), model=sklearn.Ridge(), smoothness=20.0, backend=backend)
-    assert sum(hasattr(value, "predict") for value in backend.came) == 1
+    assert sum(hasattr(value, "predict") for value in backend.came) == len(FEW)  # of all sequences, one for each aim
 
 
 def test_large_arrays_travel_as_they_are_and_arrive_where_numbers_may_begin():
@@ -99,16 +109,15 @@ def test_a_forest_that_came_from_a_worker_is_not_sent_back():
     distributed = pytest.importorskip("distributed")
     from simile.learning.distributed.dask import DaskBackend
 
-    demos = demos_of(60, 45, 80, 30)
+    demos, rounds = demos_of(60, 45, 80, 30), {"model": FOREST, "n_rounds": 1}
     how = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
         backend = DaskBackend(client)
-        run = simile.learn(demos, model=FOREST, smoothness=20.0, backend=backend)
-        forest = run.rounds[0].trained.f
+        forest = simile.paper(demos, **rounds, backend=backend).rounds[1].trained.f
         sent = backend.traffic.sent
         assert backend._forest(forest) is backend._forests[forest]
         assert backend.traffic.sent == sent
-    assert_equal_bits(forest, simile.learn(demos, model=FOREST, smoothness=20.0).rounds[0].trained.f)
+    assert_equal_bits(forest, simile.paper(demos, **rounds).rounds[1].trained.f)
 
 
 def test_what_goes_through_views_is_called_by_its_own_name():
@@ -127,13 +136,12 @@ def learn_from(n: int) -> tuple[list[int], DistributedDemonstrations]:
 
 
 def test_a_sequence_more_costs_the_client_a_few_bytes(monkeypatch):
-    for by_some in (folds, bands):  # by whose frames habits are known, and bands are fitted: there are enough
-        monkeypatch.setattr(by_some, "MOST_FRAMES", 200)
+    monkeypatch.setattr(mixture, "MOST_FRAMES", 200)  # which come here to be judged: there are enough
     few, many = 60, 120
     (ours, known), (theirs, others) = learn_from(few), learn_from(many)
     held = [len(pickle.dumps(spread.facts)) for spread in (known, others)]
     assert held[1] - held[0] <= 13 * (many - few)  # a length and the number of a group
-    assert max(b - a for a, b in zip(ours, theirs, strict=True)) <= 50 * (many - few)  # sums of a line search
+    assert max(b - a for a, b in zip(ours, theirs, strict=True)) <= 50 * (many - few)  # sums of actions
 
 
 def test_what_stays_beside_the_frames_is_found_there_in_every_way_to_see_them():

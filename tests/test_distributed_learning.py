@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.tree import ExtraTreeRegressor
 
 import simile
 from conftest import demos_of
 from same import differences
-from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, RolloutRidge, SmoothForest
+from simile import ArgumentError, Demonstrations, Horizon, LocalBackend, MatchExpert, Ridge, SmoothForest
 from simile.data import tasks
-from simile.learning import frontier, second_opinion
+from simile.data.recorded import Units
+from simile.learning import bounds, measures, mixture
 from simile.learning.checkpoints import Checkpointed
 from simile.learning.distributed import DistributedDemonstrations, bring_here
 from simile.learning.tuning import CrossFitting
@@ -23,7 +26,7 @@ from simile.models import ridge, trees
 
 PURSUIT = tasks.pursuit(n_sequences=5, length=120, n_players=2)
 FOREST = SmoothForest(n_trees=4, min_leaf=5)
-QUICK = {"model": (FOREST, RolloutRidge(knots=2), RolloutRidge()), "smoothness": 20.0}
+QUICK = {"model": (FOREST, Ridge(knots=2), Ridge()), "smoothness": 20.0}
 
 
 def written(policy: simile.Policy, folder: Path) -> bytes:
@@ -32,7 +35,7 @@ def written(policy: simile.Policy, folder: Path) -> bytes:
 
 
 def check_same(demos: Demonstrations, folder: Path, *parts: int, **settings: Any) -> simile.Run:
-    """Learn in one place and in parts: every round, rival, note and file is the same."""
+    """Learn in one place and in parts: policy, file, notes, simple filter and what it did unseen are the same."""
     local = simile.learn(demos, **settings)
     for n in parts:
         spread = simile.learn(demos, **settings, backend=LocalBackend(parts=n))
@@ -41,8 +44,12 @@ def check_same(demos: Demonstrations, folder: Path, *parts: int, **settings: Any
         for a, b in zip(local.rounds, spread.rounds, strict=True):
             assert differences(a.measured(), b.measured()) == []
             assert differences(a.policy, b.policy) == []
-            assert b.rolled == b.targets == []
-        told = [[(r.name, r.score, r.smooth_enough, r.smoothness) for r in run.rivals] for run in (local, spread)]
+            assert differences(a.rolled, b.rolled) == []
+            assert a.targets == b.targets == []
+        assert (local.mixed, str(local)) == (spread.mixed, str(spread))
+        assert differences(list(local.judged.demos), list(spread.judged.demos)) == []
+        assert differences(local.verdict, spread.verdict) == []
+        told = [None if r is None else (r.name, r.score, r.policy) for r in (local.simple, spread.simple)]
         assert differences(*told) == []
         if local.frontier is not None:
             assert spread.frontier is not None
@@ -80,19 +87,33 @@ def test_few_sequences_are_cut_into_pieces_where_they_lie(lengths, tmp_path):
 
 
 def test_of_many_frames_some_do(tmp_path, monkeypatch):
-    demos = tasks.pursuit(n_sequences=16, length=60, n_players=2)
+    demos = tasks.pursuit(n_sequences=40, length=60, n_players=2)
     all_of_them = simile.learn(demos, **{**QUICK, "smoothness": MatchExpert()})
-    monkeypatch.setattr(frontier, "MOST_SCOUTED", 500)
-    monkeypatch.setattr(frontier, "FEWEST_SCOUTED", 5)
+    monkeypatch.setattr(mixture, "MOST_FRAMES", 1000)
     monkeypatch.setattr(trees, "STRETCH", 25)
-    monkeypatch.setattr(ridge, "MOST_FILTERED", 400)
-    monkeypatch.setattr(ridge, "FEWEST_FILTERED", 3)
-    monkeypatch.setattr(second_opinion, "TREES", replace(second_opinion.TREES, max_frames=300))
+    monkeypatch.setattr(ridge, "MOST_SUMMED", 1000)
+    monkeypatch.setattr(ridge, "FEWEST_SUMMED", 3)
     models = (replace(FOREST, max_frames=200), *QUICK["model"][1:])
     some = check_same(demos, tmp_path, 3, 7, model=models)
-    for ours, theirs in zip(some.rounds, all_of_them.rounds, strict=True):  # a little worse, and of another filter
-        assert ours.radius != theirs.radius
-        assert 0.5 < ours.validation_error / theirs.validation_error < 3.0
+    assert len(some.judged.demos) == len(some.chosen.rolled) == 16
+    ours, theirs = some.chosen, all_of_them.chosen  # a little worse, and of another filter
+    assert ours.radius != theirs.radius
+    others = tasks.pursuit(n_sequences=40, length=60, n_players=2, seed=1)
+    errors = [measures.outcome(turn.policy, others).error for turn in (ours, theirs)]
+    assert 0.5 < errors[0] / errors[1] < 3.0
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.integers(2, 4), st.integers(1, 4), st.integers(0, 99))
+@settings(max_examples=25)
+def test_the_bounds_without_a_fold_are_those_of_the_others_wherever_they_lie(lengths, n_folds, parts, seed):
+    demos = demos_of(*lengths, k=2, seed=seed)
+    fold = np.arange(len(demos)) % n_folds
+    units = Units.of(demos)
+    spread = DistributedDemonstrations.of(demos, LocalBackend(parts=parts)).standardize(units)
+    demos = demos.standardize(units)
+    wanted = [bounds.learn_space(demos.where(np.flatnonzero(fold != i))) for i in range(fold.max() + 1)]
+    assert differences(wanted, bounds.learn_without(demos, fold)) == []
+    assert differences(wanted, bounds.learn_without(spread, fold)) == []
 
 
 def test_groups_stay_together_and_validation_judges(tmp_path):
@@ -107,7 +128,7 @@ def test_lambda_is_searched_for_every_action_and_holds_are_fitted(tmp_path):
     actions = [np.concatenate([np.round(np.sin(t / 9 + i)), np.cos(t / 15 + i)], axis=1) for i in range(4)]
     contexts = [np.concatenate([np.sin(t / 9 + i), np.cos(t / 15 + i)], axis=1) for i in range(4)]
     demos = Demonstrations.from_arrays(contexts, actions, rate=20.0)
-    model = (FOREST, RolloutRidge())
+    model = (FOREST, Ridge())
     run = check_same(demos, tmp_path, 3, model=model, smoothness=MatchExpert((1.0, 0.8)))
     assert run.policy.hold is not None
     check_same(demos, tmp_path, 2, model=model, smoothness=simile.SmoothTime(0.2), hold=0.1)
@@ -120,7 +141,7 @@ def test_a_policy_to_go_on_from_is_the_first_of_the_mixture(tmp_path):
 
 
 def test_a_regularizer_of_sums_is_solved_and_another_is_refused(tmp_path):
-    choices = {"model": (FOREST, RolloutRidge()), "horizon": Horizon((0, 2), 0)}
+    choices = {"model": (FOREST, Ridge()), "horizon": Horizon((0, 2), 0)}
     regularizer = simile.VelocityAutoregression(order=3)
     check_same(PURSUIT, tmp_path, 2, **choices, regularizer=regularizer, smoothness=3.0)
     check_same(noisy(), tmp_path, 2, **choices, regularizer=regularizer, smoothness=(3.0, 1.0))
@@ -139,17 +160,25 @@ def test_demonstrations_that_are_in_parts_already_need_no_backend(tmp_path):
     assert written(ours, tmp_path) == written(theirs, tmp_path)
 
 
-def test_frames_do_not_come_here_but_for_a_few_actions(monkeypatch):
+def test_frames_do_not_come_here_but_for_those_that_are_judged(monkeypatch):
+    came: list[Any] = []
+
     class Counting(LocalBackend):
         def collect(self, handles):
             for value in handles:
-                assert not isinstance(value, Demonstrations) or value.n_contexts == 1
+                parts = value if isinstance(value, list | tuple) else [value]
+                came.extend(parts)
             return list(handles)
 
-    monkeypatch.setattr("simile.learning.folds.MOST_FRAMES", 130)
-    backend = Counting(parts=3)
+    monkeypatch.setattr(mixture, "MOST_FRAMES", 130)
     demos = demos_of(60, 45, 80, 30, 50, m=2)
-    simile.learn(DistributedDemonstrations.of(demos, backend), **QUICK)
+    spread = DistributedDemonstrations.of(demos, Counting(parts=3))
+    judged = simile.learn(spread, **QUICK).judged.demos
+    assert judged.n_frames <= 130
+    assert set(judged.names) < set(demos.names)
+    assert {d.name for value in came if isinstance(value, Demonstrations) for d in value} == set(judged.names)
+    said = [a for a in came if isinstance(a, np.ndarray) and a.ndim == 2 and a.shape[1] in (7, 12)]  # a column per aim
+    assert sum(map(len, said)) == 3 * judged.n_frames  # by the forest, and by two ridges
 
 
 def test_a_whole_path_is_learned_where_the_parts_are():
@@ -177,18 +206,18 @@ def test_policies_are_evaluated_where_the_parts_are():
 
 def test_any_regressor_is_fitted_by_one_worker_to_as_many_sequences_as_it_holds(tmp_path):
     tree, choices = ExtraTreeRegressor(max_depth=4), {"smoothness": 20.0}
-    both = [simile.learn(noisy(), model=(tree, RolloutRidge()), **choices, backend=b) for b in (None, LocalBackend(3))]
+    both = [simile.learn(noisy(), model=(tree, Ridge()), **choices, backend=b) for b in (None, LocalBackend(3))]
     assert written(both[0].policy, tmp_path) == written(both[1].policy, tmp_path)
     assert both[0].notes == both[1].notes
     run = simile.learn(PURSUIT, model=tree, smoothness=20.0, backend=LocalBackend(parts=3, room=300_000))
     assert "ExtraTreeRegressor is fitted to 3 of the 5 sequences, drawn by chance: as many as fit one" in run.notes[0]
 
-    class Rollouts:
-        def fit_rollouts(self, states, expert, loops, folds):
+    class Here:
+        def fit_smooth(self, states, labels, targets, anchors, smoothness, rng):
             raise AssertionError
 
-    with pytest.raises(ArgumentError, match=r"model: .*Rollouts.* cannot be trained on data in parts: use Smooth"):
-        simile.learn(PURSUIT, model=Rollouts(), backend=LocalBackend(parts=3))
+    with pytest.raises(ArgumentError, match=r"model: .*Here.* cannot be trained on data in parts: use SmoothForest"):
+        simile.learn(PURSUIT, model=Here(), backend=LocalBackend(parts=3))
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoints_wherever_it_ran(tmp_path):
@@ -196,12 +225,12 @@ def test_an_interrupted_run_goes_on_from_its_checkpoints_wherever_it_ran(tmp_pat
     folder, settings = tmp_path / "fits", {"smoothness": 20.0, "seed": 3}
 
     def learn(backend: Any, forest: Any) -> simile.Run:
-        model = (Checkpointed(forest, folder, "this run"), RolloutRidge())
+        model = (Checkpointed(forest, folder, "this run"), Ridge())
         return simile.learn(demos, **settings, model=model, backend=backend)
 
     here = learn(None, FOREST)
-    assert len(list(folder.iterdir())) == 4
-    for last in sorted(folder.iterdir())[2:]:
+    assert len(list(folder.rglob("fit-???.safetensors"))) == 4
+    for last in sorted((folder / "folds").glob("fit-???.safetensors"))[1:]:
         last.unlink()
     there = learn(LocalBackend(parts=3), FOREST)
     assert written(here.policy, tmp_path) == written(there.policy, tmp_path)
@@ -234,7 +263,7 @@ def test_policies_are_judged_beside_simple_filters_where_the_parts_are():
     here, there = (simile.evaluate(run.policy, d, baseline=run.baseline) for d in (demos, far))
     assert differences(here.to_dict(), there.to_dict()) == []
     assert str(here) == str(there)
-    frontier = simile.path(demos, model=RolloutRidge(), smoothness=(3.0, 20.0))
+    frontier = simile.path(demos, model=Ridge(), smoothness=(3.0, 20.0))
     for point in frontier.points:
         assert here.roll(point.policy).tally.score == there.roll(point.policy).tally.score
     with pytest.raises(simile.SimileError, match="no sequence is longer than"):

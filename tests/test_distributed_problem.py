@@ -170,8 +170,8 @@ class Median:
     ("choices", "message"),
     [
         (
-            {"model": simile.RolloutRidge()},
-            r"model: RolloutRidge\(.*cannot be trained on data in parts: use SmoothForest",
+            {"model": simile.Ridge()},
+            r"model: Ridge\(.*cannot be trained on data in parts: use SmoothForest",
         ),
         ({"step_size": simile.Monotonic()}, r"step_size: Monotonic\(\) needs more than errors of roll-outs"),
         ({"regularizer": Median()}, r"regularizer: .*Median.* must have methods sums\(\) and solve\(\)"),

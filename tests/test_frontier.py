@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
 
 import simile
 from conftest import demos_of
@@ -16,12 +16,11 @@ from simile import (
     ActionSpace,
     CriticallyDamped,
     Demonstrations,
-    ExpertFeedback,
     Frontier,
     Horizon,
     MatchExpert,
     PreviousAction,
-    RolloutRidge,
+    Ridge,
     SimileError,
     SmoothForest,
     SmoothTime,
@@ -30,13 +29,18 @@ from simile import (
 from simile.data import tasks
 from simile.data.recorded import Units
 from simile.data.reference import Reference
-from simile.learning.folds import Folds
-from simile.learning.frontier import Point, Scouts, time_scale
-from simile.metrics import Score
-from simile.policies.policies import SmoothPolicy, given_frames, radius
+from simile.learning import frontier as frontiers
+from simile.learning.aims import FEW
+from simile.learning.folds import Folds, states_of
+from simile.learning.frontier import Point, time_scale
+from simile.learning.mixture import N_LAGS, find_weights
+from simile.learning.offsets import remember_all
+from simile.models.closed_loop import ClosedLoop
+from simile.policies.policies import SmoothPolicy, given_frames, offset, radius
 
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
 VALUES = (3.0, 30.0, 300.0)
+WIDE = ActionSpace(-1e4, 1e4)  # bounds that cut nothing off
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +74,8 @@ def test_every_point_has_a_policy_of_its_own_lambda_that_rolls_out(frontier):
     assert point.policy.card.training["settings"]["smoothness"] == VALUES[-1]
 
 
-def test_more_smoothness_is_smoother_and_roughness_is_the_experts_multiple(frontier):
+def test_more_smoothness_is_smoother_and_roughness_is_the_experts_multiple():
+    frontier = simile.path(PURSUIT, smoothness=VALUES, space=WIDE)
     rough = [p.roughness for p in frontier.points]
     assert rough[0] > rough[1] > rough[2] > 0.0
     rolled = [Reference(PURSUIT).measure(rollout(p.policy, PURSUIT)).roughness for p in frontier.points]
@@ -78,26 +83,40 @@ def test_more_smoothness_is_smoother_and_roughness_is_the_experts_multiple(front
 
 
 def test_errors_are_those_of_sequences_that_were_left_out():
-    # By hand: a ridge on each three of four sequences, rolled out over the fourth.
-    ridge = RolloutRidge(alphas=(1e-2,))
-    found = simile.path(PURSUIT, smoothness=(30.0,), model=ridge, hold=0)
-    units = Units.of(PURSUIT)
-    standard = PURSUIT.with_actions([units.standardize(a) for a in PURSUIT.actions])
+    # By hand: models of each three of four sequences, weighed by what they do over others, and rolled out over the
+    # fourth.
+    horizon = Horizon((0, 4), 0)
+    found = simile.path(PURSUIT, smoothness=(30.0,), model=LinearRegression(), horizon=horizon, hold=0, space=WIDE)
+    standard = PURSUIT.standardize(Units.of(PURSUIT))
     h = CriticallyDamped(order=3).fit(standard.actions, 30.0)
-    loop = simile.models.closed_loop.ClosedLoop.of(h, 30.0)
-    horizon = Horizon.auto(30.0)
-    states = horizon.states(standard, standard.actions)
-    _, said = ridge.fit_rollout(states, standard.actions, loop, np.arange(4))
-    rolled = [loop.roll(z, a) for z, a in zip(np.split(said, 4), standard.actions, strict=True)]
-    gaps = np.concatenate([(a - b)[3:] for a, b in zip(rolled, standard.actions, strict=True)])
+    loop = ClosedLoop.of(h, 30.0)
+
+    def roll(number: int, others: list[int]) -> np.ndarray:
+        """Return what every component does in a sequence, learned from others."""
+        rest, one = standard.where(np.array(others)), standard[number : number + 1]
+        said = [np.full(150, np.mean(np.concatenate(rest.actions)))]
+        for ahead in FEW:
+            later = [a[np.minimum(np.arange(150) + ahead, 149), 0] for a in rest.actions]
+            fitted = LinearRegression().fit(states_of(rest, horizon).matrix(), np.concatenate(later))
+            said.append(fitted.predict(states_of(one, horizon).matrix()))
+        return np.concatenate([loop.roll(z[:, np.newaxis], one[0].actions) for z in said], axis=1)
+
+    rolled = [roll(i, [j for j in range(4) if j != i]) for i in range(4)]
+    errors = [(r - a)[3:] for r, a in zip(rolled, standard.actions, strict=True)]
+    mixed = []
+    for i in range(4):
+        others = np.concatenate([errors[j] for j in range(4) if j != i])
+        mixed.append(rolled[i] @ find_weights(others.T @ others)[:, np.newaxis])
+    mixed = remember_all(offset(found.points[0].policy), mixed, standard, loop)
+    gaps = np.concatenate([(a - b)[3:] for a, b in zip(mixed, standard.actions, strict=True)])
     assert found.points[0].error == pytest.approx(np.mean(gaps**2))
-    assert found.points[0].roughness == pytest.approx(Reference(standard).measure(rolled).roughness)
+    assert found.points[0].roughness == pytest.approx(Reference(standard, begin=3).measure(mixed).roughness)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_the_metric_says_what_roughness_is(order: int):
-    ridge, metric = RolloutRidge(alphas=(1e-2,)), f"difference_{order}"
-    found = simile.path(PURSUIT, smoothness=(30.0,), model=ridge, metric=metric)
+    ridge, metric = Ridge(alphas=(1e-2,)), f"difference_{order}"
+    found = simile.path(PURSUIT, smoothness=(30.0,), model=ridge, metric=metric, space=WIDE)
     rolled = rollout(found.points[0].policy, PURSUIT)
     assert found.metric == metric
     assert found.points[0].roughness == pytest.approx(
@@ -115,46 +134,96 @@ def test_a_path_of_one_is_what_learn_learns():
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_policy_of_the_path_is_nearly_as_good_as_one_learned_alone(frontier):
+def test_a_policy_of_the_path_is_the_one_learned_alone(frontier):
+    """What is fitted knows of no lambda."""
     for point in frontier.points:
         alone = simile.learn(PURSUIT, smoothness=point.smoothness).rounds[-1]
-        assert math.sqrt(point.error) < 1.15 * math.sqrt(alone.validation_error)
+        assert (point.error, point.roughness) == (alone.validation_error, alone.validation_roughness)
 
 
-def test_ridges_of_a_path_are_those_of_each_lambda_alone():
-    ridges = (RolloutRidge(), RolloutRidge(knots=2))
-    together = simile.path(PURSUIT, smoothness=VALUES, model=ridges)
+@pytest.fixture(scope="module")
+def learned() -> simile.Run:
+    return simile.learn(PURSUIT)
+
+
+def test_learn_has_the_path_of_its_mixture(learned):
+    points = learned.frontier.points
+    assert len(points) == N_LAGS
+    lags = [p.lag for p in points]
+    assert lags[0] == 0.0
+    assert lags == sorted(lags)
+    assert lags[-1] == pytest.approx(150.0 / 3.0)
+    assert learned.frontier.metric == "difference_2"
+    free = simile.learn(PURSUIT, space=WIDE)
+    rough = [p.roughness for p in free.frontier.points]
+    assert rough[0] > 10.0 > 1.0 > rough[-1]
+    assert free.frontier.at(roughness=1.0).error <= 1.05 * free.chosen.error
+    assert simile.learn(PURSUIT, smoothness=30.0).frontier is None
+    other = simile.learn(PURSUIT, model=Ridge(), smoothness=MatchExpert(1.0, metric="difference_1"))
+    assert other.frontier.metric == "difference_1"
+
+
+def test_a_point_of_it_is_what_would_be_learned_at_that_lambda(learned):
+    """But for the hold, which is the one that was chosen for the policy."""
+    for point in learned.frontier.points[4::6]:
+        held = 0 if learned.policy.hold is None else learned.policy.hold
+        alone = simile.learn(PURSUIT, smoothness=point.smoothness, hold=held)
+        assert (point.error, point.roughness) == (alone.chosen.error, alone.chosen.roughness)
+        for a, b in zip(rollout(point.policy, PURSUIT), rollout(alone.policy, PURSUIT), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert point.policy.card.training["band"] == alone.policy.card.training["band"]
+
+
+def test_policies_of_a_path_are_made_when_they_are_asked_for(monkeypatch):
+    made = []
+    true = frontiers.note_band
+
+    def note(card, band):
+        made.append(card)
+        return true(card, band)
+
+    monkeypatch.setattr(frontiers, "note_band", note)
+    found = simile.path(PURSUIT, smoothness=VALUES, model=Ridge())
+    assert not made
+    policy = found.points[1].policy
+    assert len(made) == 1
+    assert found.points[1].policy is policy
+
+
+def test_points_of_a_path_are_those_of_each_lambda_alone():
+    models = (SmoothForest(n_trees=4), Ridge(), Ridge(knots=2))
+    together = simile.path(PURSUIT, smoothness=VALUES, model=models)
     for point in together.points:
-        (alone,) = simile.path(PURSUIT, smoothness=(point.smoothness,), model=ridges).points
+        (alone,) = simile.path(PURSUIT, smoothness=(point.smoothness,), model=models).points
         assert (alone.error, alone.roughness) == (point.error, point.roughness)
 
 
 def test_any_model_can_walk_a_path(tree):
-    found = simile.path(PURSUIT, smoothness=(3.0, 30.0), model=(tree, RolloutRidge()), horizon=Horizon((0, 4), 0))
+    found = simile.path(PURSUIT, smoothness=(3.0, 30.0), model=(tree, Ridge()), horizon=Horizon((0, 4), 0))
     assert all(np.isfinite(p.error) for p in found.points)
     assert found.points[0].roughness > found.points[1].roughness
 
 
 def test_only_how_many_values_can_be_given():
-    found = simile.path(PURSUIT, smoothness=3, model=RolloutRidge())
+    found = simile.path(PURSUIT, smoothness=3, model=Ridge())
     lags = [p.lag for p in found.points]
     assert lags[0] == pytest.approx(0.5)
     assert lags[1] / lags[0] == pytest.approx(lags[2] / lags[1])
     units = Units.of(PURSUIT)
     standard = PURSUIT.with_actions([units.standardize(a) for a in PURSUIT.actions])
     assert lags[2] == pytest.approx(max(2.0, time_scale(standard) / 3.0))
-    assert len(simile.path(PURSUIT, smoothness=np.int64(2), model=RolloutRidge()).points) == 2
+    assert len(simile.path(PURSUIT, smoothness=np.int64(2), model=Ridge()).points) == 2
 
 
 def test_values_are_sorted_and_given_by_lambda_or_by_time():
     given = [SmoothTime(0.3), 3.0, SmoothTime(0.1), 3.0]
-    found = simile.path(PURSUIT, smoothness=given, model=RolloutRidge())
+    found = simile.path(PURSUIT, smoothness=given, model=Ridge())
     assert [p.lag for p in found.points] == pytest.approx([CriticallyDamped(order=3).lag(3.0), 3.0, 9.0])
     assert [p.smoothness for p in found.points] == sorted(p.smoothness for p in found.points)
 
 
 def test_another_regularizer_has_lags_of_its_own():
-    found = simile.path(PURSUIT, smoothness=(2.0, 7.0), model=RolloutRidge(), regularizer=PreviousAction())
+    found = simile.path(PURSUIT, smoothness=(2.0, 7.0), model=Ridge(), regularizer=PreviousAction())
     assert [p.lag for p in found.points] == pytest.approx([2.0, 7.0])
 
 
@@ -167,7 +236,7 @@ def test_the_same_seed_gives_the_same_path_and_another_seed_other_trees(frontier
 
 def test_policies_of_a_path_clip_to_the_space_and_use_the_users_units():
     low, high = (f(np.concatenate(PURSUIT.actions)) for f in (np.min, np.max))
-    found = simile.path(PURSUIT, smoothness=(3.0,), model=RolloutRidge(), space=ActionSpace(low, high))
+    found = simile.path(PURSUIT, smoothness=(3.0,), model=Ridge(), space=ActionSpace(low, high))
     rolled = np.concatenate(rollout(found.points[0].policy, PURSUIT))
     assert low <= rolled.min() < rolled.max() <= high
     assert rolled.std() == pytest.approx(np.concatenate(PURSUIT.actions).std(), rel=0.3)
@@ -300,8 +369,7 @@ def test_one_short_sequence_has_a_path_too():
         (lambda: simile.path(PURSUIT, regularizer=PreviousAction), "regularizer must be an object, not a class"),
         (lambda: simile.path(PURSUIT, horizon=3), r"horizon must have a method states\(\); got 3"),
         (lambda: simile.path(PURSUIT, seed=-1), "seed must be >= 0; got -1"),
-        (lambda: simile.path(PURSUIT, horizon=Horizon(2, 2)), "horizon without past actions and CompensatedFeedback"),
-        (lambda: simile.path(PURSUIT, feedback=ExpertFeedback()), "use simile.rounds for others"),
+        (lambda: simile.path(PURSUIT, horizon=Horizon(2, 2)), "horizon without past actions: use simile.rounds for"),
         (lambda: simile.path(PURSUIT, space=ActionSpace(0.0, 1e-9)), "space: action 'pan' of .* outside the bounds"),
         (lambda: simile.path(3), "demos must be Demonstrations; got 3"),
         (lambda: made((1.0, 0.1)).at(roughness=0.0), "roughness must be > 0; got 0.0"),
@@ -314,24 +382,6 @@ def test_one_short_sequence_has_a_path_too():
 def test_mistakes_are_told(call, message: str):
     with pytest.raises(SimileError, match=message):
         call()
-
-
-@pytest.mark.parametrize(
-    ("errors", "expected"),
-    [
-        ((0.30, 0.31, 0.40), (4.0, 8.0)),  # smoothness costs: the budget is used, between 4 and 8
-        ((0.30, 0.29, 0.40), (8.0, 8.0)),  # it does not: the more accurate one is smoother than asked for
-        ((0.30, 0.299, 0.40), (4.0, 8.0)),  # a difference that may be chance
-    ],
-)
-def test_the_budget_is_not_used_where_a_smoother_policy_is_more_accurate(errors, expected):
-    class Told(Scouts):
-        def _score(self, habits):
-            return [Score(e, r) for e, r in zip(errors, (1.5, 0.8, 0.4), strict=True)]
-
-    lanes = [SimpleNamespace(lane=SimpleNamespace(loop=SimpleNamespace(lag=lag))) for lag in (4.0, 8.0, 16.0)]
-    lag = Told(SimpleNamespace(lengths=np.array([16])), None, MatchExpert(1.0), lanes)._match(None, 1.0)
-    assert expected[0] < lag < expected[1] or lag == expected[0] == expected[1]
 
 
 def test_sequences_of_several_lengths_and_dimensions():

@@ -18,12 +18,12 @@ from simile import Demonstration, Demonstrations, tasks
 from simile.data.recorded import Units
 from simile.data.reference import Reference
 from simile.errors import ArgumentError, DataError
-from simile.evaluation.verdict import compare_errors
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
 from simile.learning.folds import N_FOLDS, Folds
 from simile.learning.runs import RunFolder, read_and_hold_out
 from simile.learning.tuning import CrossFitting
+from simile.learning.verdict import compare_errors
 
 LABELS = st.lists(st.sampled_from("abcdefg"), min_size=2, max_size=14)
 PAN = ("--actions", "pan")
@@ -220,14 +220,16 @@ def test_what_is_new_in_other_demonstrations_is_told():
 def test_learn_leaves_whole_groups_out_and_says_so(monkeypatch: pytest.MonkeyPatch):
     seen = []
     whole = Folds.of
-    monkeypatch.setattr(Folds, "of", classmethod(lambda _, demos: seen.append(whole(demos)) or seen[-1]))
+    monkeypatch.setattr(Folds, "of", classmethod(lambda _, demos, **how: seen.append(whole(demos, **how)) or seen[-1]))
     run = simile.learn(people(seed=1))
-    assert seen  # by cross-fitting and by the second opinion
+    assert seen
     for folds in seen:
         assert len(folds) == 4
         assert all(len({folds.fold[i] for i, g in enumerate(PEOPLE) if g == name}) == 1 for name in PEOPLE)
     assert run.new == "another person"
     assert "left out was another person" in str(run)
+    assert (run.verdict.recordings, run.verdict.groups, run.verdict.new) == (8, 4, "another person")
+    assert "8 recordings of 4 groups" in str(run.verdict)
     assert run.policy.card.training["groups"] == {"person": 4}
     assert "groups" not in simile.learn(people().grouped(None)[:2]).policy.card.training
 

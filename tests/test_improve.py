@@ -22,18 +22,20 @@ from simile.experiments.operators import ScriptedOperator, record
 from simile.learning.initial import marks_of
 from simile.learning.rounds import mark_of
 from simile.metrics import estimate
+from simile.models.adapters import parts_of
 from simile.policies.ledger import LEDGER, Ledger
-from simile.policies.policies import timing
+from simile.policies.policies import timing, whole
 from simile.policies.storage.files import digest_of, to_bytes
 
-LIGHT = (simile.SmoothForest(n_trees=4, min_leaf=20), simile.RolloutRidge(rows=2000))
+TREES = simile.SmoothForest(n_trees=16, min_leaf=20)  # of the policy at work: much is left to learn
+LIGHT = (simile.SmoothForest(n_trees=4, min_leaf=20), simile.Ridge(rows=2000))
 DEMOS = tasks.pursuit(n_sequences=39, length=200, seed=10)
 TRAIN, REST, WORK = DEMOS[:3], DEMOS[:15], DEMOS[15:]
 
 
 @pytest.fixture(scope="module")
 def policy():
-    return simile.learn(TRAIN, model=LIGHT).policy
+    return simile.learn(TRAIN, model=TREES).policy
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def test_the_next_version_is_better_where_the_operator_took_over(policy, mixed, 
     assert mixed.weight in WEIGHTS
     assert mixed.policy.card.training["improved"]["from"] == digest_of(policy)
     assert "<- chosen" in str(mixed)
-    assert "\nlearned from 7 of 14 stretches and 7 of 15 demonstrations; the others judge\n" in str(mixed)
+    assert "\nlearned from 13 of 26 stretches and 7 of 15 demonstrations; the others judge\n" in str(mixed)
     assert "accepted: on held-out corrections its error is" in str(mixed)
     assert repr(mixed).startswith("Improvement('accepted")
 
@@ -117,7 +119,8 @@ def test_the_same_seed_has_the_same_bits_and_an_interrupted_call_goes_on(policy,
     assert again.decision.to_dict() == mixed.decision.to_dict()
     other = improve(policy, REST, corrections, model=LIGHT, test=0.5, folder=tmp_path, weight=1.0, seed=1)
     assert len(list(tmp_path.iterdir())) == 2  # of another seed nothing is read
-    assert other.facts["held_out"] == mixed.facts["held_out"]
+    ours, theirs = ([len(set(some.kin)) for some in (one.judges[0], one.judges[1].demos)] for one in (other, mixed))
+    assert ours == theirs  # as many groups
     assert other.judges[0].names != mixed.judges[0].names
 
     def stop_at(trial):
@@ -147,12 +150,21 @@ def test_both_ways_keep_filter_hold_and_units(policy, corrections, mixed):
     assert [trial.let for trial in anew.trials] == [False, True]
 
 
-def test_of_the_old_policy_a_quarter_remains_at_most(policy, corrections):
-    anew, both = (improve(policy, REST, corrections, by=by, weight=1.0, model=LIGHT) for by in ("aggregate", "mix"))
-    rolled = [simile.rollout(p, WORK[:1])[0] for p in (policy, anew.trials[1].policy, both.trials[1].policy)]
-    old, new, mixed = (a[60:] for a in rolled)  # behind the memory of the start
-    share = float(np.sum((mixed - new) * (old - new)) / np.sum((old - new) ** 2))
-    assert -0.01 <= share <= 0.26
+@pytest.mark.parametrize("model", [LIGHT, LIGHT[1]])
+def test_of_the_old_policy_a_quarter_remains_at_most_and_nothing_in_what_is_learned_anew(policy, corrections, model):
+    how = {"weight": 1.0, "model": model}
+    anew, both = (improve(policy, REST, corrections, by=by, **how) for by in ("aggregate", "mix"))
+    states = np.random.default_rng(0).normal(size=(20, whole(policy).n_contexts * len(policy.horizon.context_lags)))
+    remains = [f.predict(states) for f, _ in parts_of(whole(policy).f)]
+
+    def share(new):
+        """Return what the parts of the old policy weigh in the new one."""
+        shares = [(f.predict(states), np.mean(weight)) for f, weight in parts_of(whole(new).f)]
+        assert sum(weight for _, weight in shares) == pytest.approx(1.0)
+        return sum(weight for said, weight in shares if any(np.array_equal(said, one) for one in remains))
+
+    for trials, most in ((both.trials, 0.25), (anew.trials, 0.0)):
+        assert all(0.0 <= share(trial.policy) <= most + 1e-9 for trial in trials)
     assert both.policy.card.training["improved"]["let"] == both.chosen.let
 
 
@@ -380,8 +392,8 @@ def test_the_command_puts_a_better_version_to_work_and_keeps_a_candidate(policy,
     simile.write(REST, tmp_path / "demos.csv")
     # What was read from a file is what the policy has learned from.
     train = simile.read(tmp_path / "demos.csv", actions="pan", quiet=True)[:3]
-    simile.learn(train, model=LIGHT).policy.save(tmp_path / "policy.safetensors")
-    small = "(SmoothForest(n_trees=4, min_leaf=20), RolloutRidge(rows=2000))"
+    simile.learn(train, model=TREES).policy.save(tmp_path / "policy.safetensors")
+    small = "(SmoothForest(n_trees=4, min_leaf=20), Ridge(rows=2000))"
     words = [
         "improve",
         "policy.safetensors",

@@ -1,4 +1,4 @@
-"""Going on from an existing policy: round 0 of Algorithm 1, or the first of a cross-fitted mixture."""
+"""Going on from an existing policy: round 0 of Algorithm 1, or one more component of a mixture."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from simile.data import tasks
 from simile.data.recorded import Units
 from simile.errors import ArgumentError
 from simile.learning.distributed.backend import LocalBackend
+from simile.learning.folds import states_of
+from simile.learning.mixture import Choices, Mixture, standardize
 from simile.learning.rounds import mark_of
 from simile.learning.runs import RunFolder
 from simile.policies.offset import Offset
@@ -24,7 +26,7 @@ from simile.policies.policies import parts, whole
 DEMOS = tasks.pursuit(n_sequences=8, length=120, seed=3)
 OLD, NEW, TEST = DEMOS[:3], DEMOS[3:7], DEMOS[7:]
 SMALL = {"model": simile.SmoothForest(n_trees=5, min_leaf=8), "horizon": Horizon(3, 2), "n_rounds": 2}
-LIGHT = (simile.SmoothForest(n_trees=5, min_leaf=8), simile.RolloutRidge())
+LIGHT = (simile.SmoothForest(n_trees=5, min_leaf=8), simile.Ridge())
 
 
 @pytest.fixture(scope="module")
@@ -127,23 +129,45 @@ def test_in_parts_the_rounds_are_those_of_one_place(mixture):
     assert same(rollout(here.policy, TEST), rollout(there.policy, TEST))
 
 
-# --- cross-fitting
+# --- the mixture
 
 
-def test_the_policy_that_was_given_is_the_first_of_the_mixture(learned):
+def before(run) -> float:
+    """The weight of the policy that was given."""
+    return sum(row["weights"][0] for row in run.mixed if row["component"] == "policy before")
+
+
+def test_the_policy_that_was_given_is_one_of_the_mixture(learned):
     run = simile.learn(NEW, initial=learned, model=LIGHT)
-    assert len(run.rounds) == 1 + len(LIGHT)
-    # How it holds and what it remembers of the start is chosen anew.
-    first, given = (p.holding(None).keeping(None) for p in (run.rounds[0].policy, learned))
-    for one, other in zip(rollout(first, TEST), rollout(given, TEST), strict=True):
+    assert len(run.rounds) == 1
+    assert 0.0 <= before(run) <= 1.0
+    old, new = whole(learned), whole(run.policy)
+    assert np.array_equal(new.h.coefficients, old.h.coefficients)
+    assert np.array_equal(new.smoothness, old.smoothness)
+    assert new.units.equals(learned.units)
+    alone = mixture_of(learned).components[-1]
+    assert alone.name == "policy before"
+    standard = NEW.standardize(learned.units)
+    np.testing.assert_allclose(alone.unseen, whole(learned).f.predict(states_of(standard, old.horizon).matrix()))
+
+
+def mixture_of(learned) -> Mixture:
+    _, standard, inside = standardize(NEW, Choices.of(NEW, model=LIGHT, initial=learned))
+    return Mixture.fit(standard, inside)
+
+
+def test_where_it_alone_is_mixed_the_policy_is_the_one_that_was_given(learned):
+    """How it holds and what it remembers of the start is chosen anew."""
+    made = mixture_of(learned)
+    blends = made.at(whole(learned).smoothness)
+    weights = np.zeros_like(blends[0].weights)
+    weights[-1] = 1.0
+    made = replace(made, choices=replace(made.choices, regularizer=made.choices.kept))
+    lane = made.choices.lane(made.demos, whole(learned).smoothness)
+    (only,) = (replace(blend, weights=weights, lane=lane, offset=(0.0, 0.0)) for blend in blends)
+    policy = made.finish([only]).policy.holding(None).in_units(learned.units, learned.space, learned.card)
+    for one, other in zip(rollout(policy, TEST), rollout(learned.holding(None).keeping(None), TEST), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
-    before, after = whole(learned), whole(run.policy)
-    assert np.array_equal(after.h.coefficients, before.h.coefficients)
-    assert np.array_equal(after.smoothness, before.smoothness)
-    assert after.units.equals(learned.units)
-    assert [turn.validation_error for turn in run.rounds] == sorted(
-        (turn.validation_error for turn in run.rounds), reverse=True
-    )
 
 
 def test_it_gets_better_with_recordings_that_it_has_not_seen(learned):
@@ -155,24 +179,29 @@ def test_it_gets_better_with_recordings_that_it_has_not_seen(learned):
 
 
 def test_where_there_is_nothing_to_learn_the_policy_hardly_changes(learned):
-    """The expert is that policy: what little joins makes it smoother, which has its price in the line search."""
-    bare = learned.holding(None)
+    """The expert is that policy."""
+    bare = learned.holding(None).keeping(None).in_units(learned.units, simile.ActionSpace(-1e4, 1e4), learned.card)
     perfect = [replace(d, actions=a) for d, a in zip(NEW.items, rollout(bare, NEW), strict=True)]
-    run = simile.learn(Demonstrations(tuple(perfect)), initial=bare, model=LIGHT)
-    assert all(turn.beta < 0.3 for turn in run.rounds[1:])
-    assert np.sqrt(run.rounds[-1].validation_error) < 0.15
+    run = simile.learn(Demonstrations(tuple(perfect)), initial=bare, model=LIGHT, hold=0)
+    assert before(run) > 0.99
+    scale = learned.units.scale[0]
+    for one, other in zip(rollout(run.policy, TEST), rollout(bare, TEST), strict=True):
+        assert np.abs(one - other).max() < 0.05 * scale
 
 
 def test_too_few_frames_leave_the_policy_as_it_is(learned):
+    """Nothing is left out there, by which something could be found to be better than what there is."""
     short = Demonstrations((NEW[0].cut(0, 30),))
     run = simile.learn(short, initial=learned, model=LIGHT)
-    assert len(run.rounds) == 1
-    assert same(rollout(run.policy.holding(None), TEST), rollout(run.rounds[0].policy.holding(None), TEST))
+    assert before(run) == 1.0
+    ours, theirs = (p.holding(None).keeping(None) for p in (run.policy, learned))
+    for one, other in zip(rollout(ours, TEST), rollout(theirs, TEST), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_another_smoothness_puts_the_policy_behind_another_filter(learned):
     run = simile.learn(NEW, initial=learned, model=LIGHT, smoothness=3.0)
-    assert whole(run.rounds[0].policy).smoothness == 3.0
+    assert whole(run.policy).smoothness == 3.0
     found = simile.path(NEW, initial=learned, model=LIGHT, smoothness=(3.0, 30.0))
     assert [p.smoothness for p in found.points] == [3.0, 30.0]
     assert all(p.policy.units.equals(learned.units) for p in found.points)
@@ -271,7 +300,7 @@ def test_what_is_no_policy_is_refused():
         simile.learn(NEW, initial=3)
 
 
-def test_what_reads_its_past_cannot_be_cross_fitted(mixture):
+def test_what_reads_its_past_cannot_be_mixed_so(mixture):
     with pytest.raises(ArgumentError, match=r"initial must be one policy on contexts alone .* use simile.paper\(demos"):
         simile.learn(NEW, initial=mixture)
 
@@ -322,22 +351,27 @@ def folder(tmp_path_factory, learned, mixture):
 FILE = ("train", "new.csv", "--actions", "pan", "--no-report", "--test", "0.25")
 
 
-def test_the_command_goes_on_from_a_file_with_what_is_new_in_the_data(folder):
+@pytest.mark.parametrize(
+    ("share", "learned_from", "sizes"), [((), 3, [4, None]), (("--test", "0.2"), 2, [4, 1])], ids=["all", "held out"]
+)
+def test_the_command_goes_on_from_a_file_with_what_is_new_in_the_data(folder, tmp_path, share, learned_from, sizes):
     """The same file a week later: what was learned from is left out, and neither trains nor tests."""
-    words = ("--actions", "pan", "--no-report", "--model", "SmoothForest(n_trees=5)", "--out")
-    simile_("train", "old.csv", *words, "first", cwd=folder)
-    told = simile_("train", "grown.csv", "--initial", "first/policy.safetensors", *words, "run", cwd=folder)
-    assert "initial was learned from 2 of the 7 sequences" in told.stderr
-    run = RunFolder(folder / "run")
-    assert [turn["number"] for turn in run.rounds()] == [0, 1]
+    words = ("--actions", "pan", "--no-report", "--model", "SmoothForest(n_trees=5)", *share, "--out")
+    simile_("train", folder / "old.csv", *words, "first", cwd=tmp_path)
+    told = simile_("train", folder / "grown.csv", "--initial", "first/policy.safetensors", *words, "run", cwd=tmp_path)
+    assert f"initial was learned from {learned_from} of the 7 sequences" in told.stderr
+    run = RunFolder(tmp_path / "run")
+    assert [turn["number"] for turn in run.rounds()] == [0]
+    assert "policy before" in told.stderr
+    assert sum(row["weights"][0] for row in run.summary()["mixture"]) == pytest.approx(1.0)
     assert "--initial first/policy.safetensors" in run.command
     assert "initial=simile.load('first/policy.safetensors')" in run.python
-    first, policy = (simile.load(folder / name / "policy.safetensors") for name in ("first", "run"))
+    first, policy = (simile.load(tmp_path / name / "policy.safetensors") for name in ("first", "run"))
     assert policy.units.equals(first.units)
-    with contextlib.chdir(folder):
+    with contextlib.chdir(tmp_path):
         parts = run.demonstrations()
-    assert [len(part) for part in parts] == [4, 1]
-    assert not {mark_of(d) for part in parts for d in part.digests} & set(first.card.training["seen"])
+    assert [None if part is None else len(part) for part in parts] == sizes
+    assert not {mark_of(d) for part in parts if part for d in part.digests} & set(first.card.training["seen"])
 
 
 def test_the_command_goes_on_with_the_rounds(folder):

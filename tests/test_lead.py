@@ -15,18 +15,16 @@ import pytest
 import simile
 from commands import simile_
 from simile.data import tasks
-from simile.data.recorded import Units
 from simile.data.timing import read_known
 from simile.evaluation.gate import Gate
 from simile.evaluation.report.importances import measure_importances
 from simile.evaluation.rivals import Behind, Bench, ContextForest, ContextRidge, Demonstrator, Filtered, NoisyHistory
 from simile.evaluation.rivals.filters import EMA, Follower
 from simile.evaluation.rivals.predictors import lead_source
-from simile.learning.folds import Folds
 from simile.learning.frontier import Frontier, Point, tell_waiting
 from simile.learning.recipes import parse
 from simile.learning.runs import RunFolder, as_command, as_script
-from simile.learning.second_opinion import simple_rivals
+from simile.learning.simple_filters import fit_simple_filter
 from simile.learning.tuning import CrossFitting, Rounds, tune
 from simile.policies.policies import given_frames, parts, timing
 from simile.studio.preview import PreviewedPolicy, compute_outputs, roll
@@ -77,20 +75,20 @@ def test_no_sequence_that_is_shorter_than_what_it_aims_ahead():
 
 
 @pytest.mark.parametrize("lead", LEADS)
-def test_simple_rivals_wait_and_aim_as_the_policy_does(lead: float):
+def test_the_simple_filter_waits_and_aims_as_the_policy_does(lead: float):
     run = simile.learn(TRAIN, lead=lead)
-    assert run.rivals
-    assert {timing(rival.policy)[0] for rival in run.rivals} == {round(30 * lead)}
+    assert timing(run.baseline)[0] == round(30 * lead)
     found = simile.evaluate(run.policy, TEST, baseline=run.baseline)
     assert all(math.isfinite(row["error"]) for row in found.rows())
 
 
-def test_of_rivals_that_aim_ahead_the_first_frames_do_not_count():
-    late = simple_rivals(TRAIN, simile.Horizon(4, 0).led(20), budget=1.0, space=simile.ActionSpace(), seed=0)
-    held = next(r for r in late if not r.filter)
-    scale = Units.of(TRAIN).scale
-    pieces = Folds.of(TRAIN).demos
-    np.testing.assert_allclose(held.squares, [np.sum(((a[19] - a[20:]) / scale) ** 2) for a in pieces.actions])
+def test_of_a_simple_filter_that_aims_ahead_the_first_frames_do_not_count():
+    how = {"budget": math.inf, "space": simile.ActionSpace(), "seed": 0}
+    late = fit_simple_filter(TRAIN, simile.Horizon(4, 0).led(20), **how)
+    judged = late.mixture.judged
+    off = [(a - b)[20:] ** 2 for a, b in zip(late.rolled, judged.actions, strict=True)]
+    assert late.score.rmse == pytest.approx(math.sqrt(np.mean(np.concatenate(off))))
+    assert timing(late.policy)[0] == 20
 
 
 # Rivals of `compare`.

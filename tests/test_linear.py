@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from naive import NaiveStream, naive_lines, naive_roll
-from simile import ColdStart, DivergedError, Horizon, Mixture, RolloutRidge, SimileError, SmoothPolicy
+from simile import ColdStart, DivergedError, Horizon, Mixture, Ridge, SimileError, SmoothPolicy
 from simile.data import tasks
 from simile.data.recorded import ActionSpace, Units
 from simile.models import PiecewiseLinear, WeightedModel
@@ -350,7 +350,7 @@ def test_units_and_bounds_are_those_of_any_policy():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 def test_an_interrupt_while_models_are_merged_stays_an_interrupt():
-    run = simile.learn(tasks.pursuit(n_sequences=3, length=80), model=RolloutRidge(), smoothness=5.0)
+    run = simile.learn(tasks.pursuit(n_sequences=3, length=80), model=Ridge(), smoothness=5.0)
     models = [(simile.collapse(run.policy).f, 1.0)] * 2
 
     def interrupt(number, frame):

@@ -16,13 +16,18 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import Horizon, SimileError, SmoothForest
-from simile.learning.crossfit import Choices
-from simile.learning.folds import states_of
-from simile.models import SmoothRegressor, WeightedModel
+from simile.data.recorded import Units
+from simile.learning.aims import Aim, label
+from simile.learning.components import fit_components
+from simile.learning.folds import Folds, states_of
+from simile.learning.mixture import Choices
+from simile.models import SmoothRegressor
+from simile.models.adapters import parts_of
 from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import GRU, MLP, TCN, Network, StateShape, TorchRegressor
 from simile.models.ridge import RolloutRegressor
 from simile.policies.policies import collapse
+from simile.policies.storage.files import to_bytes
 
 torch = pytest.importorskip("torch")
 
@@ -156,9 +161,10 @@ def test_only_training_through_the_roll_out_makes_a_rollout_regressor():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_device_that_is_not_there_is_told():
+@pytest.mark.parametrize("fit", [simile.clone, simile.learn])
+def test_a_device_that_is_not_there_is_told(fit):
     with pytest.raises(SimileError, match="torch sees no such GPU"):
-        simile.learn(demos_of(40, 40), model=replace(QUICK, device="cuda"), smoothness=3.0, horizon=HORIZON)
+        fit(demos_of(40, 40), model=replace(QUICK, device="cuda"), smoothness=3.0, horizon=HORIZON)
 
 
 # ------------------------------------------------------------------------------------------- through the roll-out
@@ -168,11 +174,22 @@ def test_a_device_that_is_not_there_is_told():
 def test_training_through_the_roll_out_brings_roll_outs_close_to_the_expert(recipe):
     demos = demos_of(150, 150, 150, 150, m=2)
     model = TorchRegressor(recipe, epochs=20, rate=1e-2, batch=256)
-    run = simile.learn(demos, model=model, smoothness=5.0, horizon=HORIZON)
+    run = simile.clone(demos, model=model, smoothness=5.0, horizon=HORIZON, validation=0.25)
     assert run.rounds[0].validation_error < 0.1  # of the variance
 
 
-def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads_and_leaves_torch_as_it_was():
+def clone(demos, model):
+    """A network that is trained through the roll-out."""
+    return simile.clone(demos, model=model, smoothness=3.0, horizon=HORIZON).policy
+
+
+def learn(demos, model):
+    """A mixture of networks that are trained on targets."""
+    return simile.learn(demos, model=model, smoothness=3.0, horizon=HORIZON).policy
+
+
+@pytest.mark.parametrize("fit", [clone, learn])
+def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads_and_leaves_torch_as_it_was(fit):
     demos = demos_of(60, 50, 40)
     before, threads = torch.random.get_rng_state(), torch.get_num_threads()
     found = []
@@ -180,14 +197,13 @@ def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads_and_leaves_t
         torch.set_num_threads(number)
         torch.manual_seed(number)
         drawn = torch.random.get_rng_state()
-        found.append(simile.learn(demos, model=QUICK, smoothness=3.0, horizon=HORIZON).policy.f)
+        found.append(fit(demos, QUICK))
         assert torch.equal(torch.random.get_rng_state(), drawn)
         assert torch.get_num_threads() == number
     torch.set_num_threads(threads)
     torch.random.set_rng_state(before)
-    assert same(*found)
-    other = simile.learn(demos, model=replace(QUICK, seed=1), smoothness=3.0, horizon=HORIZON).policy.f
-    assert not same(found[0], other)
+    assert to_bytes(found[0]) == to_bytes(found[1])
+    assert to_bytes(fit(demos, replace(QUICK, seed=1))) != to_bytes(found[0])
 
 
 def test_what_is_said_of_a_fold_comes_from_a_network_that_has_not_seen_it():
@@ -215,24 +231,14 @@ def test_training_stops_when_unseen_roll_outs_get_no_better():
     rng = RNG(0)  # nothing can be learned here
     demos = simile.Demonstrations.from_arrays([*rng.normal(size=(4, 80, 2))], [*rng.normal(size=(4, 80, 1))])
     model = TorchRegressor(MLP((64,)), epochs=1000, patience=2, rate=1e-2)
-    run = simile.learn(demos, model=model, smoothness=1.0, horizon=HORIZON)
+    run = simile.clone(demos, model=model, smoothness=1.0, horizon=HORIZON, validation=0.25)
     assert run.rounds[0].validation_error < 1.6  # a network that learned noise by heart does far worse
 
 
-def test_one_short_sequence_can_be_learned_from():
-    run = simile.learn(demos_of(15), model=QUICK, smoothness=2.0, horizon=HORIZON)
+@pytest.mark.parametrize("fit", [simile.clone, simile.learn])
+def test_one_short_sequence_can_be_learned_from(fit):
+    run = fit(demos_of(15), model=QUICK, smoothness=2.0, horizon=HORIZON)
     assert np.isfinite(run.rounds[0].error)
-
-
-def test_networks_and_forests_are_mixed():
-    demos = demos_of(120, 120, 120, 120)
-    models = [SmoothForest(n_trees=4), TorchRegressor(MLP((16,)), epochs=30, rate=1e-2, batch=512)]
-    run = simile.learn(demos, model=models, smoothness=5.0, horizon=HORIZON)
-    assert len(run.rounds) == 2
-    assert run.rounds[1].beta > 0.0
-    whole = collapse(run.policy)
-    parts = whole.f.models if isinstance(whole.f, WeightedModel) else (whole.f,)
-    assert any(isinstance(f, Network) for f in parts)
 
 
 def test_past_actions_and_training_through_the_roll_out_exclude_each_other():
@@ -247,23 +253,24 @@ def test_missing_contexts_are_learned_from():
     demos = demos_of(80, 80, 80)
     holed = [np.where(RNG(i).random(x.shape) < 0.2, np.nan, x) for i, x in enumerate(demos.contexts)]
     demos = simile.Demonstrations.from_arrays(holed, list(demos.actions))
-    run = simile.learn(demos, model=QUICK, smoothness=3.0, horizon=HORIZON)
-    assert all(np.isfinite(a).all() for a in simile.rollout(run.policy, demos))
+    for fit in (clone, learn):
+        assert all(np.isfinite(a).all() for a in simile.rollout(fit(demos, QUICK), demos))
 
 
-def test_bfloat16_is_for_gpus():
-    model = replace(QUICK, precision="bfloat16")
+@pytest.mark.parametrize("fit", [clone, learn])
+def test_bfloat16_is_for_gpus(fit):
+    model, demos = replace(QUICK, precision="bfloat16"), demos_of(60, 60)
     with pytest.raises(SimileError, match="precision must be 'float32' on the CPU"):
-        simile.learn(demos_of(60, 60), model=model, smoothness=3.0, horizon=HORIZON)
+        fit(demos, model)
     if torch.cuda.is_available():
-        model = replace(model, device="cuda")
-        run = simile.learn(demos_of(60, 60), model=model, smoothness=3.0, horizon=HORIZON)
-        assert np.isfinite(run.rounds[0].error)
+        policy = fit(demos, replace(model, device="cuda"))
+        assert all(np.isfinite(a).all() for a in simile.rollout(policy, demos))
 
 
-def test_a_training_that_runs_away_is_told():
+@pytest.mark.parametrize("fit", [clone, learn])
+def test_a_training_that_runs_away_is_told(fit):
     with pytest.raises(SimileError, match="rate must be smaller"):
-        simile.learn(demos_of(60), model=replace(QUICK, rate=1e30), smoothness=3.0, horizon=HORIZON)
+        fit(demos_of(60), replace(QUICK, rate=1e30))
 
 
 # ------------------------------------------------------------------------------------------------- on targets
@@ -298,6 +305,73 @@ def test_dagger_trains_networks_on_the_data_of_all_rounds():
     model = TorchRegressor(MLP((8,)), through="targets", epochs=3)
     run = simile.dagger(demos_of(40, 40, 40), model=model, n_rounds=2, horizon=Horizon(1, 1))
     assert len(run.rounds) == 3
+
+
+# -------------------------------------------------------------------------------------------------- in a mixture
+
+
+def networks_of(policy) -> list[Network]:
+    return [f for f, _ in parts_of(collapse(policy).f) if isinstance(f, Network)]
+
+
+@pytest.mark.parametrize("through", ["rollout", "targets"])
+def test_learn_fits_networks_on_targets_for_three_delays_each(monkeypatch, through):
+    kind, seen, told = type(TorchRegressor(through=through)), [], []
+    fit_smooth = kind.fit_smooth
+
+    def counted(self, states, labels, *rest, **more):
+        seen.append(labels)
+        return fit_smooth(self, states, labels, *rest, **more)
+
+    monkeypatch.setattr(kind, "fit_smooth", counted)
+    monkeypatch.setattr(kind, "fit_rollouts", None, raising=False)  # nobody asks for it
+    demos, model = demos_of(60, 50, 40), replace(QUICK, through=through)
+    simile.learn(demos, model=model, smoothness=3.0, horizon=HORIZON, watch=told.append)
+    standard = demos.standardize(Units.of(demos))
+    assert len(seen) == 12
+    for i, ahead in enumerate((0, 8, 24)):  # on all recordings, then without each
+        whole, *folds = seen[4 * i : 4 * i + 4]
+        np.testing.assert_array_equal(whole, label(standard.actions, [Aim(ahead)]))
+        assert sorted(map(len, folds)) == [90, 100, 110]
+    assert [(x.what, x.done, x.steps) for x in told[:-1]] == [("TorchRegressor", i + 1, 12) for i in range(12)]
+
+
+def test_what_a_mixture_is_told_of_a_fold_comes_from_networks_that_have_not_seen_it():
+    demos = demos_of(60, 50, 40)
+    folds = Folds.of(demos)
+    own = np.repeat(folds.fold == folds.fold[0], demos.lengths)
+    turned = demos.with_actions(
+        [a if fold != folds.fold[0] else -a for a, fold in zip(demos.actions, folds.fold, strict=True)]
+    )
+    (_, *found), (_, *other) = (
+        fit_components(some, Folds.of(some), [QUICK], HORIZON, RNG(0)) for some in (demos, turned)
+    )
+    assert [one.aims for one in found] == [(Aim(0),), (Aim(8),), (Aim(24),)]
+    for one, two in zip(found, other, strict=True):
+        np.testing.assert_array_equal(two.unseen[own], one.unseen[own])
+        assert (two.unseen[~own] != one.unseen[~own]).all()
+    assert not same(found[0].model, found[1].model)
+
+
+def test_a_mixture_of_networks_comes_close_to_the_expert():
+    demos = demos_of(150, 150, 150, 150)
+    model = TorchRegressor(MLP((16,)), epochs=60, rate=1e-2, batch=64)
+    free = simile.ActionSpace()  # walks leave what the others have reached
+    run = simile.learn(demos, model=model, smoothness=5.0, horizon=HORIZON, space=free)
+    assert run.rounds[0].validation_error < 0.1  # of the variance
+    assert {row["component"] for row in run.mixed} <= {"TorchRegressor", "mean"}
+    assert networks_of(run.policy)
+
+
+def test_networks_and_forests_are_mixed():
+    demos = demos_of(120, 120, 120, 120)
+    models = [SmoothForest(n_trees=4), TorchRegressor(MLP((16,)), epochs=30, rate=1e-2, batch=512)]
+    run = simile.learn(demos, model=models, smoothness=5.0, horizon=HORIZON)
+    assert len(run.rounds) == 1
+    mixed = [row for row in run.mixed if row["component"] == "TorchRegressor"]
+    assert mixed
+    assert len(networks_of(run.policy)) == len(mixed)
+    assert sum(row["weights"][0] for row in run.mixed) == pytest.approx(1.0)
 
 
 # ------------------------------------------------------------------------------------------- modules of one's own
@@ -340,8 +414,9 @@ def test_a_module_of_one_s_own_is_trained_from_its_weights_and_stays_as_it_was()
     ],
 )
 def test_modules_that_do_not_fit_are_told(module, message):
-    with pytest.raises(SimileError, match=message):
-        simile.learn(demos_of(40, 40), model=TorchRegressor(module), smoothness=3.0, horizon=HORIZON)
+    for fit in (clone, learn):
+        with pytest.raises(SimileError, match=message):
+            fit(demos_of(40, 40), TorchRegressor(module))
 
 
 # ------------------------------------------------------------------------------------------------- without torch

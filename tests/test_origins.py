@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from sklearn import linear_model
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.linear_model import Ridge
 
 import simile
 from commands import simile_
@@ -30,7 +30,7 @@ from simile.evaluation.report.importances import measure_importances
 from simile.evaluation.rivals.controllers import forecast
 from simile.evaluation.rivals.predictors import ContextForest, ContextRidge, NoisyHistory
 from simile.learning.distributed.backend import LocalBackend
-from simile.models.ridge import RolloutRidge
+from simile.models.ridge import Ridge
 from simile.policies.cards import Card
 from simile.policies.policies import SmoothPolicy
 from simile.policies.storage.files import from_bytes, to_bytes
@@ -63,13 +63,13 @@ def moved(demos: Demonstrations, offset: float, columns: Any = slice(None)) -> D
 
 def learn(how: str, demos: Demonstrations) -> Any:
     if how == "learn":
-        return simile.learn(demos, model=(FOREST, RolloutRidge(knots=2)), smoothness=3.0, horizon=Horizon(3, 0)).policy
+        return simile.learn(demos, model=(FOREST, Ridge(knots=2)), smoothness=3.0, horizon=Horizon(3, 0)).policy
     if how == "paper":
         return simile.paper(demos, model=FOREST, horizon=Horizon(2, 2), n_rounds=2).policy
     if how == "path":
         points = simile.path(demos, smoothness=(1.0, 9.0), model=FOREST, horizon=Horizon(3, 0)).points
         return points[-1].policy
-    model = {"trees": RandomForestRegressor(4, random_state=0), "ridge": Ridge()}[how]
+    model = {"trees": RandomForestRegressor(4, random_state=0), "ridge": linear_model.Ridge()}[how]
     return simile.clone(demos, model=model, horizon=Horizon(2, 1), smoothness=3.0).policy
 
 
@@ -168,7 +168,7 @@ def test_all_offsets_and_scales_give_the_bits_of_the_twin_online_too(offset: flo
 def test_any_offset_costs_no_more_than_the_rounding_of_the_data(offset: float):
     demos = near()
     far = Demonstrations.from_arrays([x + offset for x in demos.contexts], demos.actions, rate=25.0)
-    settings = {**QUICK, "model": RolloutRidge(knots=2)}
+    settings = {**QUICK, "model": Ridge(knots=2)}
     policy, twin = (simile.clone(d, **settings).policy for d in (demos, far))
     apart = np.concatenate(rollout(policy, demos)) - np.concatenate(rollout(twin, far))
     assert np.abs(apart).max() < 1e-4 * policy.units.scale[0]
@@ -245,7 +245,7 @@ def test_networks_far_from_0_have_the_bits_of_their_twin():
 def test_what_looks_into_policies_far_from_0_sees_what_it_sees_in_the_twin():
     demos = near(missing=0.0)
     far = moved(demos, 1e9)
-    pairs = [(simile.clone(d, **{**QUICK, "model": RolloutRidge(knots=2)}).policy, d) for d in (demos, far)]
+    pairs = [(simile.clone(d, **{**QUICK, "model": Ridge(knots=2)}).policy, d) for d in (demos, far)]
     assert str(simile.diagnose(*pairs[0])) == str(simile.diagnose(*pairs[1]))
     np.testing.assert_array_equal(*(compute_outputs(policy, d[0]) for policy, d in pairs))
     assert measure_importances(*pairs[0]) == measure_importances(*pairs[1])

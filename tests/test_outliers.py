@@ -8,28 +8,31 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.linear_model import Ridge
+from sklearn import linear_model
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import simile
 from commands import simile_
 from simile import tasks
+from simile._common.parts import Whole
 from simile.data.losses import Absolute, Huber, Squared
 from simile.data.reference import Reference
 from simile.data.states import Horizon
 from simile.errors import ArgumentError, DataError
-from simile.learning.crossfit import Choices, line_search
+from simile.learning.aims import Aim
+from simile.learning.components import Component
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.folds import states_of
+from simile.learning.folds import Folds, states_of
+from simile.learning.mixture import Choices, Mixture
 from simile.learning.outliers import weigh
 from simile.learning.runs import RunFolder
 from simile.models import SmoothForest, adapters
 from simile.models.closed_loop import ClosedLoop
-from simile.models.ridge import RolloutRidge
+from simile.models.ridge import Lesson, Ridge
 
 CONTEXTS = Horizon((0, 2, 4), 0)
-LIGHT = (SmoothForest(n_trees=8), RolloutRidge())
+LIGHT = (SmoothForest(n_trees=8), Ridge())
 
 
 def spoil(demos, share=0.02, size=20.0, seed=0):
@@ -82,14 +85,17 @@ def test_the_squared_loss_changes_no_bit(pursuit):
 def test_huber_keeps_the_error_with_outliers_and_squared_does_not(seed, model):
     train, test = tasks.pursuit(n_sequences=8, length=400, seed=seed).split(test=0.25, seed=seed)
     wrong = spoil(train, seed=seed)
-    clean, squared = (simile.learn(d, model=model).policy for d in (train, wrong))
-    same, run = (simile.learn(d, model=model, loss=Huber()) for d in (train, wrong))
+    # Without learned bounds, which would cost more than outliers where one plays as the others never did.
+    how = {"model": model, "space": simile.ActionSpace()}
+    clean, squared = (simile.learn(d, **how).policy for d in (train, wrong))
+    same, run = (simile.learn(d, **how, loss=Huber()) for d in (train, wrong))
     assert rmse(run.policy, test) <= 1.05 * rmse(same.policy, test)
+    assert rmse(run.policy, test) <= 1.1 * rmse(clean, test)
     assert rmse(squared, test) > 1.3 * rmse(clean, test)
     assert rmse(squared, test) > 1.3 * rmse(run.policy, test)
     # The budget of roughness is that of the motion, not of the outliers.
     assert roughness(run.policy, test) < 1.15
-    assert roughness(squared, test) > 3.0
+    assert not 0.6 < roughness(squared, test) < 3.0
     assert any("of the frames of pan are gross outliers" in note for note in run.notes)
     assert run.policy.card.training["settings"]["loss"] == "Huber(delta=3.0)"
     assert run.policy.card.training["data"] == wrong.digest()  # what was recorded
@@ -177,9 +183,9 @@ def test_what_weighs_nothing_teaches_nothing(pursuit, kind):
         elif kind == "apart":
             f = forest.fit_apart(states, labels, 1, rng, weights=weights)
         elif kind == "ridge":
-            f, _ = RolloutRidge().fit_rollouts(states, demos.actions, [loop], np.arange(4), weights=weights)[0]
+            f, _ = Ridge().fit_folds(Whole(Lesson(states, labels, np.arange(4), weights)))
         elif kind == "scikit-learn":
-            f = adapters.fit(Ridge(), states.matrix(), labels, rng, weights=weights)
+            f = adapters.fit(linear_model.Ridge(), states.matrix(), labels, rng, weights=weights)
         else:
             pytest.importorskip("torch")
             through = "targets" if kind == "network" else "rollout"
@@ -192,15 +198,22 @@ def test_what_weighs_nothing_teaches_nothing(pursuit, kind):
     np.testing.assert_allclose(said[0], said[1], rtol=1e-4, atol=1e-4)
 
 
-def test_errors_and_the_line_search_take_weights(pursuit):
+def test_errors_and_mixtures_take_weights(pursuit):
     train, _ = pursuit
     demos = weighted(train)
     off = [a + np.where(w == 0.0, 50.0, 2.0) for a, w in zip(demos.actions, demos.weights, strict=True)]
     assert Reference(demos).measure(off).error == pytest.approx(4.0)
-    loop, still = ClosedLoop(np.ones((1, 1))), [np.zeros_like(a) for a in demos.actions]
     right = [a + np.where(w == 0.0, 50.0, 0.0) for a, w in zip(demos.actions, demos.weights, strict=True)]
-    assert line_search(right, still, demos, loop) == pytest.approx(1.0)
-    assert line_search(right, still, train, loop) < 0.95
+    said = {"right": right, "still": [np.zeros_like(a) for a in demos.actions]}
+
+    def share(some):
+        """Return the share of what is right where it counts."""
+        parts = [Component(name, None, (Aim(),), np.concatenate(z)) for name, z in said.items()]
+        (blend,) = Mixture(some, Choices.of(some), Folds.of(some), tuple(parts), 2).at(0.0)  # no filter
+        return blend.weights[0]
+
+    assert share(demos) == pytest.approx(1.0)
+    assert share(train) < 0.95
 
 
 def test_weights_go_where_their_frames_go(pursuit):
@@ -215,10 +228,10 @@ def test_weights_go_where_their_frames_go(pursuit):
 
 
 def test_a_model_without_weights_keeps_its_own_loss_and_says_so(pursuit):
-    model = make_pipeline(StandardScaler(), Ridge())
+    model = make_pipeline(StandardScaler(), linear_model.Ridge())
     run = simile.learn(spoil(pursuit[0]), model=model, smoothness=30.0, loss=Huber())
     assert any("Pipeline takes no weights, so that its own loss counts" in note for note in run.notes)
-    run = simile.learn(spoil(pursuit[0]), model=Ridge(), smoothness=30.0, loss=Huber())
+    run = simile.learn(spoil(pursuit[0]), model=linear_model.Ridge(), smoothness=30.0, loss=Huber())
     assert not any("takes no weights" in note for note in run.notes)
 
 
@@ -289,14 +302,16 @@ def test_the_estimator_of_scikit_learn_takes_a_loss(pursuit):
 
 def test_the_command_learns_judges_and_reports_by_a_loss(pursuit, tmp_path):
     simile.write(spoil(simile.Demonstrations((*pursuit[0], *pursuit[1]))), tmp_path / "wrong.csv")
-    given = ("train", "wrong.csv", "--actions", "pan", "--model", "RolloutRidge(rows=5000)", "--smoothness", "30")
-    made = simile_(*given, "--loss", "Huber", "--out", "run", cwd=tmp_path)
-    assert "of the frames of pan are gross outliers" in made.stdout
-    folder = RunFolder(tmp_path / "run")
-    assert "--loss Huber" in folder.command
-    assert folder.python.count("loss=simile.Huber()") == 2
-    rows = {row["name"]: row["error"] for row in folder.summary()["held_out"]}
-    assert rows["policy"] < 0.3
+    given = ("train", "wrong.csv", "--actions", "pan", "--model", "Ridge(rows=5000)", "--smoothness", "30")
+    for test, times in ((), 1), (("--test", "0.25"), 2):  # what is held out is judged by it, too
+        out = ("--overwrite", "--out", "run")
+        made = simile_(*given, "--loss", "Huber", *test, *out, cwd=tmp_path)
+        assert "of the frames of pan are gross outliers" in made.stdout
+        folder = RunFolder(tmp_path / "run")
+        assert "--loss Huber" in folder.command
+        assert folder.python.count("loss=simile.Huber()") == times
+        rows = {row["name"]: row["error"] for row in folder.summary()["held_out"]}
+        assert rows["policy"] < 0.3
     judged = simile_("evaluate", "run/policy.safetensors", "wrong.csv", "--loss", "Huber()", "--json", cwd=tmp_path)
     assert all(row["rmse"] < 10.0 for row in json.loads(judged.stdout)["recordings"])
     assert "gross outliers" in (tmp_path / "run" / "report.html").read_text()

@@ -43,7 +43,7 @@ def test_the_figure_of_a_run_shows_every_round_and_marks_the_chosen_one(run):
 
 
 def test_what_a_run_does_not_have_is_not_drawn():
-    plain = simile.learn(DEMOS, model=simile.RolloutRidge(), smoothness=9.0)
+    plain = simile.learn(DEMOS, model=simile.Ridge(), smoothness=9.0)
     assert "sigma" not in lines_of(plain.plot().axes[2])
     assert len(plain.plot().axes) == 3
 
@@ -59,7 +59,7 @@ def test_the_figure_of_an_evaluation_shows_policy_and_expert_and_every_sequence(
 
 def test_an_evaluation_shows_the_sequence_of_median_error_and_every_action():
     demos = demos_of(80, 1, 70, 90, k=3, seed=4)
-    judged = simile.evaluate(simile.learn(demos, model=simile.RolloutRidge(), smoothness=3.0).policy, demos)
+    judged = simile.evaluate(simile.learn(demos, model=simile.Ridge(), smoothness=3.0).policy, demos)
     rmse = np.reshape([row["rmse"] for row in judged.recordings()], (4, 3))
     total = {i: rmse[i].sum() for i in (0, 2, 3)}
     middle = sorted(total, key=total.__getitem__)[1]
@@ -76,7 +76,7 @@ def test_a_sequence_that_is_not_there_is_refused(run, sequence):
 
 
 def test_the_figure_of_a_frontier_marks_the_knee():
-    frontier = simile.path(DEMOS, smoothness=(2.0, 20.0, 200.0), model=simile.RolloutRidge())
+    frontier = simile.path(DEMOS, smoothness=(2.0, 20.0, 200.0), model=simile.Ridge())
     (axes,) = frontier.plot().axes
     assert lines_of(axes)["knee"] ** 2 == pytest.approx(frontier.knee().error)
     assert axes.get_xscale() == "log"
@@ -85,4 +85,4 @@ def test_the_figure_of_a_frontier_marks_the_knee():
 def test_a_default_run_keeps_what_was_tried_to_find_its_smoothness():
     run = simile.learn(DEMOS)
     assert len(run.frontier.points) >= 6
-    assert simile.learn(DEMOS, smoothness=20.0, model=simile.RolloutRidge()).frontier is None
+    assert simile.learn(DEMOS, smoothness=20.0, model=simile.Ridge()).frontier is None

@@ -25,7 +25,7 @@ BLUE, PLOT = "#0072b2", ".timechart .plot canvas"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs")
     simile.write(tasks.pursuit(n_sequences=6, length=120, seed=5), path / "games.csv")
-    simile_("train", "games.csv", "--actions", "pan", "--model", "(SmoothForest(n_trees=6), RolloutRidge)", cwd=path)
+    simile_("train", "games.csv", "--actions", "pan", "--model", "(SmoothForest(n_trees=6), Ridge)", cwd=path)
     return path
 
 
@@ -42,7 +42,7 @@ def test_a_training_ends_in_a_report_with_everything_on_it(folder, open_page):
     page = opened(open_page, folder / "run" / "report.html")
     assert page.locator(".answer").count() == 6
     headings = page.locator("section h2").all_inner_texts()
-    assert {"How smooth should I choose?", "How did the training go?", "What does it look at?"} <= set(headings)
+    assert {"How smooth should I choose?", "What is it made of?", "What does it look at?"} <= set(headings)
     text = page.inner_text("body")
     for said in ("games.csv", "best simple filter", "hold the last action", "other smoothness", "simile train"):
         assert said in text, said
@@ -65,7 +65,7 @@ def test_report_shows_other_data(folder, open_page):
 
 
 def test_a_training_without_a_report_writes_none(folder):
-    words = ("--actions", "pan", "--model", "RolloutRidge", "--smoothness", "9", "--out", "bare", "--no-report")
+    words = ("--actions", "pan", "--model", "Ridge", "--smoothness", "9", "--out", "bare", "--no-report")
     simile_("train", "games.csv", *words, cwd=folder)
     assert not (folder / "bare" / "report.html").exists()
 
@@ -112,7 +112,7 @@ def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_demo_prints_tables_and_writes_a_picture_a_page_and_a_policy(demo, request):
     said, folder = demo
-    for words in ("<- chosen", "without smoothness", "holding the last action", "players in the picture"):
+    for words in ("component", "without smoothness", "holding the last action", "players in the picture"):
         assert words in said
     (told,) = re.findall(r"^Typically [\d.]+ off in pan on \d recordings? it had not seen: .*$", said, re.MULTILINE)
     if request.node.callspec.params["demo"] == "whole":

@@ -20,10 +20,10 @@ from simile.data import tasks
 from simile.data.reference import Reference
 from simile.evaluation import evaluation
 from simile.evaluation.evaluation import POLICY as OURS
-from simile.evaluation.evaluation import SIMPLE, SIMPLER
+from simile.evaluation.evaluation import SIMPLE
 from simile.evaluation.report import Report, curves
 from simile.evaluation.rivals import HELD, ROSTER
-from simile.learning.runs import ALTERNATIVE, COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
+from simile.learning.runs import COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
 from simile.metrics import rate_reversals, share_rest
 
 learned = shared.learned
@@ -51,10 +51,27 @@ def test_a_report_of_a_run_has_every_part_that_the_page_shows(learned):
     assert [c["kind"] for c in content["frontier"]] == ["ours", "rival", "path"]
     assert len(content["frontier"][-1]["points"]) == len(run.frontier.points)
     assert content["chosen"] == run.chosen.number
-    assert content["rounds"][-1]["error"] == pytest.approx(math.sqrt(run.rounds[-1].error))
+    assert content["rounds"] == []
+    assert [row[:2] for row in content["mixture"]["rows"]] == [[one["component"], one["aim"]] for one in run.mixed]
+    assert sum(row[2] for row in content["mixture"]["rows"]) == pytest.approx(100.0)
     assert content["importances"] is not None
     assert f"{len(test)} held-out sequences" in content["subtitle"]
-    assert "3 held-out sequences" in content["frontier_note"]
+    assert "3 sequences" in content["frontier_note"]
+    assert not content["in_turn"]
+
+
+def test_without_recordings_to_judge_on_a_report_is_of_all_each_left_out_in_turn(learned):
+    run, _ = learned
+    report = Report.of(run)
+    assert_page_can_read(report)
+    content = report.content
+    assert content["in_turn"]
+    assert content["verdict"] == str(run.verdict)
+    assert f"{run.verdict.recordings} sequences, each left out in turn" in content["subtitle"]
+    assert [s["name"] for s in content["sequences"]] == list(run.judged.demos.names)
+    assert content["frontier"][-1]["points"][3]["error"] == pytest.approx(math.sqrt(run.frontier.points[3].error))
+    with pytest.raises(simile.ArgumentError, match="test must be recordings to judge on"):
+        Report.of(simile.paper(run.judged.demos, n_rounds=0, model=simile.SmoothForest(n_trees=2)))
 
 
 def test_a_report_says_of_each_action_whether_it_moves_as_the_expert_does():
@@ -143,7 +160,7 @@ def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learne
     assert early.content["chosen"] == run.chosen.number
     assert [s["frames"] for s in early.content["sequences"]] == [150, 150]
     path = [{"smoothness": s, "lag": 3.0, "error": e, "roughness": 1.0 / s} for s, e in ((0.5, 0.2), (2.0, 0.3))]
-    held_out = simile.evaluate(run.policy, folder.demonstrations()[1]).add(SIMPLER, linear(test.n_contexts))
+    held_out = simile.evaluate(run.policy, folder.demonstrations()[1])
     summary = {
         **plain(held_out.to_dict()),
         "notes": ["a note"],
@@ -153,18 +170,15 @@ def test_a_folder_tells_what_the_run_found_and_rolls_its_policy_out_again(learne
         "digest": folder.demonstrations()[1].digest(),
     }
     (folder.path / SUMMARY).write_text(json.dumps(summary))
-    linear(test.n_contexts).save(folder.path / ALTERNATIVE)
     told = Report.of_folder(folder)
     assert_page_can_read(told)
     assert told.content["verdict"] == str(held_out.verdict)
     assert told.content["notes"] == ["a note"]
     assert told.content["frontier"][-1]["points"][0]["label"] == "smoothness 0.5, lag 100 ms"
-    assert "something simpler" in [row[0] for row in told.content["table"]["rows"]]
-    assert "something simpler" in told.content["answers"][4]["answer"]
     assert Report.of_folder(folder, demos=folder.demonstrations()[1]).content == told.content
     elsewhere = Report.of_folder(folder, demos=test)
     assert elsewhere.content["verdict"] == str(simile.evaluate(run.policy, test).verdict)
-    assert {c["kind"] for c in elsewhere.content["frontier"]} == {"ours", "rival"}
+    assert {c["kind"] for c in elsewhere.content["frontier"]} == {"ours"}
 
 
 # --- Edges ------------------------------------------------------------------------------------------------------------
@@ -222,16 +236,6 @@ def test_a_foreign_model_has_no_shares_to_show(pursuit):
     assert_page_can_read(report)
     assert report.content["importances"] is None
     assert "settles by itself" in report.content["answers"][4]["answer"]
-
-
-def test_something_simpler_that_did_better_is_measured_and_told():
-    demos = demos_of(200, 200, 200)
-    run = run_of(linear(2), alternative=linear(2, slope=0.5, smoothness=4.0, growth=1.0), notes=("it does better",))
-    report = Report.of(run, demos)
-    assert_page_can_read(report)
-    assert "something simpler" in [row[0] for row in report.content["table"]["rows"]]
-    assert report.content["notes"] == ["it does better"]
-    assert "simpler" in report.content["answers"][4]["answer"]
 
 
 def test_sequences_shorter_than_the_memory_are_refused_with_a_way_out():

@@ -196,6 +196,15 @@ def test_a_single_round_is_told_in_a_sentence(tmp_path, open_page):
     assert page.locator("#training canvas").count() == 0
 
 
+def test_of_a_mixture_it_is_told_what_it_is_made_of(tmp_path, open_page):
+    rows = [["forest", "0.4 s ahead", 72.3], ["line", "now", 27.7]]
+    parts = {"mixture": {"columns": ["model", "aims at the action", "% of pan"], "rows": rows}, "in_turn": True}
+    page = drawn(open_page(write_page(tmp_path / "parts.html", report_of((400,), ("pan",)) | parts)))
+    assert page.inner_text("#training h2") == "What is it made of?"
+    assert page.locator("#training td").all_inner_texts() == ["forest", "0.4 s ahead", "72", "line", "now", "28"]
+    assert "what was learned from the others" in page.inner_text("#curves")
+
+
 def test_curves_that_are_not_there_are_missed_in_words(tmp_path, open_page):
     page = open_page(write_page(tmp_path / "cut.html", report_of((400,), ("pan",)), [])).page
     page.wait_for_selector("#curves [role=alert]:not([hidden])")

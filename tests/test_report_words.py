@@ -35,7 +35,6 @@ BENT = Steps(tuple(Step(2.0**i, float(i), 0.1 + 0.01 * 2.0**i, 4.0 / 2.0**i) for
         (4, {}, "plain", "Its smoother settles by itself and the held-out error is what the training expected."),
         (4, {"surprise": 0.5}, "plain", "and the held-out error is less than the training expected."),
         (4, {"surprise": 2.0}, "plain", "by itself; but the held-out error is 2 times what the training expected."),
-        (4, {"simpler": True}, "plain", "; but something simpler did better in training (see the notes)."),
         (4, {"radius": 1.01}, "poor", "; but its smoother does not settle by itself (radius 1.0100)."),
         (4, {"radius": math.nan, "surprise": math.nan}, "plain", "Nothing speaks for or against it."),
         (4, {"verdict": LOST}, "poor", "it ran away."),

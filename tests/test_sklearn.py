@@ -115,13 +115,15 @@ def test_hold_is_a_parameter_like_any_other(hold, data):
 
 def test_same_parameters_as_learn():
     ours, theirs = set(SimileRegressor().get_params()), set(simile.learn.__kwdefaults__)
-    of_rounds = {"rule", "step_size", "n_rounds"}
+    of_rounds = {"feedback", "rule", "step_size", "n_rounds"}
     # Nobody watches an estimator, its data are here, and all columns of X are contexts.
     assert ours - {"random_state", "algorithm"} - of_rounds == theirs - {"seed", "watch", "backend", "effect"}
     assert of_rounds < set(simile.rounds.__kwdefaults__)
     assert all(value is None for name, value in SimileRegressor().get_params().items() if name != "algorithm")
     assert SimileRegressor().algorithm == "learn"
-    with pytest.raises(simile.ArgumentError, match=r"n_rounds: learn cross-fits.*simile\.paper\(demos, n_rounds=2\)"):
+    with pytest.raises(
+        simile.ArgumentError, match=r"n_rounds: learn has no rounds.*simile\.paper\(demos, n_rounds=2\)"
+    ):
         SimileRegressor(n_rounds=2).fit([[0.0]] * 9, [0.0] * 9)
     with pytest.raises(simile.ArgumentError, match="algorithm must be one of learn, paper"):
         SimileRegressor(algorithm="best").fit([[0.0]] * 9, [0.0] * 9)

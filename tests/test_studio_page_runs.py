@@ -87,7 +87,7 @@ def test_the_slider_bends_the_curve_at_once_and_a_rest_retrains(
 
     def slid() -> float:
         slider.focus()
-        for _ in range(12):
+        for _ in range(30):
             n = len(page.evaluate(SLIDES))
             page.keyboard.press("ArrowRight")
             until(page, f"{SLIDES}.length > {n}")

@@ -22,9 +22,8 @@ from conftest import demos_of
 from simile.data import tasks
 from simile.data.reference import Reference
 from simile.learning import measures
-from simile.learning.crossfit import MODELS, Choices
+from simile.learning.components import MODELS
 from simile.learning.distributed.backend import LocalBackend
-from simile.learning.frontier import match_expert
 from simile.learning.recipes import as_python, parse
 from simile.learning.runs import DEFAULTS, RECIPES, RunFolder, as_command, as_script
 from simile.learning.runs import settings as settings_of
@@ -126,10 +125,10 @@ def test_each_action_begins_with_the_smoothness_that_learn_would_give_it():
     noise = [0.3 * np.random.default_rng(i).normal(size=(len(a), 1)) for i, a in enumerate(demos.actions)]
     noisy = demos.with_actions([np.hstack([a[:, :1], a[:, 1:] + n]) for a, n in zip(demos.actions, noise, strict=True)])
     known = Known(noisy, 1.0, 0)
-    found, _ = match_expert(noisy, Choices.of(noisy), simile.MatchExpert(1.0))
-    assert isinstance(found.smoothness, tuple)
+    smoothness = simile.learn(noisy).policy.smoothness
+    assert len(set(smoothness)) == 2
     first = CrossFitting(mixture=("ridge",)).draw(lambda name, options, first=None: first, known)
-    assert np.allclose(first["smoothness"], found.smoothness, rtol=1e-5)
+    assert np.allclose(first["smoothness"], smoothness, rtol=1e-5)
     written = Tried(0, {}, first).options()
     assert written is not None
     assert parse(written["smoothness"], "smoothness") == first["smoothness"]
@@ -194,10 +193,10 @@ def test_rounds_are_reproduced_too_and_the_last_one_counts():
 
 
 def test_run_trains_on_all_sequences_and_may_be_changed(tuned: Tuned):
-    turns: list[simile.Round] = []
-    run = tuned.run(watch=turns.append)
+    seen: list[Any] = []
+    run = tuned.run(watch=seen.append)
     assert run.policy.card.training["sequences"] == len(DEMOS)
-    assert len(turns) == len(run.rounds)
+    assert seen[-1] is run.chosen
 
 
 def test_no_trial_trains_on_what_judges_it(tuned: Tuned):
@@ -252,7 +251,7 @@ def test_a_trial_is_on_the_frontier_or_beaten_by_one_that_is(points: list[tuple[
 def test_a_command_says_only_what_differs_from_the_defaults(tuned: Tuned):
     command = tuned.command("games.csv")
     assert command is not None
-    assert command.startswith("simile train games.csv --model '(RolloutRidge(")
+    assert command.startswith("simile train games.csv --model '(Ridge(")
     assert "alphas" not in command
     own = Tuned((Tried(0, {}, {"model": object()}, 0.1, 0.1),), 1.0, Split(DEMOS, DEMOS), DEMOS)
     assert own.command() is None
@@ -333,22 +332,21 @@ def test_trials_that_do_badly_round_after_round_are_given_up():
     assert f"{len(given_up)} given up early" in str(tuned)
 
 
-def test_a_mixture_is_measured_by_its_own_kind():
-    steps: list[int] = []
-
+def test_a_mixture_is_judged_when_it_is_done_and_never_given_up():
     def report(step: int, rmse: float, roughness: float) -> bool:
-        steps.append(step)
-        return True
+        raise AssertionError
 
-    hinges, ridge = simile.RolloutRidge(knots=2), simile.RolloutRidge()
-    split = Split(DEMOS[:4], DEMOS[4:])
-    whole = judge({"model": (hinges, ridge), "smoothness": 20.0}, split, report)
-    assert not whole.pruned  # neither the first model nor the last one is a reason to give up
-    assert judge({"model": (hinges, ridge, ridge), "smoothness": 20.0}, split, report).pruned
-    judge({"model": (ridge,), "smoothness": 20.0}, split, report)
-    assert len(steps) == 5
-    assert steps[:2] == steps[2:4]
-    assert len(set(steps)) == 3
+    settings, split = (
+        {"model": (simile.Ridge(knots=2), simile.Ridge()), "smoothness": 20.0},
+        Split(DEMOS[:4], DEMOS[4:]),
+    )
+    verdict = judge(settings, split, report)
+    assert not verdict.pruned
+    assert not verdict.trouble
+    turn = simile.learn(split.train, **settings, validation=split.validation).chosen
+    assert (verdict.rmse, verdict.roughness) == (math.sqrt(turn.validation_error), turn.validation_roughness)
+    outcome = measures.outcome(simile.learn(split.train, **settings).policy, split.validation)
+    assert verdict.rmse == math.sqrt(outcome.error)
 
 
 @pytest.mark.long
@@ -359,7 +357,7 @@ def test_a_network_may_join_the_mixture():
     network = TorchRegressor(MLP((4,)), epochs=2)
     space = CrossFitting(mixture=("ridge",), extra=(network,), lag=(4.0,))
     settings = space.draw(ask_by(lambda name, options, first: options[-1]), KNOWN)
-    assert settings["model"] == (simile.RolloutRidge(), network)
+    assert settings["model"] == (simile.Ridge(), network)
     verdict = judge(settings, Split(DEMOS[:4], DEMOS[4:]))
     assert not verdict.trouble
     assert math.isfinite(verdict.rmse)

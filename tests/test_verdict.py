@@ -21,8 +21,8 @@ from simile.data import tasks
 from simile.errors import SimileError
 from simile.evaluation.gate import Gate
 from simile.evaluation.report import Report
-from simile.evaluation.verdict import FINDINGS, Likeness, Verdict
 from simile.learning.runs import RunFolder
+from simile.learning.verdict import FINDINGS, Likeness, Verdict
 from simile.metrics import Estimate
 from simile.studio.preview_service import PreviewService
 from simile.studio.run_view import describe_run

@@ -83,6 +83,8 @@ export interface Report {
   moments: Moment[]; // worst first
   rounds: Round[];
   chosen: number | null; // number of the chosen round
+  mixture: { columns: string[]; rows: (string | number | null)[][] } | null; // what the policy consists of
+  in_turn: boolean; // whether in each recording parts of the policy act that have not seen it
   frontier: Contender[];
   frontier_note: string; // on which sequences it was measured
   table: { columns: string[]; rows: (string | number | null)[][] }; // held-out results of every contender

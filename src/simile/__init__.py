@@ -49,7 +49,7 @@ HOMES = {
     "models.coupling": "CoupledAutoregression",
     "models.regularizers": "CriticallyDamped LinearAutoregression PreviousAction VelocityAutoregression",
     "evaluation.report": "Report",
-    "models.ridge": "RolloutRidge",
+    "models.ridge": "Ridge",
     "policies.rollouts": "ColdStart ExpertStart GivenStart rollout rollout_out_of_bag",
     "learning.distributed": "DistributedDemonstrations SpreadDemonstrations",
     "learning.rounds": "Round",

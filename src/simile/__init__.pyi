@@ -80,7 +80,7 @@ from simile.models.regularizers import CriticallyDamped as CriticallyDamped
 from simile.models.regularizers import LinearAutoregression as LinearAutoregression
 from simile.models.regularizers import PreviousAction as PreviousAction
 from simile.models.regularizers import VelocityAutoregression as VelocityAutoregression
-from simile.models.ridge import RolloutRidge as RolloutRidge
+from simile.models.ridge import Ridge as Ridge
 from simile.online import Extrapolate as Extrapolate
 from simile.online import HoldAction as HoldAction
 from simile.online import HoldContext as HoldContext

@@ -1,4 +1,4 @@
-// "How smooth should I choose?": the frontier of error and roughness, and the held-out results of every contender.
+// "How smooth should I choose?": the frontier of error and roughness, and the results of every contender.
 
 import { scatterPaths } from "../charts";
 import { h } from "../dom";
@@ -28,8 +28,8 @@ export function choosingSection(report: Report): Section | null {
   );
   if (rows.length) {
     const kinds = columns.map((name, i) => ({ name, numeric: rows.every((row) => typeof row[i] !== "string") }));
-    const table = sortable(kinds, rows as Cell[][], { caption: "Held-out results of every contender" });
-    made.root.append(h("h3", {}, "Held-out results"), table.root);
+    const table = sortable(kinds, rows as Cell[][], { caption: "Results of every contender" });
+    made.root.append(h("h3", {}, "Results"), table.root);
   }
   made.draw = () => {
     if (drawn.length) draw(chart, drawn);

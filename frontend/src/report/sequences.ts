@@ -39,10 +39,10 @@ export function sequencesSection(report: Report, onchoose: (row: number) => void
     ...actions.map((_, i) => rmse[i] ?? null),
   ]);
   const sorted = { column: 1, descending: true };
-  const table = sortable(columns, rows, { caption: "Errors of held-out sequences", sorted, onchoose });
+  const table = sortable(columns, rows, { caption: "Errors of sequences", sorted, onchoose });
   table.root.classList.add("tall");
   const words =
-    "One row for each held-out sequence, the worst first; choose one to see its curves. The error is the root of the " +
+    "One row for each sequence, the worst first; choose one to see its curves. The error is the root of the " +
     "mean squared difference, in standard deviations of the expert's actions: 0 is the expert itself, 1 no better " +
     "than a constant. Roughness 1 is as smooth as the expert.";
   return { made: section("errors", "Errors", "Where does it err?", words, table.root), table };

@@ -11,7 +11,7 @@ export function lateSection(report: Report, action: ChosenAction): Section | nul
   if (!lag || lag.frames.length === 0) return null;
   const words =
     "How alike the policy and the expert are when one is moved in time against the other. The peak says how late the " +
-    "policy is over all held-out sequences together; left of zero it would be early.";
+    "policy is over all sequences together; left of zero it would be early.";
   const draw = (root: HTMLElement, i: number) => {
     const best = lag.best[i] ?? null;
     const inTime = best !== null && rate ? ` = ${format((1000 * best) / rate, 2)} ms` : "";

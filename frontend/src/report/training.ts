@@ -1,9 +1,10 @@
-// "How did the training go?": what each round of the reduction brought.
+// "How did the training go?": what each round of the reduction brought; of a mixture, what it is made of.
 
 import { type Line, lineChart } from "../charts";
 import { format, h } from "../dom";
 import type { Report, Round } from "../payload";
 import { type Section, section } from "./section";
+import { type Cell, sortable } from "./sortable";
 
 type Value = (round: Round) => number | null;
 
@@ -43,8 +44,22 @@ const PLANS: Plan[] = [
   },
 ];
 
+const MIXED =
+  "The policy is the sum of models, each fitted to the expert's action of now, of a little later, or sharpened, so that " +
+  "what is behind them may smooth it. Their shares are those with which they come closest to the expert in recordings " +
+  "that they have not seen.";
+
+const share = (cell: Cell) => format(cell as number | null, 2);
+
 export function trainingSection(report: Report): Section | null {
-  const { rounds } = report;
+  const { rounds, mixture } = report;
+  if (mixture !== null) {
+    const columns = mixture.columns.map((name, i) =>
+      i > 1 ? { name, numeric: true, show: share } : { name, numeric: false },
+    );
+    const table = sortable(columns, mixture.rows as Cell[][], { caption: "What the policy consists of" });
+    return section("training", "Parts", "What is it made of?", MIXED, table.root);
+  }
   if (rounds.length === 0) return null;
   if (rounds.length === 1) return section("training", "Training", "How did the training go?", single(rounds[0]!));
   const plans = PLANS.map((plan) => ({

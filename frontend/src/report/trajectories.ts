@@ -190,7 +190,10 @@ function caption(report: Report): string {
   const begun = report.sequences.some(({ begins }) => begins > 0);
   const thinned = report.sequences.some(({ step }) => step > 1);
   return [
-    "Recordings that were kept out of training. The policy sees what the expert saw and goes on from its own actions.",
+    report.in_turn
+      ? "In each recording acts what was learned from the others; the policy itself was learned from all of them."
+      : "Recordings that were kept out of training.",
+    "The policy sees what the expert saw and goes on from its own actions.",
     begun ? "The shaded beginning is the expert's own." : "",
     report.band ? said(report.band) : "",
     "The bars below the curves show when each of them rests.",

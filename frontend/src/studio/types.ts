@@ -57,6 +57,7 @@ export interface Run {
   started: string; // ISO
   seconds: number | null;
   rounds: Round[];
+  fits: { what: string; done: number; steps: number } | null; // of a mixture
   chosen: number | null;
   verdict: string | null;
   notes: string[];

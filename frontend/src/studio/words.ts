@@ -50,6 +50,8 @@ export function standing(run: Run): string {
   if (run.kind === "compare" && busy(run) && run.contenders_total > 0) {
     return `${run.contenders_done.length} of ${run.contenders_total} contenders`;
   }
+  if (run.status === "running" && run.fits !== null)
+    return `${run.fits.what}, fit ${run.fits.done} of ${run.fits.steps}`;
   const last = run.rounds.at(-1);
   if (run.status === "running" && last !== undefined) {
     const error = last.validation_error ?? last.error;
@@ -61,6 +63,7 @@ export function standing(run: Run): string {
 /** How far a run is, from 0 to 1; null where nobody knows. */
 export function progress(run: Run): number | null {
   if (run.kind === "compare") return run.contenders_total ? run.contenders_done.length / run.contenders_total : null;
+  if (run.fits !== null) return run.fits.done / run.fits.steps;
   const total = Number(run.options.n_rounds ?? Number.NaN);
   return total > 0 && run.rounds.length > 0 ? Math.min(run.rounds.length / (total + 1), 1) : null;
 }

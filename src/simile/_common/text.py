@@ -25,10 +25,10 @@ def cell(value: float, width: int = 12, form: str = ".4g") -> str:
 def count(n: int, noun: str, form: str = "") -> str:
     """Write how many there are.
 
-    >>> count(1, "frame"), count(2000, "frame", ",")
-    ('1 frame', '2,000 frames')
+    >>> count(1, "frame"), count(2000, "frame", ","), count(4, "stretch")
+    ('1 frame', '2,000 frames', '4 stretches')
     """
-    return f"{n:{form}} {noun}{'' if n == 1 else 's'}"
+    return f"{n:{form}} {noun}{'' if n == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def size(n_bytes: float) -> str:

@@ -177,6 +177,7 @@ def compare(ctx: click.Context, /, out: Path, report: bool, as_json: bool, **giv
         train, test = (
             options.bring(part, what, seed=given["seed"])
             for part, what in zip(options.read_parts(given, backend), ("fitted to", "judged on"), strict=True)
+            if part is not None  # of a comparison, neither is
         )
         first, *others = settings.get("lead", (None,))
         options.tell_timing({**settings, "lead": first}, train)

@@ -157,7 +157,12 @@ learning_options = stack(
     click.option("--n-rounds", type=click.IntRange(0), help="Rounds of Algorithm 1 after the first."),
     click.option("--initial", help="Policy file to go on from, best with recordings that it has not seen."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same bits."),
-    click.option("--test", default="0.25", help="Held-out share of the sequences (or groups), or a data file or URL."),
+    click.option(
+        "--test",
+        help="Recordings that nothing is learned from, to judge the result: a share of the sequences (or groups), a "
+        "data file or a URL. By default none for learn, which judges on all recordings, each left out in turn; 0.25 "
+        "for the rounds and comparisons.",
+    ),
     click.option("--validation", type=float, help="Share of the rest that chooses among rounds; 0 for none."),
 )
 dask_option = click.option(
@@ -352,8 +357,8 @@ def bring(demos: Demonstrations | DistributedDemonstrations, what: str, *, seed:
 
 def read_parts(
     given: Mapping[str, Any], backend: DaskBackend | None
-) -> tuple[Demonstrations | DistributedDemonstrations, Demonstrations | DistributedDemonstrations]:
-    """Read what to learn from, and what is held out, here or where a backend is."""
+) -> tuple[Demonstrations | DistributedDemonstrations, Demonstrations | DistributedDemonstrations | None]:
+    """Read what to learn from, and what is held out, if anything is, here or where a backend is."""
     from simile.learning import runs
 
     with bounded(given):

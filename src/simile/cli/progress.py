@@ -14,6 +14,7 @@ from simile._common.files import append, write_atomically
 
 if TYPE_CHECKING:
     from simile.evaluation.improvement import Trial
+    from simile.learning.problem import Fitted
     from simile.learning.rounds import Round
 
 
@@ -49,14 +50,22 @@ class Bar:
             self.console.print(f"{self.title}: {words}", highlight=False, soft_wrap=True)
 
 
-class Rounds(Bar):
-    """The rounds of a training: error and smoothness of the latest, and the time left."""
+class Training(Bar):
+    """The fits of a mixture, or the rounds of Algorithm 1: error and smoothness of the latest; and the time left."""
 
     def __init__(self, n_rounds: int) -> None:
         super().__init__("training", n_rounds)
 
-    def __call__(self, turn: Round) -> None:
-        """Show a round as it comes."""
+    def __call__(self, turn: Round | Fitted) -> None:
+        """Show a fit or a round as it comes."""
+        from simile.learning.problem import Fitted
+
+        if isinstance(turn, Fitted):
+            self.progress.update(self.task, total=turn.steps)
+            self.step(f"{turn.what}, fit {turn.done} of {turn.steps}")
+            return
+        if self.progress.tasks[self.task].finished:  # the policy that was made of the fits
+            return
         held_out = "" if math.isnan(turn.validation_error) else f", validation {math.sqrt(turn.validation_error):.3f}"
         refused = " (refused: unstable)" if turn.diverged else ""
         self.step(

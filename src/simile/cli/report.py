@@ -32,7 +32,7 @@ def report(run: Path, data: tuple[str, ...], trust: tuple[str, ...], out: Path |
         shown = options.read_for(folder.policy(trust, max_memory=most), list(data) if len(data) > 1 else data[0], asked)
     elif folder.verb == "train":
         try:
-            shown = folder.demonstrations()[1]
+            shown = None if folder.judged() is not None else folder.demonstrations()[1]
         except DataError as error:
             raise DataError(f"{error}: say where the data are now: simile report RUN DATA") from None
     target = run / REPORT if out is None else out

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
     from simile.data.recorded import Recorded
     from simile.evaluation.evaluation import Evaluation
-    from simile.learning.algorithms import Run, Watch
+    from simile.learning.algorithms import Run
     from simile.learning.distributed import DistributedDemonstrations
     from simile.learning.distributed.dask import DaskBackend
+    from simile.learning.problem import Fitted, Watch
     from simile.learning.rounds import Round
 
 MOST_HELD_OUT = 2**26  # bytes of held-out frames that are brought here to be shown
@@ -69,9 +70,10 @@ def _resume(ctx: click.Context, _: click.Parameter, folder: Path | None) -> Path
 def train(ctx: click.Context, /, **given: Any) -> None:
     """Learn a policy from DATA: a file, a folder, several files or a quoted glob, or URLs (s3://, https://).
 
-    Judges the policy on held-out sequences beside the expert, holding the last action, and simple filters. Writes
-    policy.safetensors, config.toml (all options, for --config), summary.json and report.html, a page to look at, to the
-    folder of --out. Meanwhile that holds the best policy so far, and rounds.jsonl a line for each round.
+    Judges the policy beside the expert, holding the last action, and the best simple filter: on all recordings, each by
+    parts that have not seen it, or on those that --test keeps apart. Writes policy.safetensors, config.toml (all
+    options, for --config), summary.json and report.html, a page to look at, to the folder of --out. Meanwhile
+    rounds.jsonl there has a line for each fit or round and, of rounds, it holds the best policy so far.
 
     With --dask the workers of a cluster read the data and learn from them: the policy is that of one machine, byte for
     byte. It is judged there too; held-out sequences are brought here to be shown, 64 MiB of them at most.
@@ -95,16 +97,16 @@ def _train(
     ctx: click.Context, folder: Path, given: dict[str, Any], settings: dict[str, Any], backend: DaskBackend | None
 ) -> None:
     from simile.learning import runs
-    from simile.learning.crossfit import MODELS
+    from simile.learning.components import MODELS
     from simile.learning.distributed import DistributedDemonstrations
     from simile.models import SmoothForest
     from simile.policies.storage.foreign import write_trust
     from simile.policies.storage.loading import save_own
 
     demos, test = options.read_parts(given, backend)
+    options.tell_timing(settings, demos)
     if isinstance(test, DistributedDemonstrations) and len(test.draw(MOST_HELD_OUT)) == len(test):
         test = test.gather()
-    options.tell_timing(settings, demos)
     rounds = given["algorithm"] != "learn"
     settings.setdefault("model", SmoothForest() if rounds else MODELS)
     types = _check_model(settings["model"], demos)
@@ -113,17 +115,17 @@ def _train(
     names = [str(p.name) for p in ctx.command.params if p.name not in ("resume", "overwrite")]
     runs.RunFolder(folder).write_config(runs.as_read({name: given.get(name) for name in names}, demos))
     run = _learn(folder, given, settings, fitted, validation, backend, by_validation=rounds)
-    shown, note = _show(test, given["seed"])
+    shown, note = (None, ()) if test is None else _show(test, given["seed"])
     run = replace(run, notes=(*run.notes, *note))
     policy = folder / runs.POLICY
     save_own(run.policy, policy)
-    if run.alternative is not None:
-        save_own(run.alternative, folder / runs.ALTERNATIVE)
     click.echo(run)
     if run.interrupted:
         click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
         ctx.exit(INTERRUPTED)
-    new = runs.tell_new(given, demos, test)
+    if test is None and run.judged is not None:
+        runs.RunFolder(folder).write_judged(run.judged)
+    new = "" if test is None else runs.tell_new(given, demos, test)
     try:
         found = _evaluate(run, folder, settings, fitted, test, new)
     except DataError as error:
@@ -133,7 +135,7 @@ def _train(
     _write_summary(folder / runs.SUMMARY, run, found, shown)
     shutil.rmtree(folder / runs.CHECKPOINT, ignore_errors=True)
     chosen = "" if run.new in ("", new) else f"; where choices were made: {run.new}"
-    click.echo(f"\n{found}\nWhat is new to it where it was judged: {new}{chosen}.")
+    click.echo(f"\n{found}" if test is None else f"\n{found}\nWhat is new to it where it was judged: {new}{chosen}.")
     trust = f" {write_trust(types)}" if types else ""
     click.echo(f"\nPolicy: {policy}\n        {run.policy}\nRun it: simile run {policy}{trust} < contexts.csv")
     if given["report"]:
@@ -159,7 +161,7 @@ def _show(test: Demonstrations | DistributedDemonstrations, seed: int) -> tuple[
 
 def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Hold the folder to the end of the command, and refuse to write over the results of another run."""
-    from simile.learning.runs import ALTERNATIVE, BASELINE, CHECKPOINT, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
+    from simile.learning.runs import BASELINE, CHECKPOINT, JUDGED, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
 
     ctx.with_resource(RunFolder(folder).hold())
     if resume:
@@ -174,18 +176,19 @@ def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: b
         SUMMARY,
         ROUNDS,
         REPORT,
-        ALTERNATIVE,
         BASELINE,
+        JUDGED,
     ):  # of the earlier run: they would be taken for this one's
         (folder / name).unlink(missing_ok=True)
 
 
 def _check_model(model: Any, demos: Recorded) -> tuple[str, ...]:
     """Say before the training, not after, that its policy could not be saved; returns what it takes to load it."""
-    from simile.models.ridge import RolloutRegressor
+    from simile.models.ridge import FoldRegressor, RolloutRegressor
     from simile.policies.storage.loading import check_savable
 
-    asked = [m for m in (model if isinstance(model, tuple) else (model,)) if not isinstance(m, RolloutRegressor)]
+    several, ours = model if isinstance(model, tuple) else (model,), FoldRegressor | RolloutRegressor
+    asked = [m for m in several if not isinstance(m, ours)]
     return tuple(sorted({name for one in asked for name in check_savable(one, n_actions=demos.n_actions)}))
 
 
@@ -199,12 +202,12 @@ def _learn(
     *,
     by_validation: bool,
 ) -> Run:
-    from simile.cli.progress import Rounds
+    from simile.cli.progress import Training
     from simile.data.recorded import Units
     from simile.learning import algorithms
     from simile.learning.checkpoints import Checkpointed
     from simile.learning.runs import CHECKPOINT, POLICY, ROUNDS
-    from simile.models.ridge import RolloutRegressor
+    from simile.models.ridge import FoldRegressor, RolloutRegressor
 
     said = {name: repr(value) for name, value in settings.items() if name != "initial"}
     if given["initial"]:
@@ -214,24 +217,23 @@ def _learn(
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
 
     def keep_fits(model: Any, place: Path) -> Any:
-        """Let a model write down its fits; those through the roll-out take no time."""
-        return model if isinstance(model, RolloutRegressor) else Checkpointed(model, place, key, given["trust"])
+        """Let a model write down its fits, unless they take no time, or are many at once."""
+        if isinstance(model, FoldRegressor) or (by_validation and isinstance(model, RolloutRegressor)):
+            return model
+        return Checkpointed(model, place, key, given["trust"])
 
     model, place = settings["model"], folder / CHECKPOINT
     if isinstance(model, tuple):
-        steps, model = (
-            len(model) + bool(given["initial"]),
-            tuple(keep_fits(m, place / str(i)) for i, m in enumerate(model)),
-        )
+        steps, model = 1, tuple(keep_fits(m, place / str(i)) for i, m in enumerate(model))  # the fits say how many
     else:
         steps, model = settings.get("n_rounds", 10) + 1, keep_fits(model, place)
-    with Rounds(steps) as progress:
+    with Training(steps) as progress:
         record = _Record(folder, progress, by_validation)
         try:
             run: Run = getattr(algorithms, given["algorithm"])(
                 demos,
                 **{**settings, "model": model},
-                validation=0.0 if validation is None else validation,  # None would let `learn` choose a share
+                validation=validation,
                 backend=backend,
                 watch=record,
             )
@@ -255,33 +257,35 @@ def _evaluate(
     folder: Path,
     settings: dict[str, Any],
     demos: Recorded,
-    test: Demonstrations | DistributedDemonstrations,
+    test: Demonstrations | DistributedDemonstrations | None,
     new: str,
 ) -> Evaluation:
     """Judge the policy beside the best simple filter, which stays in the folder: who judges it later has it, too."""
-    from simile.evaluation.evaluation import SIMPLER, evaluate
+    from simile.evaluation.evaluation import Evaluation, evaluate
     from simile.learning.runs import BASELINE
-    from simile.learning.second_opinion import simple_rivals
+    from simile.learning.simple_filters import fit_simple_filter
     from simile.policies.policies import parts
     from simile.policies.storage.loading import save_own
 
-    if not run.rivals:
+    if run.simple is None:
         horizon = next(part.horizon for _, part in parts(run.policy)).without_actions()
         demos = demos.foretell(horizon.known)
         chosen, space = run.chosen, run.policy.space
         budget = chosen.roughness if math.isnan(chosen.validation_roughness) else chosen.validation_roughness
-        rivals = simple_rivals(demos, horizon, budget=budget, space=space, seed=settings["seed"])
-        run = replace(run, rivals=rivals)
+        simple = fit_simple_filter(demos, horizon, budget=budget, space=space, seed=settings["seed"])
+        run = replace(run, simple=simple)
     baseline = run.baseline
     if baseline is not None:
         save_own(baseline, folder / BASELINE)
-    found = replace(evaluate(run.policy, test, baseline=baseline), new=new)
-    return found if run.alternative is None else found.add(SIMPLER, run.alternative)
+    if test is None:
+        assert run.judged is not None
+        return Evaluation.of(run.judged)
+    return replace(evaluate(run.policy, test, baseline=baseline), new=new)
 
 
 @dataclass
 class _Record:
-    """Keeps, in the folder of a run, every round as it comes and the best policy so far: whoever looks in sees them."""
+    """Keeps, in the folder of a run, every fit or round and, of rounds, the best policy: who looks in sees them."""
 
     folder: Path
     progress: Watch
@@ -294,24 +298,30 @@ class _Record:
 
         write_atomically(self.folder / ROUNDS, b"")
 
-    def __call__(self, turn: Round) -> None:
-        """Take a round."""
+    def __call__(self, turn: Round | Fitted) -> None:
+        """Take a round, or a fit."""
         from simile._common.files import append
         from simile.learning.algorithms import Run
+        from simile.learning.problem import Fitted
         from simile.learning.runs import POLICY, ROUNDS
         from simile.policies.storage.loading import save_own
 
         self.progress(turn)
+        if isinstance(turn, Fitted):
+            append(self.folder / ROUNDS, f"{to_json(asdict(turn), indent=None)}\n")
+            return
         self.turns.append(turn)
         save_own(Run(tuple(self.turns), by_validation=self.by_validation).policy, self.folder / POLICY)
         append(self.folder / ROUNDS, f"{to_json(turn.measured(), indent=None)}\n")
 
 
-def _write_summary(path: Path, run: Run, found: Evaluation, shown: Demonstrations) -> None:
+def _write_summary(path: Path, run: Run, found: Evaluation, shown: Demonstrations | None) -> None:
     from simile._common.files import write_atomically
 
     path_of = [] if run.frontier is None else run.frontier.points
-    scores = [found.roll(point.policy).tally.score for point in path_of]
+    own = [(math.sqrt(point.error), point.roughness) for point in path_of]  # of what the parts had not seen
+    if shown is not None:
+        own = [(s.rmse, s.roughness) for s in (found.roll(point.policy).tally.score for point in path_of)]
     summary = {
         **found.to_dict(),
         "notes": list(run.notes),
@@ -319,11 +329,12 @@ def _write_summary(path: Path, run: Run, found: Evaluation, shown: Demonstration
         "new_to_choices": run.new,
         "chosen_round": run.chosen.number,
         "rounds": [turn.measured() for turn in run.rounds],
-        "digest": shown.digest(),  # of the held-out data, or of those of them that are shown
+        "mixture": list(run.mixed),
+        "digest": None if shown is None else shown.digest(),  # of the held-out data, or of those that are shown
         "path": [
-            {"smoothness": point.smoothness, "lag": point.lag, "error": score.rmse, "roughness": score.roughness}
-            for point, score in zip(path_of, scores, strict=True)
-            if not math.isnan(score.error)
+            {"smoothness": point.smoothness, "lag": point.lag, "error": error, "roughness": roughness}
+            for point, (error, roughness) in zip(path_of, own, strict=True)
+            if not math.isnan(error)
         ],
     }
     write_atomically(path, f"{to_json(summary)}\n".encode())

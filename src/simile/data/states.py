@@ -27,6 +27,11 @@ Data = TypeVar("Data", bound=Recorded)
 LAGS, LAGS_RATE = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64), 30.0
 
 
+def stretch(rate: float | None) -> float:
+    """Return how many frames at a rate (Hz) take as long as one at 30 Hz, and one at lower rates."""
+    return 1.0 if rate is None else max(1.0, checks.number(rate, "rate", above=0.0) / LAGS_RATE)
+
+
 @dataclass(frozen=True, init=False)
 class Horizon:
     """How far back a policy looks (tau in the paper).
@@ -90,8 +95,7 @@ class Horizon:
         >>> Horizon.auto(30.0, lead=-10)
         Horizon(context_lags=(0, 2, 6, 8, 9, 10, 11, 12, 14, 18, 22, 26, 34, 42, 58, 74), action_lags=(), lead=-10)
         """
-        stretch = 1.0 if rate is None else max(1.0, checks.number(rate, "rate", above=0.0) / LAGS_RATE)
-        return cls([round(lag * stretch) for lag in LAGS], 0).led(lead)
+        return cls([round(lag * stretch(rate)) for lag in LAGS], 0).led(lead)
 
     @property
     def memory(self) -> int:

@@ -22,12 +22,13 @@ from simile.data.recorded import Recorded
 from simile.data.reference import Reference, tally_rollouts
 from simile.errors import ArgumentError, DataError, DivergedError
 from simile.evaluation.rivals.controllers import HELD, Held, roll_out
-from simile.evaluation.verdict import EXPERT, Verdict, reach_verdict, tell_reversals
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
 from simile.learning.frontier import time_scale
 from simile.learning.initial import find_new
+from simile.learning.judged import Judged
 from simile.learning.outliers import weigh
+from simile.learning.verdict import EXPERT, Verdict, reach_verdict, tell_reversals
 from simile.metrics import Tally
 from simile.policies.bands import Band, Banded
 from simile.policies.fit import Fit
@@ -35,7 +36,7 @@ from simile.policies.policies import Policy, timing
 from simile.policies.rollouts import ExpertStart, Start, open_rollout, rollout
 from simile.policies.stages import Stage
 
-POLICY, SIMPLE, SIMPLER = "policy", "best simple filter", "something simpler"  # names in a table
+POLICY, SIMPLE = "policy", "best simple filter"  # names in a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +135,8 @@ class Evaluation:
         How many of the recordings the policy was learned from.
     new : str
         What is new in the others, where that is known.
+    judged : Judged, optional
+        What a run did over recordings that its parts had not seen, where it is that.
     """
 
     entries: tuple[Entry, ...]
@@ -146,10 +149,23 @@ class Evaluation:
     band: BandCheck | None = None
     learned_from: int = 0
     new: str = ""
+    judged: Judged | None = None
+
+    @classmethod
+    def of(cls, judged: Judged) -> Self:
+        """Put what a run did over recordings that its parts had not seen into a table."""
+        played = {POLICY: judged.rolled, SIMPLE: judged.simple, HELD: judged.held}
+        entries = tuple(
+            Entry(who, rolled, judged.reference.tally(rolled)) for who, rolled in played.items() if rolled is not None
+        )
+        about = judged.scale, judged.begin, judged.logs, "" if judged.simple is None else "the best simple filter"
+        return cls(entries, judged.demos, *about, new=judged.new, judged=judged)
 
     @cached_property
     def verdict(self) -> Verdict:
         """What is said of the policy."""
+        if self.judged is not None:
+            return self.judged.verdict
         ours, held = self.entries[0], self.entries[-1]
         return reach_verdict(
             ours.tally,

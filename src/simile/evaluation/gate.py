@@ -21,8 +21,8 @@ from simile.data.groups import number_labels
 from simile.data.reference import Reference
 from simile.evaluation.evaluation import roll_each
 from simile.evaluation.rivals import Held
-from simile.evaluation.verdict import Verdict, reach_verdict
 from simile.learning.frontier import time_scale
+from simile.learning.verdict import Verdict, reach_verdict
 from simile.metrics import FEWEST, Tally
 from simile.policies.policies import Policy, given_frames
 

@@ -22,13 +22,12 @@ from simile.data.groups import draw_groups, number_labels
 from simile.data.reference import Reference
 from simile.errors import ArgumentError, DivergedError, StorageError
 from simile.evaluation.gate import Decision, Gate
-from simile.learning.crossfit import Choices, crossfit_rounds
-from simile.learning.folds import Folds
+from simile.learning.algorithms import Run, learn_mixture
 from simile.learning.initial import Kept, check_initial, find_new, marks_of, note_initial
-from simile.learning.rounds import Round
+from simile.learning.mixture import Choices
 from simile.policies.hold import Hold
 from simile.policies.ledger import OFFERED, Ledger, Line
-from simile.policies.policies import Policy, given_frames, timing
+from simile.policies.policies import Policy, timing
 from simile.policies.rollouts import rollout
 from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import load_own, save_own
@@ -157,8 +156,8 @@ def improve(
         What an operator did, see `simile.data.corrections.read_corrections`.
     by : {"mix", "aggregate"}
         "aggregate" learns anew from demonstrations and corrections together, as DAgger does, and that is the policy.
-        "mix" mixes what that makes with the old policy (Algorithm 1, line 10), as SIMILE does: a quarter of the old one
-        remains, so that a version changes less at a time.
+        "mix" mixes what that makes with the old policy (Algorithm 1, line 10), as SIMILE does: at most a quarter of the
+        old one remains, so that a version changes less at a time.
     weight : float, optional
         How many frames of demonstrations a frame under the operator counts for; by default 1 and 2 are tried. Each is
         tried with and without learning, too, what the policy did where somebody watched and let it, all of which counts
@@ -257,7 +256,7 @@ def keep(ledger: Ledger, found: Improvement, parent: str, *, accepted: bool | No
 
 
 def _check(policy: Policy, demos: Demonstrations, corrections: Demonstrations) -> None:
-    """Refuse a policy that was not made for such data, or that cross-fitting cannot go on from."""
+    """Refuse a policy that was not made for such data, or that a mixture cannot go on from."""
     check_initial(policy, demos)
     for what in ("context_names", "action_names"):
         ours, theirs = getattr(demos, what), getattr(corrections, what)
@@ -335,25 +334,19 @@ class _Lesson:
         assert kept is not None
         kept.check_filter(demos, "learn a policy anew with another filter, simile.learn(demos, smoothness=...)")
         hold = Hold(np.zeros(demos.n_actions)) if kept.hold is None else kept.hold
-        models = (*choices.models[1:], *((kept,) if self.by == "mix" else ()))
-        choices = replace(choices, models=models, regularizer=kept, stepping=kept.stepping, aim=kept.aim, hold=hold)
-        choices = replace(choices, remains=REMAINS, beside=self.corrections.let_be() if let else None)
-        *_, last = crossfit_rounds(demos, choices, kept.smoothness)
-        return self._note(last, demos, weight, let)
+        mix = self.by == "mix"
+        models = choices.models if mix else choices.models[:-1]
+        choices = replace(choices, models=models, regularizer=kept, hold=hold, share=REMAINS if mix else None)
+        choices = replace(choices, beside=self.corrections.let_be() if let else None)
+        return self._note(learn_mixture(demos, choices, kept.smoothness), weight, let)
 
-    def _note(self, last: Round, demos: Demonstrations, weight: float, let: bool) -> Trial:
+    def _note(self, run: Run, weight: float, let: bool) -> Trial:
         """Take the errors of what the models left out apart, and write them on the policy's card."""
-        pieces = Folds.of(demos).demos
-        assert isinstance(pieces, Demonstrations)
-        assert last.unseen is not None
-        errors = []
-        for corrected in (False, True):
-            own = np.array([(piece.weights is not None) == corrected for piece in pieces])
-            begin = given_frames(last.policy)
-            counts = [np.ones_like(p.actions) if p.weights is None else p.weights for p in pieces]
-            n = sum(float(c[begin:].sum()) for c, mine in zip(counts, own, strict=True) if mine)
-            errors.append(math.sqrt(float(last.unseen[own].sum()) / n) if n else math.nan)
-        card, policy = last.policy.card, last.policy
+        judged = run.judged
+        assert judged is not None
+        corrected = [demo.weights is not None for demo in judged.demos]
+        errors = [judged.error([own == which for own in corrected]) for which in (False, True)]
+        card, policy = run.policy.card, run.policy
         improved = {
             "from": digest_of(self.policy),
             "by": self.by,

@@ -24,7 +24,7 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Absolute, Huber
 from simile.errors import ArgumentError
 from simile.evaluation.rivals import ROSTER, Bench, roll_out
-from simile.learning import ALGORITHMS, algorithms, crossfit, holds, second_opinion
+from simile.learning import ALGORITHMS, algorithms, holds, mixture
 from simile.metrics import estimate
 from simile.models import Criterion, SmoothForest
 from simile.policies.rollouts import rollout
@@ -119,13 +119,15 @@ def _rounds() -> Iterator[float]:
 
 
 def _learn() -> Iterator[float]:
-    """Run the default, model by model, for two actions with a hold; its rivals, and its thresholds."""
+    """Run the default for two actions with a hold; its weights, the simple filter beside it, and its thresholds."""
     train, test = _small(2)
     run = algorithms.learn(train)
-    for turn in run.rounds:
-        yield from (turn.beta, *_measure(rollout(turn.policy, test), test))
-    yield from (number for rival in run.rivals for number in (rival.score.error, rival.score.roughness))
-    yield from (crossfit.GATE, crossfit.PRICE, holds.COST, holds.RESTING, second_opinion.MARGIN)
+    yield from _measure(rollout(run.policy, test), test)
+    yield from (weight for row in run.mixed for weight in row["weights"])
+    yield from () if run.simple is None else (run.simple.score.error, run.simple.score.roughness)
+    for model in mixture.Choices.of(train).models:  # of which some may have no weight there
+        yield from _measure(rollout(algorithms.learn(train, model=model, smoothness=30.0).policy, test), test)
+    yield from (mixture.FLAT, holds.COST)
 
 
 def _outliers() -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""Algorithm 1, the choices it leaves open, and the cross-fitted default."""
+"""Algorithm 1, the choices it leaves open, and the mixture that is the default."""
 
 # By name, as commands, pages and configurations ask for them: functions of `simile.learning.algorithms`. They stand
 # here, where nothing heavy is imported.

@@ -16,37 +16,35 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.logs import tell_noise
 from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin, tell_origin
-from simile.data.recorded import ActionSpace, Recorded
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon
 from simile.data.timing import Ahead, count_frames
 from simile.errors import ArgumentError
-from simile.learning.crossfit import Choices, crossfit_rounds
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
-from simile.learning.feedback import CompensatedFeedback, ExpertFeedback, Feedback, SmoothFeedback, exponential, linear
-from simile.learning.folds import Folds
-from simile.learning.frontier import Frontier, match_expert
-from simile.learning.holds import COST
+from simile.learning.feedback import ExpertFeedback, Feedback, SmoothFeedback, exponential, linear
+from simile.learning.frontier import Frontier, make_frontier
 from simile.learning.initial import check_initial, leave_seen, note_initial, see_by, settle_lead
+from simile.learning.judged import Judged, cut_places
+from simile.learning.measures import refuse_short
+from simile.learning.mixture import Choices, Finished, Mixture, standardize
 from simile.learning.outliers import tell_outliers, weigh
-from simile.learning.problem import check_models, judge, resolve
+from simile.learning.problem import Watch, check_models, judge, resolve
 from simile.learning.reduction import rounds
-from simile.learning.rounds import Round
-from simile.learning.second_opinion import MARGIN, SimpleRival, best_of, most_accurate, simple_rivals
-from simile.learning.shares import is_gain
+from simile.learning.rounds import Round, card_of, check_alike, finish
+from simile.learning.simple_filters import SimpleFilter, find_simple_filter
 from simile.learning.smoothness import MatchExpert, Smoothness, SmoothTime
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.learning.training import JointRule, Memory, Rule, everything, latest, split_by
+from simile.learning.verdict import Verdict
 from simile.models import Criterion, SmoothForest
 from simile.models.regularizers import LinearAutoregression, RegularizerClass, VelocityAutoregression
 from simile.policies.hold import Hold
 from simile.policies.policies import Combine, Policy, interpolate, replace_policy, sample, sample_geometric
-from simile.policies.policies import hold as hold_of
 
 Placed = Demonstrations | DistributedDemonstrations
 Data = Demonstration | Placed
 Validation = Data | float | None
-Watch = Callable[[Round], object]
 
 COLUMNS = (  # of the table of a run
     *(("round", 5, "d"), ("beta", 5, ".3f"), ("sigma", 5, ".3f"), ("error", 6, ".4f")),
@@ -142,7 +140,7 @@ AUTHORS = Preset(
 )
 
 # What only the rounds of Algorithm 1 have a meaning for.
-OF_ROUNDS = ("rule", "memory", "step_size", "combine", "n_rounds")
+OF_ROUNDS = ("feedback", "rule", "memory", "step_size", "combine", "n_rounds")
 
 
 def learn(
@@ -155,7 +153,6 @@ def learn(
     lead: float | str | None = None,
     effect: Any = None,
     known: Ahead | None = None,
-    feedback: Feedback | None = None,
     hold: Hold | float | tuple[float, ...] | None = None,
     loss: Loss | None = None,
     seed: int = 0,
@@ -168,17 +165,18 @@ def learn(
 ) -> Run:
     """Learn a smooth policy: the best that we know to get from the data, as smooth as the expert.
 
-    Policies on contexts alone are cross-fitted (`simile.learning.crossfit`): a forest and two ridges that know of the
-    filter behind them, mixed as roll-outs of sequences that they have not seen advise. Where the expert holds still,
-    so do they (`Hold`). Each action has its own filter, mixture and hold. The rounds of Algorithm 1, with arguments of
-    their own, are `simile.paper`.
+    The policy is one mixture (`simile.learning.mixture`) of a forest and two ridges on contexts alone, each of which
+    aims at the action of now and of a little later. How much each counts, and how smooth the policy is, follows from
+    roll-outs of recordings that the models have not seen: by all of these it is judged, too (`run.verdict`), and from
+    all of them it is learned. Where the expert holds still, so does it (`Hold`). Each action has its own filter,
+    weights and hold. The rounds of Algorithm 1, with arguments of their own, are `simile.paper`.
 
     Parameters
     ----------
     demos : Demonstrations
         What to learn from.
     model : Regressor, or several, optional
-        F. Of several, each is trained in turn and mixed in as far as it helps.
+        What to mix, such as regressors of scikit-learn or networks; a forest and two ridges by default.
     regularizer : RegularizerClass, optional
         H, linear; `CriticallyDamped(order=3)` by default.
     smoothness : float, tuple of float, SmoothTime or MatchExpert, optional
@@ -195,12 +193,10 @@ def learn(
     known : mapping, optional
         Contexts that are known ahead, by name or pattern, and how many seconds (frames) each, such as
         `{"curv_*": 1.0}`, or several, `{"curv_*": (0.5, 1.0)}`.
-    feedback : CompensatedFeedback, optional
-        How much of its own lag f makes up for.
     hold : Hold, float or tuple of float, optional
         The hysteresis behind the policy, or its width in standard deviations of the action, of each its own where it is
-        a tuple; 0 for none. By default the narrowest with which the policy turns no more often than the expert, and
-        rests as much.
+        a tuple; 0 for none. By default that with which the policy turns and rests most like the expert, as far as
+        accuracy allows.
     loss : Loss, optional
         l of Section 2: `Squared()` by default, `Huber()` or `Absolute()` for records with outliers. By it every model
         is fitted, mixed and judged (`simile.learning.outliers`); errors are then weighted ones.
@@ -210,48 +206,127 @@ def learn(
         What judges the policy beside the sequences that its models left out in turn: a share of the sequences (the
         end of a single one), which are then not learned from, or demonstrations of your own; none by default.
     initial : Policy, optional
-        What to go on from, a policy on contexts alone: the first of the mixture, which the models join as far as they
-        improve on it. Sequences that it was learned from are left out. Its units, its bounds (wider, where learned) and
-        its horizon are those of the run and, where neither smoothness nor regularizer is given, its filter.
+        What to go on from, a policy on contexts alone: one more component of the mixture. Sequences that it was learned
+        from are left out. Its units, its bounds (wider, where learned) and its horizon are those of the run and, where
+        neither smoothness nor regularizer is given, its filter.
     backend : Backend, optional
         Where the data are, `DaskBackend(client)` for a cluster: the policy is that of one machine, to the bit.
     watch : callable, optional
-        Called with every `Round` as it comes.
+        Called with every `Fitted` as it comes, and with the `Round` of the policy.
 
     Examples
     --------
     >>> from simile import tasks
-    >>> train, test = tasks.pursuit(n_sequences=6, length=120).split(test=0.2)
-    >>> run = learn(train)
-    >>> len(run.rounds)
-    3
+    >>> run = learn(tasks.pursuit(n_sequences=6, length=120))
+    >>> len(run.rounds), run.verdict.recordings
+    (1, 6)
     """
     if unknown := set(of_rounds) - set(OF_ROUNDS):
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
-    refuse_rounds({"horizon": horizon, "feedback": feedback, **of_rounds})
+    refuse_rounds({"horizon": horizon, **of_rounds})
     placed = place(demos, backend)
     aim, effects, measured = settle_lead(placed, lead, effect)
     placed, horizon = see_by(_leave_out(placed, effects), horizon, aim, known, initial)
     recorded, told = _leave_seen(placed, initial)
     weighed = weigh(recorded, loss, seed=seed)
-    fitted = {"model": model, "regularizer": regularizer, "horizon": horizon, "feedback": feedback, "hold": hold}
+    fitted = {"model": model, "regularizer": regularizer, "horizon": horizon, "hold": hold}
     choices = Choices.of(weighed, **fitted, seed=seed, space=space, loss=loss, initial=initial)
     notes = (*measured, *check_models(weighed, choices.models, choices.horizon))
     notes += tell_outliers(recorded, weighed, [m for m in choices.models if m is not choices.kept])
     if smoothness is None and regularizer is None:
         smoothness, choices = _keep_filter(weighed, choices)
     train, judges = _set_apart(weighed, _leave_out(validation, effects), backend, loss, seed, horizon)
-    goal = MatchExpert() if smoothness is None else smoothness
-    value, choices, tried = _choose_smoothness(train, choices, goal)
-    limit = goal.ratios(train.n_actions) if isinstance(goal, MatchExpert) else None
-    turns = crossfit_rounds(train, choices, value, budget=limit, validation=judges)
-    new = Folds.of(train).new if judges is None else train.tell_new(judges)
-    run = _note_log(replace(Run.of(turns, watch), by_validation=False, notes=notes, frontier=tried, new=new), train)
+    check_alike(train, judges)
     if initial is not None:
-        run = replace(run, notes=(*run.notes, *told, *filter(None, note_initial(initial, train, rounds=False))))
-    if run.interrupted:
-        return run
-    return _ask_second_opinion(run, train, choices, goal, judges, watch)
+        notes += (*told, *filter(None, note_initial(initial, train, rounds=False)))
+    run = learn_mixture(train, choices, MatchExpert() if smoothness is None else smoothness, judges, watch)
+    return _note_log(replace(run, notes=notes), train)
+
+
+def learn_mixture(
+    demos: Recorded,
+    choices: Choices,
+    goal: Smoothness | PerAction,
+    judges: Recorded | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Learn one mixture from demonstrations in the user's units, and finish it."""
+    units, standard, inside = standardize(demos, choices)
+    order = goal.order if isinstance(goal, MatchExpert) else 2
+    mixture = Mixture.fit(standard, inside, order=order, watch=watch)
+    budget: FloatArray | None = None
+    if isinstance(goal, MatchExpert):
+        budget = goal.ratios(demos.n_actions)
+        blends = [mixture.choose(j, float(ratio)) for j, ratio in enumerate(budget)]
+    elif isinstance(goal, SmoothTime):
+        blends = mixture.at(resolve(standard, goal, inside.regularizer))  # in standard units, in which h is fitted
+    else:
+        blends = mixture.at(np.array(goal) if isinstance(goal, list | tuple) else goal)
+    found = mixture.finish(blends, budget)
+    refuse_short(found.policy, int(demos.lengths.max()))
+    path = None
+    if isinstance(goal, MatchExpert):
+        none = Hold(np.zeros(demos.n_actions)) if found.hold is None else found.hold
+        several = [mixture.finish(list(some), hold=none) for some in zip(*mixture.table, strict=True)]
+        path = make_frontier(several, demos, units, choices, goal.metric)
+    names = ("models", "regularizer", "horizon", "seed", "hold", "loss")
+    said = {n: value for n in names if (value := getattr(choices, n)) is not None}
+    said["smoothness"] = np.asarray(found.lane.smoothness).tolist()
+    card = card_of(demos, said, choices.seen)
+    card = replace(card, training={**card.training, "mixture": mixture.describe(blends)})
+    turn = Round(
+        number=0,
+        policy=found.policy,
+        trained=found.policy,
+        h=found.lane.h,
+        targets=[],
+        rolled=found.rolled,
+        beta=1.0,
+        sigma=math.nan,
+        error=found.score.error,
+        roughness=found.score.roughness,
+        radius=found.lane.h.radius(found.lane.smoothness),
+        diverged=False,
+        validation_error=found.score.error,
+        validation_roughness=found.score.roughness,
+        band=found.band(),
+    )
+    allowed = found.score.roughness if budget is None else float(np.mean(budget))
+    simple = find_simple_filter(mixture, demos, units, choices.space, budget=allowed)
+    ended = finish(turn, units, choices.space, card, judges)
+    if watch is not None:
+        watch(ended)
+    judged = _judge(found, simple, demos, units)
+    new = judged.new if judges is None else demos.tell_new(judges)
+    return Run(
+        (ended,),
+        by_validation=False,
+        frontier=path,
+        simple=simple,
+        judged=judged,
+        mixed=tuple(mixture.tell(blends)),
+        new=new,
+    )
+
+
+def _judge(found: Finished, simple: SimpleFilter | None, demos: Recorded, units: Units) -> Judged:
+    """Return, in the user's units, what the policy did over what its parts had not seen."""
+    mixture = found.mixture
+    places = mixture.folds.places
+    numbers, own = np.unique(places[:, 0], return_inverse=True)
+    some = demos.where(numbers)  # as they are, to the bit, wherever they lie
+    here = some if isinstance(some, Demonstrations) else some.gather()  # type: ignore[attr-defined]
+    return Judged(
+        demos=cut_places(here, np.column_stack([own, places[:, 1:]])),
+        rolled=[units.restore(a) for a in found.rolled],
+        simple=None if simple is None else [units.restore(a) for a in simple.rolled],
+        begin=mixture.begin(found.lane),
+        scale=units.scale,
+        logs=demos.logs,
+        kin=mixture.folds.kin[mixture.folds.judged],
+        new=mixture.folds.new if len(mixture.folds) > 1 else "",
+        places=places,
+    )
 
 
 def _leave_out(demos: Any, names: Sequence[str]) -> Any:
@@ -275,7 +350,7 @@ def _keep_filter(demos: Recorded, choices: Choices) -> tuple[Smoothness | None, 
         return None, choices
     kept.check_filter(demos)
     smoothness: Any = kept.smoothness
-    return smoothness, replace(choices, regularizer=kept, stepping=kept.stepping, aim=kept.aim)
+    return smoothness, replace(choices, regularizer=kept)
 
 
 def _set_apart(
@@ -294,19 +369,17 @@ def refuse_rounds(settings: Mapping[str, Any]) -> None:
 
     >>> refuse_rounds({"n_rounds": 5})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    simile.errors.ArgumentError: n_rounds: learn cross-fits, it has no rounds: use simile.paper(demos, n_rounds=5) ...
+    simile.errors.ArgumentError: n_rounds: learn has no rounds, it solves for one mixture: use simile.paper(demos, ...
     """
-    horizon, feedback = settings.get("horizon"), settings.get("feedback")
+    horizon = settings.get("horizon")
     given = {name: settings[name] for name in OF_ROUNDS if settings.get(name) is not None}
     if isinstance(horizon, Horizon) and horizon.memory > 0:
         given["horizon"] = horizon
-    if not isinstance(feedback, CompensatedFeedback | type | None):
-        given["feedback"] = feedback
     if given:
         call = ", ".join(["demos", *(f"{name}={spell(value)}" for name, value in given.items())])
         raise ArgumentError(
-            f"{', '.join(given)}: learn cross-fits, it has no rounds: use simile.paper({call}) for the rounds of "
-            "Algorithm 1 (a command: --algorithm paper)"
+            f"{', '.join(given)}: learn has no rounds, it solves for one mixture: use simile.paper({call}) for the "
+            "rounds of Algorithm 1 (a command: --algorithm paper)"
         )
 
 
@@ -329,62 +402,6 @@ def _note_last(run: Run) -> Run:
     note = f"the last round is taken, and its training error is {times:.2f} times that of round {best.number}"
     way_out = "validation=0.2 chooses the round by sequences that are held out"
     return replace(run, notes=(*run.notes, f"{note}: {way_out} (a command: --validation 0.2)"))
-
-
-def _choose_smoothness(
-    demos: Recorded, choices: Choices, smoothness: Smoothness
-) -> tuple[PerAction, Choices, Frontier | None]:
-    """Return lambda, whichever way it was given, what else that decides, and what was tried to find it."""
-    if isinstance(smoothness, MatchExpert):
-        found, tried = match_expert(demos, choices, smoothness)
-        decided = replace(choices, stepping=found.stepping, aim=found.aim, scarce=np.array(found.scarce))
-        return _per_action(found.smoothness), decided, tried
-    if isinstance(smoothness, SmoothTime):
-        standard = demos.standardize(choices.units(demos))  # in which h is fitted
-        return resolve(standard, smoothness, choices.regularizer), choices, None
-    return _per_action(smoothness), choices, None
-
-
-def _per_action(values: float | Sequence[float]) -> PerAction:
-    return np.array(values) if isinstance(values, list | tuple) else values  # type: ignore[return-value]
-
-
-def _ask_second_opinion(
-    run: Run,
-    demos: Recorded,
-    choices: Choices,
-    goal: Smoothness,
-    validation: Recorded | None,
-    watch: Watch | None,
-) -> Run:
-    """Keep the simple rivals; take the one that does better, or offer it where the models were chosen by hand."""
-    own = run.chosen.validation_roughness
-    budget, order = (goal.mean, goal.order) if isinstance(goal, MatchExpert) else (own, 2)
-    found = simple_rivals(demos, choices.horizon, budget=budget, order=order, space=choices.space, seed=choices.seed)
-    run = replace(run, rivals=found)
-    if not found:
-        return run
-    rival, last = most_accurate(found), run.chosen
-    ours, score = math.sqrt(last.validation_error), rival.score
-    if validation is not None:  # which judged the rounds, and so judges the rival
-        score = judge(validation, rival.policy)
-    # Rivals do not hold still, which may cost as much.
-    theirs, margin = score.rmse, MARGIN if hold_of(last.policy) is None else MARGIN * math.sqrt(COST)
-    better = margin * theirs < ours
-    if better and validation is None and last.unseen is not None:  # and not by the chance of a few groups
-        better = is_gain(last.unseen - margin**2 * rival.squares, Folds.of(demos).demos.kin)
-    if not (better and (rival.smooth_enough or score.roughness <= last.validation_roughness)):
-        return run
-    said = f"on sequences that were left out, {theirs:.3f} against {ours:.3f} standard deviations"
-    if not choices.ours:
-        kept = "it is kept as run.alternative (alternative.safetensors in the folder of a run)"
-        note = f"{rival.name} does better {said}: {kept}"
-        return replace(run, notes=(*run.notes, note), alternative=rival.policy)
-    note = f"{rival.name} does better {said}, and is the policy: the mixture is run.rounds[-2].policy"
-    taken = rival.as_round(last.number + 1, score)
-    if watch is not None:
-        watch(taken)
-    return replace(run, rounds=(*run.rounds, taken), notes=(*run.notes, note))
 
 
 def paper(demos: Data, **settings: Unpack[Settings]) -> Run:
@@ -463,15 +480,16 @@ def clone(demos: Data, **settings: Unpack[Settings]) -> Run:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The rounds of a run and the policy it chose; prints as a table, one row per round."""
+    """The rounds of a run, or its one mixture, and the policy that came of it; prints as a table."""
 
     rounds: tuple[Round, ...]
     interrupted: bool = False  # stopped by Ctrl-C: the rounds there were are kept
     by_validation: bool = True  # whether the validation error chooses the round, or the last one is taken
     notes: tuple[str, ...] = ()  # what the user should know
-    alternative: Policy | None = None  # something simpler that does better; the notes then say so
-    frontier: Frontier | None = None  # light policies from rough to smooth, by which lambda was found
-    rivals: tuple[SimpleRival, ...] = ()  # what an engineer would try first, tuned to be as smooth
+    frontier: Frontier | None = None  # the same mixture from rough to smooth, among which lambda was chosen
+    simple: SimpleFilter | None = None  # what an engineer would try first, tuned to be as smooth
+    judged: Judged | None = None  # what the policy did over recordings that its parts had not seen
+    mixed: tuple[Mapping[str, Any], ...] = ()  # what the policy consists of, see `Mixture.tell`
     new: str = ""  # what it was validated on: another person, another recording, another part of the same one
 
     @classmethod
@@ -505,16 +523,44 @@ class Run:
     @property
     def baseline(self) -> Policy | None:
         """The best simple filter on the same data, for `simile.evaluate`; None where none was tried."""
-        return best_of(self.rivals).policy if self.rivals else None
+        return None if self.simple is None else self.simple.policy
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is said of the policy, by recordings that its parts had not seen."""
+        if self.judged is None:
+            raise ArgumentError("the rounds of Algorithm 1 leave nothing out: judge the policy by simile.evaluate")
+        return self.judged.verdict
 
     def plot(self) -> Any:
         """Draw error, smoothness and step by round, the chosen one marked; returns a matplotlib figure."""
         return plots.rounds(self.rounds, self.chosen.number)
 
     def __repr__(self) -> str:
-        return f"Run({len(self.rounds)} rounds, round {self.chosen.number} chosen)"
+        said = f"a mixture of {len(self.mixed)} components" if self.mixed else f"{len(self.rounds)} rounds"
+        return f"Run({said}, round {self.chosen.number} chosen)"
 
     def __str__(self) -> str:
+        lines = self._tell_mixture() if self.mixed else self._tell_rounds()
+        if self.new:
+            lines.append(f"left out was {self.new}")
+        if self.interrupted:
+            lines.append(f"interrupted after round {self.rounds[-1].number}")
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _tell_mixture(self) -> list[str]:
+        turn, widths = self.chosen, [("component", 20, "<"), ("aim", 22, "<")]
+        columns = (*widths, *((name, max(8, len(name)), ".0%") for name in self.policy.card.action_names))
+        lines = table(columns, ((row["component"], row["aim"], *row["weights"]) for row in self.mixed))
+        lines.append(
+            f"RMSE {math.sqrt(turn.error):.4f} standard deviations of the expert's actions, roughness "
+            f"{turn.roughness:.3f} times the expert's: of roll-outs over what "
+            + ("its parts had not seen" if self.new else "it has learned from, which was too little to leave any out")
+        )
+        return lines
+
+    def _tell_rounds(self) -> list[str]:
         lines = table(
             COLUMNS,
             (
@@ -531,12 +577,7 @@ class Run:
             "error, roughness (1: the expert's): of roll-outs over what was learned from; validation: error over what "
             "was left out; errors: RMSE in standard deviations of the expert's actions"
         )
-        if self.new:
-            lines.append(f"left out was {self.new}")
-        if self.interrupted:
-            lines.append(f"interrupted after round {self.rounds[-1].number}")
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return lines
 
 
 def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:

@@ -9,16 +9,14 @@ it is calibrated on it, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.timing import delay
-from simile.learning.folds import Folds
 from simile.models.closed_loop import ClosedLoop
+from simile.models.ridge import one_thread
 from simile.policies.bands import LEVELS, SIGNS, Band, disagree
 
 MOST_FRAMES = 50_000  # that are looked at, evenly spread
@@ -30,32 +28,41 @@ GAIN = 0.995  # of the width, from which on more of it is believed
 LEAST = 0.05  # of the mean error that sigma is at least
 ALARM = (0.92, 0.85)  # share of the frames in which a policy is not unsure, to get so and to be sure again
 
-Voices = Sequence[tuple[PerAction, Any]]  # weights, and what the models without a fold say over it, wherever it lies
+Voices = Sequence[tuple[PerAction, FloatArray]]  # weights, and what each part of a policy says where it has not seen
 
 
-def fit_band(folds: Folds, voices: Voices, wanted: Any, done: Any, loop: ClosedLoop, lead: int = 0) -> Band | None:
-    """Fit the band of a policy by roll-outs over the folds, before (`wanted`) and after a hysteresis (`done`).
+def fit_band(
+    demos: Demonstrations,
+    folds: tuple[IntArray, IntArray],
+    voices: Voices,
+    wanted: Trajectories,
+    done: Trajectories,
+    loop: ClosedLoop,
+    lead: int = 0,
+) -> Band | None:
+    """Fit the band of a policy by roll-outs over demonstrations, before (`wanted`) and after a hysteresis (`done`).
 
-    All is in standard units. None where nothing was left out, or no frame counts.
+    All is in standard units; `folds` tells fold and group of each sequence. None where nothing was left out, or no
+    frame counts.
     """
-    demos = folds.demos
-    if len(folds) == 1:
+    fold, kin = folds
+    if fold.max() == 0:
         return None
-    total, count = demos.total(_sum_contexts).value
-    center = total / np.maximum(count, 1.0)
-    squares, _ = demos.total(_sum_contexts, shared=(center,)).value
+    joined = np.concatenate(demos.contexts)
+    there = np.isfinite(joined)
+    count = np.maximum(there.sum(axis=0), 1.0)
+    center = np.sum(joined, axis=0, where=there) / count
+    squares = np.sum((joined - center) ** 2, axis=0, where=there)
     low, high = demos.extremes()
     # The mean of what is constant may miss it by a rounding error, which is no deviation.
-    spread = np.where(low < high, np.sqrt(squares / np.maximum(count, 1.0)), 0.0)
+    spread = np.where(low < high, np.sqrt(squares / count), 0.0)
     center, spread = _round(center), _round(np.where(spread > 0.0, spread, 1.0))
     k, every = demos.n_actions, -(-demos.n_frames // MOST_FRAMES)
     sides = 2 * len(center) if 2 * len(center) <= MOST_SIDES else 0
     none, ones = np.zeros((k, len(SIGNS) + sides)), np.ones(k)
     bare = Band(center, spread, 1.0, none, none, none, ones, ones, 1)  # which measures signs
-    shares, said = [w for w, _ in voices], [says for _, says in voices]
-    gathered = demos.collect(_look, demos.firsts, wanted, done, *said, shared=(bare, shares, loop, every, lead))
-    rows, far = [one for part, _ in gathered for one in part], max(most for _, most in gathered)
-    sample = _Sample(rows, folds.fold, folds.kin)
+    rows, far = _look(demos, wanted, done, voices, bare, loop, every, lead)
+    sample = _Sample(rows, fold, kin)
     if not sample.counts:
         return None
     found = [sample.fit(j) for j in range(k)]
@@ -136,7 +143,10 @@ def _fit_weights(signs: FloatArray, errors: FloatArray, mass: FloatArray, mean: 
     root = np.sqrt(mass)[:, np.newaxis]
     size = np.sqrt(np.sum(mass[:, np.newaxis] * signs**2, axis=0))
     scale = np.where(size > 0.0, size, np.inf)  # a sign that never shows says nothing
-    weights, _ = nnls(signs / scale * root, errors * root[:, 0])
+    with one_thread():  # of a triangle that has the same products, which is quicker
+        columns = np.column_stack([signs / scale * root, errors * root[:, 0]])
+        triangle: FloatArray = np.asarray(np.linalg.qr(columns, mode="r"))
+    weights, _ = nnls(triangle[:, :-1], triangle[:, -1])
     found: FloatArray = weights / scale
     found[0] = max(found[0], LEAST * mean)
     return found
@@ -159,35 +169,29 @@ def _round(values: FloatArray) -> FloatArray:
     return np.array([float(f"{value:.{DIGITS}g}") for value in values.ravel()]).reshape(values.shape)
 
 
-# What runs where a part is.
-
-
-def _sum_contexts(demos: Demonstrations, center: FloatArray | None = None) -> ExactSum:
-    """Sum the contexts, or their squares about a center, and how many are not missing, (2, m)."""
-    found = []
-    for x in demos.contexts:
-        there = np.isfinite(x)
-        values = np.where(there, x if center is None else (x - center) ** 2, 0.0)
-        found.append([values.sum(axis=0), there.sum(axis=0).astype(np.float64)])
-    return ExactSum.of(np.array(found))
-
-
 def _look(
-    demos: Demonstrations, first: int, wanted: Trajectories, done: Trajectories, *given: Any
+    demos: Demonstrations,
+    wanted: Trajectories,
+    done: Trajectories,
+    voices: Voices,
+    band: Band,
+    loop: ClosedLoop,
+    every: int,
+    lead: int,
 ) -> tuple[list[FloatArray], float]:
     """Return some frames of each sequence, (n, k, signs + 2): signs behind the filter, error and weight.
 
     With them comes the largest distance of a context from the training's mean.
     """
-    *said, band, weights, loop, every, lead = given
+    weights, said = [w for w, _ in voices], [says for _, says in voices]
     ends = np.cumsum(demos.lengths)[:-1]
-    apart = np.split(disagree(weights, said) if len(said) > 1 else np.zeros_like(np.asarray(said[0])), ends)
+    apart = np.split(disagree(weights, said) if len(said) > 1 else np.zeros_like(said[0]), ends)
     found, most, q = [], 0.0, loop.order
     for i, (demo, a, sent, away) in enumerate(zip(demos, wanted, done, apart, strict=True)):
         x, k = delay(demo.contexts, lead), demo.actions.shape[1]
         far, moved, sides = band.signs(x, np.concatenate([x[:1], x[:-1]]))
         most = max(most, float(far.max(initial=0.0)))
-        some = slice(q + (first + i) % every, None, every)  # not the same frame of all
+        some = slice(q + i % every, None, every)  # not the same frame of all
         speed, error = np.abs(np.diff(a, axis=0, prepend=a[:1])), np.abs(demo.actions - sent)
         mass = np.ones_like(away) if demo.weights is None else np.broadcast_to(demo.weights, away.shape)
         rows = []

@@ -7,8 +7,8 @@ again: fits that are on disk are read instead of made, to the bit, and the algor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from simile._common.typing import FloatArray
 from simile.data.recorded import Recorded
 from simile.data.states import Horizon, States
 from simile.errors import StorageError
-from simile.models import Model, SmoothRegressor
+from simile.models import Apart, Forest, Model, SmoothRegressor
 from simile.models.regularizers import PreviousAction
 from simile.policies.cards import Card
 from simile.policies.policies import SmoothPolicy
@@ -100,7 +100,7 @@ class Checkpointed:
                 return self.model.fit_smooth(states, labels, targets, anchors, smoothness, rng, **counts)
             return models.fit(self.model, np.concatenate([s.matrix() for s in states]), labels, rng, weights=weights)
 
-        return self._keep_here(fit, states[0], rng)
+        return self._keep_here(fit, states[0], rng, labels.shape[1])
 
     def fit_apart(
         self,
@@ -117,38 +117,64 @@ class Checkpointed:
             found: Model = self.model.fit_apart(states, labels, n_actions, rng, weights=weights)
             return found
 
-        return self._keep_here(fit, states, rng)
+        return self._keep_here(fit, states, rng, labels.shape[1])
 
-    def _keep_here(self, fit: Callable[[], Model], states: States, rng: np.random.Generator) -> Model:
+    def _keep_here(self, fit: Callable[[], Model], states: States, rng: np.random.Generator, n_outputs: int) -> Model:
         tape, known = states.tape, self._path.exists()
-        f = self.keep(fit, states.horizon, tape.n_contexts, tape.actions.shape[1], rng)
+        f = self.keep(fit, states.horizon, tape.n_contexts, n_outputs, rng)
         if hasattr(self.model, "remember") and known:  # what the next fit begins with
             self.model.remember(states, f)
         return f
 
+    def for_folds(self, halve: Callable[[Any], Any]) -> Checkpointed:
+        """Return the same for fits without a fold, of a smaller model and beside these."""
+        return Checkpointed(halve(self.model), self.folder / "folds", self.key, self.trusted)
+
     def keep(
-        self, fit: Callable[[], Model], horizon: Horizon, n_contexts: int, n_actions: int, rng: np.random.Generator
+        self, fit: Callable[[], Model], horizon: Horizon, n_contexts: int, n_outputs: int, rng: np.random.Generator
     ) -> Model:
         """Fit, wherever that is done, or read what an earlier run fitted here."""
         path = self._path
         self.fits += 1
-        if path.exists():
+        if path.exists():  # which is written last
             return self._read(path, rng)
         f = fit()
-        card = Card(training={"key": self.key, "chance": json.dumps(rng.bit_generator.state)})
-        h = PreviousAction().fit([np.empty((0, n_actions))], 0.0)
-        loading.save_own(SmoothPolicy(f, h, 0.0, horizon, None, n_contexts, card=card), path)
+        parts = f.forests if isinstance(f, Apart) else (f,)
+        for i, part in reversed(list(enumerate(parts))):
+            self._write(part, _path_of(path, i), horizon, n_contexts, n_outputs // len(parts), len(parts), rng)
         return f
 
+    def _write(
+        self, f: Model, path: Path, horizon: Horizon, n_contexts: int, k: int, parts: int, rng: np.random.Generator
+    ) -> None:
+        width = f.width if isinstance(f, Forest) else 0
+        training = {"key": self.key, "parts": parts, "width": width, "chance": json.dumps(rng.bit_generator.state)}
+        # A forest of several aims says more than there are actions: on disk it is one of as many.
+        kept = replace(f, width=n_contexts + k) if isinstance(f, Forest) and not horizon.memory else f
+        h = PreviousAction().fit([np.empty((0, k))], 0.0)
+        loading.save_own(SmoothPolicy(kept, h, 0.0, horizon, None, n_contexts, card=Card(training=training)), path)
+
     def _read(self, path: Path, rng: np.random.Generator) -> Model:
+        found, kept = self._open(path)
+        rng.bit_generator.state = json.loads(kept["chance"])
+        parts = [found, *(self._open(_path_of(path, i))[0] for i in range(1, int(kept["parts"])))]
+        return found if len(parts) == 1 else Apart(tuple(f for f in parts if isinstance(f, Forest)))
+
+    def _open(self, path: Path) -> tuple[Model, Mapping[str, Any]]:
         policy = loading.load_own(path, trusted=self.trusted)
         kept = policy.card.training
-        if not isinstance(policy, SmoothPolicy) or kept.get("key") != self.key or "chance" not in kept:
+        known = {"chance", "width", "parts"} <= set(kept)
+        if not isinstance(policy, SmoothPolicy) or kept.get("key") != self.key or not known:
             raise StorageError(
                 f"{path} belongs to a run with other data or settings: resume with those, or begin in an empty folder"
             )
-        rng.bit_generator.state = json.loads(kept["chance"])
-        return policy.f
+        f = policy.f
+        return replace(f, width=int(kept["width"])) if isinstance(f, Forest) else f, kept
+
+
+def _path_of(path: Path, part: int) -> Path:
+    """Return where a part of a fit is kept, the first in the file of the fit itself."""
+    return path if part == 0 else path.with_suffix(f".{part}{path.suffix}")
 
 
 def recipe_of(model: Any) -> Any:
@@ -157,9 +183,9 @@ def recipe_of(model: Any) -> Any:
 
 
 def keep_fit(
-    model: Any, fit: Callable[[], Model], demos: Recorded, horizon: Horizon, rng: np.random.Generator
+    model: Any, fit: Callable[[], Model], demos: Recorded, horizon: Horizon, n_outputs: int, rng: np.random.Generator
 ) -> Model:
     """Fit, or read what was fitted, where the model has checkpoints."""
     if isinstance(model, Checkpointed):
-        return model.keep(fit, horizon, demos.n_contexts, demos.n_actions, rng)
+        return model.keep(fit, horizon, demos.n_contexts, n_outputs, rng)
     return fit()

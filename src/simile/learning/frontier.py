@@ -6,8 +6,9 @@ import itertools
 import math
 import numbers
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,37 +18,22 @@ from simile._common.sums import ExactSum
 from simile._common.text import count, table
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.groups import draw_sequences
 from simile.data.losses import Loss
-from simile.data.recorded import ActionSpace, Recorded
+from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.states import Horizon
 from simile.data.timing import Ahead
 from simile.errors import ArgumentError
-from simile.learning.crossfit import GATE, Choices, Mixed, crossfit, mix
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
-from simile.learning.feedback import Feedback
-from simile.learning.holds import COST, Backlash, Habits
 from simile.learning.initial import leave_seen, see_by
+from simile.learning.mixture import LEAST_LAG, Choices, Finished, Mixture, standardize
 from simile.learning.outliers import weigh
 from simile.learning.problem import check_models, match_lag, resolve
 from simile.learning.rounds import card_of, note_band
 from simile.learning.smoothness import MatchExpert, SmoothTime
-from simile.metrics import Score
-from simile.models import SmoothForest
-from simile.models.neural import TorchRegressor
 from simile.models.regularizers import RegularizerClass
-from simile.models.ridge import RolloutRidge
 from simile.policies.hold import Hold
 from simile.policies.policies import Policy
-
-LEAST_LAG = 0.5  # frames: hardly any smoothing
-MOST_SCOUTED, FEWEST_SCOUTED = 300_000, 40  # frames that tell about smoothness, and sequences even so
-N_SCOUTS, N_TREES, N_ROWS = 6, 16, 5_000  # values of lambda, and what the models spend, to find the right one
-
-SLOWER = (1.25, 1.6, 2.0, 2.5)  # times the lag of the filter alone, to try with a hysteresis
-CLEAR = 0.01  # of the squared error, by which a smoother policy is better than one that uses all of the budget
-STEEP, N_HALVINGS = 3.0, 4  # ratio of roughness over which to interpolate, and steps that lead there
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +51,7 @@ class Point:
     roughness : float
         Mean absolute difference over the expert's, 1 being as rough.
     policy : Policy
-        In the user's units.
+        In the user's units; made when it is first asked for.
     lead : int
         Frames ahead that it acts for; below 0 it waits.
     """
@@ -74,8 +60,13 @@ class Point:
     lag: float
     error: float
     roughness: float
-    policy: Policy
+    made: Callable[[], Policy] = field(repr=False)
     lead: int = 0
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy, in the user's units."""
+        return self.made()
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +230,6 @@ def path(
     horizon: Horizon | None = None,
     lead: float | Sequence[float] | None = None,
     known: Ahead | None = None,
-    feedback: Feedback | None = None,
     hold: Hold | float | tuple[float, ...] | None = None,
     loss: Loss | None = None,
     seed: int = 0,
@@ -249,8 +239,7 @@ def path(
 ) -> Frontier:
     """Learn policies of many smoothness values together, as `simile.learn` learns one.
 
-    Bins, folds and states are shared, and one forest serves the whole path: its trees are grown once, with a value
-    for every lambda in each leaf. A policy learned at one lambda alone may be a little better than that of the path.
+    All models are fitted once, and serve the whole path: what changes is how they are weighed.
 
     Parameters
     ----------
@@ -264,7 +253,7 @@ def path(
     lead : float or sequence of float, optional
         As for `simile.learn`. Several, such as `(0, -0.5, -1)`, make a path for each, judged over the same frames: what
         waiting would buy, or what a late actuator costs.
-    model, regularizer, horizon, known, feedback, hold, loss, seed, space
+    model, regularizer, horizon, known, hold, loss, seed, space
         As for `simile.learn`.
     initial : Policy, optional
         What to go on from, as for `simile.learn`; behind the filter of each smoothness.
@@ -293,7 +282,6 @@ def path(
             model=model,
             regularizer=regularizer,
             horizon=around,
-            feedback=feedback,
             hold=hold,
             loss=loss,
             seed=seed,
@@ -307,8 +295,37 @@ def path(
             recorded, left_out = leave_seen(initial.card.training, recorded)
             if left_out:
                 warnings.warn(left_out, stacklevel=2)
-        paths.append(trace(recorded, choices, smoothness, MatchExpert(metric=metric), begin=max(seen)))
+        units, standard, inside = standardize(recorded, choices)
+        mixture = Mixture.fit(standard, inside, order=MatchExpert(metric=metric).order)
+        lanes = [inside.lane(standard, value) for value in _values(standard, inside, smoothness)]
+        finished = [mixture.finish([mixture.blend(j, lane) for j in range(recorded.n_actions)]) for lane in lanes]
+        paths.append(make_frontier(finished, recorded, units, choices, metric, begin=max(seen)))
     return replace(paths[0], points=tuple(point for one in paths for point in one.points))
+
+
+def make_frontier(
+    finished: Sequence[Finished],
+    demos: Recorded,
+    units: Units,
+    choices: Choices,
+    metric: str = "difference_2",
+    *,
+    begin: int = 0,
+) -> Frontier:
+    """Put policies of a mixture side by side; errors count from a frame on."""
+    return Frontier(tuple(_point(one, demos, units, choices, begin) for one in finished), metric, demos.rate)
+
+
+def _point(found: Finished, demos: Recorded, units: Units, choices: Choices, begin: int) -> Point:
+    mixture, smoothness, score = found.mixture, float(np.mean(found.lane.smoothness)), found.score
+    if begin > mixture.begin(found.lane):
+        score = mixture.reference(None, begin).measure(found.rolled)
+
+    def make() -> Policy:
+        card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
+        return found.policy.in_units(units, choices.space, note_band(card, found.band()))
+
+    return Point(smoothness, found.lane.loop.lag, score.error, score.roughness, make, choices.horizon.lead)
 
 
 def list_leads(lead: float | Sequence[float] | None) -> list[float | None]:
@@ -317,169 +334,6 @@ def list_leads(lead: float | Sequence[float] | None) -> list[float | None]:
     if not leads:
         raise ArgumentError("lead must hold at least one number; got none")
     return leads
-
-
-def trace(
-    demos: Recorded,
-    choices: Choices,
-    smoothness: int | Sequence[float | SmoothTime],
-    match: MatchExpert,
-    *,
-    begin: int = 0,
-) -> Frontier:
-    """Fit a path with choices that have been checked; `match` tells what roughness means, frames count from `begin`."""
-    units = choices.units(demos)
-    standard = demos.standardize(units)
-    mixtures = _fit_path(standard, choices.standardize(units), _values(standard, choices, smoothness))
-    points = tuple(_point(mixed, demos, choices, match, begin=begin) for mixed in mixtures)
-    return Frontier(points, match.metric, demos.rate)
-
-
-def _fit_path(standard: Recorded, choices: Choices, values: Sequence[float]) -> list[Mixed]:
-    *_, mixtures = crossfit(standard, choices, [choices.lane(standard, value) for value in values])
-    return mixtures
-
-
-def _point(
-    mixed: Mixed, demos: Recorded, choices: Choices, match: MatchExpert, *, banded: bool = True, begin: int = 0
-) -> Point:
-    lane, held = mixed.lane, mixed.completed(choices)
-    score, smoothness = held.score(order=match.order, begin=begin), float(np.mean(lane.smoothness))
-    card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
-    policy = held.policy.in_units(choices.units(demos), choices.space, note_band(card, held.band() if banded else None))
-    return Point(smoothness, lane.loop.lag, score.error, score.roughness, policy, choices.horizon.lead)
-
-
-@dataclass(frozen=True)
-class Match:
-    """What was chosen for each action.
-
-    Attributes
-    ----------
-    smoothness : float or tuple of float
-        lambda.
-    stepping : tuple of bool
-        Whether it steps, or glides.
-    aim : tuple of float
-        How far ahead f aims, for an action that glides.
-    scarce : tuple of float
-        What smoothness is worth when policies are mixed: the square of the share of the budget that is used.
-    """
-
-    smoothness: float | tuple[float, ...]
-    stepping: tuple[bool, ...]
-    aim: tuple[float, ...]
-    scarce: tuple[float, ...]
-
-
-def match_expert(demos: Recorded, choices: Choices, match: MatchExpert) -> tuple[Match, Frontier]:
-    """Choose, for each action, lambda and the way to hold with which policies are as rough as asked for.
-
-    A path of light models, returned too, finds them; the policy itself is then learned at that lambda alone.
-    """
-    units = choices.units(demos)
-    some = draw_sequences(demos.lengths, MOST_SCOUTED, choices.seed, at_least=FEWEST_SCOUTED)
-    standard = (demos if len(some) == len(demos) else demos.where(some)).standardize(units)
-    light = replace(choices.standardize(units), models=tuple(_light(m) for m in choices.models))
-    scouts = Scouts(standard, light, match, _fit_path(standard, light, _values(standard, light, N_SCOUTS)))
-    lags, holds, scarce = zip(*(scouts.choose(j) for j in range(demos.n_actions)), strict=True)
-    found = tuple(match_lag(standard, choices.regularizer, lag) for lag in lags)
-    stepping, ahead = tuple(o.stepping for o in holds), tuple(0.0 if o.stepping else o.width for o in holds)
-    bounded = replace(light, space=choices.space)
-    points = tuple(_point(mixed, demos, bounded, match, banded=False) for mixed in scouts.mixtures)
-    tried = Frontier(points, match.metric, demos.rate)
-    return Match(found[0] if len(set(found)) == 1 else found, stepping, ahead, scarce), tried
-
-
-@dataclass(eq=False)
-class Scouts:
-    """Light policies from rough to smooth, by which the filter of each action is chosen."""
-
-    demos: Recorded  # in standard units
-    choices: Choices
-    match: MatchExpert
-    mixtures: list[Mixed]
-
-    def choose(self, action: int) -> tuple[float, Backlash, float]:
-        """Return the lag of the filter of an action, the hysteresis behind it, and how scarce smoothness is.
-
-        Where the policy alone is as rough as asked for, or smoother if that is more accurate; and then what is more
-        accurate, and no rougher, with a hysteresis behind it that keeps the expert's habits.
-        """
-        begin, folds = self.mixtures[0].lane.loop.order, self.mixtures[0].folds
-        habits = Habits(folds.looked, action, begin, self.match.order)
-        ratio = float(self.match.ratios(self.demos.n_actions)[action])
-        alone = self._match(habits, ratio)
-        plain = habits.reference.measure(self._roll(habits, alone))
-        scarce = min(1.0, plain.roughness / ratio) ** 2 if math.isfinite(plain.roughness) else 1.0
-        if (own := self.choices.hold) is not None:
-            return alone, Backlash(float(own.width[action]), bool(own.stepping[action])), scarce
-        first = habits.choose(self._roll(habits, alone), plain.roughness)
-        if first.width == 0.0:
-            return alone, first, scarce
-        # What steps may have to be slower to be as smooth, and be more accurate even so.
-        slowest = max(self.mixtures[-1].lane.loop.lag, alone)
-        lags = [lag for factor in SLOWER if (lag := alone * factor) <= slowest]
-        others = [(lag, habits.choose(self._roll(habits, lag), plain.roughness)) for lag in lags]
-        good = [o for o in others if not (o[1].roughness > plain.roughness or o[1].error > COST * plain.error)]
-        return (*min([(alone, first), *good], key=lambda o: (not o[1].kept, o[1].error)), scarce)
-
-    def _match(self, habits: Habits, ratio: float) -> float:
-        """Return the lag at which an action is `ratio` times as rough as the expert's, or more if that is better."""
-        scores = self._score(habits)
-        longest = int(self.demos.lengths.max())
-        while self.mixtures[-1].lane.loop.lag < longest and (
-            scores[-1].roughness > ratio or scores[-1].error < (1.0 - GATE) * min(s.error for s in scores[:-1])
-        ):
-            lags = self.mixtures[-1].lane.loop.lag * np.geomspace(1.0, 8.0, 3)[1:]
-            self._send(lags.tolist())
-            scores = self._score(habits)
-        rough, error = (np.array([getattr(s, n) for s in scores]) for n in ("roughness", "error"))
-        lags = np.array([m.lane.loop.lag for m in self.mixtures])
-        if not (rough <= ratio).any():  # too much was asked for; or nothing, where the expert never moves
-            return float(lags[np.argmin(error if np.isnan(rough).all() else rough)])
-        best = int(np.argmin(np.where(rough <= ratio, error, np.inf)))
-        if best == 0 or rough[best - 1] <= ratio or error[best] < (1.0 - CLEAR) * error[best - 1]:
-            return float(lags[best])
-        # The budget binds: between the last policy that is too rough and the first that is not.
-        for _ in range(N_HALVINGS):
-            if rough[best - 1] < STEEP * rough[best]:
-                share = math.log(rough[best - 1] / ratio) / math.log(rough[best - 1] / rough[best])
-                return float(lags[best - 1] ** (1.0 - share) * lags[best] ** share)
-            self._send([math.sqrt(lags[best - 1] * lags[best])])
-            rough = np.array([s.roughness for s in self._score(habits)])
-            lags = np.array([m.lane.loop.lag for m in self.mixtures])
-            best += int(rough[best] > ratio)
-        return float(lags[best])  # it jumps
-
-    def _send(self, lags: Sequence[float]) -> None:
-        """Fit further policies, with filters of these lags."""
-        values = [match_lag(self.demos, self.choices.regularizer, lag) for lag in lags]
-        self.mixtures += _fit_path(self.demos, self.choices, values)
-        self.mixtures.sort(key=lambda m: m.lane.loop.lag)
-
-    def _score(self, habits: Habits) -> list[Score]:
-        return [habits.reference.measure(habits.pick(m.looked)) for m in self.mixtures]
-
-    def _roll(self, habits: Habits, lag: float) -> list[FloatArray]:
-        """Return about what a policy with a filter of this lag does with an action: between its neighbours."""
-        lags = np.log([max(m.lane.loop.lag, LEAST_LAG / 10.0) for m in self.mixtures])
-        at = int(np.clip(np.searchsorted(lags, math.log(max(lag, LEAST_LAG / 10.0))), 1, len(lags) - 1))
-        share = float(np.clip((math.log(max(lag, LEAST_LAG / 10.0)) - lags[at - 1]) / (lags[at] - lags[at - 1]), 0, 1))
-        slower, faster = (habits.pick(self.mixtures[i].looked) for i in (at, at - 1))
-        return list(mix(slower, faster, share))
-
-
-def _light(model: Any) -> Any:
-    """Return a recipe that tells as much about smoothness in less time."""
-    recipe = getattr(model, "recipe", model)  # of a model with checkpoints, which are for the fits that take time
-    if isinstance(recipe, SmoothForest):
-        return replace(recipe, n_trees=min(recipe.n_trees, N_TREES))
-    if isinstance(recipe, RolloutRidge):
-        return replace(recipe, rows=min(recipe.rows, N_ROWS), alphas=recipe.alphas[1::2] or recipe.alphas)
-    if isinstance(recipe, TorchRegressor):
-        return recipe.light()
-    return recipe
 
 
 def _values(demos: Recorded, choices: Choices, given: int | Sequence[float | SmoothTime]) -> list[float]:

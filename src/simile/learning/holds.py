@@ -1,44 +1,48 @@
 """How far to hold still: the hysteresis behind a policy, chosen by roll-outs of sequences that it has not seen.
 
-A policy should turn no more often than the expert and rest as much, at the least error. The narrowest width that does
-is nearly always the most accurate too, so that is what is looked for; whether to glide or to step is then read off the
-errors of both, where both are smooth enough.
+A policy should turn about as often as the expert and rest about as much. The wider the hysteresis, the less it turns
+and the more it rests, so that the width at which it is as much too lively as too calm is the one most like the expert.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
 from simile._common.typing import FloatArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.data.recorded import Recorded
+from simile.data.logs import Log
 from simile.data.reference import Reference
-from simile.metrics import count_reversals, play, share_rest
+from simile.metrics import count_reversals, share_rest
 from simile.policies.hold import Hold
 
-Data = TypeVar("Data", bound=Recorded)
 WIDTHS = (0.0, *np.geomspace(0.004, 1.0, 20))  # standard deviations of the action
-RESTING = 0.1  # share of time from which on an expert counts as one who rests
-FEWER, ENOUGH = 0.9, 0.95  # share of the turns of the expert that a policy may have, and of the rest that it should
-LENIENT = 1.1  # times the roughness of a policy that its steps may have, where nothing else is said
+# Within these a policy is like the expert: its reversals and the time at rest over the expert's, and a share of time
+# that makes no difference.
+REVERSALS, REST, SLIGHT = (0.5, 1.2), (0.7, 1.5), 0.05
 COST = 1.02  # times the squared error without a hysteresis that it may cost
+LENIENT = 1.1  # times the roughness of a policy that its steps may have, where nothing else is said
 
 
 @dataclass(frozen=True, eq=False)
-class Backlash:
+class Held:
     """What a width does to one action of roll-outs."""
 
     width: float
     stepping: bool
-    error: float = math.nan  # mean squared, standard units
-    roughness: float = math.nan  # over the expert's
-    kept: bool = True  # whether the expert's habits are
+    lively: float  # how much it turns too often or rests too little: 1 where it is just like the expert still
+    calm: float  # how much it turns too rarely or rests too much
+    error: float  # mean squared, standard units
+    roughness: float  # over the expert's
+
+    @property
+    def unlike(self) -> float:
+        """How unlike the expert it is: 1 where it is just like the expert still."""
+        return max(self.lively, self.calm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,99 +52,72 @@ class Habits:
     Parameters
     ----------
     demos : Demonstrations
-        What the expert did; a part of it that is large enough to know the habits by, as `Folds.looked`.
-    action : int
-        Which action.
+        What the expert did, with this action alone.
     begin : int
         How many first frames are the expert's.
-    order : int
-        Of the differences that roughness is measured by.
+    log : Log
+        By which noise is told from motion.
     """
 
     demos: Demonstrations
-    action: int
     begin: int
-    order: int = 2
-
-    @cached_property
-    def expert(self) -> Demonstrations:
-        """The expert's sequences with this action alone."""
-        return self.demos.only_action(self.action)
+    log: Log
 
     @cached_property
     def reference(self) -> Reference:
         """What roll-outs are measured against."""
-        return Reference(self.expert, begin=self.begin, order=self.order)
+        return Reference(self.demos, begin=self.begin, logs=(self.log,))
 
     @cached_property
-    def threshold(self) -> float:
-        """What is no motion."""
-        return self.expert.logs[0].threshold
+    def expert(self) -> tuple[float, float]:
+        """How often the expert turns, and the share of time at rest."""
+        return self._count(self.demos.actions)
 
-    @cached_property
-    def fine(self) -> float:
-        """What is no motion of a policy, whose roll-outs have no noise."""
-        return replace(self.expert.logs[0], noise=0.0).threshold
+    def _count(self, actions: Trajectories) -> tuple[float, float]:
+        threshold = self.log.threshold
+        turns = float(count_reversals(actions, threshold).sum())
+        return turns, float(share_rest(actions, threshold, self.demos.rate)[0])
 
-    @cached_property
-    def reversals(self) -> float:
-        """How often the expert turns."""
-        return float(count_reversals(self.expert.actions, self.threshold).sum())
+    def hold(self, rolled: Sequence[FloatArray], width: float, *, stepping: bool) -> Held:
+        """Let roll-outs (T, 1) pass a hysteresis, and measure them."""
+        held = hold_all(Hold(np.array([width]), np.array([stepping])) if width else None, rolled, self.begin)
+        (turns, rest), (own_turns, own_rest) = self.expert, self._count(held)
+        more = math.log(max(own_turns, 0.5) / max(turns, 0.5))
+        longer = math.log(max(own_rest, 1e-9) / max(rest, 1e-9))
+        restless = min(longer / math.log(REST[0]), (rest - own_rest) / SLIGHT)
+        restful = min(longer / math.log(REST[1]), (own_rest - rest) / SLIGHT)
+        lively = max(more / math.log(REVERSALS[1]), restless)
+        calm = max(more / math.log(REVERSALS[0]), restful)
+        score = self.reference.measure(held)
+        return Held(width, stepping, lively, calm, score.error, score.roughness)
 
-    @cached_property
-    def still(self) -> float:
-        """The share of time that a policy should rest; 0 where the expert hardly does."""
-        share = float(share_rest(self.expert.actions, self.threshold, self.demos.rate)[0])
-        return ENOUGH * share if share >= RESTING else 0.0
+    def search(self, rolled: Sequence[FloatArray], *, stepping: bool) -> Held:
+        """Return the width at which roll-outs (T, 1) are most like the expert, and that does not cost too much."""
+        known = {0: self.hold(rolled, 0.0, stepping=stepping)}
 
-    def pick(self, rolled: Trajectories) -> list[FloatArray]:
-        """Return this action of roll-outs, (T, 1) each."""
-        return [a[:, self.action : self.action + 1] for a in rolled]
+        def at(i: int) -> Held:
+            if i not in known:
+                known[i] = self.hold(rolled, WIDTHS[i], stepping=stepping)
+            return known[i]
 
-    def keep(self, rolled: Sequence[FloatArray]) -> bool:
-        """Tell whether roll-outs (T, 1) turn no more often than the expert, and rest as much."""
-        if count_reversals(rolled, self.fine).sum() > FEWER * self.reversals:
-            return False
-        return not self.still or bool(share_rest(rolled, self.threshold, self.demos.rate)[0] >= self.still)
+        low, high = 0, len(WIDTHS) - 1
+        if at(0).lively <= max(at(0).calm, 0.0):
+            return at(0)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if at(middle).lively <= at(middle).calm else (middle, high)
+        best = min((low, high), key=lambda i: at(i).unlike)
+        while best and not at(best).error <= COST * at(0).error:
+            best -= 1
+        return at(best)
 
-    def narrowest(self, rolled: Sequence[FloatArray], *, stepping: bool) -> Backlash:
-        """Return the narrowest width with which roll-outs (T, 1) keep the expert's habits.
-
-        Where that costs too much, the widest that does not.
-        """
-
-        def hold(i: int) -> list[FloatArray]:
-            return list(rolled) if i == 0 else hold_all(Hold(np.array([WIDTHS[i]]), stepping), rolled, self.begin)
-
-        def cheap(i: int) -> bool:
-            return not self.reference.measure(hold(i)).error > COST * plain
-
-        plain, last = self.reference.measure(rolled).error, len(WIDTHS) - 1
-        found = 0 if self.keep(hold(0)) else _first(lambda i: self.keep(hold(i)), last)
-        if not cheap(found):
-            found = _first(lambda i: not cheap(i), found) - 1
-        score = self.reference.measure(hold(found))
-        return Backlash(WIDTHS[found], stepping, score.error, score.roughness, self.keep(hold(found)))
-
-    def choose(
-        self, rolled: Sequence[FloatArray], budget: float | None = None, stepping: bool | None = None
-    ) -> Backlash:
+    def choose(self, rolled: Sequence[FloatArray], budget: float | None = None) -> Held:
         """Choose width and way for roll-outs (T, 1): the most accurate that is no rougher than `budget`, or now."""
         budget = LENIENT * self.reference.measure(rolled).roughness if budget is None else budget
-        ways = (False, True) if stepping is None else (stepping,)
-        found = [self.narrowest(rolled, stepping=way) for way in ways]
+        found = [self.search(rolled, stepping=way) for way in (False, True)]
         # A play is hardly ever rougher than what it follows; where nothing is smooth enough, it is what there is.
-        smooth = [o for o in found if not o.roughness > budget] or found[:1]
-        return min(smooth, key=lambda o: (not o.kept, o.error, o.stepping))
-
-
-def _first(true: Callable[[int], bool], last: int) -> int:
-    """Return the first number from 1 to `last` that something is true of, or `last`: it stays true."""
-    low, high = 0, last
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if true(middle) else (middle, high)
-    return high
+        smooth = [held for held in found if not held.roughness > budget] or found[:1]
+        return min(smooth, key=lambda held: (held.unlike > 1.0, held.error, held.stepping))
 
 
 def fit_hold(
@@ -148,47 +125,20 @@ def fit_hold(
     demos: Demonstrations,
     *,
     begin: int,
+    logs: Sequence[Log],
     budget: PerAction | None = None,
-    stepping: Sequence[bool] | None = None,
 ) -> Hold | None:
     """Choose the hysteresis of each action for roll-outs over demonstrations, both in standard units."""
     rolled = [a[d.counted] for a, d in zip(rolled, demos, strict=True)]  # elsewhere nobody showed how to move
-    demos, k = Demonstrations(tuple(d.cut(d.counted.start, d.counted.stop) for d in demos)), demos.n_actions
-    budgets = [None] * k if budget is None else np.broadcast_to(budget, (k,)).tolist()
-    ways = [None] * k if stepping is None else stepping
-    habits = [Habits(demos, j, begin) for j in range(k)]
-    found = [h.choose(h.pick(rolled), b, way) for h, b, way in zip(habits, budgets, ways, strict=True)]
-    if not any(o.width for o in found):
+    demos = Demonstrations(tuple(d.cut(d.counted.start, d.counted.stop) for d in demos))
+    budgets = [None] * demos.n_actions if budget is None else np.broadcast_to(budget, (demos.n_actions,)).tolist()
+    found = [
+        Habits(demos.only_action(j), begin, log).choose([a[:, j : j + 1] for a in rolled], one)
+        for j, (one, log) in enumerate(zip(budgets, logs, strict=True))
+    ]
+    if not any(held.width for held in found):
         return None
-    return Hold(np.array([o.width for o in found]), np.array([o.stepping for o in found]))
-
-
-def aim(demos: Data, width: Sequence[float]) -> Data:
-    """Return what a policy with a play of this width behind it should follow, in standard units.
-
-    What comes out is `width` behind wherever it moves, so f learns to aim as much further, in the direction of the
-    move; between moves anything within the width would do, and it goes over from one side to the other.
-    """
-    if not any(width):
-        return demos
-    return demos.convert(_aim, shared=(width, np.array([log.threshold for log in demos.logs])))
-
-
-def _aim(demos: Demonstrations, width: Sequence[float], thresholds: FloatArray) -> Demonstrations:
-    aimed = []
-    for actions in demos.actions:
-        moves, ahead = np.diff(play(actions, thresholds / 2.0), axis=0, prepend=np.nan), np.zeros_like(actions)
-        for j, steps in enumerate(moves.T):
-            moving = np.flatnonzero(np.nan_to_num(steps))
-            if len(moving):
-                ahead[:, j] = np.interp(np.arange(len(steps)), moving, np.sign(steps[moving]))
-        aimed.append(actions + np.asarray(width) * ahead)
-    return demos.with_actions(aimed)
-
-
-def hold_part(_: Demonstrations, rolled: Trajectories, hold: Hold | None, begin: int) -> list[FloatArray]:
-    """Let the roll-outs of a part pass a hysteresis."""
-    return hold_all(hold, rolled, begin)
+    return Hold(np.array([held.width for held in found]), np.array([held.stepping for held in found]))
 
 
 def hold_all(hold: Hold | None, rolled: Trajectories, begin: int) -> list[FloatArray]:

@@ -1,4 +1,4 @@
-"""An existing policy to go on from: round 0 of Algorithm 1, or the first of a cross-fitted mixture.
+"""An existing policy to go on from: round 0 of Algorithm 1, or one component of a mixture.
 
 Training goes on in the units of that policy, so that both can be mixed; its lambda, h and horizon remain its own.
 """
@@ -19,7 +19,7 @@ from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
 from simile.data.delays import suggest_lead
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import ActionSpace, Recorded, Units
-from simile.data.states import Horizon, States, see
+from simile.data.states import Horizon, see
 from simile.data.timing import Ahead, count_frames
 from simile.errors import ArgumentError
 from simile.learning.folds import predict
@@ -137,11 +137,11 @@ class Kept:
 
     @classmethod
     def of(cls, initial: Policy) -> Self:
-        """Take the policy as one f on contexts alone behind a linear filter, which is what cross-fitting mixes."""
+        """Take the policy as one f on contexts alone behind a linear filter, which is what can be mixed."""
         one = whole(prune(initial).policy)
         if one is None or one.horizon.memory or not isinstance(one.h, Autoregressor):
             raise ArgumentError(
-                "initial must be one policy on contexts alone with one linear h for cross-fitting, as simile.learn "
+                "initial must be one policy on contexts alone with one linear h for a mixture, as simile.learn "
                 f"makes them; got {initial}: use simile.paper(demos, initial=...), which goes on from any (a command: "
                 "--algorithm paper)"
             )
@@ -158,19 +158,9 @@ class Kept:
             marks_of(initial.card.training),
         )
 
-    def fit_rollouts(
-        self,
-        states: States,
-        expert: Trajectories,  # noqa: ARG002
-        loops: Sequence[ClosedLoop],
-        folds: IntArray,  # noqa: ARG002
-    ) -> list[tuple[Model, FloatArray]]:
-        """Return f as it is for every loop, and what it says."""
-        return [(self.f, predict(self.f, states))] * len(loops)
-
-    def fit_lessons(self, lessons: Parts, loops: Sequence[ClosedLoop]) -> list[tuple[Model, Any]]:
-        """Return f as it is for every loop, and what it says, as `RolloutRidge.fit_lessons` does."""
-        return [(self.f, lessons.map(_say, shared=(self.f,)))] * len(loops)
+    def fit_folds(self, lessons: Parts) -> tuple[Model, Any]:
+        """Return f as it is, and what it says: it has seen none of the sequences."""
+        return self.f, lessons.map(_say, shared=(self.f,))
 
     def fit(self, trajectories: Trajectories, smoothness: float) -> Autoregressor:  # noqa: ARG002
         """Return h as it is."""
@@ -186,22 +176,14 @@ class Kept:
                 f"initial has a filter that lags by {lag:.3g} frames, and the longest sequence has {longest}: {way_out}"
             )
 
-    @property
-    def stepping(self) -> tuple[bool, ...] | None:
-        """Which actions stepped, where they held still."""
-        return None if self.hold is None else tuple(self.hold.stepping.tolist())
-
-    @property
-    def aim(self) -> tuple[float, ...]:
-        """How far ahead f aims, for a play behind it."""
-        return () if self.hold is None else tuple(np.where(self.hold.stepping, 0.0, self.hold.width).tolist())
-
     def __repr__(self) -> str:
         return f"the initial policy, {self.said}"
 
 
 def _say(lesson: Any, f: Model) -> FloatArray:
-    return predict(f, lesson.states)
+    lengths = np.diff([0, *np.flatnonzero(np.diff(lesson.states.tape.floor)) + 1, len(lesson.states)])
+    judged = np.repeat(np.ones(len(lengths), bool) if lesson.judged is None else lesson.judged, lengths)
+    return predict(f, lesson.states.where(np.flatnonzero(judged)))
 
 
 def marks_of(training: Mapping[str, Any]) -> tuple[int, ...]:

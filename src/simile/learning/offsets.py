@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from simile._common.sums import ExactSum
 from simile._common.typing import FloatArray, Trajectories
 from simile.data.demonstrations import Demonstrations
-from simile.data.recorded import Recorded
 from simile.models.closed_loop import ClosedLoop
 from simile.policies.offset import Offset
 
@@ -18,24 +15,22 @@ GAIN = 0.002  # share of the squared error that a memory of the start has to tak
 HALF_LIVES = (1.0, 4.0, 16.0)  # times the filter's lag, in which half of it fades: what was a bad start has to heal
 
 
-def fit_offset(rolled: Any, demos: Recorded, loop: ClosedLoop) -> Offset | None:
+def fit_offset(rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> Offset | None:
     """Choose how much of the start to remember, and for how long, for each action; None where it does not help.
 
     A roll-out is linear in the offset, so that the best share is one of least squares.
     """
     k = demos.n_actions
     fades = [[0.5 ** (1.0 / (h * max(float(loop.lags[j]), 1.0))) for h in HALF_LIVES] for j in range(k)]
-    sums = demos.total(_sum_pulls, rolled, shared=(loop, fades)).value
+    sums = _sum_pulls(demos, rolled, loop, fades)
     share, fade = np.array([_choose(sums[j], fades[j]) for j in range(k)]).T
     return Offset(share, fade) if share.any() else None
 
 
-def remember_all(offset: Offset | None, rolled: Any, demos: Recorded, loop: ClosedLoop) -> Any:
+def remember_all(offset: Offset | None, rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop) -> Trajectories:
     """Return roll-outs as they are with this memory of the start."""
-    return rolled if offset is None else demos.map(_remember, rolled, shared=(offset, loop))
-
-
-def _remember(demos: Demonstrations, rolled: Trajectories, offset: Offset, loop: ClosedLoop) -> Trajectories:
+    if offset is None:
+        return rolled
     out = [a.copy() for a in rolled]
     for j, (share, fade) in enumerate(zip(offset.share, offset.fade, strict=True)):
         response = share * _response(fade, max(map(len, rolled)), loop, j)
@@ -57,19 +52,23 @@ def _choose(sums: FloatArray, fades: Sequence[float]) -> tuple[float, float]:
 
 def _sum_pulls(
     demos: Demonstrations, rolled: Trajectories, loop: ClosedLoop, fades: Sequence[Sequence[float]]
-) -> ExactSum:
+) -> FloatArray:
     """Sum for each action squared errors, and for each fade its power, and how it pulls to the expert, (k, any)."""
-    found = np.zeros((len(rolled), len(fades), 1 + 2 * len(HALF_LIVES)))
+    found = np.zeros((len(fades), 1 + 2 * len(HALF_LIVES)))
+    weights: Sequence[FloatArray | None] = demos.weights or [None] * len(demos)
     for j, some in enumerate(fades):
-        missing = [(b - a)[loop.order :, j] for a, b in zip(rolled, demos.actions, strict=True)]
+        roots = [1.0 if w is None else np.sqrt(w[loop.order :, j]) for w in weights]
+        parts = zip(rolled, demos.actions, roots, strict=True)
+        missing = [(b - a)[loop.order :, j] * root for a, b, root in parts]
         gaps = _disagreements(rolled, demos, loop, j)
-        found[:, j, 0] = [np.sum(m**2) for m in missing]
+        found[j, 0] = sum(float(np.sum(m**2)) for m in missing)
         for i, fade in enumerate(some):
             response = _response(fade, max(map(len, rolled)), loop, j)
-            for out, gap, m in zip(found[:, j], gaps, missing, strict=True):
-                out[1 + 2 * i] = gap**2 * np.sum(response[: len(m)] ** 2)
-                out[2 + 2 * i] = gap * np.sum(response[: len(m)] * m)
-    return ExactSum.of(found)
+            for gap, m, root in zip(gaps, missing, roots, strict=True):
+                answer = response[: len(m)] * root
+                found[j, 1 + 2 * i] += gap**2 * np.sum(answer**2)
+                found[j, 2 + 2 * i] += gap * np.sum(answer * m)
+    return found
 
 
 def _disagreements(rolled: Trajectories, demos: Demonstrations, loop: ClosedLoop, action: int) -> list[float]:

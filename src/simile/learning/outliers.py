@@ -1,7 +1,7 @@
 """How much each recorded frame counts: a loss other than the squared one, as weights in least squares.
 
 Any convex loss is minimised by least squares in which a residual r counts l'(r) / 2r (iteratively reweighted least
-squares). The residuals are those of light policies (`simile.learning.crossfit`) that have not seen the sequence: robust
+squares). The residuals are those of light policies (`simile.learning.mixture`) that have not seen the sequence: robust
 ones, for the record is drawn in to what they do, turn by turn. Every model, step size and choice then takes the weights
 that are found: one step of the iteration from a robust start, which is as efficient as all of them.
 
@@ -30,12 +30,12 @@ from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin
 from simile.data.recorded import Recorded, Units
 from simile.errors import ArgumentError
-from simile.learning.crossfit import Choices, crossfit
 from simile.learning.folds import Folds
+from simile.learning.mixture import Choices, Mixture
 from simile.models import SmoothForest
 from simile.models.adapters import takes_weights
 from simile.models.regularizers import CriticallyDamped
-from simile.models.ridge import RolloutRidge
+from simile.models.ridge import Ridge
 
 N_TURNS = 3  # of fitting and drawing in
 START, DRAWN = 4.0, 1.345  # robust deviations to draw actions in to: from the median at first, then from the policies
@@ -47,8 +47,8 @@ Data = TypeVar("Data", bound=Recorded)
 FILTER, LAG = CriticallyDamped(order=3), 3.0  # frames: a little smoothing, which helps wherever contexts are noisy
 LIGHT = (
     SmoothForest(n_trees=16, max_depth=None, min_leaf=30),
-    RolloutRidge(knots=5, rows=5_000),
-    RolloutRidge(rows=5_000),
+    Ridge(knots=5, rows=5_000),
+    Ridge(rows=5_000),
 )
 
 
@@ -132,8 +132,8 @@ def _residuals(demos: Demonstrations, seed: int) -> FloatArray:
             piece[: FILTER.order] = np.median(piece[:NEIGHBOURS], axis=0)
         taught = pieces.with_actions(drawn)
         choices = Choices.of(taught, model=LIGHT, regularizer=FILTER, seed=seed)
-        *_, (mixed,) = crossfit(taught, choices, [choices.lane(taught, FILTER.smoothness_for(LAG))])
-        residuals, reach = actions - np.concatenate(mixed.unseen), DRAWN
+        blends = Mixture.fit(taught, choices).at(FILTER.smoothness_for(LAG))
+        residuals, reach = actions - np.stack([blend.rolled for blend in blends], axis=1), DRAWN
     return residuals
 
 

@@ -15,11 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from simile import models
-from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
+from simile._common.parts import Whole
+from simile._common.typing import BoolArray, FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon, Laid, States, Tape
 from simile.learning import measures
+from simile.learning.aims import Aim, label, weigh_ahead
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback
 from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
@@ -28,8 +30,8 @@ from simile.learning.step_sizes import Evidence, StepSize
 from simile.learning.training import Dataset, Lesson, Rule, Train, fit_naive
 from simile.models import Model, SmoothRegressor
 from simile.models.adapters import weights_for
-from simile.models.closed_loop import ClosedLoop
 from simile.models.regularizers import Regularizer, RegularizerClass, fit_each
+from simile.models.ridge import Lesson as FoldLesson
 from simile.policies.policies import Combine, Policy, SmoothPolicy
 
 
@@ -181,38 +183,62 @@ def match_lag(demos: Any, regularizer: RegularizerClass, lag: float) -> float:
     return smoothness_for(regularizer, lag, demos.actions)
 
 
-@dataclass(frozen=True, eq=False)
-class Course:
-    """What a model is taught of demonstrations: the lesson prepare(demos, horizon, *shared)."""
+@dataclass(frozen=True)
+class Fitted:
+    """A step of the training is done: what was fitted, and how many steps are of how many."""
 
-    prepare: Callable[..., Lesson]
+    what: str
+    done: int
+    steps: int
+
+
+Watch = Callable[[Any], object]  # of every `Round` of Algorithm 1, or of every `Fitted` of a mixture
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a model is fitted to: states of a horizon, and what to say in them, aim by aim."""
+
     horizon: Horizon
-    shared: tuple[Any, ...] = ()
-    smoothness: float = 0.0
+    aims: tuple[Aim, ...]
     apart: bool = False  # each action by itself, as `SmoothForest.fit_apart` does
 
 
 @singledispatch
 def teach(demos: Any, model: Any, course: Course, rng: np.random.Generator, *, here: bool = True) -> Any:  # noqa: ARG001
     """Fit a model to what a course makes of demonstrations; one that is not wanted here may stay where they are."""
-    lesson = course.prepare(demos, course.horizon, *course.shared)
+    lesson = prepare(demos, course)
     counts = weights_for(model, None if lesson.weights is None else [lesson.weights])
     if course.apart:
         fitted: Model = model.fit_apart(lesson.states, lesson.labels, demos.n_actions, rng, **counts)
         return fitted
     if isinstance(model, SmoothRegressor):
-        given = (lesson.labels, lesson.labels, lesson.anchors, course.smoothness)
-        return model.fit_smooth([lesson.states], *given, rng, **counts)
+        return model.fit_smooth([lesson.states], lesson.labels, lesson.labels, lesson.anchors, 0.0, rng, **counts)
     return models.fit(model, lesson.states.matrix(), lesson.labels, rng, **counts)
 
 
+def prepare(demos: Demonstrations, course: Course) -> Lesson:
+    """Form states and what to say in them."""
+    labels = label(demos.actions, course.aims)
+    weights = None if demos.weights is None else weigh_ahead(demos.weights, course.aims)
+    return Lesson(states_of(demos, course.horizon), labels, labels, weights)
+
+
 @singledispatch
-def teach_rollouts(
-    demos: Any, model: Any, horizon: Horizon, loops: Sequence[ClosedLoop], folds: IntArray
-) -> list[tuple[Model, Any]]:
-    """Fit a model through closed loops; with each f comes what fits without a frame's fold say in it."""
-    counts = weights_for(model, demos.weights)
-    return list(model.fit_rollouts(states_of(demos, horizon), demos.actions, loops, folds, **counts))
+def teach_folds(
+    demos: Any, model: Any, horizon: Horizon, aims: Sequence[Aim], folds: IntArray, judged: BoolArray
+) -> tuple[Model, FloatArray]:
+    """Fit a `FoldRegressor` to all; with f comes what fits without a sequence's fold say in it, where it is judged."""
+    found: tuple[Model, FloatArray] = model.fit_folds(Whole(lesson_of(demos, folds, judged, horizon, aims)))
+    return found
+
+
+def lesson_of(
+    demos: Demonstrations, folds: IntArray, judged: BoolArray | IntArray, horizon: Horizon, aims: Sequence[Aim]
+) -> FoldLesson:
+    """Return what a `FoldRegressor` is fitted to."""
+    weights = None if demos.weights is None else weigh_ahead(demos.weights, aims)
+    return FoldLesson(states_of(demos, horizon), label(demos.actions, aims), folds, weights, judged > 0)
 
 
 @singledispatch

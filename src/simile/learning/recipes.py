@@ -49,7 +49,7 @@ NAMES = frozenset(
         "PreviousAction",
         "RateLimit",
         "Retarget",
-        "RolloutRidge",
+        "Ridge",
         "SmoothFeedback",
         "SmoothForest",
         "SmoothTime",

@@ -2,7 +2,7 @@
 
 `algorithm_1` is the loop as the paper prints it, with every open choice passed in; `simile.learning.problem` says what
 its lines do. It yields a `Round` after each turn and never prints, saves or stops by itself: whoever consumes the
-rounds does. The default of `simile.learn` is the other loop, in `simile.learning.crossfit`.
+rounds does. The default of `simile.learn` is one mixture, in `simile.learning.mixture`.
 """
 
 from __future__ import annotations

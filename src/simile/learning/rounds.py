@@ -57,7 +57,6 @@ class Round:
     diverged: bool  # whether the step was refused because its roll-out diverged or its closed loop was unstable
     validation_error: float = math.nan
     validation_roughness: float = math.nan
-    unseen: FloatArray | None = None  # summed squared error of each sequence by models without it, where there are such
     band: Band | None = None  # how far the expert is from what such models do
 
     def measured(self) -> dict[str, Any]:

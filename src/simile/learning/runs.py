@@ -6,6 +6,7 @@ the names of the command line, as config.toml holds them.
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import sys
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
 
 from simile._common import locks
 from simile._common.files import clear_leftovers, write_atomically
@@ -29,13 +33,15 @@ from simile.data.timing import read_known
 from simile.errors import ArgumentError, DataError
 from simile.learning.algorithms import refuse_rounds
 from simile.learning.initial import Data, leave_seen
+from simile.learning.judged import Judged, cut_places
 from simile.learning.outliers import weigh
 from simile.learning.recipes import as_python, parse
-from simile.policies.policies import Policy
+from simile.policies.policies import Policy, timing
 from simile.policies.storage.loading import load_own, read_header
 
 POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
-ALTERNATIVE = "alternative.safetensors"  # something simpler that does better, where there is such a thing
+JUDGED = "judged.npz"  # what the policy did over recordings that its parts had not seen
+TEST = "0.25"  # what the rounds of Algorithm 1 hold out
 BASELINE = "baseline.safetensors"  # the best simple filter, which the policy is compared with
 ROUNDS = "rounds.jsonl"  # one line for each round, or for each contender of a comparison, as they come
 COMPARISON, REPORT = "comparison.json", "report.html"
@@ -47,7 +53,6 @@ RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", 
 DEFAULTS: dict[str, Any] = {
     "algorithm": "learn",
     "seed": 0,
-    "test": "0.25",
     "report": True,
     "rivals": True,
     "exact": True,
@@ -64,38 +69,57 @@ def reading_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, (), [])}
 
 
-def read_and_hold_out(options: Mapping[str, Any], *, quiet: bool = False) -> tuple[Demonstrations, Demonstrations]:
-    """Read the data, and the held-out part: another data file, or a share of the groups or sequences.
+def chosen_test(options: Mapping[str, Any]) -> str | None:
+    """Return what is held out, a share or a file; by default nothing for `learn`, which leaves all out in turn."""
+    mixed = options.get("algorithm") == "learn"
+    given = options.get("test")
+    if given is None:
+        return None if mixed else TEST
+    return None if mixed and _share(given) == 0.0 else str(given)
+
+
+def read_and_hold_out(
+    options: Mapping[str, Any], *, quiet: bool = False
+) -> tuple[Demonstrations, Demonstrations | None]:
+    """Read the data, and the held-out part: another data file, a share of the groups or sequences, or nothing.
 
     What is held out is weighed by the loss of the run; what is learned from is so there.
     """
     demos = read(_one_or_many(options["data"]), **reading_arguments(options), quiet=quiet)
     train, test = hold_out(options, demos, quiet=quiet)
+    return train, None if test is None else weigh_by(options, test)
+
+
+def weigh_by(options: Mapping[str, Any], demos: Demonstrations) -> Demonstrations:
+    """Weigh demonstrations by the loss of a run."""
     loss = None if options.get("loss") is None else parse(options["loss"], "loss")
-    return train, weigh(test, loss, seed=options["seed"])
+    return weigh(demos, loss, seed=options["seed"])
 
 
 def hold_out(
     options: Mapping[str, Any], demos: Data, *, quiet: bool = False
-) -> tuple[Data, Data] | tuple[Data, Demonstrations]:
+) -> tuple[Data, Data] | tuple[Data, Demonstrations] | tuple[Data, None]:
     """Hold a part out, where demonstrations lie; another data file is read here."""
     if options.get("initial") is not None and options.get("algorithm") == "learn":
         card = read_header(options["initial"], max_memory=options.get("max_memory"))["card"]
         demos, left_out = leave_seen(card["training"], demos)
         if left_out and not quiet:
             print(left_out, file=sys.stderr)  # noqa: T201 - as `read` says what it has read
-    share = _share(options["test"])
+    test = chosen_test(options)
+    if test is None:
+        return demos, None
+    share = _share(test)
     if share is None:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(options["test"], **{**reading_arguments(options), **columns}, quiet=quiet)
+        return demos, read(test, **{**reading_arguments(options), **columns}, quiet=quiet)
     if not 0.0 < share < 1.0:
-        raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {options['test']}")
-    train, test = demos.hold_out(share, seed=options["seed"])
-    if are_grouped(demos.kin) and test.n_frames > max(train.n_frames, share * demos.n_frames) and not quiet:
-        much = f"{test.n_frames / demos.n_frames:.0%} of the frames"
+        raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {test}")
+    train, held = demos.hold_out(share, seed=options["seed"])
+    if are_grouped(demos.kin) and held.n_frames > max(train.n_frames, share * demos.n_frames) and not quiet:
+        much = f"{held.n_frames / demos.n_frames:.0%} of the frames"
         note = f"  note      the groups that are held out have {much}: another --seed holds out others"
         print(note, file=sys.stderr)  # noqa: T201 - as the reading does
-    return train, test
+    return train, held
 
 
 def as_read(options: Mapping[str, Any], demos: Recorded) -> dict[str, Any]:
@@ -106,7 +130,7 @@ def as_read(options: Mapping[str, Any], demos: Recorded) -> dict[str, Any]:
 
 def tell_new(options: Mapping[str, Any], train: Recorded, test: Recorded) -> str:
     """Say what is new in the held-out part to whoever has learned from the other."""
-    elsewhere = _share(options["test"]) is None and (train.groups is None or test.groups is None)
+    elsewhere = _share(chosen_test(options)) is None and (train.groups is None or test.groups is None)
     return "another file" if elsewhere else train.tell_new(test)
 
 
@@ -210,16 +234,66 @@ class RunFolder:
         return self._json(COMPARISON)
 
     def rounds(self) -> list[dict[str, Any]]:
-        """Return the rounds so far, as `Round` has them: errors are mean squared ones."""
+        """Return the rounds so far, as `Round` has them: errors are mean squared ones; of a comparison its lines."""
+        return [line for line in self._lines() if "steps" not in line]
+
+    def fits(self) -> dict[str, Any] | None:
+        """Return the latest fit of a mixture, and how many there are; None where none was."""
+        return next((line for line in reversed(self._lines()) if "steps" in line), None)
+
+    def _lines(self) -> list[dict[str, Any]]:
         try:
             text = (self.path / ROUNDS).read_text("utf-8")
         except FileNotFoundError:
             return []
         return [json.loads(line) for line in text.split("\n")[:-1]]  # a last line without an end is still being written
 
-    def demonstrations(self) -> tuple[Demonstrations, Demonstrations]:
-        """Read the data again: the part the run learned from, and the part it held out."""
+    def demonstrations(self) -> tuple[Demonstrations, Demonstrations | None]:
+        """Read the data again: the part the run learned from, and the part it held out, where it did."""
         return read_and_hold_out(self.config, quiet=True)
+
+    def write_judged(self, judged: Judged) -> None:
+        """Keep what the policy did over recordings that its parts had not seen."""
+        arrays: dict[str, Any] = {
+            "places": judged.places,
+            "kin": judged.kin,
+            "begin": judged.begin,
+            "scale": judged.scale,
+        }
+        arrays |= {"rolled": np.concatenate(judged.rolled), "new": judged.new}
+        if judged.simple is not None:
+            arrays["simple"] = np.concatenate(judged.simple)
+        with io.BytesIO() as file:
+            np.savez_compressed(file, **arrays)
+            write_atomically(self.path / JUDGED, file.getvalue())
+
+    def judged(self, demos: Demonstrations | None = None) -> Judged | None:
+        """Return what `write_judged` kept, over the data read again; None where the run held a part out instead."""
+        try:
+            with np.load(self.path / JUDGED, allow_pickle=False) as kept:
+                found = {name: kept[name] for name in kept.files}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, BadZipFile) as error:
+            raise DataError(f"{self.path / JUDGED} is damaged: {error}: run it again") from None
+        if demos is None:
+            demos = weigh_by(self.config, self.demonstrations()[0])
+        policy = self.policy()
+        shown = cut_places(demos.foretell(timing(policy)[1]), found["places"])
+        ends = np.cumsum(shown.lengths)[:-1]
+        if len(found["rolled"]) != shown.n_frames:
+            raise DataError(f"{self.path / JUDGED} is of other data: run it again")
+        return Judged(
+            demos=shown,
+            rolled=np.split(found["rolled"], ends),
+            simple=np.split(found["simple"], ends) if "simple" in found else None,
+            begin=int(found["begin"]),
+            scale=found["scale"],
+            logs=policy.card.logs(shown.n_actions) or shown.logs,
+            kin=found["kin"],
+            new=str(found["new"]),
+            places=found["places"],
+        )
 
     @property
     def title(self) -> str:
@@ -296,12 +370,15 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
         arguments["validation"] = repr(validation)
     how = "".join(f", {name}={value!r}" for name, value in reading_arguments(config).items())
     lines = [f"import {m}" for m in modules]
-    share = _share(config["test"])
+    test = chosen_test(config)
+    share = _share(test)
     lines += ["", f"demos = simile.read({_one_or_many(config['data'])!r}{how})"]
-    if share is None:
+    if test is None:
+        lines.append("train = demos")
+    elif share is None:
         columns = "actions=demos.action_names, contexts=demos.context_names"
         rest = "".join(f", {n}={v!r}" for n, v in reading_arguments(config).items() if n not in ("actions", "contexts"))
-        lines.append(f"train, test = demos, simile.read({config['test']!r}, {columns}{rest})")
+        lines.append(f"train, test = demos, simile.read({test!r}, {columns}{rest})")
     else:
         lines.append(f"train, test = demos.hold_out({share!r}, seed={config['seed']})")
     if verb == "compare":
@@ -317,7 +394,9 @@ def as_script(verb: str, config: Mapping[str, Any]) -> str:
         lines += [
             f"run = simile.{config['algorithm']}(train, {_write(arguments)})",
             "print(run)",
-            f"print(simile.evaluate(run.policy, test, baseline=run.baseline{loss}))",
+            "print(run.verdict)"
+            if test is None
+            else f"print(simile.evaluate(run.policy, test, baseline=run.baseline{loss}))",
             f'run.policy.save("{POLICY}")',
         ]
     return "\n".join(lines) + "\n"
@@ -341,9 +420,9 @@ def _one_or_many(paths: Any) -> str | list[str]:
     return paths[0] if len(paths) == 1 else list(paths)
 
 
-def _share(test: Any) -> float | None:
-    """Return a share of the sequences; None where a data file was named."""
+def _share(test: str | None) -> float | None:
+    """Return a share of the sequences; None where a data file was named, or nothing."""
     try:
-        return float(test)
+        return None if test is None else float(test)
     except ValueError:
         return None

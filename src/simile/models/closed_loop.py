@@ -1,7 +1,7 @@
 """The closed loop of a linear h, as a filter: a = G z + i, from f's outputs z to the actions of a roll-out.
 
-It holds where f reads contexts alone; a roll-out is then linear in f, and both what f should say (`targets`) and the
-best linear f (`simile.models.ridge`) can be worked out without rolling anything out.
+It holds where f reads contexts alone; a roll-out is then linear in f, and what f should say (`targets`) can be worked
+out without rolling anything out.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simile._common.typing import FloatArray, PerAction
+from simile._common.typing import FloatArray, IntArray, PerAction
 from simile.models.regularizers import Autoregressor
-
-WORST = 1e12  # squared taps times mu from which normal equations have no digits left to lose
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +67,7 @@ class ClosedLoop:
         for j, taps in enumerate(self.taps.T):
             column = np.array(z[:, :, j], order="C")
             own = np.empty_like(column)
-            filter_frames(1.0 / taps[0], taps[1:] / taps[0], column, state[j], own, np.empty_like(column))
+            filter_frames(1.0 / taps[0], taps[1:] / taps[0], column, state[j], own)
             out[:, :, j] = own
         return out
 
@@ -91,6 +89,18 @@ class ClosedLoop:
                 out[self.order :, j] = own[:, 0]
         return out
 
+    def roll_columns(self, z: FloatArray, starts: IntArray, expert: FloatArray, dimension: int) -> FloatArray:
+        """Return the roll-outs of columns of outputs z (frames, any) of one action over several sequences, joined.
+
+        `starts` (sequences + 1,) tells where each begins, `expert` (frames,) what it did: each begins with that.
+        """
+        from simile.models.kernels.filtering import roll_sequences
+
+        taps, out = self.taps[:, dimension], np.empty_like(z, order="C")
+        given = np.array(starts, np.int64), np.ascontiguousarray(expert), np.ascontiguousarray(z)
+        roll_sequences(1.0 / taps[0], taps[1:] / taps[0], *given, out)
+        return out
+
     def free(self, expert: FloatArray) -> FloatArray:
         """Return i, the roll-out (T, k) with f = 0 from the expert's first frames."""
         return self.roll(np.zeros_like(expert), expert)
@@ -100,7 +110,7 @@ class ClosedLoop:
         z, free = expert.copy(), self.free(expert)
         later = slice(self.order, None)
         for j, taps in enumerate(self.taps.T):
-            z[later, j] = _compensated(taps, expert[later, j], free[later, j], mu)
+            z[later, j] = _compensate(taps, expert[later, j], free[later, j], mu)
         return z
 
 
@@ -112,43 +122,22 @@ def _filter(taps: FloatArray, z: FloatArray, known: FloatArray) -> FloatArray:
     past, out = np.zeros((len(taps) + 1, z.shape[1])), np.empty_like(z)
     for i in range(len(known)):
         past[i] = -np.sum(taps[i:] * known[::-1][: len(taps) - i]) / lead
-    filter_frames(1.0 / lead, taps / lead, z, past, out, np.empty_like(z))
+    filter_frames(1.0 / lead, taps / lead, z, past, out)
     return out
 
 
-def _compensated(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:
-    """Solve for z in one dimension of one sequence.
+def _compensate(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:
+    """Solve for z in one dimension of one sequence, exactly and in O(T).
 
     The inverse of G is the short filter A with the given taps. In y = G z the problem is
-    min ||y - (a* - i)||^2 + mu ||A y - a*||^2, whose normal equations are banded: solved exactly in O(T).
-    """
-    from scipy.linalg import solveh_banded
-
-    n, q = len(expert), len(taps) - 1
-    if n == 0:
-        return expert
-    if mu * np.sum(taps**2) > WORST:
-        return _compensate_slow(taps, expert, free, mu)
-    # Column s of A holds the taps in rows s to min(s + q, n - 1): the last columns are cut short.
-    rest = np.minimum(q, n - 1 - np.arange(n))
-    bands = np.zeros((q + 1, n))
-    for d in range(min(q, n - 1) + 1):
-        products = np.concatenate([[0.0], np.cumsum(taps[d:] * taps[: q + 1 - d])])
-        bands[d] = mu * products[np.maximum(rest - d + 1, 0)]
-    bands[0] += 1.0
-    right = (expert - free) + mu * np.convolve(expert[::-1], taps)[:n][::-1]
-    y = solveh_banded(bands[: min(q, n - 1) + 1], right, lower=True)
-    return np.asarray(np.convolve(y, taps)[:n], dtype=np.float64)
-
-
-def _compensate_slow(taps: FloatArray, expert: FloatArray, free: FloatArray, mu: float) -> FloatArray:
-    """Solve the same for a filter so slow that its normal equations would lose all digits: without squaring it.
-
-    With r = s (A y - a*), s^2 = mu, the gradient is zero where y + s A' r = a* - i and s A y - r = s a*. Put in turns,
+    min ||y - (a* - i)||^2 + mu ||A y - a*||^2. Its normal equations would square A, whose taps may be 1e9. With
+    r = s (A y - a*), s^2 = mu, the gradient is zero where y + s A' r = a* - i and s A y - r = s a*. Put in turns,
     y_0, r_0, y_1, r_1, ..., these are banded, too.
     """
     from scipy.linalg import solve_banded
 
+    if len(expert) == 0:
+        return expert
     n, q, scale = len(expert), min(len(taps), len(expert)) - 1, math.sqrt(mu)
     width = 2 * q + 1
     bands = np.zeros((2 * width + 1, 2 * n))  # bands[width + i - j, j] is row i, column j

@@ -129,7 +129,7 @@ class SmoothForest:
         rng: np.random.Generator,
         *,
         weights: FloatArray | None = None,
-    ) -> Forest:
+    ) -> Apart:
         """Grow trees of its own for each of k actions: `labels` (n, any * k), action by action and again.
 
         Trees that serve all actions split where the noisiest of them gains. Each action has n_trees / sqrt(k): all of
@@ -140,7 +140,7 @@ class SmoothForest:
         parts = [labels[:, j::n_actions].copy() for j in range(n_actions)]
         counts = [None] * n_actions if weights is None else list(weights.T)
         grown = [each._grow(columns, part, part, part, 0.0, rng, w) for part, w in zip(parts, counts, strict=True)]
-        return Forest.beside(grown)
+        return Apart(tuple(grown))
 
     def for_each_of(self, n_actions: int) -> SmoothForest:
         """Return the recipe for the trees of one of k actions, where each has its own."""
@@ -165,6 +165,18 @@ class SmoothForest:
 
         trees = spread(grow, seeds, self._threads)
         return Forest.of(trees, columns.edges, growth, growth.bag(seeds, columns.starts))
+
+
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """Forests of one action each: the first says the first of k actions of each aim, and so on."""
+
+    forests: tuple[Forest, ...]
+
+    def predict(self, S: FloatArray) -> FloatArray:
+        """Map states (n, features) to outputs (n, any * k)."""
+        said = np.stack([forest.predict(S) for forest in self.forests], axis=2)
+        return said.reshape(len(S), -1)
 
 
 def draw_seeds(model: SmoothForest, rng: np.random.Generator) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Piecewise linear f: what the ridge through the roll-out makes (`RolloutRidge`)."""
+"""Piecewise linear f: what `Ridge` makes."""
 
 from __future__ import annotations
 

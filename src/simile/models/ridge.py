@@ -1,13 +1,9 @@
-"""A ridge fitted through the roll-out: the linear f whose *roll-out* comes closest to the expert (not in the paper).
-
-For f on contexts alone the roll-out is a = G z + i (`closed_loop`), so that with z = S w the best w is found by
-least squares on the filtered states G S: no lag is left to compensate, because the fit knows of the filter behind it.
-"""
+"""Least squares on states: linear f, or piecewise linear, with a penalty chosen by sequences that were left out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
 from operator import add
@@ -18,7 +14,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.parts import Parts, Whole
 from simile._common.sums import ExactSum
-from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile._common.typing import BoolArray, FloatArray, IntArray, Trajectories
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Model
@@ -28,12 +24,13 @@ from simile.models.linear import PiecewiseLinear
 
 BLOCK = 10_000  # frames of the state matrix that are held at a time
 AT_ONCE = 128  # of these, frames that are worked on at a time: they stay in the cache
-MOST_KEPT = 20_000_000  # numbers of it that are kept from one closed loop to the next, in all places together
-MOST_FILTERED = 1_000_000  # frames that are sent through a closed loop: of more, those of every so many-th sequence
-FEWEST_FILTERED = 200  # sequences that normal equations are formed of, where there are so many
+MOST_KEPT = 20_000_000  # numbers of it that are kept from one pass to the next, in all places together
+MOST_SUMMED = 1_000_000  # frames: of more, those of every so many-th sequence
+FEWEST_SUMMED = 200  # sequences that normal equations are formed of, where there are so many
 MOST_LINES, MOST_HINGES = 800, 400  # terms of each kind
 MOST_HINGE_LAGS = 7
-SUMMED = ("gram", "bend", "moment", "power", "rows")  # of `Sums`
+N_FOLDS = 4  # by which a ridge that is fitted alone chooses its penalty
+SUMMED = ("gram", "moment", "power", "rows")  # of `Sums`
 
 
 @runtime_checkable
@@ -50,28 +47,32 @@ class RolloutRegressor(Protocol):
         """
 
 
+@runtime_checkable
+class FoldRegressor(Protocol):
+    """A recipe for f that is fitted to all and without each fold in one pass, wherever the data lie."""
+
+    def fit_folds(self, lessons: Parts) -> tuple[Model, Any]:
+        """Fit to `Lesson`s; returns f, and what fits without a frame's fold say in it, as `lessons.map` has it."""
+
+
 @dataclass(frozen=True)
-class RolloutRidge:
-    """Least squares on roll-outs, linear in the contexts at all lags, or with hinges that bend at quantiles.
+class Ridge:
+    """Least squares, linear in the contexts at all lags, or with hinges that bend at quantiles.
 
     Parameters
     ----------
     knots : int
         How many hinges each context gets at a few of the lags; 0 for a linear f.
     alphas : sequence of float
-        Penalties to choose from, relative to the number of frames and on states in standard units; the one with the
-        smallest error in roll-outs of the sequences that were left out.
-    bend : float
-        Penalty on the squared second differences of the roll-out, times the fourth power of the filter's lag: the
-        smoother the policy is meant to be, the less f may undo it.
+        Penalties to choose from, relative to the number of frames and on states in standard units; for each output
+        the one with the smallest error in the sequences that were left out.
     rows : int
-        About how many rows of the normal equations to form, out of longer data evenly: filtered states change slowly,
-        so that all of them say little more. Of more than a million frames, those of every so many-th sequence.
+        About how many rows of the normal equations to form, out of longer data evenly: states change slowly, so that
+        all of them say little more. Of more than a million frames, those of every so many-th sequence.
     """
 
     knots: int = 0
     alphas: Sequence[float] = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-    bend: float = 0.1
     rows: int = 60_000
 
     def __post_init__(self) -> None:
@@ -80,71 +81,67 @@ class RolloutRidge:
         if not alphas:
             raise ArgumentError("alphas must hold at least one penalty; got none")
         object.__setattr__(self, "alphas", alphas)
-        checks.number(self.bend, "bend", at_least=0.0)
         checks.whole_number(self.rows, "rows", at_least=1)
 
-    def fit_rollout(
-        self, states: States, expert: Trajectories, loop: ClosedLoop, folds: IntArray
-    ) -> tuple[PiecewiseLinear, FloatArray]:
-        """Solve the normal equations of every fold and of all data; the penalty is chosen by the folds."""
-        return self.fit_rollouts(states, expert, [loop], folds)[0]
-
-    def fit_rollouts(
+    def fit_smooth(
         self,
-        states: States,
-        expert: Trajectories,
-        loops: Sequence[ClosedLoop],
-        folds: IntArray,
+        states: Sequence[States],
+        labels: FloatArray,
+        targets: FloatArray,  # noqa: ARG002
+        anchors: FloatArray,  # noqa: ARG002
+        smoothness: float,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
         *,
         weights: FloatArray | None = None,
-    ) -> list[tuple[PiecewiseLinear, FloatArray]]:
-        """Fit through several closed loops; they share the states in standard units."""
-        return self.fit_lessons(Whole(Lesson(states, expert, folds, weights)), loops)
+    ) -> PiecewiseLinear:
+        """Fit to lazy states and their labels (n, outputs), as a round of Algorithm 1 does."""
+        if len(states) > 1:
+            raise ArgumentError("model: Ridge learns from one round at a time: use a memory of the latest alone")
+        # By chance: in turn, every so many-th sequence of very many would be of one fold.
+        folds = np.random.default_rng(0).permutation(len(_sequences(states[0]))) % N_FOLDS
+        return self.fit_folds(Whole(Lesson(states[0], labels, folds, weights)))[0]
 
-    def fit_lessons(self, lessons: Parts, loops: Sequence[ClosedLoop]) -> list[tuple[PiecewiseLinear, Any]]:
-        """Fit as `fit_rollouts` does, with the same bits, to lessons in one place or in several.
+    def fit_folds(self, lessons: Parts) -> tuple[PiecewiseLinear, Any]:
+        """Solve the normal equations of every fold and of all data; the bits do not depend on where the data lie.
 
-        What fits without a fold say is as `lessons.map` has it, an (n, k) array for each part.
+        What fits without a fold say in it is as `lessons.map` has it, an (n, outputs) array for each part.
         """
         sizes: list[Size] = lessons.collect(Size.of)
-        if sizes[0].horizon.memory:
+        size = Size.join(sizes)
+        if size.horizon.memory:
             raise ArgumentError(
-                "model: RolloutRidge needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
+                "model: Ridge needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
             )
         terms = Terms.of(lessons, sizes, self.knots)
-        size = Size.join(sizes)
         firsts = lessons.place(np.cumsum([0, *(s.sequences for s in sizes)])[:-1].tolist())
         regressors = lessons.map(Regressors.of, shared=(terms, size.frames * (len(terms.feature) + 1) <= MOST_KEPT))
-        return [self._fit(lessons, size, terms, (regressors, firsts), loop) for loop in loops]
-
-    def _fit(
-        self, lessons: Parts, size: Size, terms: Terms, beside: tuple[Any, Any], loop: ClosedLoop
-    ) -> tuple[PiecewiseLinear, Any]:
-        weights = np.zeros((size.folds + 1, len(terms.feature) + 1, loop.taps.shape[1]))
-        aims = lessons.map(_aims, shared=(loop,))
-        largest: Largest = lessons.total(Largest.of, aims)
-        every = max(1, min(size.frames // MOST_FILTERED, size.sequences // FEWEST_FILTERED))
+        every = max(1, min(size.frames // MOST_SUMMED, size.sequences // FEWEST_SUMMED))
         step = -(-size.frames // (every * self.rows))
-        alike = np.arange(loop.taps.shape[1])[:, np.newaxis] if size.weight else _alike(loop.taps)
-        for dimensions in alike:
-            bounds = Bounds.of(terms, loop, dimensions, size, largest.values)
-            solve = partial(self._solve, size.folds, self.bend * loop.lags[dimensions[0]] ** 4)
-            sums = (loop, dimensions, every, step, bounds)
-            weights[:, :, dimensions] = lessons.total(_sum_folds, *beside, aims, shared=sums, then=solve)
-        said = lessons.map(_say_unseen, beside[0], shared=(weights,))
+        largest: Largest = lessons.total(Largest.of)
+        weights = np.zeros((size.folds + 1, len(terms.feature) + 1, size.n_outputs))
+        # Where frames do not count alike, each action has normal equations of its own.
+        alike = [slice(None)] if not size.n_weights else [slice(j, None, size.n_weights) for j in range(size.n_weights)]
+        for number, outputs in enumerate(alike):
+            bounds = Bounds.of(terms, size, largest.values[outputs])
+            shared = (outputs, number, every, step, bounds)
+            solve = partial(self._solve, size.folds)
+            weights[:, :, outputs] = lessons.total(_sum_folds, regressors, firsts, shared=shared, then=solve)
+        said = lessons.map(_say_unseen, regressors, shared=(weights,))
         return terms.to_lines(weights[-1], size.horizon, size.n_contexts, size.n_actions), said
 
-    def _solve(self, n_folds: int, gamma: float, found: FoldSums) -> FloatArray:
-        """Return the weights without each fold, and those of all data, (folds + 1, terms + 1, k)."""
+    def _solve(self, n_folds: int, found: FoldSums) -> FloatArray:
+        """Return the weights without each fold, and those of all data, (folds + 1, terms + 1, outputs)."""
         sums = [found.folds[fold] for fold in range(n_folds)]
         every = reduce(add, sums)
-        with _one_thread():
+        with one_thread():
             if len(sums) == 1:  # nothing can be left out, so that no penalty can be chosen
-                return np.stack([every.solve(sorted(self.alphas)[len(self.alphas) // 2], gamma)] * 2)
-            tried = [[every.minus(s).solve(alpha, gamma) for s in sums] for alpha in self.alphas]
-            errors = [sum(s.error(w) for s, w in zip(sums, weights, strict=True)) for weights in tried]
-            best = int(np.argmin(errors))
-            return np.stack([*tried[best], every.solve(self.alphas[best], gamma)])
+                return np.stack([every.solve(sorted(self.alphas)[len(self.alphas) // 2])] * 2)
+            tried = np.array([[every.minus(s).solve(alpha) for s in sums] for alpha in self.alphas])
+            errors = np.array([sum(s.error(w) for s, w in zip(sums, some, strict=True)) for some in tried])
+            best = np.argmin(errors, axis=0)  # of each output
+            all_ = np.array([every.solve(alpha) for alpha in self.alphas])
+            every_fold = np.concatenate([tried, all_[:, np.newaxis]], axis=1)
+            return np.stack([every_fold[a, :, :, i] for i, a in enumerate(best)], axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +149,10 @@ class Lesson:
     """What there is to learn from some of the sequences."""
 
     states: States
-    expert: Trajectories
+    labels: FloatArray  # (n, outputs)
     folds: IntArray  # number of the fold of each sequence
-    weights: FloatArray | None = None  # (n, k)
+    weights: FloatArray | None = None  # (n, k): of output i that of action i modulo k
+    judged: BoolArray | None = None  # (sequences,) whether it matters what is said there; everywhere by default
 
 
 @dataclass(frozen=True)
@@ -163,9 +161,10 @@ class Size:
 
     frames: int
     sequences: int
-    longest: int
     folds: int
     weight: float  # the largest; 0 where there are none
+    n_weights: int  # of each frame
+    n_outputs: int
     horizon: Horizon
     n_contexts: int
     n_actions: int
@@ -174,15 +173,15 @@ class Size:
     def of(cls, lesson: Lesson) -> Size:
         """Look at one lesson."""
         tape, horizon = lesson.states.tape, lesson.states.horizon
-        weight = 0.0 if lesson.weights is None else float(lesson.weights.max())
-        longest, k = max(map(len, lesson.expert)), tape.actions.shape[1]
-        sizes = len(lesson.states), len(lesson.expert), longest
-        return cls(*sizes, int(lesson.folds.max()) + 1, weight, horizon, tape.n_contexts, k)
+        weight, n_weights = (0.0, 0) if lesson.weights is None else (lesson.weights.max(), lesson.weights.shape[1])
+        sizes = len(lesson.states), len(lesson.folds), int(lesson.folds.max()) + 1
+        outputs, k = lesson.labels.shape[1], tape.actions.shape[1]
+        return cls(*sizes, float(weight), n_weights, outputs, horizon, tape.n_contexts, k)
 
     @classmethod
     def join(cls, sizes: Sequence[Size]) -> Size:
         """Return that of all parts."""
-        most = {name: max(getattr(s, name) for s in sizes) for name in ("longest", "folds", "weight")}
+        most = {name: max(getattr(s, name) for s in sizes) for name in ("folds", "weight")}
         sums = {name: sum(getattr(s, name) for s in sizes) for name in ("frames", "sequences")}
         return replace(sizes[0], **sums, **most)
 
@@ -196,7 +195,7 @@ class Terms:
     fill: FloatArray
     mean: FloatArray
     scale: FloatArray
-    reach: FloatArray  # the largest, in standard units
+    reach: FloatArray  # the largest, in standard units, or the root of the mean square, whichever is less
 
     @classmethod
     def of(cls, lessons: Parts, sizes: Sequence[Size], knots: int) -> Terms:
@@ -215,7 +214,9 @@ class Terms:
         # Relative to the values, so that contexts may come in any unit.
         scale = np.where(spread > 1e-9 * np.abs(mean), spread, 1.0)
         ends = [np.fmax(np.where(count > 0.0, end, 0.0), levels) for end in (range_.low, range_.high)]
-        reach = np.maximum(*(np.abs(end - mean) for end in ends)) / scale
+        # A frame is repeated where a lag reaches beyond its sequence; what is rare and far adds up to little.
+        often = 1.0 + max(map(abs, sizes[0].horizon.offsets))
+        reach = np.minimum(np.maximum(*(np.abs(end - mean) for end in ends)), math.sqrt(often) * spread) / scale
         feature = np.concatenate([place * m + np.arange(m) for places in lags for place in places])
         each = np.repeat(np.arange(len(levels)), [len(places) for places in lags])
         at = [np.concatenate([table[i] for i in each]) for table in (levels, mean, scale, reach)]
@@ -264,14 +265,14 @@ class Range:
 
 @dataclass(frozen=True, eq=False)
 class Largest:
-    """The largest absolute values, (k,)."""
+    """The largest absolute labels, (outputs,)."""
 
     values: FloatArray
 
     @classmethod
-    def of(cls, _: Lesson, trajectories: Trajectories) -> Largest:
-        """Look at trajectories."""
-        return cls(np.max([np.abs(a).max(axis=0) for a in trajectories], axis=0))
+    def of(cls, lesson: Lesson) -> Largest:
+        """Look at the labels."""
+        return cls(np.abs(lesson.labels).max(axis=0))
 
     def __add__(self, other: Largest) -> Largest:
         return Largest(np.maximum(self.values, other.values))
@@ -288,11 +289,6 @@ class Regressors:
     def of(cls, _: Lesson, terms: Terms, keep: bool) -> Regressors:
         """Begin with nothing kept."""
         return cls(terms, {} if keep else None)
-
-    def room(self, states: States) -> tuple[FloatArray, FloatArray]:
-        """Make two arrays to work in: a page of memory that is new costs more than what is written to it."""
-        shape = min(BLOCK, len(states)), len(self.terms.feature) + 1
-        return np.empty(shape), np.empty(shape)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "kept": None if self.kept is None else {}}  # what is kept does not travel
@@ -318,64 +314,40 @@ class Regressors:
             self.kept[place] = out
         return out
 
-    def filter(
-        self, states: States, rows: IntArray, loop: ClosedLoop, dimension: int, room: tuple[FloatArray, FloatArray]
-    ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Send the regressors of one sequence through the closed loop.
-
-        Yields rows, what comes out, and its second differences, both in the `room`, written over at the next turn.
-        """
-        from simile.models.kernels.filtering import filter_frames
-
-        lead, taps = loop.taps[0, dimension], loop.taps[1:, dimension]
-        past = np.zeros((loop.order + 1, len(self.terms.feature) + 1))
-        for part in _blocks(rows):
-            some = part[max(0, loop.order - int(part[0] - rows[0])) :]  # the first frames are the expert's
-            if len(some):
-                Z, bends = (space[: len(some)] for space in room)
-                filter_frames(1.0 / lead, taps / lead, self.at(states, part)[-len(some) :], past, Z, bends)
-                yield some, Z, bends[: max(0, len(some) - 2)]
-
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Powers of two that no filtered regressor, second difference of one, aim or root of their number is beyond."""
+    """Powers of two: a sum of products over all frames is not beyond `many` times those of what is multiplied."""
 
-    filtered: FloatArray  # (terms + 1,)
-    bent: FloatArray
-    aims: FloatArray  # (k,)
-    many: float  # a sum over all frames and actions of products is not beyond that of what they are bounded by
+    regressors: FloatArray  # (terms + 1,)
+    labels: FloatArray  # (outputs,)
+    many: float
 
     @classmethod
-    def of(cls, terms: Terms, loop: ClosedLoop, dimensions: IntArray, size: Size, largest: FloatArray) -> Bounds:
-        """Follow the largest regressors through the closed loop: a filter adds up to so many times its input."""
-        impulse = np.zeros((size.longest + loop.order, 1))
-        impulse[loop.order] = 1.0
-        answer = loop.forced(impulse, int(dimensions[0]))[loop.order :, 0]
-        bends = np.diff(answer, n=2, prepend=[0.0, 0.0])
-        reach, root = np.append(terms.reach, 1.0), math.sqrt(size.weight or 1.0)
-        filtered, bent = (_above(np.abs(x).sum() * reach) for x in (root * answer, bends))
-        return cls(filtered, bent, _above(root * largest[dimensions]), float(_above(size.frames * len(dimensions))))
+    def of(cls, terms: Terms, size: Size, largest: FloatArray) -> Bounds:
+        """Take the largest of each, times the root of the largest weight."""
+        root = math.sqrt(size.weight or 1.0)
+        regressors, labels = (_above(root * values) for values in (np.append(terms.reach, 1.0), largest))
+        return cls(regressors, labels, float(_above(size.frames)))
 
 
 @dataclass(eq=False)
 class Sums:
-    """Normal equations of the roll-out, summed over sequences: cross-validation then costs no further pass.
+    """Normal equations, summed over sequences: cross-validation then costs no further pass.
 
     What is added is rounded to a common grid, so fine that no sum is beyond 2^51 of its steps: such sums are exact, and
     do not depend on the order of the sequences or on where they lie.
     """
 
-    gram: FloatArray  # of filtered regressors
-    bend: FloatArray  # of their second differences
+    gram: FloatArray  # of regressors
     moment: FloatArray  # with what they should add up to
-    power: FloatArray  # (1, 1)
+    power: FloatArray  # of that, (1, outputs)
     rows: int
 
     @classmethod
-    def zero(cls, terms: int, k: int) -> Sums:
+    def zero(cls, terms: int, outputs: int) -> Sums:
         """Begin with nothing."""
-        return cls(np.zeros((terms, terms)), np.zeros((terms, terms)), np.zeros((terms, k)), np.zeros((1, 1)), 0)
+        return cls(np.zeros((terms, terms)), np.zeros((terms, outputs)), np.zeros((1, outputs)), 0)
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(*(getattr(self, n) + getattr(other, n) for n in SUMMED))
@@ -384,30 +356,29 @@ class Sums:
         """Leave a fold out."""
         return Sums(*(getattr(self, n) - getattr(other, n) for n in SUMMED))
 
-    def take(self, Z: FloatArray, bends: FloatArray, aims: FloatArray, bounds: Bounds) -> None:
-        """Take in rows of filtered regressors, of their second differences, and of their aims."""
-        add_rounded(self.gram, Z.T @ Z, bounds.many * bounds.filtered, bounds.filtered)
-        add_rounded(self.bend, bends.T @ bends, bounds.many * bounds.bent, bounds.bent)
-        add_rounded(self.moment, Z.T @ aims, bounds.many * bounds.filtered, bounds.aims)
-        most = np.array([bounds.aims.max()])
-        add_rounded(self.power, np.sum(aims**2).reshape(1, 1), bounds.many * most, most)
+    def take(self, Z: FloatArray, labels: FloatArray, bounds: Bounds) -> None:
+        """Take in rows of regressors, and of their labels."""
+        add_rounded(self.gram, Z.T @ Z, bounds.many * bounds.regressors, bounds.regressors)
+        add_rounded(self.moment, Z.T @ labels, bounds.many * bounds.regressors, bounds.labels)
+        squares = np.sum(labels**2, axis=0, keepdims=True)
+        add_rounded(self.power, squares, np.array([bounds.many]), bounds.labels**2)
         self.rows += len(Z)
 
-    def solve(self, alpha: float, gamma: float) -> FloatArray:
-        """Return the weights (terms, k) under both penalties; the constant is free of the first."""
+    def solve(self, alpha: float) -> FloatArray:
+        """Return the weights (terms, outputs) under a penalty, of which the constant is free."""
         from scipy.linalg import cho_factor, cho_solve
 
-        normal = self.gram + gamma * self.bend
+        normal = self.gram.copy()
         rows = max(self.rows, 1)
         # The constant, and everything a little, so that there is a solution without any frame too.
         normal[np.diag_indices(len(normal) - 1)] += alpha * rows
         normal[np.diag_indices(len(normal))] += 1e-9 * rows
         return np.asarray(cho_solve(cho_factor(normal), self.moment))
 
-    def error(self, weights: FloatArray) -> float:
-        """Return the summed squared error of the roll-outs by these weights."""
-        error = np.sum(weights * (self.gram @ weights)) - 2.0 * np.sum(weights * self.moment) + self.power[0, 0]
-        return float(error)
+    def error(self, weights: FloatArray) -> FloatArray:
+        """Return the summed squared error of each output by these weights."""
+        products = np.sum(weights * (self.gram @ weights - 2.0 * self.moment), axis=0)
+        return np.asarray(products + self.power[0])
 
 
 @dataclass(eq=False)
@@ -422,11 +393,6 @@ class FoldSums:
 
 
 # What runs where a part is.
-
-
-def _aims(lesson: Lesson, loop: ClosedLoop) -> list[FloatArray]:
-    """Return what f has to force of each sequence."""
-    return [a - loop.free(a) for a in lesson.expert]
 
 
 def _sample(lesson: Lesson, first: int, n_frames: int) -> list[Any]:
@@ -464,39 +430,39 @@ def _sum_folds(
     lesson: Lesson,
     regressors: Regressors,
     first: int,
-    aims: Trajectories,
-    loop: ClosedLoop,
-    dimensions: IntArray,
+    outputs: slice,
+    number: int,
     every: int,
     step: int,
     bounds: Bounds,
 ) -> FoldSums:
     """Sum the normal equations of each fold, over every so many-th row of every so many-th of all sequences."""
-    sums = {int(fold): Sums.zero(len(bounds.filtered), len(dimensions)) for fold in np.unique(lesson.folds)}
-    room, counts = regressors.room(lesson.states), lesson.weights
-    with _one_thread():
-        several = zip(aims, _sequences(lesson.states), lesson.folds, strict=True)
-        for aimed, rows, fold in (one for number, one in enumerate(several, first) if number % every == 0):
-            for part, Z, bends in regressors.filter(lesson.states, rows, loop, dimensions[0], room):
-                aim = aimed[part - rows[0]][:, dimensions]
-                if counts is not None:
-                    root = np.sqrt(counts[part][:, dimensions])
-                    Z, aim = Z * root, aim * root
-                sums[fold].take(Z[::step], bends[::step], aim[::step], bounds)
+    width = len(bounds.regressors), len(bounds.labels)
+    sums = {int(fold): Sums.zero(*width) for fold in np.unique(lesson.folds)}
+    with one_thread():
+        several = zip(_sequences(lesson.states), lesson.folds, strict=True)
+        for rows, fold in (one for i, one in enumerate(several, first) if i % every == 0):
+            for part in _blocks(rows):
+                Z, labels = regressors.at(lesson.states, part)[::step], lesson.labels[part[::step], outputs]
+                if lesson.weights is not None:
+                    root = np.sqrt(lesson.weights[part[::step], number])[:, np.newaxis]
+                    Z, labels = Z * root, labels * root
+                sums[fold].take(Z, labels, bounds)
     return FoldSums(sums)
 
 
 def _say_unseen(lesson: Lesson, regressors: Regressors, weights: FloatArray) -> FloatArray:
-    """Return what fits without a frame's fold say in it, (n, k)."""
-    unseen = np.empty((len(lesson.states), weights.shape[2]))
-    with _one_thread():
-        for rows, fold in zip(_sequences(lesson.states), lesson.folds, strict=True):
-            for part in _blocks(rows):
-                unseen[part] = regressors.at(lesson.states, part) @ weights[fold]
-    return unseen
+    """Return what fits without a frame's fold say in it, (n, outputs), sequence after sequence of those judged."""
+    said = [np.empty((0, weights.shape[2]))]
+    judged = np.ones(len(lesson.folds), bool) if lesson.judged is None else lesson.judged
+    with one_thread():
+        for rows, fold, matters in zip(_sequences(lesson.states), lesson.folds, judged, strict=True):
+            if matters:
+                said += [regressors.at(lesson.states, part) @ weights[fold] for part in _blocks(rows)]
+    return np.concatenate(said)
 
 
-def _one_thread() -> Any:
+def one_thread() -> Any:
     """Let the matrix products of what follows have the same bits for any number of threads."""
     return _products().limit(limits=1, user_api="blas")
 
@@ -533,12 +499,6 @@ def _blocks(rows: IntArray) -> list[IntArray]:
 def _spread(n_lags: int, most: int) -> IntArray:
     """Pick at most so many lags (at least one), evenly from the first to the last."""
     return np.unique(np.linspace(0, n_lags - 1, max(1, min(most, n_lags))).astype(int))
-
-
-def _alike(taps: FloatArray) -> list[IntArray]:
-    """Group the action dimensions that have the same filter: they share their normal equations."""
-    _, group = np.unique(taps.T, axis=0, return_inverse=True)
-    return [np.flatnonzero(group == g) for g in range(int(group.max()) + 1)]
 
 
 def add_rounded(total: FloatArray, values: FloatArray, rows: FloatArray, columns: FloatArray) -> None:

@@ -47,6 +47,10 @@ class Banded:
         """From low to high."""
         return self.high - self.low
 
+    def around(self, actions: FloatArray) -> Banded:
+        """Return a band as wide around other actions."""
+        return Banded(actions, actions + (self.low - self.actions), actions + (self.high - self.actions), self.unsure)
+
 
 @dataclass(frozen=True, eq=False)
 class Band:

@@ -27,7 +27,7 @@ from simile.learning.step_sizes import StepSize
 from simile.learning.training import Rule
 from simile.models import SmoothForest
 from simile.models.regularizers import RegularizerClass
-from simile.models.ridge import RolloutRidge
+from simile.models.ridge import Ridge
 from simile.policies.hold import Hold
 from simile.policies.policies import Policy
 from simile.policies.rollouts import ColdStart, rollout
@@ -40,9 +40,9 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     algorithm : str
         What learns: "learn", "paper", "authors", or another of `simile.learning.ALGORITHMS`.
-    model, regularizer, smoothness, horizon, lead, known, feedback, hold, loss, validation, space, initial
+    model, regularizer, smoothness, horizon, lead, known, hold, loss, validation, space, initial
         As for `simile.learn`; `lead` and `known` in rows, for they have no rate.
-    rule, step_size, n_rounds
+    feedback, rule, step_size, n_rounds
         As for `simile.paper`; `learn` has no use for them, and refuses them.
     random_state : int or RandomState, optional
         An int is the `seed` of `simile.learn`; None is the seed 0, so that the same data give the same bits.
@@ -87,9 +87,9 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         horizon: Horizon | None = None,
         lead: int | None = None,
         known: Ahead | None = None,
-        feedback: Feedback | None = None,
         hold: Hold | float | tuple[float, ...] | None = None,
         loss: Loss | None = None,
+        feedback: Feedback | None = None,
         rule: Rule | None = None,
         step_size: StepSize | float | None = None,
         n_rounds: int | None = None,
@@ -105,9 +105,9 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.horizon = horizon
         self.lead = lead
         self.known = known
-        self.feedback = feedback
         self.hold = hold
         self.loss = loss
+        self.feedback = feedback
         self.rule = rule
         self.step_size = step_size
         self.n_rounds = n_rounds
@@ -175,7 +175,7 @@ class SimileRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         # A promise, and only our own forest and scikit-learn's estimators tell whether it can be made.
         tags.input_tags.allow_nan = (
             self.model is None
-            or isinstance(self.model, SmoothForest | RolloutRidge)
+            or isinstance(self.model, SmoothForest | Ridge)
             or (isinstance(self.model, BaseEstimator) and get_tags(self.model).input_tags.allow_nan)
         )
         tags.target_tags.multi_output = True

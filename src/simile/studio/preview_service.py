@@ -118,8 +118,13 @@ class PreviewService:
         """Return what a run learned from and what it held out; runs on the same data share them."""
         data = run.config["data"]
         stamps = [read_stamp(Path(p)) for p in ([data] if isinstance(data, str) else data)]
-        alike = [data, stamps, reading_arguments(run.config), run.config["test"], run.config["seed"]]
-        return self._parts.get(json.dumps(alike), run.demonstrations)
+        alike = [data, stamps, reading_arguments(run.config), run.config.get("test"), run.config["seed"]]
+
+        def read() -> Parts:
+            learned, held = run.demonstrations()
+            return learned, learned if held is None else held
+
+        return self._parts.get(json.dumps(alike), read)
 
     def _make_key(self, run: RunFolder) -> tuple[str, int, int, int]:
         """Return what changes when a round has left a better policy."""

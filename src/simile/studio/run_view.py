@@ -32,7 +32,7 @@ def read_stamps(folder: File) -> tuple[Any, ...]:
 def describe_record(job: Job) -> dict[str, Any]:
     """Describe a run of which nothing but its record is known."""
     kept = ("id", "name", "kind", "data", "parent", "status", "error", "started")
-    nothing: dict[str, Any] = dict.fromkeys(("smoothness", "summary", "chosen", "verdict", "table"))
+    nothing: dict[str, Any] = dict.fromkeys(("smoothness", "summary", "chosen", "verdict", "table", "fits"))
     return {
         **{name: getattr(job, name) for name in kept},
         **nothing,
@@ -64,6 +64,7 @@ def describe_run(job: Job, folder: File, data: Data | None) -> dict[str, Any]:
         "smoothness": mean_smoothness(structure),
         "summary": structure.get("summary"),
         "rounds": [] if compared else [_take_roots(line) for line in lines],
+        "fits": None if compared else run.fits(),
         "chosen": summary.get("chosen_round"),
         "verdict": comparison.get("said") or (found.get("verdict") or {}).get("text"),
         "notes": list(summary.get("notes", [])),

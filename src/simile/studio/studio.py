@@ -19,7 +19,7 @@ from simile._common.text import plain
 from simile._common.urls import name_of
 from simile._common.web import RequestError
 from simile.learning import ALGORITHMS
-from simile.learning.runs import DEFAULTS, POLICY, RunFolder
+from simile.learning.runs import DEFAULTS, POLICY, TEST, RunFolder
 from simile.studio import child_tasks
 from simile.studio.events import Events
 from simile.studio.improving import Improving
@@ -167,7 +167,7 @@ class Studio:
         inherited = {} if parent is None else self._options(self.find_job(parent), kind)
         for older in [j for j in self.jobs.all.values() if parent and j.parent == parent and j.status in UNFINISHED]:
             await self.remove(older)
-        defaults = {n: DEFAULTS[n] for n in ("seed", "test", "report")}
+        defaults = {**{n: DEFAULTS[n] for n in ("seed", "report")}, "test": TEST}
         if kind == "train":
             defaults["algorithm"] = DEFAULTS["algorithm"]
         name = about.pop("name", None) or _make_name(kind, data, options, parent)

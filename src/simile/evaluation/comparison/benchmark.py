@@ -209,7 +209,7 @@ def _run_reduction(name: str, bench: Bench, smoothness: Any, settings: dict[str,
 
 
 def _run_learn(bench: Bench, smoothness: Any, timed: dict[str, Any]) -> Family:
-    """Fit `learn` and its path on everything: it cross-fits, and needs no validation part."""
+    """Fit `learn` and its path on everything: it leaves all out in turn, and needs no validation part."""
     begin = time.process_time()
     chosen = algorithms.learn(bench.everything, smoothness=smoothness, seed=bench.seed, **timed).chosen
     error = chosen.error if math.isnan(chosen.validation_error) else chosen.validation_error

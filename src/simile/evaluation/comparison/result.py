@@ -19,8 +19,8 @@ from simile._common.text import count, table
 from simile.data.reference import Reference
 from simile.evaluation.evaluation import tell_row
 from simile.evaluation.rivals import HELD
-from simile.evaluation.verdict import Verdict, compare_errors, reach_verdict, tell_reversals
 from simile.learning.frontier import time_scale
+from simile.learning.verdict import Verdict, compare_errors, reach_verdict, tell_reversals
 from simile.metrics import Estimate, Score, Tally
 
 EQUAL = 1.01  # roughness within one per cent is the same

@@ -9,7 +9,7 @@ from typing import Any
 
 from simile._common.text import number
 from simile.evaluation.report.contenders import Path
-from simile.evaluation.verdict import format_time
+from simile.learning.verdict import format_time
 
 Answer = dict[str, str]
 
@@ -36,7 +36,6 @@ class Facts:
     radius: float = math.nan  # of the closed loop
     surprise: float = math.nan  # held-out error over the error that the training expected
     path: Path | None = None  # other smoothness, on the same recordings
-    simpler: bool = False  # whether something simpler did better in training
     behind: str = ""  # how late the expert itself is, in a sentence
 
     @property
@@ -85,8 +84,6 @@ def list_grounds(facts: Facts) -> tuple[list[str], list[str]]:
         reasons.append(f"the held-out error is {'less than' if less else 'what'} the training expected")
     elif facts.surprise > SURPRISE:
         doubts.append(f"the held-out error is {facts.surprise:.2g} times what the training expected")
-    if facts.simpler:
-        doubts.append("something simpler did better in training (see the notes)")
     return reasons, doubts
 
 

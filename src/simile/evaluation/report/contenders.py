@@ -34,8 +34,13 @@ class Path:
     steps: tuple[Step, ...]
 
     @classmethod
-    def roll_out(cls, found: Frontier, evaluation: Evaluation) -> Path:
-        """Roll every policy of a frontier out over what another was judged on; those that diverge are left out."""
+    def roll_out(cls, found: Frontier, evaluation: Evaluation, *, own: bool = False) -> Path:
+        """Roll every policy of a frontier out over what another was judged on; those that diverge are left out.
+
+        Where that is what their parts had not seen, it was done.
+        """
+        if own:
+            return cls.of(Step(p.smoothness, p.lag, math.sqrt(p.error), p.roughness) for p in found.points)
         steps = []
         for point in found.points:
             score = evaluation.roll(point.policy).tally.score

@@ -22,8 +22,8 @@ from simile.evaluation.report.diagnosis import diagnosis
 from simile.evaluation.report.importances import describe_importances, measure_importances
 from simile.evaluation.report.spectrum import spectrum
 from simile.evaluation.report.worst_moments import worst_moments
-from simile.evaluation.verdict import tell_reversals
 from simile.learning.rounds import MEASURED, Round
+from simile.learning.verdict import tell_reversals
 from simile.metrics import LONGEST_LAG, correlate, find_lag
 from simile.policies.policies import Policy, radius, tell_timing
 
@@ -51,6 +51,8 @@ class Material:
     notes: Sequence[str] = ()
     rounds: Sequence[Mapping[str, Any]] = ()
     chosen: int | None = None
+    mixture: Sequence[Mapping[str, Any]] = ()  # what the policy consists of, see `Mixture.tell`
+    in_turn: bool = False  # whether in each recording parts of the policy act that have not seen it
     repeat: Mapping[str, str] | None = None
 
     def content(self) -> dict[str, Any]:
@@ -71,6 +73,8 @@ class Material:
             "motion": list_motion(verdict, self.facts.rate),
             "rounds": list(self.rounds),
             "chosen": self.chosen,
+            "mixture": _list_parts(self.mixture, self.actions),
+            "in_turn": self.in_turn,
             "frontier": [c for c in self.frontier if any(number(p["roughness"]) > 0.0 for p in c["points"])],
             "frontier_note": self.frontier_note,
             "table": self.table,
@@ -102,6 +106,13 @@ class Material:
         return {**theory, "findings": [*plainly, *theory["findings"]]}
 
 
+def _list_parts(mixture: Sequence[Mapping[str, Any]], actions: Sequence[str]) -> dict[str, Any] | None:
+    """Return what a policy consists of, as a table of the page: shares in per cent; None where it is no mixture."""
+    rows = [[one["component"], one["aim"], *(100.0 * weight for weight in one["weights"])] for one in mixture]
+    heads = [f"% of {action}" for action in actions]
+    return {"columns": ["model", "aims at the action", *heads], "rows": rows} if rows else None
+
+
 def list_motion(verdict: Mapping[str, Any] | None, rate: float | None) -> dict[str, Any] | None:
     """Return how each action of policy and expert moves, as a table of the page; None where that is not known."""
     if verdict is None or not verdict["motion"]:
@@ -121,7 +132,6 @@ def gather_facts(
     *,
     path: Path | None = None,
     expected: float = math.nan,
-    simpler: bool = False,
 ) -> Facts:
     """Measure what the answers need beside the verdict; `expected` is the RMSE that the training foresaw."""
     loop, error = None if policy is None else radius(policy), curves.tally.score.rmse
@@ -133,7 +143,6 @@ def gather_facts(
         radius=math.nan if loop is None else loop,
         surprise=error / expected if policy is not None and expected > 0.0 else math.nan,
         path=path,
-        simpler=simpler,
         behind=tell_behind(curves.demos),
     )
 
@@ -159,11 +168,12 @@ def list_rounds(rounds: Sequence[Round | Mapping[str, Any]]) -> list[dict[str, A
     return found
 
 
-def describe_data(curves: Curves, policy: Policy | None, new: str = "") -> str:
+def describe_data(curves: Curves, policy: Policy | None, new: str = "", *, in_turn: bool = False) -> str:
     """Say in a line where the data came from, and what is new in them."""
     demos = curves.demos
-    told = f" ({new})" if new else ""
-    held_out = f"{count(len(demos), 'held-out sequence', ',')}{told}, {count(demos.n_frames, 'frame', ',')}"
+    told = ", each left out in turn" if in_turn else f" ({new})" if new else ""
+    kind = "sequence" if in_turn else "held-out sequence"
+    held_out = f"{count(len(demos), kind, ',')}{told}, {count(demos.n_frames, 'frame', ',')}"
     rate = "" if demos.rate is None else f" at {demos.rate:g} Hz"
     training, told = ({}, "") if policy is None else (policy.card.training, tell_timing(policy))
     parts = [held_out + rate]
@@ -177,7 +187,7 @@ def describe_frontier(curves: Curves) -> str:
     """Say what the points of a frontier have in common."""
     begin, counted = curves.reference.begin, curves.tally.frames[:, 0]
     first = f", without the first {count(begin, 'frame', ',')} of each" if begin else ""
-    sequences = count(int((counted > 0.0).sum()), "held-out sequence", ",")
+    sequences = count(int((counted > 0.0).sum()), "sequence", ",")
     return f"Every point is a roll-out over the same {sequences}, {count(int(counted.sum()), 'frame', ',')}{first}."
 
 

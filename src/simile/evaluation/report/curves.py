@@ -37,14 +37,16 @@ class DrawnBand:
     said: str  # what can be relied on
 
     @classmethod
-    def of(cls, policy: Policy, reference: Reference) -> DrawnBand | None:
-        """Roll a policy out with its band; None where it carries none, or diverges."""
+    def of(cls, policy: Policy, reference: Reference, rolled: Trajectories | None = None) -> DrawnBand | None:
+        """Roll a policy out with its band, put around other roll-outs if given; None without one, or if it diverges."""
         if KEY not in policy.card.training:
             return None
         try:
             banded = rollout(policy, reference.demos, start=ExpertStart(reference.begin), band=BAND)
         except (ArgumentError, DivergedError):
             return None
+        if rolled is not None:
+            banded = [b.around(a) for a, b in zip(rolled, banded, strict=True)]
         rows = (
             check_band(policy, BAND, i, demo, b, reference.begin)
             for i, (demo, b) in enumerate(zip(reference.demos, banded, strict=True))

@@ -9,39 +9,42 @@ from typing import Any
 
 from simile._common.text import number
 from simile.data.demonstrations import Demonstrations
-from simile.evaluation.evaluation import POLICY, SIMPLER, Evaluation, evaluate
+from simile.errors import ArgumentError
+from simile.evaluation.evaluation import POLICY, Evaluation, evaluate
 from simile.evaluation.report.contenders import OTHERS, Path, Step, list_points, table
 from simile.evaluation.report.content import Material, describe_data, describe_frontier, gather_facts, list_rounds
 from simile.evaluation.report.curves import Curves, DrawnBand
 from simile.evaluation.report.from_comparisons import of_data
 from simile.evaluation.rivals import HELD
 from simile.learning.algorithms import Run
-from simile.learning.runs import ALTERNATIVE, RunFolder
+from simile.learning.runs import RunFolder
 from simile.policies.policies import Policy
 
 
 def of_run(
     run: Run,
-    test: Demonstrations,
+    test: Demonstrations | None,
     evaluation: Evaluation | None,
     title: str,
     subtitle: str,
     repeat: Mapping[str, str] | None,
 ) -> Material:
     """Roll the policy, and the others that the run made, out over held-out sequences; each once."""
-    evaluation = evaluation or evaluate(run.policy, test, baseline=run.baseline)
-    if run.alternative is not None:
-        evaluation = evaluation.add(SIMPLER, run.alternative)
+    own = None if run.judged is None else Evaluation.of(run.judged)
+    if evaluation is None:
+        evaluation = own if test is None else evaluate(run.policy, test, baseline=run.baseline)
+    if evaluation is None:
+        raise ArgumentError("test must be recordings to judge on: the rounds of Algorithm 1 leave nothing out")
     return _material(
         evaluation,
         run.policy,
         evaluation.rows(),
         evaluation.verdict.to_dict(),
-        path=None if run.frontier is None else Path.roll_out(run.frontier, evaluation),
-        rounds=list_rounds(run.rounds),
+        path=None if run.frontier is None else Path.roll_out(run.frontier, evaluation, own=test is None),
+        rounds=list_rounds(run.rounds if not run.mixed else ()),
+        mixture=run.mixed,
         chosen=run.chosen.number,
         notes=[*run.notes, *([f"interrupted after round {run.rounds[-1].number}"] if run.interrupted else [])],
-        simpler=run.alternative is not None,
         title=title,
         subtitle=subtitle,
         repeat=repeat,
@@ -60,14 +63,16 @@ def of_folder(
     if (compared := folder.comparison()) is not None:
         return of_data(compared, folder.title, repeat)
     policy, summary = folder.policy(trusted, max_memory=max_memory), folder.summary()
-    test = folder.demonstrations()[1] if demos is None else demos
-    evaluation = evaluate(policy, test, baseline=folder.baseline(trusted, max_memory=max_memory))
+    judged = folder.judged() if demos is None else None
     known = {} if summary is None else summary
-    if demos is not None and known.get("digest") != test.digest():
-        known = {}
-    simpler = (folder.path / ALTERNATIVE).exists()
-    if simpler:
-        evaluation = evaluation.add(SIMPLER, folder.policy(trusted, name=ALTERNATIVE, max_memory=max_memory))
+    if judged is not None:
+        evaluation = Evaluation.of(judged)
+    else:
+        learned, held = folder.demonstrations() if demos is None else (demos, demos)
+        test = learned if held is None else held  # of a run that has not ended
+        evaluation = evaluate(policy, test, baseline=folder.baseline(trusted, max_memory=max_memory))
+        if demos is not None and known.get("digest") != test.digest():
+            known = {}
     steps = [
         Step(*(number(one.get(n)) for n in ("smoothness", "lag", "error", "roughness")))
         for one in known.get("path", ())
@@ -79,11 +84,11 @@ def of_folder(
         _known_rows(known) or evaluation.rows(),
         known.get("verdict") or evaluation.verdict.to_dict(),
         path=Path.of(steps) if steps else None,
-        rounds=list_rounds([r for r in told if "number" in r]),
+        rounds=list_rounds([r for r in told if "number" in r and not known.get("mixture")]),
+        mixture=(summary or {}).get("mixture", ()),
         chosen=policy.card.training.get("round") if summary is None else summary.get("chosen_round"),
         new=str(known.get("new", "")),
         notes=["the run has not ended" if summary is None else "", *(summary or {}).get("notes", ())],
-        simpler=simpler,
         title=folder.title,
         subtitle="",
         repeat=repeat,
@@ -100,23 +105,28 @@ def _material(
     rounds: list[dict[str, Any]],
     chosen: int | None,
     notes: Sequence[str],
-    simpler: bool,
     title: str,
     subtitle: str,
     repeat: Mapping[str, str] | None,
+    mixture: Sequence[Mapping[str, Any]],
     new: str = "",
 ) -> Material:
-    reference, ours = evaluation.reference, evaluation.entries[0]
-    drawn = {one.name: one.rolled for one in evaluation.entries if one.name not in (HELD, SIMPLER)}
-    curves = replace(Curves.of(reference, drawn, ours.tally), band=DrawnBand.of(policy, reference))
+    reference, ours, judged = evaluation.reference, evaluation.entries[0], evaluation.judged
+    drawn = {one.name: one.rolled for one in evaluation.entries if one.name not in (HELD,)}
+    curves = replace(
+        Curves.of(reference, drawn, ours.tally),
+        band=DrawnBand.of(policy, reference, None if judged is None else judged.rolled),
+    )
     rate, actions = curves.demos.rate, curves.demos.action_names
     expected = next((r["validation_error"] for r in rounds if r["number"] == chosen), math.nan)
     paths = [] if path is None or not path.steps else [path.contender(OTHERS, "path", rate)]
     return Material(
         title=title,
-        subtitle=subtitle or describe_data(curves, policy, new),
+        subtitle=subtitle or describe_data(curves, policy, new, in_turn=judged is not None),
+        mixture=mixture,
+        in_turn=judged is not None,
         said=str(verdict["text"]),
-        facts=gather_facts(curves, policy, verdict, path=path, expected=expected, simpler=simpler),
+        facts=gather_facts(curves, policy, verdict, path=path, expected=expected),
         actions=actions,
         curves=curves,
         policy=policy,

@@ -39,7 +39,7 @@ class Report:
     --------
     >>> import simile
     >>> train, test = simile.tasks.pursuit(n_sequences=6, length=200).split(test=0.5)
-    >>> report = Report.of(simile.learn(train, model=simile.RolloutRidge()), test)
+    >>> report = Report.of(simile.learn(train, model=simile.Ridge()), test)
     >>> [answer["question"] for answer in report.content["answers"]][:3]
     ['Is it accurate?', 'Is it smooth?', 'Is it on time?']
     """
@@ -51,7 +51,7 @@ class Report:
     def of(
         cls,
         run: Run,
-        test: Demonstrations | Demonstration,
+        test: Demonstrations | Demonstration | None = None,
         *,
         evaluation: Evaluation | None = None,
         title: str = "A policy and its expert",
@@ -64,8 +64,8 @@ class Report:
         ----------
         run : Run
             What `simile.learn` or another algorithm returned.
-        test : Demonstrations
-            Sequences that the run has not seen.
+        test : Demonstrations, optional
+            Sequences that the run has not seen; by default all, each left out in turn.
         evaluation : Evaluation, optional
             What `simile.evaluate` found on these sequences, where that is known.
         title, subtitle : str
@@ -75,7 +75,9 @@ class Report:
         """
         from simile.evaluation.report.from_runs import of_run
 
-        return cls._of(of_run(run, Demonstrations.of(test), evaluation, title, subtitle, repeat))
+        return cls._of(
+            of_run(run, None if test is None else Demonstrations.of(test), evaluation, title, subtitle, repeat)
+        )
 
     @classmethod
     def of_comparison(

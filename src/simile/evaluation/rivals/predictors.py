@@ -13,8 +13,8 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import Units
 from simile.data.states import Horizon, Tape
 from simile.data.timing import Known
+from simile.learning.aims import Aim, label
 from simile.learning.algorithms import clone, dagger
-from simile.learning.second_opinion import fit_ahead
 from simile.models import Model, PiecewiseLinear, SmoothForest
 from simile.models.columns import layout
 from simile.models.regularizers import PreviousAction
@@ -85,7 +85,8 @@ class ContextForest:
 
     def _fit(self, demos: Demonstrations, units: Units, tape: Tape, ahead: int, seed: int) -> SmoothPolicy:
         actions = np.split(tape.actions, np.cumsum(demos.lengths)[:-1])
-        f = fit_ahead(self.model, tape.states(self.horizon), actions, (ahead,), seed)
+        labels, rng = label(actions, [Aim(ahead)]), np.random.default_rng(seed)
+        f = self.model.fit_smooth([tape.states(self.horizon)], labels, labels, labels, 0.0, rng)
         return _bare(f, self.horizon, demos, units)
 
 

@@ -25,7 +25,7 @@ from simile.learning.distributed.backend import Backend
 from simile.learning.distributed.growing import Part, Size
 from simile.learning.distributed.levels import Group
 from simile.models.columns import layout
-from simile.models.forest import Forest, SmoothForest, draw_seeds
+from simile.models.forest import Apart, Forest, SmoothForest, draw_seeds
 from simile.models.trees import Bag, Bagging, Growth, Tree, cut_stretches, keep_best
 
 _Grown = tuple[list[Any], Sequence[int]]  # handles of lists of trees, and the number of each tree in their order
@@ -100,7 +100,7 @@ def grow_there(
 
 def bring(backend: Backend, model: Any) -> Any:
     """Bring a model here, unless it is."""
-    return model if isinstance(model, Forest) else backend.collect([model])[0]
+    return model if isinstance(model, Apart | Forest) else backend.collect([model])[0]
 
 
 def grow_apart(
@@ -116,8 +116,8 @@ def grow_apart(
 ) -> Any:
     """Grow trees of its own for each action, as `SmoothForest.fit_apart` does, by the labels of parts.
 
-    The arguments are those of `grow_distributed`. Weights are (n, k). Returns the handle of the forest, or the forest
-    where it was put together here.
+    The arguments are those of `grow_distributed`. Weights are (n, k). Returns the handle of the forests, or the forests
+    where they were put together here.
     """
     laid, each = _Laid.of(backend, parts, starts, None, room), model.for_each_of(n_actions)
     width, grown = laid.sizes[0].n_labels // n_actions, []
@@ -125,8 +125,8 @@ def grow_apart(
         some = backend.map(work.of_action, parts, shared=(action, n_actions))
         grown.append(laid.grow(some, each, width, 0.0, rng, exact=exact))
     if all(isinstance(forest, Forest) for forest in grown):
-        return Forest.beside(grown)
-    (forest,) = backend.map(work.set_beside, *([one] for one in grown))
+        return Apart(tuple(grown))
+    (forest,) = backend.map(work.set_apart, *([one] for one in grown))
     return forest
 
 

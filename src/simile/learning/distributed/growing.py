@@ -19,7 +19,7 @@ from simile._common.threads import spread
 from simile._common.typing import FloatArray, IntArray
 from simile.data.states import Horizon, States
 from simile.models.columns import BinnedColumns
-from simile.models.forest import Forest
+from simile.models.forest import Apart, Forest
 from simile.models.trees import Growth, Tree, cut_stretches, grow_from, grow_tree, measure_bag, take_bag
 
 
@@ -217,9 +217,9 @@ def make_forest(*given: Any) -> Forest:
     return Forest.of([tree for _, tree in trees], edges, task, bag)
 
 
-def set_beside(*forests: Forest) -> Forest:
-    """Put the forests of all actions side by side."""
-    return Forest.beside(forests)
+def set_apart(*forests: Forest) -> Apart:
+    """Keep the forests of all actions together."""
+    return Apart(forests)
 
 
 def lay_rows(part: Part, place: Place, edges: list[Any], task: Growth) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import add, itemgetter
@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.typing import FloatArray, IntArray, PerAction, Trajectories
+from simile._common.typing import BoolArray, FloatArray, IntArray, PerAction, Trajectories
 from simile.data.demonstrations import Demonstrations
 from simile.data.groups import draw_sequences
 from simile.data.recorded import Units
 from simile.data.states import Horizon, States, Tape
 from simile.errors import ArgumentError
+from simile.learning.aims import Aim
 from simile.learning.checkpoints import Checkpointed, keep_fit, recipe_of
 from simile.learning.distributed.demonstrations import DistributedDemonstrations
 from simile.learning.distributed.forest import (
@@ -29,7 +30,6 @@ from simile.learning.distributed.forest import (
 )
 from simile.learning.distributed.parts import DistributedParts, View
 from simile.learning.feedback import Feedback, Seen, SmoothFeedback, constant
-from simile.learning.folds import states_of
 from simile.learning.measures import Outcome
 from simile.learning.outliers import refuse_loss
 from simile.learning.problem import (
@@ -37,22 +37,22 @@ from simile.learning.problem import (
     Setup,
     check_models,
     judge,
+    lesson_of,
     match_lag,
     pose,
+    prepare,
     regularize,
     resolve,
     teach,
-    teach_rollouts,
+    teach_folds,
 )
 from simile.learning.smoothness import SmoothTime, smoothness_for
 from simile.learning.step_sizes import BoundMinimizer, Evidence, Monotonic, StepSize
-from simile.learning.training import Dataset, Lesson, Rule, anchors_of
+from simile.learning.training import Dataset, Rule, anchors_of
 from simile.models import Model, SmoothForest, SmoothRegressor, fit
-from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import TorchRegressor
 from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums, choose_each
-from simile.models.ridge import Lesson as RolloutLesson
-from simile.models.ridge import RolloutRegressor
+from simile.models.ridge import FoldRegressor, RolloutRegressor
 from simile.policies.policies import Combine, Policy, SmoothPolicy
 
 Handles = Sequence[Any]  # one for each part
@@ -133,7 +133,7 @@ class DistributedProblem(Setup):
             backend = self.demos.backend
             return grow_distributed(backend, model, parts, starts, smoothness, self.rng, context_edges=edges)
 
-        return keep_fit(self.model, grow, self.demos, horizon, self.rng)
+        return keep_fit(self.model, grow, self.demos, horizon, self.demos.n_actions, self.rng)
 
     @cached_property
     def _context_edges(self) -> list[Any]:
@@ -228,10 +228,10 @@ def check_choices(settings: Mapping[str, Any], *, rounds: bool) -> None:
 
 
 def _check_model(model: Any, *, rounds: bool) -> None:
-    fitted = hasattr(model, "fit_lessons") or not isinstance(model, RolloutRegressor | SmoothRegressor)
+    fitted = isinstance(model, FoldRegressor) or not isinstance(model, RolloutRegressor | SmoothRegressor)
     if isinstance(model, SmoothForest) or (fitted and not rounds):
         return
-    known = "SmoothForest()" if rounds else "SmoothForest(), RolloutRidge() or a regressor of scikit-learn"
+    known = "SmoothForest()" if rounds else "SmoothForest(), Ridge() or a regressor of scikit-learn"
     way_out = "or no backend"
     if isinstance(model, TorchRegressor):
         way_out = (
@@ -265,7 +265,7 @@ def _(demos: DistributedDemonstrations, models: Sequence[Any], horizon: Horizon)
     check_choices({"model": tuple(models)}, rounds=False)
     notes = []
     for model in map(recipe_of, models):
-        if hasattr(model, "fit_lessons") or isinstance(model, SmoothForest):
+        if isinstance(model, FoldRegressor | SmoothForest):
             continue
         n = len(_fitting(demos, horizon))
         if n < len(demos):
@@ -300,18 +300,18 @@ def _(demos: DistributedDemonstrations, regularizer: RegularizerClass, lag: floa
 def _(
     demos: DistributedDemonstrations, model: Any, course: Course, rng: np.random.Generator, *, here: bool = True
 ) -> Any:
-    backend, recipe, given = demos.backend, recipe_of(model), (course.horizon, *course.shared)
+    backend, recipe = demos.backend, recipe_of(model)
 
     def grow() -> Any:
-        parts = demos.map(_prepare_part, shared=(course.prepare, *given))
+        parts = demos.map(_prepare_part, shared=(course,))
         starts = np.append(0, np.cumsum(demos.lengths))
         if course.apart:
             return grow_apart(backend, recipe, parts, starts, demos.n_actions, rng)
-        return grow_there(backend, recipe, parts, starts, course.smoothness, rng)
+        return grow_there(backend, recipe, parts, starts, 0.0, rng)
 
     def fit() -> Any:
         some = demos.where(_fitting(demos, course.horizon))
-        lessons = some.map(course.prepare, shared=given)
+        lessons = some.map(prepare, shared=(course,))
         found = backend.map(_fit_together, *([one] for one in lessons), shared=(recipe, rng))
         (rng.bit_generator.state,) = backend.collect(backend.map(itemgetter(1), found))
         (f,) = backend.map(itemgetter(0), found)
@@ -320,16 +320,23 @@ def _(
     make = grow if isinstance(recipe, SmoothForest) else fit
     if not here and not isinstance(model, Checkpointed):  # which come here to be kept
         return make()
-    return keep_fit(model, lambda: bring(backend, make()), demos, course.horizon, rng)
+    outputs = len(course.aims) * demos.n_actions
+    return keep_fit(model, lambda: bring(backend, make()), demos, course.horizon, outputs, rng)
 
 
-@teach_rollouts.register
+@teach_folds.register
 def _(
-    demos: DistributedDemonstrations, model: Any, horizon: Horizon, loops: Sequence[ClosedLoop], folds: IntArray
-) -> list[tuple[Model, Any]]:
-    lesson = View(_rollout_lesson, (demos.deal(folds),), (horizon,))
+    demos: DistributedDemonstrations,
+    model: Any,
+    horizon: Horizon,
+    aims: Sequence[Aim],
+    folds: IntArray,
+    judged: BoolArray,
+) -> tuple[Model, FloatArray]:
+    lesson = View(lesson_of, (demos.deal(folds), demos.deal(judged.astype(np.intp))), (horizon, aims))
     lessons = DistributedParts(demos.backend, demos.handles, views=(*demos.views, lesson))
-    return list(model.fit_lessons(lessons, loops))
+    f, said = model.fit_folds(lessons)
+    return f, np.concatenate(demos.backend.collect(said))
 
 
 @resolve.register
@@ -380,8 +387,8 @@ def _sum_actions(demos: Demonstrations, regularizer: SummedRegularizerClass, act
     return regularizer.sums(demos.actions if action is None else [a[:, [action]] for a in demos.actions])
 
 
-def _prepare_part(demos: Demonstrations, prepare: Callable[..., Lesson], *shared: Any) -> Part:
-    lesson = prepare(demos, *shared)
+def _prepare_part(demos: Demonstrations, course: Course) -> Part:
+    lesson = prepare(demos, course)
     return Part(lesson.states, lesson.labels, lesson.labels, lesson.anchors)
 
 
@@ -392,10 +399,6 @@ def _fit_together(*given: Any) -> tuple[Model, Any]:
         np.concatenate(some) for some in ([one.states.matrix() for one in lessons], [one.labels for one in lessons])
     )
     return fit(model, S, Y, rng), rng.bit_generator.state
-
-
-def _rollout_lesson(demos: Demonstrations, folds: IntArray, horizon: Horizon) -> RolloutLesson:
-    return RolloutLesson(states_of(demos, horizon), demos.actions, folds)
 
 
 def _sums(targets: Trajectories, regularizer: SummedRegularizerClass) -> Sums:

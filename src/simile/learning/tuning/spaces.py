@@ -19,17 +19,17 @@ from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.algorithms import PRINTED
-from simile.learning.crossfit import MODELS, Choices
+from simile.learning.components import MODELS
 from simile.learning.feedback import ExpertFeedback, Feedback, SmoothFeedback, by_distance, exponential, geometric
-from simile.learning.frontier import LEAST_LAG, match_expert, time_scale
-from simile.learning.smoothness import MatchExpert
+from simile.learning.frontier import time_scale
+from simile.learning.mixture import LEAST_LAG, Choices, Mixture, standardize
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.models import Criterion, SmoothForest
 from simile.models.regularizers import CriticallyDamped, RegularizerClass, VelocityAutoregression
-from simile.models.ridge import RolloutRidge
+from simile.models.ridge import Ridge
 
-PARTS = ("forest", "hinges", "ridge")  # of a mixture, in the order in which `learn` trains them
-WITHIN = 3.0  # factor around the lag that light policies advise in which to look for a better one
+PARTS = ("forest", "hinges", "ridge")  # of a mixture
+WITHIN = 3.0  # factor around the lag of the default in which to look for a better one
 DAMPED = CriticallyDamped(order=3)
 
 
@@ -101,9 +101,9 @@ class Known:
     def each(self) -> list[float]:
         """Frames by which each action lags in the default of `learn` at the budget; one number where all do alike."""
         demos = self.demos.foretell(self.ahead)
-        choices = Choices.of(demos, seed=self.seed, **self.see({}))
-        found, _ = match_expert(demos, choices, MatchExpert(1.0 if self.budget is None else self.budget))
-        return [max(DAMPED.lag(float(s)), LEAST_LAG) for s in np.ravel(found.smoothness)]
+        _, standard, inside = standardize(demos, Choices.of(demos, seed=self.seed, **self.see({})))
+        mixture, ratio = Mixture.fit(standard, inside), 1.0 if self.budget is None else self.budget
+        return [max(mixture.choose(j, ratio).lag, LEAST_LAG) for j in range(demos.n_actions)]
 
     @property
     def lag(self) -> float:
@@ -139,7 +139,7 @@ class Space(Protocol):
 
 @dataclass(frozen=True)
 class CrossFitting:
-    """The default way of `learn`: forest and ridges on contexts alone, mixed as unseen roll-outs advise.
+    """The default way of `learn`: forest and ridges on contexts alone, in one mixture.
 
     Parameters
     ----------
@@ -184,14 +184,14 @@ class CrossFitting:
         parts = ask("mixture", self.mixture, "+".join(PARTS)).split("+")
         models: list[Any] = []
         if "forest" in parts:
-            trees, leaf = ask("trees", self.trees, 64), ask("leaf", self.leaf, 30)
+            trees, leaf = ask("trees", self.trees, 48), ask("leaf", self.leaf, 20)
             features, leaves = ask("features", self.features, "sqrt"), ask("leaves", self.leaves)
             chosen = {"n_trees": trees, "min_leaf": leaf, "max_features": features, "max_leaves": leaves}
             models.append(replace(MODELS[0], **chosen))
-        if "hinges" in parts:
-            models.append(RolloutRidge(knots=ask("knots", self.knots, 5)))
         if "ridge" in parts:
-            models.append(RolloutRidge())
+            models.append(Ridge())
+        if "hinges" in parts:
+            models.append(Ridge(knots=ask("knots", self.knots, 5)))
         if self.extra and (other := ask("extra", (None, *self.extra))) is not None:
             models.append(other)
         stretch = ask("stretch", self.stretch, 1.0)

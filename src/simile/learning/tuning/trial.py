@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from simile.data.demonstrations import Demonstrations
 from simile.errors import SimileError
-from simile.learning import algorithms, crossfit
+from simile.learning import algorithms
 from simile.learning.algorithms import Run
 from simile.learning.rounds import Round
 
-APART = 1_000_000  # kinds of mixtures that are told apart
-
-Report = Callable[[int, float, float], bool]  # (step, RMSE, roughness) -> whether to give up
+Report = Callable[[int, float, float], bool]  # (number of the round, RMSE, roughness) -> whether to give up
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,27 +37,31 @@ class Verdict:
 
 
 class _Enough(Exception):  # noqa: N818 - not an error
-    """Ends a training: all that a trial is judged by is known."""
+    """Ends a training that is given up."""
 
 
 def judge(settings: Mapping[str, Any], split: Split, report: Report | None = None) -> Verdict:
     """Train with the settings and roll out over the validation part. A bad trial is told, never raised.
 
-    It depends on its arguments alone, so that it can be done anywhere, and again. `report` may end it early.
+    It depends on its arguments alone, so that it can be done anywhere, and again. `report` may end rounds of
+    Algorithm 1 early; what `learn` solves for at once has nothing to tell before it is done.
     """
-    begin, last = time.perf_counter(), _last(settings)
+    begin = time.perf_counter()
+    last = int(settings.get("n_rounds", 10)) if settings.get("algorithm", "learn") != "learn" else 0
     turns: list[Round] = []
     pruned = False
 
-    def watch(turn: Round) -> None:
+    def watch(turn: Any) -> None:
         nonlocal pruned
+        if not isinstance(turn, Round):  # of a mixture, whose round comes last
+            return
         turns.append(turn)
-        if report is not None:
-            worse = report(_step(settings, turn.number), math.sqrt(turn.validation_error), turn.validation_roughness)
+        if report is not None and last:
+            worse = report(turn.number, math.sqrt(turn.validation_error), turn.validation_roughness)
             # The first round is only the beginning, and what is finished cannot be given up any more.
             pruned = worse and 0 < turn.number < last
-        if pruned or turn.number == last:
-            raise _Enough  # before `learn` asks for a second opinion
+        if pruned:
+            raise _Enough
 
     trouble = ""
     try:
@@ -85,28 +86,3 @@ def train(demos: Demonstrations, settings: Mapping[str, Any]) -> Run:
     given = dict(settings)
     run: Run = getattr(algorithms, given.pop("algorithm", "learn"))(demos, **given)
     return run
-
-
-def _by_rounds(settings: Mapping[str, Any]) -> bool:
-    return bool(settings.get("algorithm", "learn") != "learn")
-
-
-def _last(settings: Mapping[str, Any]) -> int:
-    """Return the number of the last round that a training will have."""
-    return int(settings.get("n_rounds", 10)) if _by_rounds(settings) else len(_models(settings)) - 1
-
-
-def _models(settings: Mapping[str, Any]) -> tuple[Any, ...]:
-    model = settings.get("model", crossfit.MODELS)
-    return tuple(model) if isinstance(model, list | tuple) else (model,)
-
-
-def _step(settings: Mapping[str, Any], number: int) -> int:
-    """Return a number that is the same for what can be compared: rounds, or mixtures of the same kinds of models.
-
-    A forest that ridges will still correct must not be measured by ridges that are there already.
-    """
-    if _by_rounds(settings):
-        return number
-    kinds = [f"{type(m).__name__} {bool(getattr(m, 'knots', 0))}" for m in _models(settings)[: number + 1]]
-    return APART + zlib.crc32("+".join(kinds).encode()) % APART

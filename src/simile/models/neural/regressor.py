@@ -35,8 +35,8 @@ class TorchRegressor:
         trained from the weights it has. It maps states in standard units (n, features) to (n, k).
     through : {"rollout", "targets"}
         "rollout" needs a horizon without past actions and minimises the squared error of the roll-out itself, through
-        the filter that h closes around f; it makes a `RolloutRegressor`, as `RolloutRidge` is one. "targets" fits f to
-        the targets of a round of Algorithm 1, each round from the network of the one before.
+        the filter that h closes around f; it makes a `RolloutRegressor`. "targets" fits f to the targets of a round
+        of Algorithm 1, each round from the network of the one before. `simile.learn` fits either to targets.
     epochs : int
         Most passes over the data.
     patience : int
@@ -46,7 +46,7 @@ class TorchRegressor:
     rate, weight_decay : float
         Of AdamW; the weights that are kept are a running mean.
     bend : float
-        For "rollout": penalty on the squared second differences of the roll-out, as in `RolloutRidge`.
+        For "rollout": penalty on the squared second differences of the roll-out.
     device : {"cpu", "cuda"} or None
         Where to train; None for the GPU where there is one. Only the CPU gives the same bits every time.
     precision : {"float32", "bfloat16"}
@@ -99,10 +99,6 @@ class TorchRegressor:
         chosen = {n: v for n, f in self.__dataclass_fields__.items() if (v := getattr(self, n)) != f.default}
         arguments = {"module": self.module, **chosen}
         return f"TorchRegressor({', '.join(f'{n}={v!r}' for n, v in arguments.items())})"
-
-    def light(self) -> TorchRegressor:
-        """Return a recipe that tells as much about smoothness in less time."""
-        return replace(self, epochs=max(1, self.epochs // SHORTER), patience=max(1, self.patience // 2))
 
     def fit_smooth(
         self,

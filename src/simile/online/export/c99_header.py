@@ -282,7 +282,7 @@ def _lay_out(policy: SmoothPolicy, model: Model, horizon: Horizon) -> Tables:
     if other := next((part for part in parts if not isinstance(part, Forest | PiecewiseLinear)), None):
         raise ArgumentError(
             f"policy: {name_model(other)} is a model of another library, which is not written in C: learn with "
-            "model=SmoothForest() or RolloutRidge()"
+            "model=SmoothForest() or Ridge()"
         )
     fused = FusedPolicy.of(replace(policy, f=model, horizon=horizon))
     if fused is None:

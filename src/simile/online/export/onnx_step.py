@@ -255,7 +255,7 @@ class _Step:
             return self.graph.times(out, weight)
         raise ArgumentError(
             f"policy: {name_model(model)} is a model of another library, which export_onnx does not know: convert the "
-            "model itself by skl2onnx, or learn with SmoothForest(), RolloutRidge() or a network"
+            "model itself by skl2onnx, or learn with SmoothForest(), Ridge() or a network"
         )
 
     def _look(self, horizon: Horizon) -> str:

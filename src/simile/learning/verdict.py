@@ -15,6 +15,7 @@ import numpy as np
 
 from simile._common.text import count, plain
 from simile._common.typing import IntArray
+from simile.data.groups import PART, RECORDING
 from simile.metrics import FEWEST, Estimate, Tally, estimate, mean_lag, mean_roughness, reversals_unit
 
 SMOOTH = 1.1  # times the expert's roughness that is as smooth
@@ -114,6 +115,8 @@ class Verdict:
         How many of these recordings the policy had been learned from.
     new : str
         What was new in them, such as "another person".
+    in_turn : bool
+        Whether the policy was learned from all of them, and judged in each by parts that had not seen it.
     rate : float, optional
         Frames per second.
     pace : float
@@ -133,6 +136,7 @@ class Verdict:
     groups: int
     learned_from: int = 0
     new: str = ""
+    in_turn: bool = False
     rate: float | None = None
     pace: float = math.nan
     diverged: int = 0
@@ -169,7 +173,8 @@ class Verdict:
         clauses = [_tell_ratio(self.over_baseline if self.baseline else self.over_hold, self.baseline or _HOLDING)]
         clauses += [one.text for one in (self.smoothness, self.timing) if one.mood != "unknown"]
         text = ", ".join(clause for clause in clauses if clause) or "nothing could be measured"
-        few = "" if self.is_enough else f"on {count(self.recordings, 'recording')}: "
+        kind = "stretch" if self.in_turn and self.new == PART else RECORDING
+        few = "" if self.is_enough else f"on {count(self.recordings, kind)}: "
         return str(Finding("", f"{few}{text}"))
 
     @cached_property
@@ -250,17 +255,22 @@ class Verdict:
             )
         if not self.is_enough:
             said.append(
-                f"{count(self.groups, self._kind).capitalize()} can show nothing for sure: test on six or more."
+                f"{count(self.groups, self._kind).capitalize()} can show nothing for sure: "
+                f"{'learn from' if self.in_turn else 'test on'} six or more."
             )
         return said
 
     @property
     def _kind(self) -> str:
-        return "recording" if self.groups == self.recordings else "group"
+        return RECORDING if self.groups == self.recordings or self.new == PART else "group"
 
     def _tell_recordings(self) -> str:
+        if self.in_turn and self.new == PART:
+            return f"{count(self.recordings, 'stretch')} of {count(self.groups, RECORDING)}, each left out in turn"
         groups = "" if self.groups == self.recordings else f" of {count(self.groups, 'group')}"
         unseen = "" if self.learned_from else " it had not seen"
+        if self.in_turn:
+            return f"{count(self.recordings, RECORDING)}{groups}, each{groups and ' group'} left out in turn"
         return f"{count(self.recordings, 'recording')}{groups}{unseen}{f' ({self.new})' if self.new else ''}"
 
 
