@@ -40,7 +40,6 @@ def hardness(sport: Court, seeds: Sequence[int]) -> None:
             smoothness=100.0,
             horizon=LOOK,
             regularizer=simile.CriticallyDamped(order=3),
-            feedback=simile.CompensatedFeedback(),
             n_rounds=4,
             validation=0.2,
         )

@@ -1,12 +1,11 @@
-"""Networks through the roll-out: how accurate, and how fast on a GPU.
+"""Networks: how accurate, and how fast on a GPU.
 
 How accurate: against the default of `learn` on the real data sets (`--data`, or the variable SIMILE_DATA), at equal
 smoothness and on the splits of benchmarks/accuracy.py.
 
     python benchmarks/networks.py --jobs 2
 
-How fast: roll-outs of 4,096 sequences by 10,000 steps on a GPU and on the CPU, and training through the filter by FFT
-against a recurrence written as a loop. This part needs numpy and torch alone.
+How fast: roll-outs of 4,096 sequences by 10,000 steps on a GPU and on the CPU. This part needs numpy and torch alone.
 
     python benchmarks/networks.py --device cuda
 """
@@ -14,12 +13,10 @@ against a recurrence written as a loop. This part needs numpy and torch alone.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +27,11 @@ LAG = 10.0  # frames that the filter lags by
 AROUND = (0.6, 1.0, 1.7)  # times the lag of the default policy, where contenders are trained
 
 
-def seconds(act: Callable[[], object], times: int = 1, ready: Callable[[], object] = lambda: None) -> float:
-    """Return the mean time of an act; `ready` waits for a GPU."""
-    ready()
+def seconds(act: Callable[[], object]) -> float:
+    """Return the time of an act."""
     begin = time.perf_counter()
-    for _ in range(times):
-        act()
-    ready()
-    return (time.perf_counter() - begin) / times
+    act()
+    return time.perf_counter() - begin
 
 
 def gru_policy(bounded: bool) -> Any:
@@ -104,81 +98,13 @@ def time_rollouts(device: str, n: int, steps: int) -> None:
         print(f"largest difference to simile.rollout, {name}: {apart:.1e}")
 
 
-def time_training(device: str, n: int, steps: int) -> None:
-    """Take steps of training through the filter, by FFT and by a recurrence in a loop."""
-    import torch
-
-    from simile.models.closed_loop import ClosedLoop
-    from simile.models.neural.filtering import filter_signal, impulse_response, recur
-
-    policy = gru_policy(bounded=False)
-    loop = ClosedLoop.of(policy.h, policy.smoothness)
-    response = torch.as_tensor(impulse_response(loop.taps, steps), dtype=torch.float32, device=device)
-    taps = torch.as_tensor(loop.taps, dtype=torch.float32, device=device)
-    module = policy.f.module().to(device).train()
-    states = torch.randn(n * steps, policy.f.shape.n_features, device=device)
-    wanted = torch.randn(n, steps, 1, device=device)
-    ready = torch.cuda.synchronize if device.startswith("cuda") else (lambda: None)
-    ways: dict[str, Callable[[Any], Any]] = {
-        "FFT": lambda gaps: filter_signal(gaps, response),
-        "loop": lambda gaps: recur(gaps, taps),
-    }
-    print(f"\nTraining through the filter on {device}: {n} sequences by {steps:,} steps")
-    print(f"{'':12}{'filter alone (ms)':>20}{'whole step (ms)':>20}")
-    spent, slopes = {}, {}
-    for name, through in ways.items():
-
-        def alone(through: Callable[[Any], Any] = through) -> Any:
-            gaps = wanted.clone().requires_grad_()
-            (through(gaps) ** 2).mean().backward()
-            return gaps.grad
-
-        def whole(through: Callable[[Any], Any] = through) -> None:
-            module.zero_grad()
-            (through(module(states).reshape(n, steps, 1) - wanted) ** 2).mean().backward()
-
-        slopes[name] = alone()
-        whole()
-        times = 20 if name == "FFT" else 2
-        spent[name] = [seconds(act, times, ready) for act in (alone, whole)]
-        print(f"{name:12}{1e3 * spent[name][0]:20.2f}{1e3 * spent[name][1]:20.2f}", flush=True)
-    apart = float((slopes["FFT"] - slopes["loop"]).abs().max() / slopes["loop"].abs().max())
-    ratios = [a / b for a, b in zip(spent["loop"], spent["FFT"], strict=True)]
-    print(f"FFT is {ratios[0]:,.0f} times as fast alone, {ratios[1]:,.1f} as a step; gradients differ by {apart:.1e}")
-
-
-def time_fits(device: str, n: int, length: int) -> None:
-    """Train a GRU through the roll-out, and without each fold, one epoch, on the device and on the CPU."""
-    from simile.data.states import Horizon, Tape
-    from simile.models.closed_loop import ClosedLoop
-    from simile.models.neural import GRU, TorchRegressor
-
-    rng, policy = np.random.default_rng(0), gru_policy(bounded=False)
-    contexts = list(rng.normal(size=(n, length, N_CONTEXTS)))
-    actions = [np.cumsum(x[:, :1], axis=0) / math.sqrt(length) for x in contexts]
-    states, loop = Tape.of(contexts, actions).states(Horizon.auto(30.0)), ClosedLoop.of(policy.h, policy.smoothness)
-    folds = np.arange(n) % 4
-    print(f"\nOne epoch of GRU({UNITS}) through the roll-out, 5 networks on {n} sequences by {length:,} frames")
-    for place, precision in dict.fromkeys((("cpu", "float32"), (device, "float32"), (device, "bfloat16"))):
-        if place == "cpu" and precision == "bfloat16":
-            continue
-        model = TorchRegressor(GRU(UNITS), epochs=1, batch=8_192, device=place, precision=precision)
-        fit = partial(model.fit_rollouts, states, actions, [loop], folds)  # type: ignore[attr-defined]
-        if place != "cpu":
-            fit()  # the first call loads and plans
-        print(f"{place:8}{precision:10}{seconds(fit):10.2f} s", flush=True)
-
-
 def on_device(device: str, quick: bool) -> None:
     """Measure speed; prints what it ran on."""
     import torch
 
     name = torch.cuda.get_device_name() if device.startswith("cuda") else "CPU"
     print(f"{name}, torch {torch.__version__}, {torch.get_num_threads()} CPU threads\n")
-    n, steps = (64, 500) if quick else (N_SEQUENCES, N_STEPS)
-    time_rollouts(device, n, steps)
-    time_training(device, *((4, 300) if quick else (32, 2_000)))
-    time_fits(device, *((6, 200) if quick else (20, 1_000)))
+    time_rollouts(device, *((64, 500) if quick else (N_SEQUENCES, N_STEPS)))
 
 
 def contenders() -> dict[str, Any]:

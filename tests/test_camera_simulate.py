@@ -393,7 +393,6 @@ def test_smooth_learning_is_accurate_and_as_smooth_as_the_operator(recorded):
         smoothness=100.0,
         horizon=simile.Horizon((0, 1, 2, 4, 8, 12, 16, 24, 32), 0),
         regularizer=simile.CriticallyDamped(order=3),
-        feedback=simile.CompensatedFeedback(),
         n_rounds=4,
     )
     found = simile.evaluate(run.policy, test).verdict

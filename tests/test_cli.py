@@ -141,7 +141,7 @@ def test_the_command_line_wins_over_the_config(games: Path, trained: Path, tmp_p
 
 def test_train_with_a_scikit_learn_model_and_other_choices(games: Path, tmp_path: Path):
     options = ("--model", "sklearn.linear_model.Ridge(alpha=10.0)", "--regularizer", "CriticallyDamped(order=3)")
-    more = ("--horizon", "Horizon((0, 2, 4, 8), 0)", "--feedback", "CompensatedFeedback()", "--algorithm", "coach")
+    more = ("--horizon", "Horizon((0, 2, 4, 8), 0)", "--feedback", "SmoothFeedback(0.5)", "--algorithm", "coach")
     simile_("train", games, "--actions", "pan", *options, *more, "--n-rounds", "1", cwd=tmp_path)
     assert "Ridge" in simile_("inspect", "run/policy.safetensors", cwd=tmp_path).stdout
 

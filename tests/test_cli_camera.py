@@ -25,7 +25,7 @@ from simile.camera.tracking.recordings import load_game, save_game
 from simile.cli.camera.games import features_of, roll_out
 from visca_emulator import Server
 
-SMOOTH = ("--smoothness", "100", "--regularizer", "CriticallyDamped(order=3)", "--feedback", "CompensatedFeedback()")
+SMOOTH = ("--smoothness", "100", "--regularizer", "CriticallyDamped(order=3)")
 LOOK = (
     "--algorithm",
     "paper",

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter, lfiltic
 
-import simile.learning.feedback
 from simile import CriticallyDamped, Demonstrations, Horizon, PreviousAction, SmoothPolicy, interpolate, rollout
 from simile.models.closed_loop import ClosedLoop, _compensate
 from simile.models.kernels.filtering import filter_frames
@@ -267,18 +266,6 @@ def test_nothing_that_is_given_is_written_to():
         np.testing.assert_array_equal(part, before)
     for a, b in zip(demos.actions, kept, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_compensated_feedback_and_the_loop_ask_for_the_same():
-    demos, z = numbered((30, 8), 2, 1)
-    h, smoothness = CriticallyDamped(3).fit(demos.actions, 12.0), 12.0
-    policy = SmoothPolicy(Table(z), h, smoothness, Horizon(0, 0))
-    seen = simile.learning.feedback.Seen(
-        1, 3, demos, rollout(policy, demos), Horizon(0, 0).states(demos, demos.actions), policy, policy.units
-    )
-    loop = ClosedLoop.of(h, smoothness)
-    for target, a in zip(simile.CompensatedFeedback(0.2)(seen), demos.actions, strict=True):
-        np.testing.assert_array_equal(target, loop.targets(a, 0.2))
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3, 4, 5, 9, 60])

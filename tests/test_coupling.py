@@ -17,7 +17,6 @@ from simile import CoupledAutoregression, Horizon, VelocityAutoregression, rollo
 from simile.errors import ArgumentError, DataError, StorageError
 from simile.learning.distributed.backend import LocalBackend
 from simile.models.coupling import CoupledAutoregressor, average, matrices
-from simile.models.neural import TorchRegressor
 from simile.models.regularizers import LARGEST_RADIUS, Autoregressor
 from simile.policies.policies import prune, whole
 
@@ -180,18 +179,6 @@ def test_diagnosis_speaks_of_its_closed_loop(run):
     [
         (lambda: simile.learn(DEMOS, regularizer=COUPLED, smoothness=5.0), "regularizer: .* in a mixture"),
         (lambda: simile.learn(DEMOS, regularizer=COUPLED, smoothness=simile.SmoothTime(0.3)), "smoothness: .* a lag"),
-        (
-            lambda: simile.paper(
-                DEMOS,
-                regularizer=COUPLED,
-                **{**SMALL, "model": TorchRegressor(), "horizon": Horizon(3, 0)},
-            ),
-            "model: .* in a fit through the roll-out",
-        ),
-        (
-            lambda: simile.paper(DEMOS, regularizer=COUPLED, feedback=simile.CompensatedFeedback(), **SMALL),
-            "feedback: .* in CompensatedFeedback",
-        ),
     ],
 )
 def test_it_is_refused_where_each_action_is_taken_by_itself(call, where):

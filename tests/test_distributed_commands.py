@@ -235,7 +235,7 @@ def test_going_on_from_a_policy_is_judged_by_what_it_has_not_seen_on_a_cluster_t
         (["rollout", "no.safetensors", "data"], "--dask: what rollout writes is one file here: roll out over some"),
         (["evaluate", "policy.safetensors", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
         (["train", "data", "--model", "(TorchRegressor(),)"], "or train the network on one machine, best with a GPU"),
-        (["train", "data", "--algorithm", "paper", "--model", "TorchRegressor(through='targets')"], "best with a GPU"),
+        (["train", "data", "--algorithm", "paper", "--model", "TorchRegressor()"], "best with a GPU"),
         (["train", "data", "--loss", "Huber()"], "loss must be Squared() with a backend"),
         (["train", "data", "--algorithm", "paper", "--step-size", "Monotonic()"], "step_size: Monotonic() needs more"),
         (["tune", "data", "--extra", "TorchRegressor()"], "or train the network on one machine, best with a GPU"),

@@ -41,7 +41,7 @@ def test_rounds_on_parts_are_the_rounds_of_one_machine_to_the_bit(memory, parts)
 @pytest.mark.parametrize(
     "choices",
     [
-        {"regularizer": simile.CriticallyDamped(), "feedback": simile.CompensatedFeedback()},
+        {"regularizer": simile.CriticallyDamped(), "feedback": simile.SmoothFeedback(0.5)},
         {"regularizer": simile.LinearAutoregression(order=3), "feedback": simile.ExpertFeedback()},
         {"regularizer": simile.PreviousAction(), "rule": simile.ImitationRule(), "step_size": 0.5},
         {"step_size": simile.LineSearch((0.5, 1.0)), "smoothness": simile.SmoothTime(0.2)},

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 import simile
 from conftest import demos_of
 from simile import (
-    CompensatedFeedback,
     ExpertFeedback,
     Horizon,
     OracleFeedback,
     SimileError,
     SmoothFeedback,
-    SmoothPolicy,
     by_distance,
     constant,
     exponential,
@@ -28,9 +26,7 @@ from simile import (
 )
 from simile.data.recorded import Units
 from simile.learning.feedback import Seen
-from simile.models.regularizers import CriticallyDamped
-from simile.policies.policies import StochasticMixture
-from test_policies import Linear, affine
+from test_policies import affine
 
 
 def seen(policy=None, *, round_: int = 1, n_rounds: int = 10, lengths=(40, 9), k: int = 1, seed: int = 0) -> Seen:
@@ -141,69 +137,18 @@ def test_the_oracle_is_asked_in_the_users_units_at_every_state():
     assert [len(t) for t in targets] == [40, 9]
 
 
-@pytest.mark.parametrize("k", [1, 2])
-@pytest.mark.parametrize("lengths", [(60,), (5, 40), (1, 3, 4)])
-def test_compensated_targets_solve_their_least_squares_problem(lengths, k: int):
-    h = CriticallyDamped(order=3).fit([np.zeros((1, k))], 20.0)
-    policy = SmoothPolicy(Linear(np.zeros((2, k))), h, 20.0, Horizon(0, 0))
-    now = seen(policy, lengths=lengths, k=k)
-    mu = 0.1
-    for target, expert in zip(CompensatedFeedback(mu)(now), now.demos.actions, strict=True):
-        n = len(expert) - 3
-        if n <= 0:
-            np.testing.assert_array_equal(target, expert)
-            continue
-        for j in range(k):
-            # G column by column: the loop's answer to a unit of f at one frame, from rest.
-            loop = np.zeros((n + 3, n + 1))
-            loop[:3, n] = expert[:3, j]
-            for t in range(3, n + 3):
-                kick = np.zeros(n + 1)
-                kick[t - 3] = 1.0
-                loop[t] = (kick + 20.0 * (h.coefficients[:, j] @ loop[t - 3 : t][::-1])) / 21.0
-            G, free, a = loop[3:, :n], loop[3:, n], expert[3:, j]
-            z = np.linalg.solve(G.T @ G + mu * np.eye(n), G.T @ (a - free) + mu * a)
-            np.testing.assert_allclose(target[3:, j], z, rtol=1e-6, atol=1e-7)
-
-
-def test_following_compensated_targets_tracks_the_expert_better_than_following_the_expert():
-    policy = SmoothPolicy(
-        Linear(np.zeros((2, 1))), CriticallyDamped(3).fit([np.zeros((1, 1))], 50.0), 50.0, Horizon(0, 0)
-    )
-    demos = demos_of(200)
-    now = replace(seen(policy), demos=demos, rolled=rollout(policy, demos))
-
-    class Replay:
-        def __init__(self, outputs):
-            self.outputs, self.t = outputs, policy.memory
-
-        def predict(self, S):
-            self.t += len(S)  # all frames at once: f reads contexts alone
-            return self.outputs[self.t - len(S) : self.t]
-
-    def error(outputs):
-        return np.mean((rollout(replace(policy, f=Replay(outputs)), demos)[0] - demos[0].actions) ** 2)
-
-    assert error(CompensatedFeedback(0.01)(now)[0]) < 0.2 * error(demos[0].actions)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: constant(1.5), "sigma must be >= 0 and <= 1; got 1.5"),
         (lambda: geometric(0.5, -1.0), "decay must be >= 0 and <= 1; got -1.0"),
         (lambda: by_distance(0.0), "half must be > 0; got 0.0"),
-        (lambda: CompensatedFeedback(mu=0.0), "mu must be > 0; got 0.0"),
         (lambda: OracleFeedback(3), "oracle must be callable; got 3"),
         (
             lambda: OracleFeedback(lambda s: np.zeros(3))(seen()),
             r"oracle must return actions of shape \(49, 1\); got shape \(3,\)",
         ),
         (lambda: OracleFeedback(lambda s: np.full(49, np.nan))(seen()), "oracle must return finite actions"),
-        (
-            lambda: CompensatedFeedback()(seen(StochasticMixture((affine(0), affine(1)), (0.5, 0.5)))),
-            "needs policies with one smoothness and a linear h",
-        ),
     ],
 )
 def test_bad_feedback_is_refused(make, message: str):

@@ -1,4 +1,4 @@
-"""Networks as F: recipes, training on targets and through the roll-out, and what they leave as it was."""
+"""Networks as F: recipes, training on targets, and what it leaves as it was."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ from simile.data.recorded import Units
 from simile.learning.aims import Aim, label
 from simile.learning.components import fit_components
 from simile.learning.folds import Folds, states_of
-from simile.learning.mixture import Choices
 from simile.models import SmoothRegressor
 from simile.models.adapters import parts_of
-from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import GRU, MLP, TCN, Network, StateShape, TorchRegressor
-from simile.models.ridge import RolloutRegressor
 from simile.policies.policies import collapse
 from simile.policies.storage.files import to_bytes
 
@@ -53,10 +50,6 @@ def network(recipe=TINY, shape: StateShape = SHAPE, *, seed: int = 0) -> Network
     mean, center = rng.normal(size=width), rng.normal(size=shape.n_actions)
     units = (mean, rng.uniform(0.5, 2.0, width), center, rng.uniform(0.5, 2.0, shape.n_actions))
     return Network(recipe, shape, weights, *(u.astype(np.float32) for u in units))
-
-
-def loop_of(demos, smoothness: float = 10.0, horizon: Horizon = HORIZON) -> ClosedLoop:
-    return Choices.of(demos, horizon=horizon).lane(demos, smoothness).loop
 
 
 def arrays(f: Network) -> list:
@@ -134,12 +127,10 @@ def test_a_network_of_states_refuses_others():
         (lambda: TCN(kernel=1), "kernel must be >= 2"),
         (lambda: TorchRegressor(MLP), r"write MLP\(\.\.\.\)"),
         (lambda: TorchRegressor(3), "module must be MLP"),
-        (lambda: TorchRegressor(through="targetts"), "through must be one of rollout, targets"),
         (lambda: TorchRegressor(precision="float16"), "precision must be one of"),
         (lambda: TorchRegressor(device="tpu"), "device must be 'cpu', 'cuda' or None"),
         (lambda: TorchRegressor(epochs=0), "epochs must be >= 1"),
         (lambda: TorchRegressor(rate=0.0), "rate must be > 0"),
-        (lambda: TorchRegressor(bend=-1.0), "bend must be >= 0"),
     ],
 )
 def test_wrong_choices_are_told_by_name(make, message):
@@ -149,15 +140,11 @@ def test_wrong_choices_are_told_by_name(make, message):
 
 def test_a_recipe_says_what_was_chosen_and_equal_ones_are_equal():
     assert repr(TorchRegressor(GRU(8), rate=1e-3)) == "TorchRegressor(module=GRU(hidden=8), rate=0.001)"
-    assert TorchRegressor(MLP([4])) == copy.deepcopy(TorchRegressor(MLP((4,))))
-
-
-def test_only_training_through_the_roll_out_makes_a_rollout_regressor():
-    for through, expected in (("rollout", True), ("targets", False)):
-        model = TorchRegressor(through=through)
-        for one in (model, copy.deepcopy(model), replace(model, seed=3)):
-            assert isinstance(one, RolloutRegressor) is expected
-            assert isinstance(one, SmoothRegressor)
+    one = TorchRegressor(MLP((4,)))
+    assert TorchRegressor(MLP([4])) == one
+    for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one)), replace(one)):
+        assert other == one
+    assert isinstance(one, SmoothRegressor)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -167,11 +154,11 @@ def test_a_device_that_is_not_there_is_told(fit):
         fit(demos_of(40, 40), model=replace(QUICK, device="cuda"), smoothness=3.0, horizon=HORIZON)
 
 
-# ------------------------------------------------------------------------------------------- through the roll-out
+# ------------------------------------------------------------------------------------------------- on targets
 
 
 @pytest.mark.parametrize("recipe", [MLP((16,)), pytest.param(TCN(8), marks=pytest.mark.long), GRU(8)])
-def test_training_through_the_roll_out_brings_roll_outs_close_to_the_expert(recipe):
+def test_training_brings_roll_outs_close_to_the_expert(recipe):
     demos = demos_of(150, 150, 150, 150, m=2)
     model = TorchRegressor(recipe, epochs=20, rate=1e-2, batch=256)
     run = simile.clone(demos, model=model, smoothness=5.0, horizon=HORIZON, validation=0.25)
@@ -179,12 +166,12 @@ def test_training_through_the_roll_out_brings_roll_outs_close_to_the_expert(reci
 
 
 def clone(demos, model):
-    """A network that is trained through the roll-out."""
+    """A network that is trained on the expert's actions."""
     return simile.clone(demos, model=model, smoothness=3.0, horizon=HORIZON).policy
 
 
 def learn(demos, model):
-    """A mixture of networks that are trained on targets."""
+    """A mixture of networks."""
     return simile.learn(demos, model=model, smoothness=3.0, horizon=HORIZON).policy
 
 
@@ -206,28 +193,7 @@ def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads_and_leaves_t
     assert to_bytes(fit(demos, replace(QUICK, seed=1))) != to_bytes(found[0])
 
 
-def test_what_is_said_of_a_fold_comes_from_a_network_that_has_not_seen_it():
-    demos, folds = demos_of(60, 60, 60), np.array([0, 1, 2])
-    loop, model = loop_of(demos), replace(QUICK, epochs=1)
-    changed = demos.with_actions([demos.actions[0] + 5.0, *demos.actions[1:]])
-    (_, said), (_, other) = (
-        model.fit_rollouts(states_of(d, HORIZON), d.actions, [loop], folds)[0] for d in (demos, changed)
-    )
-    np.testing.assert_array_equal(said[:60], other[:60])
-    assert (said[60:] != other[60:]).all()
-
-
-def test_several_loops_are_fitted_one_from_the_other_and_the_first_as_if_alone():
-    demos, folds = demos_of(60, 60), np.array([0, 1])
-    loops, states = [loop_of(demos, s) for s in (3.0, 30.0)], states_of(demos, HORIZON)
-    both = QUICK.fit_rollouts(states, demos.actions, loops, folds)
-    (alone,) = QUICK.fit_rollouts(states, demos.actions, loops[:1], folds)
-    assert same(both[0][0], alone[0])
-    np.testing.assert_array_equal(both[0][1], alone[1])
-    assert not same(both[0][0], both[1][0])
-
-
-def test_training_stops_when_unseen_roll_outs_get_no_better():
+def test_training_stops_when_unseen_states_get_no_better():
     rng = RNG(0)  # nothing can be learned here
     demos = simile.Demonstrations.from_arrays([*rng.normal(size=(4, 80, 2))], [*rng.normal(size=(4, 80, 1))])
     model = TorchRegressor(MLP((64,)), epochs=1000, patience=2, rate=1e-2)
@@ -239,14 +205,6 @@ def test_training_stops_when_unseen_roll_outs_get_no_better():
 def test_one_short_sequence_can_be_learned_from(fit):
     run = fit(demos_of(15), model=QUICK, smoothness=2.0, horizon=HORIZON)
     assert np.isfinite(run.rounds[0].error)
-
-
-def test_past_actions_and_training_through_the_roll_out_exclude_each_other():
-    demos = demos_of(40, 40)
-    with pytest.raises(SimileError, match=r"Horizon\(context_lags, action_lags=0\)"):
-        simile.paper(demos, model=QUICK, n_rounds=1)
-    with pytest.raises(SimileError, match="through='targets'"):
-        QUICK.fit_rollouts(states_of(demos, Horizon(1, 1)), demos.actions, [loop_of(demos)], np.array([0, 1]))
 
 
 def test_missing_contexts_are_learned_from():
@@ -273,12 +231,9 @@ def test_a_training_that_runs_away_is_told(fit):
         fit(demos_of(60), replace(QUICK, rate=1e30))
 
 
-# ------------------------------------------------------------------------------------------------- on targets
-
-
 def test_rounds_of_algorithm_1_train_networks_each_from_the_one_before():
     demos = demos_of(80, 80, 80, 80, 80)
-    model = TorchRegressor(MLP((16,)), through="targets", epochs=15, rate=1e-2, batch=128)
+    model = TorchRegressor(MLP((16,)), epochs=15, rate=1e-2, batch=128)
     rounds = list(simile.rounds(demos, model=model, n_rounds=2, horizon=Horizon(2, 2), smoothness=5.0))
     first, *later = (r.trained.f for r in rounds)
     assert rounds[0].error < 1.0
@@ -293,7 +248,7 @@ def test_rounds_of_algorithm_1_train_networks_each_from_the_one_before():
 def test_a_network_from_the_round_before_is_kept_where_training_brings_nothing():
     demos = demos_of(60, 60, 60)
     states, labels = states_of(demos, HORIZON), np.concatenate(demos.actions)
-    model = TorchRegressor(MLP((8,)), through="targets", epochs=10)
+    model = TorchRegressor(MLP((8,)), epochs=10)
     first = model.fit_smooth([states], labels, labels, labels, 0.0, RNG(0))
     useless = replace(model, rate=1e-12, weight_decay=0.0)
     useless.remember(states, first)
@@ -302,7 +257,7 @@ def test_a_network_from_the_round_before_is_kept_where_training_brings_nothing()
 
 
 def test_dagger_trains_networks_on_the_data_of_all_rounds():
-    model = TorchRegressor(MLP((8,)), through="targets", epochs=3)
+    model = TorchRegressor(MLP((8,)), epochs=3)
     run = simile.dagger(demos_of(40, 40, 40), model=model, n_rounds=2, horizon=Horizon(1, 1))
     assert len(run.rounds) == 3
 
@@ -314,19 +269,17 @@ def networks_of(policy) -> list[Network]:
     return [f for f, _ in parts_of(collapse(policy).f) if isinstance(f, Network)]
 
 
-@pytest.mark.parametrize("through", ["rollout", "targets"])
-def test_learn_fits_networks_on_targets_for_three_delays_each(monkeypatch, through):
-    kind, seen, told = type(TorchRegressor(through=through)), [], []
-    fit_smooth = kind.fit_smooth
+def test_learn_fits_networks_on_targets_for_three_delays_each(monkeypatch):
+    seen, told = [], []
+    fit_smooth = TorchRegressor.fit_smooth
 
     def counted(self, states, labels, *rest, **more):
         seen.append(labels)
         return fit_smooth(self, states, labels, *rest, **more)
 
-    monkeypatch.setattr(kind, "fit_smooth", counted)
-    monkeypatch.setattr(kind, "fit_rollouts", None, raising=False)  # nobody asks for it
-    demos, model = demos_of(60, 50, 40), replace(QUICK, through=through)
-    simile.learn(demos, model=model, smoothness=3.0, horizon=HORIZON, watch=told.append)
+    monkeypatch.setattr(TorchRegressor, "fit_smooth", counted)
+    demos = demos_of(60, 50, 40)
+    simile.learn(demos, model=QUICK, smoothness=3.0, horizon=HORIZON, watch=told.append)
     standard = demos.standardize(Units.of(demos))
     assert len(seen) == 12
     for i, ahead in enumerate((0, 8, 24)):  # on all recordings, then without each
@@ -437,14 +390,3 @@ def test_simile_neural_is_imported_without_torch_and_says_how_to_get_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'smooth-imitation[torch]'" in done.stdout
-
-
-def test_how_a_network_is_trained_is_a_matter_of_its_class_and_survives_copies():
-    through, targets = TorchRegressor(MLP((4,))), TorchRegressor(MLP((4,)), "targets", epochs=3)
-    assert (isinstance(through, RolloutRegressor), isinstance(targets, RolloutRegressor)) == (True, False)
-    for one in (through, targets):
-        for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one)), replace(one)):
-            assert other == one
-            assert type(other) is type(one)
-    assert type(replace(through, through="targets")) is type(targets)
-    assert type(replace(targets, through="rollout")) is type(through)

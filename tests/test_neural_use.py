@@ -219,7 +219,7 @@ def test_what_is_saved_comes_back_to_the_bit(recipe, tmp_path: Path):
 
 
 def test_mixtures_and_networks_of_rounds_are_saved(tmp_path: Path):
-    model = TorchRegressor(MLP((4,)), through="targets", epochs=2)
+    model = TorchRegressor(MLP((4,)), epochs=2)
     policy = simile.paper(demos_of(50, 50), model=model, n_rounds=2, horizon=Horizon(2, 2), step_size=0.5).policy
     policy.save(tmp_path / "p")
     again, demos = load(tmp_path / "p"), demos_of(30)

@@ -28,7 +28,6 @@ from simile.learning.mixture import Choices, Mixture
 from simile.learning.outliers import weigh
 from simile.learning.runs import RunFolder
 from simile.models import SmoothForest, adapters
-from simile.models.closed_loop import ClosedLoop
 from simile.models.ridge import Lesson, Ridge
 
 CONTEXTS = Horizon((0, 2, 4), 0)
@@ -168,14 +167,14 @@ def weighted(demos, far=10):
     return simile.Demonstrations(tuple(items))
 
 
-@pytest.mark.parametrize("kind", ["leaves", "apart", "ridge", "scikit-learn", "network", "network through"])
+@pytest.mark.parametrize("kind", ["leaves", "apart", "ridge", "scikit-learn", "network"])
 def test_what_weighs_nothing_teaches_nothing(pursuit, kind):
     train, _ = pursuit
     one = weighted(train[:4])
     weights, labels = np.concatenate(one.weights), np.concatenate(one.actions)
     labels[weights == 0.0] = labels[weights == 0.0][::-1]  # in another order, so that means and deviations stay
     other = one.with_actions(np.split(labels, np.cumsum(one.lengths)[:-1]))
-    loop, forest, said = ClosedLoop(np.ones((1, 1))), SmoothForest(n_trees=3), []
+    forest, said = SmoothForest(n_trees=3), []
     for demos in (one, other):
         states, labels, rng = states_of(demos, CONTEXTS), np.concatenate(demos.actions), np.random.default_rng(0)
         if kind == "leaves":
@@ -188,12 +187,8 @@ def test_what_weighs_nothing_teaches_nothing(pursuit, kind):
             f = adapters.fit(linear_model.Ridge(), states.matrix(), labels, rng, weights=weights)
         else:
             pytest.importorskip("torch")
-            through = "targets" if kind == "network" else "rollout"
-            network = simile.TorchRegressor(simile.MLP((4,)), through, epochs=2, bend=0.0)
-            if kind == "network":
-                f = network.fit_smooth([states], labels, labels, labels, 0.0, rng, weights=weights)
-            else:
-                f, _ = network.fit_rollouts(states, demos.actions, [loop], np.arange(4), weights=weights)[0]
+            network = simile.TorchRegressor(simile.MLP((4,)), epochs=2)
+            f = network.fit_smooth([states], labels, labels, labels, 0.0, rng, weights=weights)
         said.append(f.predict(states.matrix()))
     np.testing.assert_allclose(said[0], said[1], rtol=1e-4, atol=1e-4)
 

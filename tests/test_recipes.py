@@ -16,7 +16,6 @@ RECIPES = [
     simile.VelocityAutoregression(order=4, ridge=0.1),
     simile.Horizon((0, 1, 5), ()),
     simile.LineSearch((0.1, 0.9)),
-    simile.CompensatedFeedback(mu=0.2),
     simile.ImitationRule(),
 ]
 

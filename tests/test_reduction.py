@@ -97,7 +97,7 @@ def test_multiplying_actions_by_1024_multiplies_every_roll_out_by_1024_exactly()
         QUICK,
         {**QUICK, "model": None},
         {**QUICK, "model": Ridge(), "regularizer": LinearAutoregression(order=3)},
-        {**QUICK, "regularizer": CriticallyDamped(), "feedback": simile.CompensatedFeedback()},
+        {**QUICK, "regularizer": CriticallyDamped(), "feedback": simile.SmoothFeedback(0.5)},
     ):
         for small, large in zip(rounds(demos, **settings_), rounds(scaled, **settings_), strict=True):
             assert small.error == large.error
@@ -269,20 +269,12 @@ def test_adaptive_beta_reaches_in_five_rounds_what_a_small_fixed_one_does_not():
     assert np.exp(np.mean(np.log(ratios))) < 0.8
 
 
-CONTEXTS_ALONE = {
-    "horizon": Horizon(context_lags=(0, 1, 2, 4, 8, 12, 16, 24, 32), action_lags=0),
-    "regularizer": CriticallyDamped(order=3),
-    "feedback": simile.CompensatedFeedback(),
-    "n_rounds": 4,
-}
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
 def test_smoothness_costs_no_accuracy_and_gives_much_smoothness(seed: int):
     train, test = tasks.pursuit(n_sequences=16, length=400, seed=seed).split()
     smooth, rough = (
-        simile.evaluate(simile.authors(train, **{**CONTEXTS_ALONE, **changes}).policy, test).entries[0].tally.score
-        for changes in ({}, {"smoothness": 0.0, "feedback": simile.ExpertFeedback()})
+        simile.evaluate(simile.learn(train, **changes).policy, test).entries[0].tally.score
+        for changes in ({}, {"smoothness": 0.0})
     )
     assert smooth.roughness * 10.0 <= rough.roughness
     assert smooth.rmse <= 1.1 * rough.rmse

@@ -19,7 +19,7 @@ from simile._common.parts import Whole
 from simile.learning.aims import Aim, choose_aims, label
 from simile.learning.folds import states_of
 from simile.models import PiecewiseLinear, SmoothRegressor, ridge
-from simile.models.ridge import FoldRegressor, Lesson, RolloutRegressor
+from simile.models.ridge import FoldRegressor, Lesson
 
 RNG = np.random.default_rng
 HORIZON = Horizon((0, 1, 4), 0)
@@ -484,7 +484,6 @@ def test_regressors_take_little_more_room_than_they_are():
 def test_the_ridge_is_a_recipe_for_folds_and_for_rounds():
     assert isinstance(Ridge(), FoldRegressor)
     assert isinstance(Ridge(), SmoothRegressor)
-    assert not isinstance(Ridge(), RolloutRegressor)
     assert Ridge(alphas=[1, 2]) == Ridge(alphas=(1.0, 2.0))
     assert hash(Ridge()) == hash(Ridge())
 

@@ -20,10 +20,8 @@ import simile
 from conftest import demos_of
 from simile import Horizon, ImitationRule, JointRule, SimileError, models
 from simile.learning.training import Dataset, Train, everything, latest
-from simile.models import PiecewiseLinear
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.models.regularizers import PreviousAction
-from simile.models.ridge import RolloutRegressor
 
 RNG = np.random.default_rng
 
@@ -145,21 +143,6 @@ def test_a_smooth_regressor_is_given_lazy_states_and_h():
     assert (sizes, shape, smoothness) == ([15], (15, 1), 3.0)
     np.testing.assert_array_equal(anchors, data[0].states.history(1)[:, 0])
     assert simile.paper(demos_of(40, 40), model=recipe, n_rounds=1).policy is not None
-
-
-def test_folds_of_a_model_that_is_fitted_through_the_roll_out_keep_groups_together():
-    class Mean:
-        def fit_rollouts(self, states, expert, loops, folds):
-            seen.append(folds.tolist())
-            mean = np.concatenate(expert).mean(axis=0)
-            return [(PiecewiseLinear.constant(mean, states.horizon, 2), np.tile(mean, (len(states), 1))) for _ in loops]
-
-    assert isinstance(Mean(), RolloutRegressor)
-    seen, demos = [], demos_of(40, 30, 40, 30, 40)
-    settings = {"model": Mean(), "n_rounds": 0, "regularizer": PreviousAction(), "horizon": Horizon(1, 0)}
-    simile.clone(demos, **settings)
-    simile.clone(demos.grouped("uvuww"), **settings)
-    assert seen == [[0, 1, 2, 3, 0], [0, 2, 0, 1, 1]]
 
 
 def test_missing_contexts_work_where_the_model_takes_them_and_say_so_where_not():

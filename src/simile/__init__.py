@@ -33,8 +33,7 @@ HOMES = {
     "data.losses": "Absolute Huber Squared",
     "online.export": "Exported export_c export_onnx",
     "learning.feedback": (
-        "CompensatedFeedback ExpertFeedback OracleFeedback Schedule SmoothFeedback by_distance constant exponential "
-        "geometric linear"
+        "ExpertFeedback OracleFeedback Schedule SmoothFeedback by_distance constant exponential geometric linear"
     ),
     "learning.frontier": "Frontier path",
     "models": "Bagging Criterion SmoothForest",

@@ -42,7 +42,6 @@ from simile.learning.distributed import DistributedDemonstrations as Distributed
 from simile.learning.distributed import SpreadDemonstrations as SpreadDemonstrations
 from simile.learning.distributed.backend import LocalBackend as LocalBackend
 from simile.learning.distributed.dask import DaskBackend as DaskBackend
-from simile.learning.feedback import CompensatedFeedback as CompensatedFeedback
 from simile.learning.feedback import ExpertFeedback as ExpertFeedback
 from simile.learning.feedback import OracleFeedback as OracleFeedback
 from simile.learning.feedback import Schedule as Schedule

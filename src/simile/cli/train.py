@@ -184,11 +184,11 @@ def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: b
 
 def _check_model(model: Any, demos: Recorded) -> tuple[str, ...]:
     """Say before the training, not after, that its policy could not be saved; returns what it takes to load it."""
-    from simile.models.ridge import FoldRegressor, RolloutRegressor
+    from simile.models.ridge import FoldRegressor
     from simile.policies.storage.loading import check_savable
 
-    several, ours = model if isinstance(model, tuple) else (model,), FoldRegressor | RolloutRegressor
-    asked = [m for m in several if not isinstance(m, ours)]
+    several = model if isinstance(model, tuple) else (model,)
+    asked = [m for m in several if not isinstance(m, FoldRegressor)]
     return tuple(sorted({name for one in asked for name in check_savable(one, n_actions=demos.n_actions)}))
 
 
@@ -207,7 +207,7 @@ def _learn(
     from simile.learning import algorithms
     from simile.learning.checkpoints import Checkpointed
     from simile.learning.runs import CHECKPOINT, POLICY, ROUNDS
-    from simile.models.ridge import FoldRegressor, RolloutRegressor
+    from simile.models.ridge import FoldRegressor
 
     said = {name: repr(value) for name, value in settings.items() if name != "initial"}
     if given["initial"]:
@@ -217,8 +217,8 @@ def _learn(
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()
 
     def keep_fits(model: Any, place: Path) -> Any:
-        """Let a model write down its fits, unless they take no time, or are many at once."""
-        if isinstance(model, FoldRegressor) or (by_validation and isinstance(model, RolloutRegressor)):
+        """Let a model write down its fits, unless they take no time."""
+        if isinstance(model, FoldRegressor):
             return model
         return Checkpointed(model, place, key, given["trust"])
 

@@ -133,13 +133,13 @@ def _spaces(given: dict[str, Any], demos: Demonstrations, extra: tuple[Any, ...]
     from simile.learning.recipes import parse
     from simile.learning.tuning import CrossFitting, Rounds
     from simile.learning.tuning.result import as_option
-    from simile.models.ridge import FoldRegressor, RolloutRegressor
+    from simile.models.ridge import FoldRegressor
     from simile.policies.storage.loading import check_savable
 
     for one, text in zip(extra, given["extra"], strict=True):
         if as_option(one, "model") is None:
             raise click.ClickException(f"--extra: {text} cannot be written in a command: use simile.tune in Python")
-        if not isinstance(one, FoldRegressor | RolloutRegressor):
+        if not isinstance(one, FoldRegressor):
             check_savable(one, n_actions=demos.n_actions)
     bounds = None if given["space"] is None else parse(given["space"], "space")
     crossfitting, rounds = CrossFitting(extra=extra, bounds=bounds), Rounds(bounds=bounds)

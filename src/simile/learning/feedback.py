@@ -16,8 +16,7 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import Units
 from simile.data.states import States
 from simile.errors import ArgumentError
-from simile.models.coupling import check_apart
-from simile.policies.policies import Policy, closed_loop, given_frames, trend
+from simile.policies.policies import Policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,38 +201,3 @@ class OracleFeedback:
             raise ArgumentError("oracle must return finite actions; got NaN or infinity")
         targets = seen.units.standardize(answer.reshape(tape.actions.shape))
         return np.split(targets, np.cumsum([len(d) for d in seen.demos])[:-1])
-
-
-@dataclass(frozen=True)
-class CompensatedFeedback:
-    """Ask f for what makes the *policy* follow the expert, its own lag included (not in the paper).
-
-    With a linear h the roll-out is a = G z + i, where z are f's outputs, G is the filter of the closed loop and
-    i the roll-out with f = 0. The targets are z = argmin ||G z + i - a*||^2 + mu ||z - a*||^2.
-
-    Parameters
-    ----------
-    mu : float
-        How much z is held to a*; a small mu compensates more of the lag and makes wilder targets.
-    """
-
-    mu: float = 0.1
-
-    def __post_init__(self) -> None:
-        checks.number(self.mu, "mu", above=0.0)
-
-    def __call__(self, seen: Seen) -> Trajectories:
-        """Solve for the targets of each sequence, after the frames that the expert starts."""
-        loop = closed_loop(seen.policy)
-        if loop is None:
-            check_apart(trend(seen.policy), "feedback", "CompensatedFeedback")
-            raise ArgumentError(
-                "feedback: CompensatedFeedback needs policies with one smoothness and a linear h: "
-                "use SmoothFeedback with other regularizers"
-            )
-        targets = [a.copy() for a in seen.demos.actions]
-        for target in targets:
-            # A policy whose f remembers more than h does starts later.
-            later = slice(given_frames(seen.policy) - loop.order, None)
-            target[later] = loop.targets(target[later], self.mu)
-        return targets

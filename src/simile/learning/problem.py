@@ -135,7 +135,7 @@ class ProblemAtHand(Setup):
 
     def train(self, data: Sequence[Dataset], h: Regularizer) -> SmoothPolicy:
         """Train on the data of some rounds: line 8."""
-        train = Train(self.model, self.smoothness, self.horizon, self.rule, self._naive, self.space, self.demos.kin)
+        train = Train(self.model, self.smoothness, self.horizon, self.rule, self._naive, self.space)
         return train(data, h, self.rng)
 
     def evidence(self, policy: Policy, trained: Policy, outcome: Outcome, states: States, combine: Combine) -> Evidence:

@@ -21,7 +21,6 @@ NAMES = frozenset(
         "Bagging",
         "BoundMinimizer",
         "Bounds",
-        "CompensatedFeedback",
         "Constant",
         "Criterion",
         "CoupledAutoregression",

@@ -189,8 +189,7 @@ def rounds(
         check_initial(initial, demos, combine)
     space = choose_space(demos, space, initial)
     model = split_by(Criterion.LABELS, SmoothForest() if model is None else model)
-    needs = next((name for name in ("fit_rollouts", "fit_smooth") if hasattr(model, name)), "fit")
-    checks.instance(model, "model", needs=needs)
+    checks.instance(model, "model", needs="fit_smooth" if hasattr(model, "fit_smooth") else "fit")
     step_size = Constant(step_size) if isinstance(step_size, float | int) else step_size or ErrorRatio()
     regularizer = VelocityAutoregression() if regularizer is None else regularizer
     feedback = SmoothFeedback() if feedback is None else feedback

@@ -10,21 +10,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from simile import models
-from simile._common.typing import FloatArray, IntArray
-from simile.data.groups import are_grouped, deal_groups
+from simile._common.typing import FloatArray
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Criterion, Model, SmoothForest, SmoothRegressor
 from simile.models.adapters import Deferred, fresh, weights_for
-from simile.models.closed_loop import ClosedLoop
-from simile.models.coupling import check_apart
 from simile.models.forest import draw_seeds
-from simile.models.regularizers import Autoregressor, Regularizer
-from simile.models.ridge import RolloutRegressor
+from simile.models.regularizers import Regularizer
 from simile.policies.policies import SmoothPolicy
-
-N_FOLDS = 4  # by which a model that is fitted through the roll-out chooses its penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +100,6 @@ class Train:
     rule: Rule
     naive: Model | None
     space: ActionSpace
-    kin: IntArray | None = None  # group of each sequence
 
     def __call__(self, data: Sequence[Dataset], h: Regularizer, rng: np.random.Generator) -> SmoothPolicy:
         """Fit f to D_n and return pi^_n = (f, h)."""
@@ -117,9 +110,7 @@ class Train:
         labels = self.rule.labels(targets, anchors, self.smoothness)
         known = [d.weights for d in data if d.weights is not None]
         counts = weights_for(self.model, known or None)
-        if isinstance(self.model, RolloutRegressor):
-            f = self._through_the_rollout(data[0], h)
-        elif isinstance(self.model, SmoothRegressor):
+        if isinstance(self.model, SmoothRegressor):
             states = [d.states for d in data]
             f = self.model.fit_smooth(states, labels, targets, anchors, self.smoothness, rng, **counts)
         else:
@@ -128,20 +119,6 @@ class Train:
         n_contexts = data[0].states.tape.n_contexts
         units = Units.identity(targets.shape[1])
         return SmoothPolicy(f, h, self.smoothness, self.horizon, self.naive, n_contexts, units, self.space)
-
-    def _through_the_rollout(self, data: Dataset, h: Regularizer) -> Model:
-        """Fit f so that the roll-out of pi^_n, not f itself, comes close to the targets."""
-        check_apart(h, "model", "a fit through the roll-out")
-        if not isinstance(h, Autoregressor):
-            raise ArgumentError(f"model: {self.model!r} needs a linear h; got {type(h).__name__}")
-        states = data.states
-        begins = np.flatnonzero(np.diff(states.tape.floor[states.rows])) + 1
-        kin = np.arange(len(begins) + 1) if self.kin is None else self.kin
-        folds = deal_groups(kin, np.diff([0, *begins, len(states)]), N_FOLDS) if are_grouped(kin) else kin % N_FOLDS
-        loop = ClosedLoop.of(h, self.smoothness)
-        counts = weights_for(self.model, None if data.weights is None else [data.weights])
-        ((f, _),) = self.model.fit_rollouts(states, np.split(data.targets, begins), [loop], folds, **counts)
-        return f  # type: ignore[no-any-return]
 
 
 def anchors_of(h: Regularizer, states: States, *, at_once: int = 20_000) -> FloatArray:
@@ -165,10 +142,6 @@ def fit_naive(model: Any, form: Callable[[], tuple[States, FloatArray]], rng: np
     Only cold starts and files want it, so it is fitted, and its states and targets are formed, when one of them asks;
     what it draws at random is drawn now.
     """
-    if isinstance(model, RolloutRegressor):
-        raise ArgumentError(
-            f"model: {type(model).__name__} needs a horizon without past actions: Horizon(context_lags, action_lags=0)"
-        )
 
     def fit(chance: np.random.Generator) -> Model:
         states, targets = form()

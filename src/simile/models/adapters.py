@@ -50,7 +50,7 @@ class SmoothRegressor(Protocol):
 def takes_weights(model: Any) -> bool:
     """Tell whether a recipe can let some rows count more than others."""
     model = getattr(model, "recipe", model)  # of one with checkpoints
-    method = next((m for n in ("fit_rollouts", "fit_smooth", "fit") if (m := getattr(model, n, None))), None)
+    method = next((m for n in ("fit_smooth", "fit") if (m := getattr(model, n, None))), None)
     return method is not None and not {"weights", "sample_weight"}.isdisjoint(inspect.signature(method).parameters)
 
 

@@ -1,7 +1,7 @@
 """Linear h in which each action may depend on the past of all of them: h(a) = sum_i C_i a_{t-i}, with k x k matrices.
 
-The paper's h (Example 2.2) takes each action by itself, and so does most of what knows of h: mixtures, compensated
-targets, kernels and exports. `check_apart` says so where this one is given.
+The paper's h (Example 2.2) takes each action by itself, and so does most of what knows of h: mixtures, kernels
+and exports. `check_apart` says so where this one is given.
 """
 
 from __future__ import annotations

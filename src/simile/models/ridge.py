@@ -14,11 +14,10 @@ import numpy as np
 from simile._common import checks
 from simile._common.parts import Parts, Whole
 from simile._common.sums import ExactSum
-from simile._common.typing import BoolArray, FloatArray, IntArray, Trajectories
+from simile._common.typing import BoolArray, FloatArray, IntArray
 from simile.data.states import Horizon, States
 from simile.errors import ArgumentError
 from simile.models import Model
-from simile.models.closed_loop import ClosedLoop
 from simile.models.columns import layout
 from simile.models.linear import PiecewiseLinear
 
@@ -31,20 +30,6 @@ MOST_LINES, MOST_HINGES = 800, 400  # terms of each kind
 MOST_HINGE_LAGS = 7
 N_FOLDS = 4  # by which a ridge that is fitted alone chooses its penalty
 SUMMED = ("gram", "moment", "power", "rows")  # of `Sums`
-
-
-@runtime_checkable
-class RolloutRegressor(Protocol):
-    """A recipe for f on contexts alone that is fitted through the closed loop behind it."""
-
-    def fit_rollouts(
-        self, states: States, expert: Trajectories, loops: Sequence[ClosedLoop], folds: IntArray
-    ) -> Sequence[tuple[Model, FloatArray]]:
-        """Fit through each closed loop; `folds` numbers the fold of each sequence.
-
-        One that has an argument `weights` gets how much each action of each frame counts, (n, k), where they differ.
-        Returns f, and what fits without a frame's fold say in that frame, (n, k), for each loop.
-        """
 
 
 @runtime_checkable

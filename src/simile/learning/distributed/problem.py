@@ -52,7 +52,7 @@ from simile.learning.training import Dataset, Rule, anchors_of
 from simile.models import Model, SmoothForest, SmoothRegressor, fit
 from simile.models.neural import TorchRegressor
 from simile.models.regularizers import Regularizer, RegularizerClass, SummedRegularizerClass, Sums, choose_each
-from simile.models.ridge import FoldRegressor, RolloutRegressor
+from simile.models.ridge import FoldRegressor
 from simile.policies.policies import Combine, Policy, SmoothPolicy
 
 Handles = Sequence[Any]  # one for each part
@@ -228,7 +228,7 @@ def check_choices(settings: Mapping[str, Any], *, rounds: bool) -> None:
 
 
 def _check_model(model: Any, *, rounds: bool) -> None:
-    fitted = isinstance(model, FoldRegressor) or not isinstance(model, RolloutRegressor | SmoothRegressor)
+    fitted = isinstance(model, FoldRegressor) or not isinstance(model, SmoothRegressor)
     if isinstance(model, SmoothForest) or (fitted and not rounds):
         return
     known = "SmoothForest()" if rounds else "SmoothForest(), Ridge() or a regressor of scikit-learn"

@@ -1,4 +1,4 @@
-"""Networks as F: recipes for torch modules, fitted to targets like any f or through the roll-out itself.
+"""Networks as F: recipes for torch modules, fitted to targets like any f.
 
 torch is loaded when a network is fitted or asked, not before: policies with networks can be looked into without it.
 """

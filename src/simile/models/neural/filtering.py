@@ -1,8 +1,7 @@
-"""The closed loop as a filter on tensors, so that errors of a roll-out can be followed back to the network.
+"""The closed loop as a filter on tensors, for roll-outs of many sequences on a device.
 
-A roll-out from the expert's first frames errs by e = G (z - A a*), where A is the short filter of the loop's taps and
-G its inverse (`closed_loop`): G starts at rest, since there is no error in the first frames. By the FFT G costs
-as much for a long sequence as a few layers do; frame by frame it costs thousands of small operations.
+A roll-out is a = G z + i (`closed_loop`). By the FFT G costs as much for a long sequence as a few layers do; frame by
+frame it costs thousands of small operations.
 
 This module imports torch: import it inside functions alone.
 """
@@ -38,20 +37,6 @@ def filter_signal(z: torch.Tensor, response: torch.Tensor) -> torch.Tensor:
     spectrum = torch.fft.rfft(z, size, dim=1) * torch.fft.rfft(response, size, dim=0)
     out: torch.Tensor = torch.fft.irfft(spectrum, size, dim=1)
     return out[:, :length]
-
-
-def recur(z: torch.Tensor, taps: torch.Tensor) -> torch.Tensor:
-    """Return G z for inputs z (n, T, k), frame by frame: what `filtered` must agree with, and far slower."""
-    past = [torch.zeros_like(z[:, 0])] * (len(taps) - 1)  # the latest first
-    found = []
-    for t in range(z.shape[1]):
-        now = z[:, t]
-        for tap, before in zip(taps[1:], past, strict=True):
-            now = now - tap * before
-        now = now / taps[0]
-        past = [now, *past][: len(past)]
-        found.append(now)
-    return torch.stack(found, dim=1)
 
 
 def follow(

@@ -24,16 +24,12 @@ class Learner:
         self.module = module
         self.averaged = copy.deepcopy(module).eval()
         self.best: dict[str, Any] = {}
-        self._rate, self._weight_decay, self._half = rate, weight_decay, half
+        self._half = half
         self._pairs = list(zip(self.averaged.state_dict().values(), module.state_dict().values(), strict=True))
-        self.begin()
-
-    def begin(self) -> None:
-        """Start to train, from the weights as they are."""
-        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        parameters = [p for p in module.parameters() if p.requires_grad]
         if not parameters:
             raise ArgumentError("module must have weights to train; got one without any")
-        self._optimizer = torch.optim.AdamW(parameters, lr=self._rate, weight_decay=self._weight_decay)
+        self._optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=weight_decay)
         self._steps = 0
         self.keep()
 
@@ -75,7 +71,6 @@ class Learner:
     def go_back(self) -> None:
         """Return to the best so far."""
         self.averaged.load_state_dict(self.best)
-        self.module.load_state_dict(self.best)
 
     def _precision(self, states: torch.Tensor) -> Any:
         if not self._half:

@@ -1,4 +1,4 @@
-"""The recipe for networks as F, in both ways to train them."""
+"""The recipe for networks as F, trained on targets as any f is."""
 
 from __future__ import annotations
 
@@ -9,50 +9,41 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from simile._common import checks
-from simile._common.typing import FloatArray, IntArray, Trajectories
+from simile._common.typing import FloatArray
 from simile.data.states import States
 from simile.errors import ArgumentError
-from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import _torch
 from simile.models.neural.network import Network
 from simile.models.neural.recipes import MLP, Recipe, recipe_of
 from simile.models.neural.shapes import StateShape
 
-Through = Literal["rollout", "targets"]
 Precision = Literal["float32", "bfloat16"]
 DEFAULT = MLP()
-SHORTER = 3  # of the epochs, when a network goes on from that of a neighbouring lambda
 
 
 @dataclass(frozen=True)
 class TorchRegressor:
-    """A network as F, trained by back-propagation through the roll-out, or on targets like any other f.
+    """A network as F, trained on targets like any other f.
 
     Parameters
     ----------
     module : Recipe or torch.nn.Module
         `MLP()`, `TCN()`, `GRU()`, any callable that makes a module for a `StateShape`, or a module, which is copied and
         trained from the weights it has. It maps states in standard units (n, features) to (n, k).
-    through : {"rollout", "targets"}
-        "rollout" needs a horizon without past actions and minimises the squared error of the roll-out itself, through
-        the filter that h closes around f; it makes a `RolloutRegressor`. "targets" fits f to the targets of a round
-        of Algorithm 1, each round from the network of the one before. `simile.learn` fits either to targets.
     epochs : int
         Most passes over the data.
     patience : int
-        Passes in a row that may bring nothing on roll-outs ("rollout") or states ("targets") left out.
+        Passes in a row that may bring nothing on states left out.
     batch : int
-        About how many frames a step is taken on.
+        How many frames a step is taken on.
     rate, weight_decay : float
         Of AdamW; the weights that are kept are a running mean.
-    bend : float
-        For "rollout": penalty on the squared second differences of the roll-out.
     device : {"cpu", "cuda"} or None
         Where to train; None for the GPU where there is one. Only the CPU gives the same bits every time.
     precision : {"float32", "bfloat16"}
-        "bfloat16" multiplies in it and adds up in single precision, on GPUs; the filter is always in float32.
+        "bfloat16" multiplies in it and adds up in single precision, on GPUs.
     seed : int
-        For initial weights and the order of batches; for "targets" the seed of the run counts as well.
+        For the order of batches, beside the seed of the run, which initial weights are drawn by.
 
     Examples
     --------
@@ -61,24 +52,14 @@ class TorchRegressor:
     """
 
     module: Any = DEFAULT
-    through: Through = "rollout"
     epochs: int = 60
     patience: int = 8
     batch: int = 2_048
     rate: float = 3e-3
     weight_decay: float = 1e-2
-    bend: float = 0.1
     device: str | None = "cpu"
     precision: Precision = "float32"
     seed: int = 0
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> TorchRegressor:
-        """Choose the class by `through`: by its methods others tell how a model is to be trained."""
-        if cls is not TorchRegressor and not args and not kwargs:  # copied or unpickled, which fills the fields in
-            return object.__new__(cls)
-        through = args[1] if len(args) > 1 else kwargs.get("through", "rollout")
-        chosen = RolloutTorchRegressor if through == "rollout" else TargetsTorchRegressor
-        return object.__new__(chosen) if issubclass(chosen, cls) else TorchRegressor(*args, **kwargs)
 
     def __post_init__(self) -> None:
         recipe = recipe_of(self.module)
@@ -87,10 +68,8 @@ class TorchRegressor:
         checks.whole_number(self.seed, "seed", at_most=2**31 - 1)
         checks.number(self.rate, "rate", above=0.0)
         checks.number(self.weight_decay, "weight_decay", at_least=0.0)
-        checks.number(self.bend, "bend", at_least=0.0)
-        for name, known in (("through", get_args(Through)), ("precision", get_args(Precision))):
-            if getattr(self, name) not in known:
-                raise ArgumentError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
+        if self.precision not in get_args(Precision):
+            raise ArgumentError(f"precision must be one of {', '.join(get_args(Precision))}; got {self.precision!r}")
         if self.device is not None and str(self.device).split(":")[0] not in ("cpu", "cuda"):
             raise ArgumentError(f"device must be 'cpu', 'cuda' or None; got {self.device!r}")
         object.__setattr__(self, "module", recipe)
@@ -157,62 +136,6 @@ class TorchRegressor:
 
         module = network.module().to(device)
         return Learner(module, rate=self.rate, weight_decay=self.weight_decay, half=self.precision == "bfloat16")
-
-
-class TargetsTorchRegressor(TorchRegressor):
-    """A network that is trained on targets alone, in rounds of Algorithm 1."""
-
-
-class RolloutTorchRegressor(TorchRegressor):
-    """A network that is trained through the roll-out where f reads contexts alone: a `RolloutRegressor`."""
-
-    def fit_rollouts(
-        self,
-        states: States,
-        expert: Trajectories,
-        loops: Sequence[ClosedLoop],
-        folds: IntArray,
-        *,
-        weights: FloatArray | None = None,
-    ) -> list[tuple[Network, FloatArray]]:
-        """Fit through each closed loop, and without each fold; each loop goes on from the networks of the one before.
-
-        Returns f, and what networks without a frame's fold say in that frame, (n, k), for each loop.
-        """
-        if states.horizon.memory:
-            raise ArgumentError(
-                "model: TorchRegressor(through='rollout') needs a horizon without past actions, "
-                "Horizon(context_lags, action_lags=0): give one, or use through='targets'"
-            )
-        device = self._device()
-        from simile.models.neural import through
-        from simile.models.neural.frames import Frames, statistics
-
-        found = []
-        with _torch.seed_torch(self.seed):
-            frames = Frames.of([states], device)
-            k = frames.shape.n_actions
-            begun = _begin(self.module, frames.shape, *statistics(frames), np.zeros(k), np.ones(k))
-            learners = [self._learner(begun, device) for _ in range(int(folds.max()) + 2)]
-            for i, loop in enumerate(loops):
-                said = through.fit(
-                    learners,
-                    frames,
-                    through.Aims.of(expert, loop, self.bend, device, weights),
-                    folds,
-                    epochs=self.epochs if i == 0 else max(1, self.epochs // SHORTER),
-                    patience=self.patience,
-                    batch=self.batch,
-                    rng=np.random.default_rng((self.seed, i)),
-                )
-                found.append((_end(begun, learners[-1]), said))
-                for learner in learners:
-                    learner.begin()
-        return found
-
-
-for _kind in (TargetsTorchRegressor, RolloutTorchRegressor):
-    _kind.__name__ = TorchRegressor.__name__  # what messages call it
 
 
 def _begin(
