@@ -104,8 +104,9 @@ accuracy: $(CLI) ## measure the default on games and on real data, and renew the
 	$(call record,bounds,learn rounds games,$(BIN)/python benchmarks/bounds.py --jobs 2)
 	$(call record,delays,delays,$(BIN)/python benchmarks/delays.py)
 	$(call record,intervals,intervals,$(BIN)/python benchmarks/intervals.py)
+	$(call record,verdicts,learn,$(BIN)/python benchmarks/verdicts.py)
 	$(call record,timing,learn games,$(BIN)/python benchmarks/timing.py --jobs 2)
-	$(BIN)/python benchmarks/quotes.py demo accuracy axes bands bounds curve delays holding hardness intervals loop outliers timing tutorial smoother
+	$(BIN)/python benchmarks/quotes.py demo accuracy axes bands bounds curve delays holding hardness intervals loop outliers timing tutorial smoother verdicts
 
 results: $(CLI) ## reproduce the experiments of the paper into docs/results.md, and quote it in README.md (20 minutes)
 	SIMILE_DATA=$${SIMILE_DATA:-../shared/data} MPLBACKEND=agg $(BIN)/simile reproduce --seeds 6 --jobs 2 --out docs/assets/results --page docs/results.md

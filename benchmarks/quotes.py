@@ -113,6 +113,7 @@ QUOTES: tuple[tuple[str, str, str, Callable[[str], str]], ...] = (
     ("docs/default.md", "accuracy", f"{BENCH}/accuracy.txt", whole),
     ("docs/default.md", "bounds", f"{BENCH}/bounds.txt", whole),
     ("docs/default.md", "curve", f"{BENCH}/curve.txt", whole),
+    ("docs/default.md", "verdicts", f"{BENCH}/verdicts.txt", whole),
     ("docs/default.md", "outliers", f"{BENCH}/outliers.txt", whole),
     ("docs/loop.md", "loop", f"{BENCH}/loop.txt", whole),
     ("docs/bands.md", "bands", f"{BENCH}/bands.txt", whole),

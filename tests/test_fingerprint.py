@@ -38,6 +38,7 @@ PRINTED = (
         "loop",
         "outliers",
         "timing",
+        "verdicts",
     ),
     "tutorial",
 )
@@ -61,19 +62,11 @@ SPEEDS = {
 HISTORY = {"networks"}  # of their time, as their pages say
 # Not renewed since the default is one mixture: whoever runs `make accuracy` and `make results` empties this.
 AWAITED: set[str | tuple[str, str]] = {
-    *(
-        f"docs/assets/bench/{name}.txt"
-        for name in ("accuracy", "axes", "bands", "bounds", "curve", "demo", "eye", "loop", "outliers", "timing")
-    ),
-    "docs/assets/bench/tutorial.txt",
-    *(("README.md", name) for name in ("demo", "accuracy")),
-    *(("docs/default.md", name) for name in ("accuracy", "bounds", "curve", "outliers")),
+    *(f"docs/assets/bench/{name}.txt" for name in ("bands", "bounds", "curve", "loop", "outliers", "timing")),
+    *(("docs/default.md", name) for name in ("bounds", "curve", "outliers")),
     ("docs/loop.md", "loop"),
     ("docs/bands.md", "bands"),
     ("docs/timing.md", "timing"),
-    ("docs/smoothness.md", "holding"),
-    ("docs/simulator.md", "axes"),
-    *(("docs/tutorial.md", name) for name in ("tutorial", "smoother")),
 }
 
 

@@ -18,7 +18,7 @@ from scipy import stats
 from conftest import demos_of
 from naive import naive_bends
 from simile import Demonstration, Demonstrations, metrics
-from simile.data.reference import Reference, sum_errors, tally_rollouts
+from simile.data.reference import Reference, tally_rollouts
 from simile.errors import ArgumentError, DataError
 from simile.learning.distributed import DistributedDemonstrations
 from simile.learning.distributed.backend import LocalBackend
@@ -375,7 +375,6 @@ def test_tallies_are_the_same_wherever_the_recordings_are():
     here = tally_rollouts(demos, demos.actions, scale=scale, begin=2)
     assert_same(tally_rollouts(spread, spread.actions(), scale=scale, begin=2), here)
     assert_same(here, Reference(demos, scale, 2).tally(demos.actions))
-    assert_same(sum_errors(spread, spread.actions(), begin=2), sum_errors(demos, demos.actions, begin=2))
 
 
 # Intervals

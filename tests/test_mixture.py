@@ -37,7 +37,7 @@ from simile.data.reference import Reference
 from simile.learning import measures, mixture
 from simile.learning.aims import DELAYS, FEW, LAGS, Aim
 from simile.learning.algorithms import learn_mixture
-from simile.learning.components import MODELS, fit_components, halve
+from simile.learning.components import MODELS, Component, fit_components, halve
 from simile.learning.folds import FEWEST, MARGIN, N_FOLDS, SHORTEST, Folds, predict, states_of
 from simile.learning.mixture import (
     FLAT,
@@ -53,6 +53,7 @@ from simile.learning.mixture import (
 from simile.learning.offsets import remember_all
 from simile.learning.problem import Fitted
 from simile.metrics import Score
+from simile.models import PiecewiseLinear
 from simile.models.closed_loop import ClosedLoop
 from simile.online import Predictor
 from simile.policies.offset import Offset
@@ -890,3 +891,12 @@ def test_where_the_start_tells_nothing_nothing_is_kept_of_it():
     contexts = [np.cumsum(rng.normal(size=(300, 1)), axis=0) / 10.0 for _ in range(8)]
     demos = Demonstrations.from_arrays(contexts, [x + 0.3 * rng.normal(size=x.shape) for x in contexts])
     assert simile.learn(demos, model=Ridge(), smoothness=5.0, hold=0).policy.offset is None
+
+
+def test_shares_that_rounding_brings_above_one_are_one():
+    model = PiecewiseLinear.constant(np.array([1.0, 2.0]), simile.Horizon(0, 0), 1)
+    wide = replace(model, intercept=np.arange(6.0), coefficient=np.empty((0, 6)))
+    weights = np.array([[1.0, 0.5], [2.2e-16, 0.25], [0.0, 0.0]])
+    found = Component("line", wide, (Aim(), Aim(1), Aim(2)), np.empty((0, 6))).blend(weights)
+    assert found is not None
+    assert found[1].tolist() == [1.0, 0.75]

@@ -453,13 +453,13 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         """Return the values: all sequences are here."""
         return values
 
-    def bring(self, n: int) -> Demonstrations:
-        """Return the first n sequences."""
-        return self[:n]
+    def gather(self) -> Demonstrations:
+        """Return them: they are here."""
+        return self
 
-    def show(self, trajectories: Trajectories, n: int | None = None) -> list[FloatArray]:
-        """Return the first n of trajectories, or all."""
-        return list(trajectories[:n])
+    def show(self, trajectories: Trajectories) -> list[FloatArray]:
+        """Return trajectories, which are here."""
+        return list(trajectories)
 
     def extremes(self) -> tuple[FloatArray, FloatArray]:
         """Return the lowest and the highest value of each context, (m,); NaN where all are missing."""

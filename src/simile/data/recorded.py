@@ -143,11 +143,11 @@ class Recorded(Parts, Protocol):
     def deal(self, values: IntArray) -> Any:
         """Put a value for each sequence beside the parts, to be one of the others of `map`."""
 
-    def bring(self, n: int) -> Demonstrations:
-        """Return the first n sequences, here, whose actions alone matter."""
+    def gather(self) -> Demonstrations:
+        """Bring them here."""
 
-    def show(self, trajectories: Any, n: int | None = None) -> list[FloatArray]:
-        """Return the first n of trajectories, which `map` made, here; by default all, if they are here."""
+    def show(self, trajectories: Any) -> list[FloatArray]:
+        """Return trajectories, which `map` made, if they are here."""
 
     def hold_out(self, validation: float, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off whole groups, or whole sequences, for validation."""

@@ -123,12 +123,6 @@ def _bends(actions: FloatArray, order: int) -> FloatArray:
     return np.asarray(np.abs(difference(actions, order)).sum(axis=0))
 
 
-def sum_errors(demos: Recorded, rolled: Any, *, begin: int, order: int = 2) -> Sums:
-    """Return `Sums` of roll-outs in standard units, wherever they and their demonstrations lie."""
-    sums: Sums = reduce(add, demos.collect(_sum, rolled, shared=(begin, order, demos.logs)))
-    return sums
-
-
 def tally_rollouts(
     demos: Recorded, rolled: Any, *, scale: FloatArray, begin: int, logs: tuple[Log, ...] | None = None
 ) -> Tally:
@@ -139,10 +133,6 @@ def tally_rollouts(
 
 
 # What runs where a part is.
-
-
-def _sum(demos: Demonstrations, rolled: Trajectories, begin: int, order: int, logs: tuple[Log, ...]) -> Sums:
-    return Reference(demos, begin=begin, order=order, logs=logs).sums(rolled)
 
 
 def _tally(demos: Demonstrations, rolled: Trajectories, scale: FloatArray, begin: int, logs: tuple[Log, ...]) -> Tally:

@@ -314,8 +314,7 @@ def _judge(found: Finished, simple: SimpleFilter | None, demos: Recorded, units:
     mixture = found.mixture
     places = mixture.folds.places
     numbers, own = np.unique(places[:, 0], return_inverse=True)
-    some = demos.where(numbers)  # as they are, to the bit, wherever they lie
-    here = some if isinstance(some, Demonstrations) else some.gather()  # type: ignore[attr-defined]
+    here = demos.where(numbers).gather()  # as they are, to the bit, wherever they lie
     return Judged(
         demos=cut_places(here, np.column_stack([own, places[:, 1:]])),
         rolled=[units.restore(a) for a in found.rolled],

@@ -62,7 +62,7 @@ class Component:
         share: FloatArray = weights.sum(axis=0)
         if not share.any():
             return None
-        parts = weights / np.where(share > 0.0, share, 1.0)
+        parts, share = weights / np.where(share > 0.0, share, 1.0), np.minimum(share, 1.0)  # but for rounding
         model = self.model
         if isinstance(model, Forest):
             return replace(model, value=_mix_aims(model.value, parts)), share

@@ -88,8 +88,7 @@ class Folds:
         """What is judged, here."""
         numbers = np.flatnonzero(self.judged)
         some = self.demos if len(numbers) == len(self.demos) else self.demos.where(numbers)
-        here = some if isinstance(some, Demonstrations) else some.gather()  # type: ignore[attr-defined]
-        ends = zip(here, self.begin[numbers], self.end[numbers], strict=True)
+        ends = zip(some.gather(), self.begin[numbers], self.end[numbers], strict=True)
         return Demonstrations(tuple(d if b == 0 and e == len(d) else d.cut(int(b), int(e)) for d, b, e in ends))
 
     @cached_property

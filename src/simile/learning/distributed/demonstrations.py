@@ -190,29 +190,14 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         """Put a value for each sequence beside the parts."""
         return self.place(np.split(values, self.facts.begins[1:-1]))
 
-    def bring(self, n: int) -> Demonstrations:
-        """Bring the actions of the first n sequences here, without contexts."""
-        parts, counts = self._first(n)
-        return Demonstrations(tuple(d for part in self.keep(parts).collect(_bare, counts) for d in part))
-
-    def show(self, trajectories: Sequence[Any], n: int | None = None) -> list[FloatArray]:
-        """Bring the first n trajectories here; by default none, for they stay where they are."""
-        if not n:
-            return []
-        parts, counts = self._first(n)
-        found = self.backend.map(_head, [trajectories[i] for i in parts], counts)
-        return [a for part in self.backend.collect(found) for a in part]
+    def show(self, trajectories: Sequence[Any]) -> list[FloatArray]:  # noqa: ARG002
+        """Return none: trajectories stay where they are."""
+        return []
 
     @cached_property
     def firsts(self) -> list[Any]:
         """Handles of the number of the first sequence of each part."""
         return self.place(self.facts.begins[:-1].tolist())
-
-    def _first(self, n: int) -> tuple[range, list[Any]]:
-        """Return the parts that the first n sequences lie in, and handles of how many of them lie there."""
-        before = self.facts.begins[:-1]
-        parts = range(int(np.searchsorted(before, n)))
-        return parts, self.place([n - int(before[i]) for i in parts])
 
     def where(self, numbers: IntArray) -> Self:
         """Return some of the sequences, by number, in their order; they stay where they are."""
@@ -325,15 +310,6 @@ def _some(demos: Demonstrations, numbers: IntArray) -> Demonstrations:
 
 def _marks(demos: Demonstrations) -> FloatArray:
     return np.array([d.marks for d in demos])
-
-
-def _bare(demos: Demonstrations, n: int) -> Demonstrations:
-    some = demos[:n]
-    return Demonstrations(tuple(replace(d, contexts=np.zeros(len(d)), context_names=()) for d in some))
-
-
-def _head(trajectories: Sequence[FloatArray], n: int) -> list[FloatArray]:
-    return list(trajectories[:n])
 
 
 def _roll_and_sum(
