@@ -18,6 +18,7 @@ from accuracy import COLUMNS, Case, find_data, mean
 import simile
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
+from simile.data.reference import Reference
 
 SHARES = (0.25, 0.5, 1.0)
 GAMES, N_TEST = (3, 6, 12, 24, 48), 12
@@ -41,7 +42,7 @@ def measure(case: Case) -> list[tuple[float, float]]:
         rolled = simile.rollout(policy := simile.learn(part).policy, test)
         gaps = [(a - b)[policy.memory :] / scale for a, b in zip(rolled, test.actions, strict=True)]
         error = float(np.sqrt(np.mean(np.concatenate(gaps) ** 2)))
-        found.append((error, simile.learning.measures.roughness(rolled, test)))
+        found.append((error, Reference(test).measure(rolled).roughness))
     return found
 
 

@@ -21,6 +21,7 @@ from scipy.signal import lfilter
 import simile
 from simile.camera.features import demonstrations
 from simile.camera.simulation import simulate
+from simile.data.reference import Reference
 from simile.data.timing import delay
 
 LEADS = (0.5, 0.2, 0.0, -0.2, -0.5, -1.0, -2.0)  # seconds
@@ -48,7 +49,7 @@ def measure(given: tuple[Case, float]) -> tuple[float, float]:
     scale = simile.data.recorded.Units.of(train).scale
     gaps = [(a - b)[begin:] / scale for a, b in zip(rolled, test.actions, strict=True) if len(a) > begin]
     error = float(np.sqrt(np.mean(np.concatenate(gaps) ** 2)))
-    return error, simile.learning.measures.roughness(rolled, test)
+    return error, Reference(test).measure(rolled).roughness
 
 
 def move(seed: int, n: int, *, ahead: int = 0, late: int = 10) -> simile.Demonstrations:

@@ -17,7 +17,7 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.policies.policies import Policy
 
-MARGIN = 0.1  # of the range, on either side: the smallest that costs no accuracy (docs/default.md)
+MARGIN = 0.1  # of the range, on either side: the smallest that costs hardly any accuracy (docs/default.md)
 ENDS = (np.minimum, np.maximum) * 2  # of all actions, and of the first ones
 SMALLEST = 1e-9  # of the largest action: an action that never moved has bounds, too
 
