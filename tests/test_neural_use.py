@@ -18,7 +18,7 @@ from conftest import demos_of
 from simile import ActionSpace, ColdStart, Horizon, Predictor, PredictorPool, SimileError, SmoothForest, SmoothPolicy
 from simile.data.recorded import Units
 from simile.errors import StorageError
-from simile.models import WeightedModel
+from simile.models import PiecewiseLinear, WeightedModel
 from simile.models.neural import GRU, MLP, TCN, StateShape, TorchRegressor
 from simile.models.regularizers import CriticallyDamped
 from simile.policies.batched import rollouts
@@ -145,6 +145,15 @@ def test_roll_outs_on_a_device_are_those_of_rollout(recipe, lag, length, block, 
     found = rollouts(policy, np.stack(contexts), start=start, device="cpu", block=block)
     expected = simile.rollout(policy, contexts, start=ColdStart() if cold else start)
     assert_close(found, expected)
+
+
+def test_a_mean_beside_a_network_is_rolled_out_on_a_device_too():
+    bare = policy_of(MLP((3,)), k=2, lag=2.0, seed=0)
+    mean = PiecewiseLinear.constant(np.array([0.5, -2.0]), bare.horizon, 2)
+    policy = replace(bare, f=WeightedModel((bare.f, mean), (np.array([0.7, 1.0]), np.array([0.3, 0.0]))))
+    contexts = contexts_of(40, 40, seed=1)
+    found = rollouts(policy, np.stack(contexts), start=np.zeros(2), device="cpu")
+    assert_close(found, simile.rollout(policy, contexts, start=np.zeros(2)))
 
 
 def test_roll_outs_on_a_device_are_for_networks_with_a_linear_h_and_contexts_that_fit():

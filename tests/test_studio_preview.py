@@ -18,6 +18,7 @@ from simile.data import tasks
 from simile.learning.runs import RunFolder
 from simile.models.regularizers import fit_each
 from simile.policies.policies import SmoothPolicy, StochasticMixture
+from simile.policies.storage.loading import load_own, save_own
 from simile.studio import preview_service
 from simile.studio.cache import Cache
 from simile.studio.preview import PreviewedPolicy, compute_outputs, roll
@@ -259,3 +260,25 @@ def test_a_cache_makes_a_value_once_for_all_who_ask_and_keeps_no_error():
     cache.get("c", lambda: 9)
     cache.get("a", make)
     assert len(made) == 2  # the oldest was let go
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_slider_reads_the_mixtures_of_the_path(k: int, tmp_path):
+    run = simile.learn(demos_of(*[120] * 6, k=k, rate=30.0))
+    assert run.laid is not None
+    save_own(run.laid, tmp_path / "path.safetensors")
+    demo = demos_of(90, k=k, seed=5, rate=30.0)[0]
+    subject = PreviewedPolicy(run.policy, run.judged.demos, load_own(tmp_path / "path.safetensors"))
+    outputs = compute_outputs(subject.path, demo)
+    for point in run.frontier.points[3:15:3]:
+        lanes = np.reshape(subject.path.smoothness, (-1, k))
+        assert np.isclose(lanes, point.smoothness).all(axis=1).any()
+        own = np.broadcast_to(run.policy.smoothness, k)
+        if k > 1 and not np.allclose(own, own[0]):
+            continue  # the slider moves all by one factor, the path has one lambda
+        said = subject.read_path(outputs, point.smoothness)
+        wanted = compute_outputs(point.policy.keeping(None).holding(None), demo)
+        np.testing.assert_allclose(said, wanted, atol=1e-9)
+    low, high = (subject.read_path(outputs, value) for value in (0.0, 1e12))
+    np.testing.assert_array_equal(low, outputs[:, :k])
+    np.testing.assert_array_equal(high, outputs[:, -k:])

@@ -123,6 +123,8 @@ def _train(
     if run.interrupted:
         click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
         ctx.exit(INTERRUPTED)
+    if run.laid is not None:
+        save_own(run.laid, folder / runs.PATH)
     if test is None and run.judged is not None:
         runs.RunFolder(folder).write_judged(run.judged)
     new = "" if test is None else runs.tell_new(given, demos, test)
@@ -161,7 +163,7 @@ def _show(test: Demonstrations | DistributedDemonstrations, seed: int) -> tuple[
 
 def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Hold the folder to the end of the command, and refuse to write over the results of another run."""
-    from simile.learning.runs import BASELINE, CHECKPOINT, JUDGED, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
+    from simile.learning.runs import BASELINE, CHECKPOINT, JUDGED, PATH, POLICY, REPORT, ROUNDS, SUMMARY, RunFolder
 
     ctx.with_resource(RunFolder(folder).hold())
     if resume:
@@ -178,6 +180,7 @@ def _take_folder(ctx: click.Context, folder: Path, *, resume: bool, overwrite: b
         REPORT,
         BASELINE,
         JUDGED,
+        PATH,
     ):  # of the earlier run: they would be taken for this one's
         (folder / name).unlink(missing_ok=True)
 

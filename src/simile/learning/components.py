@@ -74,6 +74,22 @@ class Component:
             return replace(model, coefficient=coefficient, intercept=intercept), share
         return model, share
 
+    def lay(self, weights: Sequence[FloatArray]) -> tuple[Model, FloatArray] | None:
+        """Return what `blend` returns for several weights side by side, (n, several * k); None where that cannot be."""
+        blends = [self.blend(one) for one in weights]
+        known = next(one[0] for one in blends if one is not None)
+        if not isinstance(known, Forest | PiecewiseLinear):
+            return None
+        names = ("value",) if isinstance(known, Forest) else ("coefficient", "intercept")
+        values: dict[str, Any] = {}
+        for name in names:
+            nothing = np.zeros_like(getattr(known, name))
+            each = [nothing if one is None else getattr(one[0], name) for one in blends]
+            values[name] = np.concatenate(each, axis=-1)
+        k = weights[0].shape[1]
+        share = np.concatenate([np.zeros(k) if one is None else one[1] for one in blends])
+        return replace(known, **values, width=known.width + (len(weights) - 1) * k), share
+
 
 def _mix_aims(values: FloatArray, parts: FloatArray) -> FloatArray:
     """Add up values (..., aims * k) of the aims to (..., k), each times its part (aims, k)."""

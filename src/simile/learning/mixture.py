@@ -33,7 +33,7 @@ from simile.learning.initial import Kept, check_initial
 from simile.learning.offsets import fit_offset, remember_all
 from simile.learning.problem import Watch, match_lag, regularize
 from simile.metrics import Score, Sums
-from simile.models import Model, WeightedModel
+from simile.models import Forest, Model, WeightedModel
 from simile.models.closed_loop import ClosedLoop
 from simile.models.coupling import check_apart
 from simile.models.regularizers import Autoregressor, CriticallyDamped, RegularizerClass
@@ -47,6 +47,7 @@ N_LAGS, LEAST_LAG, MOST_LAG = 18, 0.5, 128.0  # of the filters that are tried, i
 LONGEST = 3.0  # times the lag, at least, that the longest recording lasts
 LENIENT = 1.05  # times the roughness asked for that a filter between two may have
 FLAT = 0.005  # share of the error that the smoothest of those about as accurate may cost
+EVERY, MOST_LAID = 3, 8_000_000  # policies of the path that are kept for a slider, and numbers in their leaves
 MOST_FRAMES, MOST_NUMBERS = 1_000_000, 50_000_000  # that are judged, and that components may say of them
 
 
@@ -454,6 +455,33 @@ def _pick(scores: Sequence[Score], ratio: float) -> tuple[int, float]:
     if not (binds and math.isfinite(rough[before])):
         return chosen, 1.0
     return chosen, math.log(rough[before] / ratio) / math.log(rough[before] / rough[chosen])
+
+
+def lay_path(finished: Sequence[Finished], units: Units) -> SmoothPolicy | None:
+    """Return one policy that does what several of a mixture do, all their actions side by side, without what is behind.
+
+    Trees and terms are shared, with a value for each of them; every third policy will do. None where a model cannot
+    share, or where that would be too much to keep.
+    """
+    finished = [*finished[:-1:EVERY], finished[-1]]
+    mixture, several = finished[0].mixture, len(finished)
+    parts = []
+    for i, (component, _) in enumerate(finished[0].shares):
+        weights = [one.shares[i][1] for one in finished]
+        if any(some.any() for some in weights):
+            parts.append(component.lay(weights))
+    laid = [part for part in parts if part is not None]
+    size = sum(model.value.size for model, _ in laid if isinstance(model, Forest))
+    if len(laid) < len(parts) or size > MOST_LAID:
+        return None
+    shares = tuple(float(share[0]) if len(share) == 1 else share for _, share in laid)
+    f = WeightedModel(tuple(model for model, _ in laid), shares)
+    k = mixture.demos.n_actions
+    h = Autoregressor(np.concatenate([one.lane.h.coefficients for one in finished], axis=1))
+    smoothness = np.concatenate([np.broadcast_to(one.lane.smoothness, k) for one in finished])
+    policy = SmoothPolicy(f, h, smoothness, mixture.choices.horizon, None, mixture.demos.n_contexts)
+    wide = Units(np.tile(units.center, several), np.tile(units.scale, several), units.origin)
+    return replace(policy, units=wide)
 
 
 def find_weights(gram: FloatArray) -> FloatArray:

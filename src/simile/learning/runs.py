@@ -40,6 +40,7 @@ from simile.policies.policies import Policy, timing
 from simile.policies.storage.loading import load_own, read_header
 
 POLICY, CONFIG, CHECKPOINT, SUMMARY = "policy.safetensors", "config.toml", "checkpoint", "summary.json"
+PATH = "path.safetensors"  # the policies from rough to smooth in one file, for the slider of the studio
 JUDGED = "judged.npz"  # what the policy did over recordings that its parts had not seen
 TEST = "0.25"  # what the rounds of Algorithm 1 hold out
 BASELINE = "baseline.safetensors"  # the best simple filter, which the policy is compared with
@@ -224,6 +225,10 @@ class RunFolder:
         if not (self.path / BASELINE).exists():
             return None
         return self.policy(trusted, name=BASELINE, max_memory=max_memory)
+
+    def laid(self, *, max_memory: float | None = None) -> Policy | None:
+        """Load the policies from rough to smooth, all their actions side by side; None where the run has kept none."""
+        return self.policy(name=PATH, max_memory=max_memory) if (self.path / PATH).exists() else None
 
     def summary(self) -> dict[str, Any] | None:
         """Return what the run found; None before it has ended."""

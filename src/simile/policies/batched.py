@@ -9,7 +9,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, PerAction
 from simile.errors import ArgumentError, DivergedError
-from simile.models import parts_of
+from simile.models import PiecewiseLinear, parts_of
 from simile.models.closed_loop import ClosedLoop
 from simile.models.neural import _torch
 from simile.models.neural.network import Network
@@ -54,7 +54,7 @@ def rollouts(
     """
     policy, parts, loop = _check(policy)
     X = np.asarray(contexts)
-    shape = parts[0][0].shape
+    shape = parts[0][0][0].shape
     if X.ndim != 3 or 0 in X.shape or X.shape[2] != shape.n_contexts:
         raise ArgumentError(f"contexts must be an (n, T, {shape.n_contexts}) array; got shape {X.shape}")
     X = policy.units.shift(X)
@@ -109,28 +109,39 @@ def _find_left(actions: Any, low: Any, high: Any, first: Any) -> Any:
     return ~inside
 
 
-def _check(policy: Policy) -> tuple[SmoothPolicy, list[tuple[Network, PerAction]], ClosedLoop]:
-    """Return the policy as one, its networks with their weights, and the filter behind them."""
+Parts = tuple[list[tuple[Network, PerAction]], FloatArray]  # networks and their weights, and what is always added, (k,)
+
+
+def _check(policy: Policy) -> tuple[SmoothPolicy, Parts, ClosedLoop]:
+    """Return the policy as one, its networks with what is added to them, and the filter behind them."""
     one = whole(policy)
     if one is not None and (loop := one.closed_loop) is not None and not one.horizon.memory:
-        parts = parts_of(one.f)
-        networks = [(f, weight) for f, weight in parts if isinstance(f, Network)]
-        if len(networks) == len(parts):
-            return one, networks, loop
+        parts, networks, constant = parts_of(one.f), [], np.zeros(one.n_actions)
+        for f, weight in parts:
+            if isinstance(f, Network):
+                networks.append((f, weight))
+            elif isinstance(f, PiecewiseLinear) and not len(f.feature):  # the mean
+                constant += weight * f.intercept
+            else:
+                break
+        else:
+            if networks:
+                return one, (networks, constant), loop
     raise ArgumentError(
         "policy must have a linear h and networks on contexts alone to be rolled out in blocks on a device: use "
         "simile.rollout for others"
     )
 
 
-def _predict(parts: list[tuple[Network, PerAction]], X: Any, block: int) -> Any:
+def _predict(parts: Parts, X: Any, block: int) -> Any:
     """Return what f says in every frame of the contexts X (n, T, m), (n, T, k) in double precision."""
     torch = _torch.require()
     n, length, m = X.shape
-    modules = [(f.module().to(X.device), torch.as_tensor(weight, device=X.device)) for f, weight in parts]
-    shape = parts[0][0].shape
+    networks, constant = parts
+    modules = [(f.module().to(X.device), torch.as_tensor(weight, device=X.device)) for f, weight in networks]
+    shape = networks[0][0].shape
     lags = torch.tensor(shape.context_lags, device=X.device)
-    z = torch.zeros((n, length, shape.n_actions), dtype=torch.float64, device=X.device)
+    z = torch.as_tensor(constant, device=X.device).repeat(n, length, 1)
     rows = max(1, block // length)  # sequences at a time, or else frames of one
     frames = length if rows > 1 else min(length, block)
     for i in range(0, n, rows):

@@ -53,10 +53,13 @@ class PreviewedPolicy:
         As it was loaded.
     trained_on : Demonstrations
         What it learned from: h is chosen anew for these.
+    path : Policy, optional
+        The mixtures from rough to smooth that it was chosen among, all their actions side by side.
     """
 
     policy: Policy
     trained_on: Demonstrations
+    path: Policy | None = None
 
     @cached_property
     def whole(self) -> Policy:
@@ -94,6 +97,19 @@ class PreviewedPolicy:
         if smoothness == self.smoothness:
             return self.whole
         return collapse(self._change(self.whole, smoothness))
+
+    def read_path(self, outputs: FloatArray, smoothness: float) -> FloatArray:
+        """Return f's outputs (T, k) at another lambda from those of the path, (T, any * k): between its neighbours."""
+        assert isinstance(self.path, SmoothPolicy)
+        k, found = self.policy.n_actions, []
+        grid = np.log1p(np.reshape(self.path.smoothness, (-1, k)))
+        own = np.mean([np.broadcast_to(part.smoothness, k) for _, part in parts(self.whole)], axis=0)
+        wanted = np.log1p(np.broadcast_to(scale_smoothness(own, smoothness), k))
+        for j, line in enumerate(grid.T):
+            above = int(np.clip(np.searchsorted(line, wanted[j]), 1, len(line) - 1))
+            share = np.clip((wanted[j] - line[above - 1]) / (line[above] - line[above - 1]), 0.0, 1.0)
+            found.append((1.0 - share) * outputs[:, (above - 1) * k + j] + share * outputs[:, above * k + j])
+        return np.stack(found, axis=1)
 
     def choose_h(self, smoothness: PerAction, kept: Regularizer) -> Regularizer:
         """Choose h (line 7 of Algorithm 1) for a lambda, or one for each action; an h that is not linear is kept."""

@@ -23,7 +23,7 @@ from simile.camera.tracking.recordings import ARRAYS, load_game
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.evaluation.report.curves import thin
 from simile.learning.runs import POLICY, RunFolder, reading_arguments
-from simile.policies.policies import describe_hold, given_frames
+from simile.policies.policies import SmoothPolicy, describe_hold, given_frames
 from simile.studio.cache import Cache
 from simile.studio.child_tasks import game_file
 from simile.studio.preview import Preview, PreviewedPolicy, compute_outputs, roll
@@ -68,9 +68,14 @@ class PreviewService:
         if not 0 <= sequence < len(held_out):
             raise RequestError(404, f"sequence must be from 0 to {len(held_out) - 1}; got {sequence}")
         previewed, demo = self._load_policy(run), held_out[sequence]
-        outputs = None
+        outputs, path = None, previewed.path
         if (policy := previewed.linear) is not None:
-            outputs = self._outputs.get((self._make_key(run), sequence), lambda: compute_outputs(policy, demo))
+            key = self._make_key(run), sequence
+            if smoothness is None or smoothness == previewed.smoothness or not isinstance(path, SmoothPolicy):
+                outputs = self._outputs.get((*key, "own"), lambda: compute_outputs(policy, demo))
+            else:
+                laid = self._outputs.get((*key, "path"), lambda: compute_outputs(path, demo))
+                outputs = previewed.read_path(laid, smoothness)
         return demo, roll(previewed, demo, smoothness, outputs)
 
     def curves(self, run: RunFolder, sequence: int, smoothness: float | None) -> bytes:
@@ -110,7 +115,8 @@ class PreviewService:
 
     def _load_policy(self, run: RunFolder) -> PreviewedPolicy:
         def load() -> PreviewedPolicy:
-            return PreviewedPolicy(run.policy(max_memory=self._max_memory), self._read_parts(run)[0])
+            policy, path = run.policy(max_memory=self._max_memory), run.laid(max_memory=self._max_memory)
+            return PreviewedPolicy(policy, self._read_parts(run)[0], path)
 
         return self._policies.get(self._make_key(run), load)
 
