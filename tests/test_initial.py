@@ -163,8 +163,8 @@ def test_where_it_alone_is_mixed_the_policy_is_the_one_that_was_given(learned):
     weights = np.zeros_like(blends[0].weights)
     weights[-1] = 1.0
     made = replace(made, choices=replace(made.choices, regularizer=made.choices.kept))
-    lane = made.choices.lane(made.demos, whole(learned).smoothness)
-    (only,) = (replace(blend, weights=weights, lane=lane, offset=(0.0, 0.0)) for blend in blends)
+    filter_ = made.choices.filter_at(made.demos, whole(learned).smoothness)
+    (only,) = (replace(blend, weights=weights, filter=filter_, offset=(0.0, 0.0)) for blend in blends)
     policy = made.finish([only]).policy.holding(None).in_units(learned.units, learned.space, learned.card)
     for one, other in zip(rollout(policy, TEST), rollout(learned.holding(None).keeping(None), TEST), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)

@@ -342,11 +342,11 @@ def test_the_weights_of_a_fold_come_from_the_others(lengths, weighed: bool):
         counts = [RNG(i).uniform(0.0, 1.0, size=d.actions.shape) for i, d in enumerate(demos)]
         demos = Demonstrations(tuple(replace(d, weights=w) for d, w in zip(demos, counts, strict=True)))
     made = mix(demos, horizon=Horizon((0, 3), 0))
-    lane = made.choices.lane(made.demos, 20.0)
+    filter_ = made.choices.filter_at(made.demos, 20.0)
     judged = made.judged
     for j in range(2):
-        found = made.blend(j, lane)
-        loop, alone = ClosedLoop(lane.loop.taps[:, [j]]), judged.only_action(j)
+        found = made.blend(j, filter_)
+        loop, alone = ClosedLoop(filter_.loop.taps[:, [j]]), judged.only_action(j)
         rolled = [
             np.stack([loop.roll(z[:, [i]], a)[:, 0] for i in range(z.shape[1])], axis=1)
             for z, a in zip(np.split(made.said[j], made.starts[1:-1]), alone.actions, strict=True)
@@ -396,9 +396,9 @@ def test_every_component_can_stand_alone():
 
 def test_a_mixture_is_no_worse_than_any_of_its_components():
     made = mix(PURSUIT)
-    for lane in made.lanes[::5]:
-        rolled = lane.loop.roll_columns(made.said[0], made.starts, made.expert[:, 0], 0)
-        weights = made.blend(0, lane).weights
+    for filter_ in made.filters[::5]:
+        rolled = filter_.loop.roll_columns(made.said[0], made.starts, made.expert[:, 0], 0)
+        weights = made.blend(0, filter_).weights
         frame = np.concatenate([np.arange(n) for n in made.judged.lengths])
         errors = (rolled - made.expert)[frame >= 3]
         assert np.sum((errors @ weights) ** 2) <= np.min(np.sum(errors**2, axis=0)) * (1.0 + 1e-9)
@@ -422,11 +422,11 @@ def test_a_fixed_share_leaves_the_best_for_the_rest():
     initial = simile.learn(old, model=Ridge(), smoothness=30.0).policy
     _, standard, inside = standardize(new, Choices.of(new, model=QUICK, initial=initial))
     free = Mixture.fit(standard, inside)
-    lane = free.choices.lane(standard, 30.0)
-    share = float(free.blend(0, lane).weights[-1])
+    filter_ = free.choices.filter_at(standard, 30.0)
+    share = float(free.blend(0, filter_).weights[-1])
     fixed = replace(free, choices=replace(inside, share=share))
-    rolled = lane.loop.roll_columns(free.said[0], free.starts, free.expert[:, 0], 0) - free.expert
-    ours, theirs = (np.sum((rolled @ one.blend(0, lane).weights) ** 2) for one in (fixed, free))
+    rolled = filter_.loop.roll_columns(free.said[0], free.starts, free.expert[:, 0], 0) - free.expert
+    ours, theirs = (np.sum((rolled @ one.blend(0, filter_).weights) ** 2) for one in (fixed, free))
     assert ours == pytest.approx(theirs, rel=1e-6)  # by what is best anyway nothing is lost
 
 
@@ -483,7 +483,7 @@ def test_the_budget_is_kept_by_every_action(seed: int, ratio: float):
 @pytest.mark.parametrize(("lengths", "rate"), [((9, 12, 8), None), ((150,) * 4, 30.0), ((90, 400), 120.0)])
 def test_filters_lag_by_no_more_than_the_recordings_are_long_enough_for(lengths, rate):
     made = mix(demos_of(*lengths, rate=rate), model=Ridge(), horizon=Horizon((0, 2), 0))
-    lags = [lane.loop.lag for lane in made.lanes]
+    lags = [filter_.loop.lag for filter_ in made.filters]
     assert len(lags) == N_LAGS
     assert lags[0] == 0.0
     assert (np.diff(lags) > 0.0).all()
@@ -498,7 +498,7 @@ def test_the_filter_of_a_fold_is_what_the_others_choose():
         rest = [one.sums[made.fold != number].score for one in line]
         own, _ = mixture._pick(rest, 1.0)
         here = np.repeat(made.fold == number, made.judged.lengths)
-        candidates = [line[own].rolled, made.blend(0, found.lane).rolled]
+        candidates = [line[own].rolled, made.blend(0, found.filter).rolled]
         assert any(np.array_equal(found.rolled[here], one[here]) for one in candidates)
 
 

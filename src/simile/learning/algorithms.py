@@ -271,21 +271,21 @@ def learn_mixture(
         path, laid = make_frontier(several, demos, units, choices, goal.metric), lay_path(several, units)
     names = ("models", "regularizer", "horizon", "seed", "hold", "loss")
     said = {n: value for n in names if (value := getattr(choices, n)) is not None}
-    said["smoothness"] = np.asarray(found.lane.smoothness).tolist()
+    said["smoothness"] = np.asarray(found.filter.smoothness).tolist()
     card = card_of(demos, said, choices.seen)
     card = replace(card, training={**card.training, "mixture": mixture.describe(blends)})
     turn = Round(
         number=0,
         policy=found.policy,
         trained=found.policy,
-        h=found.lane.h,
+        h=found.filter.h,
         targets=[],
         rolled=found.rolled,
         beta=1.0,
         sigma=math.nan,
         error=found.score.error,
         roughness=found.score.roughness,
-        radius=found.lane.h.radius(found.lane.smoothness),
+        radius=found.filter.h.radius(found.filter.smoothness),
         diverged=False,
         validation_error=found.score.error,
         validation_roughness=found.score.roughness,
@@ -320,7 +320,7 @@ def _judge(found: Finished, simple: SimpleFilter | None, demos: Recorded, units:
         demos=cut_places(here, np.column_stack([own, places[:, 1:]])),
         rolled=[units.restore(a) for a in found.rolled],
         simple=None if simple is None else [units.restore(a) for a in simple.rolled],
-        begin=mixture.begin(found.lane),
+        begin=mixture.begin(found.filter),
         scale=units.scale,
         logs=demos.logs,
         kin=mixture.folds.kin[mixture.folds.judged],

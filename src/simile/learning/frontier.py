@@ -297,8 +297,10 @@ def path(
                 warnings.warn(left_out, stacklevel=2)
         units, standard, inside = standardize(recorded, choices)
         mixture = Mixture.fit(standard, inside, order=MatchExpert(metric=metric).order)
-        lanes = [inside.lane(standard, value) for value in _values(standard, inside, smoothness)]
-        finished = [mixture.finish([mixture.blend(j, lane) for j in range(recorded.n_actions)]) for lane in lanes]
+        filters = [inside.filter_at(standard, value) for value in _values(standard, inside, smoothness)]
+        finished = [
+            mixture.finish([mixture.blend(j, filter_) for j in range(recorded.n_actions)]) for filter_ in filters
+        ]
         paths.append(make_frontier(finished, recorded, units, choices, metric, begin=max(seen)))
     return replace(paths[0], points=tuple(point for one in paths for point in one.points))
 
@@ -317,15 +319,15 @@ def make_frontier(
 
 
 def _point(found: Finished, demos: Recorded, units: Units, choices: Choices, begin: int) -> Point:
-    mixture, smoothness, score = found.mixture, float(np.mean(found.lane.smoothness)), found.score
-    if begin > mixture.begin(found.lane):
+    mixture, smoothness, score = found.mixture, float(np.mean(found.filter.smoothness)), found.score
+    if begin > mixture.begin(found.filter):
         score = mixture.reference(None, begin).measure(found.rolled)
 
     def make() -> Policy:
         card = card_of(demos, {"models": choices.models, "smoothness": smoothness, "seed": choices.seed}, choices.seen)
         return found.policy.in_units(units, choices.space, note_band(card, found.band()))
 
-    return Point(smoothness, found.lane.loop.lag, score.error, score.roughness, make, choices.horizon.lead)
+    return Point(smoothness, found.filter.loop.lag, score.error, score.roughness, make, choices.horizon.lead)
 
 
 def list_leads(lead: float | Sequence[float] | None) -> list[float | None]:

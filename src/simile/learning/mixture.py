@@ -116,7 +116,7 @@ class Choices:
         """Marks of the sequences that the policy to go on from was learned from."""
         return () if self.kept is None else self.kept.seen
 
-    def lane(self, demos: Recorded, smoothness: PerAction) -> Lane:
+    def filter_at(self, demos: Recorded, smoothness: PerAction) -> FilterSetting:
         """Choose h (line 7) for demonstrations in standard units, and close the loop around it."""
         smoothness = _check_smoothness(smoothness, demos.n_actions)
         kept = self.kept if self.regularizer is self.kept else None
@@ -131,11 +131,11 @@ class Choices:
                 f"smoothness must be smaller for a stable loop behind {self.regularizer!r}; got {smoothness}, which "
                 "is more than sequences of a million frames need"
             )
-        return Lane(smoothness, h, ClosedLoop.of(h, smoothness))
+        return FilterSetting(smoothness, h, ClosedLoop.of(h, smoothness))
 
 
 @dataclass(frozen=True, eq=False)
-class Lane:
+class FilterSetting:
     """One lambda, or one for each action, with its h and closed loop."""
 
     smoothness: PerAction
@@ -149,7 +149,7 @@ class Blend:
 
     Attributes
     ----------
-    lane : Lane
+    filter : FilterSetting
         The filter.
     weights : (components,) array
         Of what the components say, one after the other and aim by aim; 1 in sum.
@@ -161,7 +161,7 @@ class Blend:
         Of what the roll-outs are measured by.
     """
 
-    lane: Lane
+    filter: FilterSetting
     action: int
     weights: FloatArray
     rolled: FloatArray
@@ -171,12 +171,12 @@ class Blend:
     @property
     def lag(self) -> float:
         """Frames by which the filter lags a resting input."""
-        return float(self.lane.loop.lags[self.action])
+        return float(self.filter.loop.lags[self.action])
 
     @property
     def smoothness(self) -> float:
         """Its lambda."""
-        return float(np.broadcast_to(self.lane.smoothness, self.lane.loop.taps.shape[1])[self.action])
+        return float(np.broadcast_to(self.filter.smoothness, self.filter.loop.taps.shape[1])[self.action])
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,31 +263,31 @@ class Mixture:
         return {}
 
     @cached_property
-    def lanes(self) -> list[Lane]:
+    def filters(self) -> list[FilterSetting]:
         """The filters of the path, from none to the slowest that the recordings are long enough for."""
         frames = stretch(self.demos.rate)
         slowest = max(2.0 * LEAST_LAG, min(MOST_LAG * frames, float(self.demos.lengths.max()) / LONGEST))
         lags = np.geomspace(min(LEAST_LAG * frames, slowest / 2.0), slowest, N_LAGS - 1)
-        return [self.choices.lane(self.demos, 0.0), *map(self.filter_of, lags.tolist())]
+        return [self.choices.filter_at(self.demos, 0.0), *map(self.filter_of, lags.tolist())]
 
     @cached_property
     def table(self) -> list[list[Blend]]:
         """What is best for each action behind each filter of the path."""
-        return [[self.blend(j, lane) for lane in self.lanes] for j in range(self.demos.n_actions)]
+        return [[self.blend(j, filter_) for filter_ in self.filters] for j in range(self.demos.n_actions)]
 
-    def filter_of(self, lag: float) -> Lane:
+    def filter_of(self, lag: float) -> FilterSetting:
         """Return the filter that lags by so many frames."""
-        return self.choices.lane(self.demos, match_lag(self.demos, self.choices.regularizer, lag))
+        return self.choices.filter_at(self.demos, match_lag(self.demos, self.choices.regularizer, lag))
 
-    def begin(self, lane: Lane) -> int:
+    def begin(self, filter_: FilterSetting) -> int:
         """Return the first frame that counts: before it the expert acts, or the policy cannot aim yet."""
-        return max(lane.loop.order, self.choices.horizon.lead)
+        return max(filter_.loop.order, self.choices.horizon.lead)
 
-    def blend(self, action: int, lane: Lane) -> Blend:
+    def blend(self, action: int, filter_: FilterSetting) -> Blend:
         """Weigh the components for an action behind a filter."""
-        expert, starts, begin = self.expert[:, action], self.starts, self.begin(lane)
+        expert, starts, begin = self.expert[:, action], self.starts, self.begin(filter_)
         with np.errstate(over="ignore", invalid="ignore"):
-            rolled = lane.loop.roll_columns(self.said[action], starts, expert, action)
+            rolled = filter_.loop.roll_columns(self.said[action], starts, expert, action)
         frame = np.arange(len(expert)) - np.repeat(starts[:-1], np.diff(starts))
         fold = np.repeat(self.fold, np.diff(starts))
         root = (frame >= begin).astype(np.float64)
@@ -306,13 +306,13 @@ class Mixture:
                 used = np.flatnonzero(own)  # what is not, may not be finite
                 unseen[some] = rolled[np.ix_(some, used)] @ own[used]
         one = self.alone[action]
-        loop = ClosedLoop(lane.loop.taps[:, action : action + 1])
+        loop = ClosedLoop(filter_.loop.taps[:, action : action + 1])
         parts = [part[:, np.newaxis] for part in np.split(unseen, starts[1:-1])]
         offset = fit_offset(parts, one, loop)
         remembered = remember_all(offset, parts, one, loop)
         sums = self.reference(action, begin).sums(remembered)
         memory = (0.0, 0.0) if offset is None else (float(offset.share[0]), float(offset.fade[0]))
-        return Blend(lane, action, weights, np.concatenate(remembered)[:, 0], memory, sums)
+        return Blend(filter_, action, weights, np.concatenate(remembered)[:, 0], memory, sums)
 
     def _weigh(self, grams: Sequence[FloatArray]) -> FloatArray:
         """Return the weights of all components by the products of their errors in some folds."""
@@ -347,20 +347,20 @@ class Mixture:
 
     def at(self, smoothness: PerAction) -> list[Blend]:
         """Return what is best for each action at a lambda, or at one for each."""
-        lane = self.choices.lane(self.demos, smoothness)
-        return [self.blend(j, lane) for j in range(self.demos.n_actions)]
+        filter_ = self.choices.filter_at(self.demos, smoothness)
+        return [self.blend(j, filter_) for j in range(self.demos.n_actions)]
 
     def finish(self, blends: Sequence[Blend], budget: PerAction | None = None, hold: Hold | None = None) -> Finished:
         """Make one policy of what was chosen for each action, and fit what stands behind it."""
         chosen = [b.smoothness for b in blends]
-        lane = self.choices.lane(self.demos, chosen[0] if len(set(chosen)) == 1 else np.array(chosen))
+        filter_ = self.choices.filter_at(self.demos, chosen[0] if len(set(chosen)) == 1 else np.array(chosen))
         wanted = self.clip(np.split(np.stack([b.rolled for b in blends], axis=1), self.starts[1:-1]))
-        begin, hold = self.begin(lane), self.choices.hold if hold is None else hold
+        begin, hold = self.begin(filter_), self.choices.hold if hold is None else hold
         if hold is None:
             hold = fit_hold(wanted, self.judged, begin=begin, logs=self.demos.logs, budget=budget)
         done = hold_all(hold, wanted, begin)
         score = self.reference(None, begin).measure(done)
-        return Finished(self, tuple(blends), lane, hold, wanted, done, score)
+        return Finished(self, tuple(blends), filter_, hold, wanted, done, score)
 
     def clip(self, rolled: list[FloatArray]) -> list[FloatArray]:
         """Keep roll-outs within the bounds, or, where they were learned, within what the other folds would learn."""
@@ -399,7 +399,7 @@ class Finished:
 
     mixture: Mixture
     blends: tuple[Blend, ...]
-    lane: Lane
+    filter: FilterSetting
     hold: Hold | None
     wanted: list[FloatArray]  # roll-outs before the hysteresis
     rolled: list[FloatArray]
@@ -420,8 +420,8 @@ class Finished:
         shares: list[PerAction] = [float(s[0]) if len(s) == 1 else s for _, s in parts]
         f: Model = parts[0][0] if len(parts) == 1 else WeightedModel(tuple(m for m, _ in parts), tuple(shares))
         choices, demos = self.mixture.choices, self.mixture.demos
-        lane = self.lane
-        made: Policy = SmoothPolicy(f, lane.h, lane.smoothness, choices.horizon, None, demos.n_contexts)
+        filter_ = self.filter
+        made: Policy = SmoothPolicy(f, filter_.h, filter_.smoothness, choices.horizon, None, demos.n_contexts)
         share, fade = np.array([b.offset for b in self.blends]).T
         return hold_by(keep_by(made, Offset(share, fade) if share.any() else None), self.hold)
 
@@ -435,7 +435,7 @@ class Finished:
                 voices.append((share, said / np.where(share > 0.0, share, 1.0)))
         folds = mixture.fold, mixture.folds.kin[mixture.folds.judged]
         lead = mixture.choices.horizon.lead
-        return fit_band(mixture.judged, folds, voices, self.wanted, self.rolled, self.lane.loop, lead)
+        return fit_band(mixture.judged, folds, voices, self.wanted, self.rolled, self.filter.loop, lead)
 
 
 def _pick(scores: Sequence[Score], ratio: float) -> tuple[int, float]:
@@ -477,8 +477,8 @@ def lay_path(finished: Sequence[Finished], units: Units) -> SmoothPolicy | None:
     shares = tuple(float(share[0]) if len(share) == 1 else share for _, share in laid)
     f = WeightedModel(tuple(model for model, _ in laid), shares)
     k = mixture.demos.n_actions
-    h = Autoregressor(np.concatenate([one.lane.h.coefficients for one in finished], axis=1))
-    smoothness = np.concatenate([np.broadcast_to(one.lane.smoothness, k) for one in finished])
+    h = Autoregressor(np.concatenate([one.filter.h.coefficients for one in finished], axis=1))
+    smoothness = np.concatenate([np.broadcast_to(one.filter.smoothness, k) for one in finished])
     policy = SmoothPolicy(f, h, smoothness, mixture.choices.horizon, None, mixture.demos.n_contexts)
     wide = Units(np.tile(units.center, several), np.tile(units.scale, several), units.origin)
     return replace(policy, units=wide)
