@@ -23,7 +23,7 @@ from simile.evaluation.evaluation import POLICY as OURS
 from simile.evaluation.evaluation import SIMPLE
 from simile.evaluation.report import Report, curves
 from simile.evaluation.rivals import HELD, ROSTER
-from simile.learning.runs import COMPARISON, POLICY, ROUNDS, SUMMARY, RunFolder
+from simile.learning.runs import COMPARISON, JUDGED, POLICY, ROUNDS, SUMMARY, RunFolder
 from simile.metrics import rate_reversals, share_rest
 
 learned = shared.learned
@@ -241,3 +241,26 @@ def test_a_foreign_model_has_no_shares_to_show(pursuit):
 def test_sequences_shorter_than_the_memory_are_refused_with_a_way_out():
     with pytest.raises(simile.DataError, match="give longer sequences"):
         Report.of(run_of(linear(2)), demos_of(1))
+
+
+@pytest.mark.parametrize("way", ["cut short", "no digest", "other data"])
+def test_what_a_run_was_judged_by_is_refused_where_it_is_damaged_or_of_other_data(learned, tmp_path, way: str):
+    run, _ = learned
+    demos = run.judged.demos
+    simile.write(demos, tmp_path / "data.csv")
+    folder = RunFolder(tmp_path / "run")
+    folder.write_config({"data": str(tmp_path / "data.csv"), "actions": ["pan"], "seed": 0, "algorithm": "learn"})
+    run = simile.learn(folder.demonstrations()[0], model=simile.Ridge())
+    run.policy.save(folder.path / POLICY)
+    folder.write_judged(run.judged)
+    assert str(folder.judged().verdict) == str(run.verdict)
+    file = folder.path / JUDGED
+    if way == "cut short":
+        file.write_bytes(file.read_bytes()[:-100])
+    elif way == "no digest":
+        with np.load(file) as kept:
+            np.savez(file, **{name: kept[name] for name in kept.files if name != "digest"})
+    else:
+        simile.write(demos.with_actions([a + 1.0 for a in demos.actions]), tmp_path / "data.csv")
+    with pytest.raises(simile.DataError, match=r"judged\.npz is (damaged|of other data)"):
+        folder.judged()

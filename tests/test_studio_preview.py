@@ -265,8 +265,8 @@ def test_a_cache_makes_a_value_once_for_all_who_ask_and_keeps_no_error():
 @pytest.mark.parametrize("k", [1, 2])
 def test_the_slider_reads_the_mixtures_of_the_path(k: int, tmp_path):
     run = simile.learn(demos_of(*[120] * 6, k=k, rate=30.0))
-    assert run.laid is not None
-    save_own(run.laid, tmp_path / "path.safetensors")
+    assert run.stacked is not None
+    save_own(run.stacked, tmp_path / "path.safetensors")
     demo = demos_of(90, k=k, seed=5, rate=30.0)[0]
     subject = PreviewedPolicy(run.policy, run.judged.demos, load_own(tmp_path / "path.safetensors"))
     outputs = compute_outputs(subject.path, demo)

@@ -123,8 +123,8 @@ def _train(
     if run.interrupted:
         click.echo(f"\n{policy} holds the best policy so far; go on with: simile train --resume {folder}")
         ctx.exit(INTERRUPTED)
-    if run.laid is not None:
-        save_own(run.laid, folder / runs.PATH)
+    if run.stacked is not None:
+        save_own(run.stacked, folder / runs.PATH)
     if test is None and run.judged is not None:
         runs.RunFolder(folder).write_judged(run.judged)
     new = "" if test is None else runs.tell_new(given, demos, test)

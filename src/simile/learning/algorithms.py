@@ -27,7 +27,7 @@ from simile.learning.frontier import Frontier, make_frontier
 from simile.learning.initial import check_initial, leave_seen, note_initial, see_by, settle_lead
 from simile.learning.judged import Judged, cut_places
 from simile.learning.measures import refuse_short
-from simile.learning.mixture import Choices, Finished, Mixture, lay_path, standardize
+from simile.learning.mixture import Choices, Finished, Mixture, stack_path, standardize
 from simile.learning.outliers import tell_outliers, weigh
 from simile.learning.problem import Watch, check_models, judge, resolve
 from simile.learning.reduction import rounds
@@ -264,11 +264,11 @@ def learn_mixture(
         blends = mixture.at(np.array(goal) if isinstance(goal, list | tuple) else goal)
     found = mixture.finish(blends, budget)
     refuse_short(found.policy, int(demos.lengths.max()))
-    path, laid = None, None
+    path, stacked = None, None
     if isinstance(goal, MatchExpert):
-        none = Hold(np.zeros(demos.n_actions)) if found.hold is None else found.hold
-        several = [mixture.finish(list(some), hold=none) for some in zip(*mixture.table, strict=True)]
-        path, laid = make_frontier(several, demos, units, choices, goal.metric), lay_path(several, units)
+        same = Hold(np.zeros(demos.n_actions)) if found.hold is None else found.hold  # behind all of the path
+        several = [mixture.finish(list(some), hold=same) for some in zip(*mixture.table, strict=True)]
+        path, stacked = make_frontier(several, demos, units, choices, goal.metric), stack_path(several, units)
     names = ("models", "regularizer", "horizon", "seed", "hold", "loss")
     said = {n: value for n in names if (value := getattr(choices, n)) is not None}
     said["smoothness"] = np.asarray(found.filter.smoothness).tolist()
@@ -302,7 +302,7 @@ def learn_mixture(
         (ended,),
         by_validation=False,
         frontier=path,
-        laid=laid,
+        stacked=stacked,
         simple=simple,
         judged=judged,
         mixed=tuple(mixture.tell(blends)),
@@ -487,7 +487,7 @@ class Run:
     by_validation: bool = True  # whether the validation error chooses the round, or the last one is taken
     notes: tuple[str, ...] = ()  # what the user should know
     frontier: Frontier | None = None  # the same mixture from rough to smooth, among which lambda was chosen
-    laid: Policy | None = None  # all policies of that path in one, their actions side by side (`lay_path`)
+    stacked: Policy | None = None  # policies of that path in one, their actions side by side (`stack_path`)
     simple: SimpleFilter | None = None  # what an engineer would try first, tuned to be as smooth
     judged: Judged | None = None  # what the policy did over recordings that its parts had not seen
     mixed: tuple[Mapping[str, Any], ...] = ()  # what the policy consists of, see `Mixture.tell`

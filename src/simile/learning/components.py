@@ -74,7 +74,7 @@ class Component:
             return replace(model, coefficient=coefficient, intercept=intercept), share
         return model, share
 
-    def lay(self, weights: Sequence[FloatArray]) -> tuple[Model, FloatArray] | None:
+    def stack(self, weights: Sequence[FloatArray]) -> tuple[Model, FloatArray] | None:
         """Return what `blend` returns for several weights side by side, (n, several * k); None where that cannot be."""
         blends = [self.blend(one) for one in weights]
         known = next(one[0] for one in blends if one is not None)

@@ -29,7 +29,7 @@ LENIENT = 1.1  # times the roughness of a policy that its steps may have, where 
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HoldTrial:
     """What a width does to one action of roll-outs."""
 
     width: float
@@ -78,7 +78,7 @@ class Habits:
         turns = float(count_reversals(actions, threshold).sum())
         return turns, float(share_rest(actions, threshold, self.demos.rate)[0])
 
-    def hold(self, rolled: Sequence[FloatArray], width: float, *, stepping: bool) -> Held:
+    def hold(self, rolled: Sequence[FloatArray], width: float, *, stepping: bool) -> HoldTrial:
         """Let roll-outs (T, 1) pass a hysteresis, and measure them."""
         held = hold_all(Hold(np.array([width]), np.array([stepping])) if width else None, rolled, self.begin)
         (turns, rest), (own_turns, own_rest) = self.expert, self._count(held)
@@ -89,13 +89,13 @@ class Habits:
         lively = max(more / math.log(REVERSALS[1]), restless)
         calm = max(more / math.log(REVERSALS[0]), restful)
         score = self.reference.measure(held)
-        return Held(width, stepping, lively, calm, score.error, score.roughness)
+        return HoldTrial(width, stepping, lively, calm, score.error, score.roughness)
 
-    def search(self, rolled: Sequence[FloatArray], *, stepping: bool) -> Held:
+    def search(self, rolled: Sequence[FloatArray], *, stepping: bool) -> HoldTrial:
         """Return the width at which roll-outs (T, 1) are most like the expert, and that does not cost too much."""
         known = {0: self.hold(rolled, 0.0, stepping=stepping)}
 
-        def at(i: int) -> Held:
+        def at(i: int) -> HoldTrial:
             if i not in known:
                 known[i] = self.hold(rolled, WIDTHS[i], stepping=stepping)
             return known[i]
@@ -111,7 +111,7 @@ class Habits:
             best -= 1
         return at(best)
 
-    def choose(self, rolled: Sequence[FloatArray], budget: float | None = None) -> Held:
+    def choose(self, rolled: Sequence[FloatArray], budget: float | None = None) -> HoldTrial:
         """Choose width and way for roll-outs (T, 1): the most accurate that is no rougher than `budget`, or now."""
         budget = LENIENT * self.reference.measure(rolled).roughness if budget is None else budget
         found = [self.search(rolled, stepping=way) for way in (False, True)]

@@ -47,8 +47,9 @@ N_LAGS, LEAST_LAG, MOST_LAG = 18, 0.5, 128.0  # of the filters that are tried, i
 LONGEST = 3.0  # times the lag, at least, that the longest recording lasts
 LENIENT = 1.05  # times the roughness asked for that a filter between two may have
 FLAT = 0.005  # share of the error that the smoothest of those about as accurate may cost
-EVERY, MOST_LAID = 3, 8_000_000  # policies of the path that are kept for a slider, and numbers in their leaves
+EVERY, MOST_STACKED = 3, 8_000_000  # policies of the path that are kept for a slider, and numbers in their leaves
 MOST_FRAMES, MOST_NUMBERS = 1_000_000, 50_000_000  # that are judged, and that components may say of them
+MOST_AIMS = 40  # of a model, for that estimate, with room for what is made of them
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class Mixture:
     def fit(cls, standard: Recorded, choices: Choices, *, order: int = 2, watch: Watch | None = None) -> Self:
         """Fit all components to demonstrations in standard units."""
         gap, k = max(choices.horizon.reach, choices.horizon.wait), standard.n_actions
-        width = k * sum(40 for _ in choices.models) + standard.n_contexts
+        width = k * MOST_AIMS * len(choices.models) + standard.n_contexts
         most = min(MOST_FRAMES, MOST_NUMBERS // width)
         folds = Folds.of(standard, gap=gap, most=most, seed=choices.seed)
         models, rng, kept = choices.models, np.random.default_rng(choices.seed), choices.kept
@@ -457,7 +458,7 @@ def _pick(scores: Sequence[Score], ratio: float) -> tuple[int, float]:
     return chosen, math.log(rough[before] / ratio) / math.log(rough[before] / rough[chosen])
 
 
-def lay_path(finished: Sequence[Finished], units: Units) -> SmoothPolicy | None:
+def stack_path(finished: Sequence[Finished], units: Units) -> SmoothPolicy | None:
     """Return one policy that does what several of a mixture do, all their actions side by side, without what is behind.
 
     Trees and terms are shared, with a value for each of them; every third policy will do. None where a model cannot
@@ -469,13 +470,13 @@ def lay_path(finished: Sequence[Finished], units: Units) -> SmoothPolicy | None:
     for i, (component, _) in enumerate(finished[0].shares):
         weights = [one.shares[i][1] for one in finished]
         if any(some.any() for some in weights):
-            parts.append(component.lay(weights))
-    laid = [part for part in parts if part is not None]
-    size = sum(model.value.size for model, _ in laid if isinstance(model, Forest))
-    if len(laid) < len(parts) or size > MOST_LAID:
+            parts.append(component.stack(weights))
+    stacked = [part for part in parts if part is not None]
+    size = sum(model.value.size for model, _ in stacked if isinstance(model, Forest))
+    if len(stacked) < len(parts) or size > MOST_STACKED:
         return None
-    shares = tuple(float(share[0]) if len(share) == 1 else share for _, share in laid)
-    f = WeightedModel(tuple(model for model, _ in laid), shares)
+    shares = tuple(float(share[0]) if len(share) == 1 else share for _, share in stacked)
+    f = WeightedModel(tuple(model for model, _ in stacked), shares)
     k = mixture.demos.n_actions
     h = Autoregressor(np.concatenate([one.filter.h.coefficients for one in finished], axis=1))
     smoothness = np.concatenate([np.broadcast_to(one.filter.smoothness, k) for one in finished])

@@ -11,6 +11,7 @@ import json
 import shlex
 import sys
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -226,7 +227,7 @@ class RunFolder:
             return None
         return self.policy(trusted, name=BASELINE, max_memory=max_memory)
 
-    def laid(self, *, max_memory: float | None = None) -> Policy | None:
+    def stacked(self, *, max_memory: float | None = None) -> Policy | None:
         """Load the policies from rough to smooth, all their actions side by side; None where the run has kept none."""
         return self.policy(name=PATH, max_memory=max_memory) if (self.path / PATH).exists() else None
 
@@ -259,13 +260,8 @@ class RunFolder:
 
     def write_judged(self, judged: Judged) -> None:
         """Keep what the policy did over recordings that its parts had not seen."""
-        arrays: dict[str, Any] = {
-            "places": judged.places,
-            "kin": judged.kin,
-            "begin": judged.begin,
-            "scale": judged.scale,
-        }
-        arrays |= {"rolled": np.concatenate(judged.rolled), "new": judged.new}
+        arrays: dict[str, Any] = {name: getattr(judged, name) for name in ("places", "kin", "begin", "scale", "new")}
+        arrays |= {"rolled": np.concatenate(judged.rolled), "digest": judged.demos.digest()}
         if judged.simple is not None:
             arrays["simple"] = np.concatenate(judged.simple)
         with io.BytesIO() as file:
@@ -275,19 +271,28 @@ class RunFolder:
     def judged(self, demos: Demonstrations | None = None) -> Judged | None:
         """Return what `write_judged` kept, over the data read again; None where the run held a part out instead."""
         try:
-            with np.load(self.path / JUDGED, allow_pickle=False) as kept:
+            with np.load(io.BytesIO((self.path / JUDGED).read_bytes()), allow_pickle=False) as kept:
                 found = {name: kept[name] for name in kept.files}
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, BadZipFile) as error:
+        except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
             raise DataError(f"{self.path / JUDGED} is damaged: {error}: run it again") from None
+        if missing := {"places", "kin", "begin", "scale", "new", "rolled", "digest"} - set(found):
+            raise DataError(f"{self.path / JUDGED} is damaged: it has no {min(missing)!r}: run it again")
         if demos is None:
             demos = weigh_by(self.config, self.demonstrations()[0])
         policy = self.policy()
-        shown = cut_places(demos.foretell(timing(policy)[1]), found["places"])
+        recorded = demos.foretell(timing(policy)[1])
+        fits = (found["places"][:, 0] < len(recorded)).all() and not any(
+            end > len(recorded[int(i)]) for i, _, end in found["places"]
+        )
+        shown = cut_places(recorded, found["places"]) if fits else None
+        if shown is None or shown.digest() != str(found["digest"]):
+            raise DataError(
+                f"{self.path / JUDGED} is of other data: they have changed since the run; run it again, or name "
+                "recordings to judge on: simile report RUN DATA"
+            )
         ends = np.cumsum(shown.lengths)[:-1]
-        if len(found["rolled"]) != shown.n_frames:
-            raise DataError(f"{self.path / JUDGED} is of other data: run it again")
         return Judged(
             demos=shown,
             rolled=np.split(found["rolled"], ends),

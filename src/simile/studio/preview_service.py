@@ -74,8 +74,8 @@ class PreviewService:
             if smoothness is None or smoothness == previewed.smoothness or not isinstance(path, SmoothPolicy):
                 outputs = self._outputs.get((*key, "own"), lambda: compute_outputs(policy, demo))
             else:
-                laid = self._outputs.get((*key, "path"), lambda: compute_outputs(path, demo))
-                outputs = previewed.read_path(laid, smoothness)
+                stacked = self._outputs.get((*key, "path"), lambda: compute_outputs(path, demo))
+                outputs = previewed.read_path(stacked, smoothness)
         return demo, roll(previewed, demo, smoothness, outputs)
 
     def curves(self, run: RunFolder, sequence: int, smoothness: float | None) -> bytes:
@@ -115,7 +115,7 @@ class PreviewService:
 
     def _load_policy(self, run: RunFolder) -> PreviewedPolicy:
         def load() -> PreviewedPolicy:
-            policy, path = run.policy(max_memory=self._max_memory), run.laid(max_memory=self._max_memory)
+            policy, path = run.policy(max_memory=self._max_memory), run.stacked(max_memory=self._max_memory)
             return PreviewedPolicy(policy, self._read_parts(run)[0], path)
 
         return self._policies.get(self._make_key(run), load)
