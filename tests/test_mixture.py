@@ -349,7 +349,7 @@ def test_the_weights_of_a_fold_come_from_the_others(lengths, weighed: bool):
         loop, alone = ClosedLoop(filter_.loop.taps[:, [j]]), judged.only_action(j)
         rolled = [
             np.stack([loop.roll(z[:, [i]], a)[:, 0] for i in range(z.shape[1])], axis=1)
-            for z, a in zip(np.split(made.said[j], made.starts[1:-1]), alone.actions, strict=True)
+            for z, a in zip(np.split(made.predictions(j), made.starts[1:-1]), alone.actions, strict=True)
         ]
         roots = [1.0 if d.weights is None else np.sqrt(d.weights[3:]) for d in alone]
         errors = [(r - a)[3:] * root for r, a, root in zip(rolled, alone.actions, roots, strict=True)]
@@ -397,7 +397,7 @@ def test_every_component_can_stand_alone():
 def test_a_mixture_is_no_worse_than_any_of_its_components():
     made = mix(PURSUIT)
     for filter_ in made.filters[::5]:
-        rolled = filter_.loop.roll_columns(made.said[0], made.starts, made.expert[:, 0], 0)
+        rolled = filter_.loop.roll_columns(made.predictions(0), made.starts, made.expert[:, 0], 0)
         weights = made.blend(0, filter_).weights
         frame = np.concatenate([np.arange(n) for n in made.judged.lengths])
         errors = (rolled - made.expert)[frame >= 3]
@@ -425,7 +425,7 @@ def test_a_fixed_share_leaves_the_best_for_the_rest():
     filter_ = free.choices.filter_at(standard, 30.0)
     share = float(free.blend(0, filter_).weights[-1])
     fixed = replace(free, choices=replace(inside, share=share))
-    rolled = filter_.loop.roll_columns(free.said[0], free.starts, free.expert[:, 0], 0) - free.expert
+    rolled = filter_.loop.roll_columns(free.predictions(0), free.starts, free.expert[:, 0], 0) - free.expert
     ours, theirs = (np.sum((rolled @ one.blend(0, filter_).weights) ** 2) for one in (fixed, free))
     assert ours == pytest.approx(theirs, rel=1e-6)  # by what is best anyway nothing is lost
 

@@ -238,12 +238,10 @@ class Mixture:
         """What the expert did there, (frames, k)."""
         return np.concatenate(self.judged.actions)
 
-    @cached_property
-    def said(self) -> FloatArray:
-        """What the components say there, (k, frames, components)."""
+    def predictions(self, action: int) -> FloatArray:
+        """Return what the components say of one action there, (frames, components)."""
         k = self.demos.n_actions
-        apart = [one.unseen.reshape(len(one.unseen), len(one.aims), k) for one in self.components]
-        return np.ascontiguousarray(np.concatenate(apart, axis=1).transpose(2, 0, 1))
+        return np.concatenate([one.unseen[:, action::k] for one in self.components], axis=1)
 
     @cached_property
     def alone(self) -> list[Demonstrations]:
@@ -287,25 +285,30 @@ class Mixture:
     def blend(self, action: int, filter_: FilterSetting) -> Blend:
         """Weigh the components for an action behind a filter."""
         expert, starts, begin = self.expert[:, action], self.starts, self.begin(filter_)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rolled = filter_.loop.roll_columns(self.said[action], starts, expert, action)
-        frame = np.arange(len(expert)) - np.repeat(starts[:-1], np.diff(starts))
-        fold = np.repeat(self.fold, np.diff(starts))
+        lengths, said = np.diff(starts), self.predictions(action)
+        frame = np.arange(len(expert)) - np.repeat(starts[:-1], lengths)
         root = (frame >= begin).astype(np.float64)
         if self.judged.weights is not None:
             root *= np.sqrt(np.concatenate(self.judged.weights)[:, action])
-        errors = (rolled - expert[:, np.newaxis]) * root[:, np.newaxis]
+        rows = [np.flatnonzero(np.repeat(self.fold == number, lengths)) for number in range(len(self.folds))]
+        ends = [np.append(0, np.cumsum(lengths[self.fold == number])) for number in range(len(self.folds))]
+
+        def roll(number: int, predicted: FloatArray) -> FloatArray:
+            """Roll predictions (frames, any) out over the sequences of a fold."""
+            with np.errstate(over="ignore", invalid="ignore"):
+                return filter_.loop.roll_columns(predicted, ends[number], expert[rows[number]], action)
+
         unseen, grams = np.empty(len(expert)), []
-        rows = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
         with one_thread():
-            for some in rows:
-                part = errors[some]
-                grams.append(part.T @ part)
+            for number, some in enumerate(rows):
+                errors = (roll(number, said[some]) - expert[some, np.newaxis]) * root[some, np.newaxis]
+                grams.append(errors.T @ errors)
             weights = self._weigh(grams)
             for number, some in enumerate(rows):
                 own = weights if len(rows) == 1 else self._weigh([*grams[:number], *grams[number + 1 :]])
                 used = np.flatnonzero(own)  # what is not, may not be finite
-                unseen[some] = rolled[np.ix_(some, used)] @ own[used]
+                mixed = said[np.ix_(some, used)] @ own[used]  # a roll-out is linear in what is said
+                unseen[some] = roll(number, mixed[:, np.newaxis])[:, 0]
         one = self.alone[action]
         loop = ClosedLoop(filter_.loop.taps[:, action : action + 1])
         parts = [part[:, np.newaxis] for part in np.split(unseen, starts[1:-1])]
