@@ -175,6 +175,7 @@ def test_pieces_of_a_recording_are_judged_away_from_their_neighbours_and_nothing
     demos = empty(*lengths)
     folds = Folds.of(demos, gap=gap, most=most)
     assert len(folds.shown) == folds.judged.sum() > 0
+    assert set(folds.fold[folds.judged]) == set(folds.fold)  # weights of a fold come from what is judged in others
     assert folds.judged.all() or sum(lengths) > most
     shown = iter(folds.shown)
     for i, piece in enumerate(folds.demos):

@@ -75,8 +75,11 @@ class Folds:
         margin = np.zeros(len(parts), np.intp) if parts is demos else np.minimum(gap, parts.lengths // MARGIN)
         starts, stops = np.diff(kin, prepend=-1) != 0, np.diff(kin, append=-1) != 0  # of what was cut
         judged = np.ones(len(parts), bool)
-        if most is not None and parts.n_frames > most:
-            judged = np.isin(np.arange(len(parts)), draw_sequences(parts.lengths, most, seed))
+        if most is not None and parts.n_frames > most:  # of every fold some: its weights come from the others
+            judged[:] = False
+            for number in range(fold.max() + 1):
+                own = np.flatnonzero(fold == number)
+                judged[own[draw_sequences(parts.lengths[own], most / (fold.max() + 1), seed)]] = True
         begin, end = np.where(starts, 0, margin), parts.lengths - np.where(stops, 0, margin)
         return cls(parts, fold, kin, new, begin, end, judged)
 

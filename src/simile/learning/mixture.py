@@ -24,6 +24,7 @@ from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.reference import Reference
 from simile.data.states import Horizon, stretch
 from simile.errors import ArgumentError
+from simile.learning.aims import DELAYS, LAGS
 from simile.learning.bands import fit_band
 from simile.learning.bounds import bound_training, choose_space, learn_without
 from simile.learning.components import MODELS, Component, fit_components
@@ -48,8 +49,7 @@ LONGEST = 3.0  # times the lag, at least, that the longest recording lasts
 LENIENT = 1.05  # times the roughness asked for that a filter between two may have
 FLAT = 0.005  # share of the error that the smoothest of those about as accurate may cost
 EVERY, MOST_STACKED = 3, 8_000_000  # policies of the path that are kept for a slider, and numbers in their leaves
-MOST_FRAMES, MOST_NUMBERS = 1_000_000, 50_000_000  # that are judged, and that components may say of them
-MOST_AIMS = 40  # of a model, for that estimate, with room for what is made of them
+MOST_FRAMES, MOST_NUMBERS = 1_000_000, 16_000_000  # that are judged, and that are at hand for it
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,8 @@ class Mixture:
     def fit(cls, standard: Recorded, choices: Choices, *, order: int = 2, watch: Watch | None = None) -> Self:
         """Fit all components to demonstrations in standard units."""
         gap, k = max(choices.horizon.reach, choices.horizon.wait), standard.n_actions
-        width = k * MOST_AIMS * len(choices.models) + standard.n_contexts
+        # Of a frame: what components say of all actions, three times what they say of one, and the contexts twice.
+        width = len(choices.models) * len((*DELAYS, *LAGS)) * (k + 3) + 2 * standard.n_contexts
         most = min(MOST_FRAMES, MOST_NUMBERS // width)
         folds = Folds.of(standard, gap=gap, most=most, seed=choices.seed)
         models, rng, kept = choices.models, np.random.default_rng(choices.seed), choices.kept
