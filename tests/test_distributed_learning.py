@@ -170,11 +170,11 @@ def test_frames_do_not_come_here_but_for_those_that_are_judged(monkeypatch):
                 came.extend(parts)
             return list(handles)
 
-    monkeypatch.setattr(mixture, "MOST_FRAMES", 130)
-    demos = demos_of(60, 45, 80, 30, 50, m=2)
+    monkeypatch.setattr(mixture, "MOST_FRAMES", 300)
+    demos = demos_of(60, 45, 70, 30, 50, 40, 35, 55, 45, 60, 30, 50, m=2)
     spread = DistributedDemonstrations.of(demos, Counting(parts=3))
     judged = simile.learn(spread, **QUICK).judged.demos
-    assert judged.n_frames <= 130
+    assert judged.n_frames <= 300
     assert set(judged.names) < set(demos.names)
     assert {d.name for value in came if isinstance(value, Demonstrations) for d in value} == set(judged.names)
     said = [a for a in came if isinstance(a, np.ndarray) and a.ndim == 2 and a.shape[1] in (7, 12)]  # a column per aim

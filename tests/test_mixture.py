@@ -34,7 +34,7 @@ from simile import (
 )
 from simile.data import tasks
 from simile.data.reference import Reference
-from simile.learning import measures, mixture
+from simile.learning import measures, mixture, offsets
 from simile.learning.aims import DELAYS, FEW, LAGS, Aim
 from simile.learning.algorithms import learn_mixture
 from simile.learning.components import MODELS, Component, fit_components, halve
@@ -50,7 +50,6 @@ from simile.learning.mixture import (
     find_weights,
     standardize,
 )
-from simile.learning.offsets import remember_all
 from simile.learning.problem import Fitted
 from simile.metrics import Score
 from simile.models import PiecewiseLinear
@@ -358,9 +357,9 @@ def test_the_weights_of_a_fold_come_from_the_others(lengths, weighed: bool):
         for i, own in enumerate(rolled):
             others = np.concatenate([e for e, fold in zip(errors, made.fold, strict=True) if fold != made.fold[i]])
             mixed.append(own @ find_weights(others.T @ others)[:, np.newaxis])
-        offset = Offset(*map(np.atleast_1d, found.offset)) if found.offset[0] else None
-        expected = np.concatenate(remember_all(offset, mixed, alone, loop))[:, 0]
-        np.testing.assert_allclose(found.rolled, expected, atol=1e-6)
+        memory, expected = offsets.fit_offset(mixed, alone, loop, made.fold)
+        np.testing.assert_allclose(found.offset, memory, atol=1e-6)
+        np.testing.assert_allclose(found.rolled, np.concatenate(expected)[:, 0], atol=1e-6)
         everything = np.concatenate(errors)
         np.testing.assert_allclose(found.weights, find_weights(everything.T @ everything), atol=1e-4)
         total = made.reference(j, 3).sums([part[:, np.newaxis] for part in np.split(found.rolled, made.starts[1:-1])])
@@ -865,8 +864,38 @@ def test_a_roll_out_with_a_memory_of_the_start_is_what_was_computed_without_roll
     loop, plain = closed_loop(policy), [units.standardize(a) for a in rollout(policy, demos)]
     for offset in (Offset(0.7, 0.9), Offset(1.0, 1.0)):
         expected = [units.standardize(a) for a in rollout(policy.keeping(offset), demos)]
-        for a, b in zip(remember_all(offset.of(1), plain, standard, loop), expected, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-9)
+        answer = offset.of(1).share[0] * offsets._respond(float(offset.of(1).fade[0]), 90, loop)
+        for a, gap, b in zip(plain, offsets._find_gaps(plain, standard, loop), expected, strict=True):
+            np.testing.assert_allclose(a[loop.order :, 0] + gap * answer, b[loop.order :, 0], atol=1e-9)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.9])
+def test_each_fold_remembers_what_the_others_advise_and_what_helps_by_chance_is_left(kept: float):
+    rng, loop, fold = RNG(5), loop_of(20.0), np.array([0, 1, 2, 2, 3])
+    actions = [0.3 * rng.normal(size=(60, 1)) + 2.0 * kept * rng.normal() for _ in fold]
+    demos = Demonstrations.from_arrays([np.zeros((60, 1))] * 5, actions)
+    rolled = [loop.roll(np.zeros((60, 1)), a) for a in actions]
+    (share, fade), remembering = offsets.fit_offset(rolled, demos, loop, fold)
+    if not kept:
+        assert (share, fade) == (0.0, 0.0)
+        assert all(a is b for a, b in zip(remembering, rolled, strict=True))
+        return
+    assert share > 0.5
+    gaps = offsets._find_gaps(rolled, demos, loop)
+    fades = [0.5 ** (1.0 / (half_life * loop.lag)) for half_life in offsets.HALF_LIVES]
+    for i, (before, after, gap) in enumerate(zip(rolled, remembering, gaps, strict=True)):
+        errors = []
+        for one in fades:  # the best share of the others, by trying
+            answer = offsets._respond(one, 60, loop)
+            for some in np.linspace(0.0, 1.0, 201):
+                missed = [
+                    (demos[j].actions - rolled[j])[loop.order :, 0] - some * gaps[j] * answer
+                    for j in np.flatnonzero(fold != fold[i])
+                ]
+                errors.append((np.sum(np.square(missed)), some, one))
+        _, best, one = min(errors)
+        expected = best * gap * offsets._respond(one, 60, loop)
+        np.testing.assert_allclose((after - before)[loop.order :, 0], expected, atol=0.006 * abs(gap))
 
 
 @pytest.mark.parametrize(("kept", "fade", "ratio"), [(1.0, 0.96, 0.5), (0.6, 0.98, 0.6), (0.8, 1.0, 0.95)])

@@ -31,7 +31,7 @@ from simile.learning.components import MODELS, Component, fit_components
 from simile.learning.folds import Folds
 from simile.learning.holds import fit_hold, hold_all
 from simile.learning.initial import Kept, check_initial
-from simile.learning.offsets import fit_offset, remember_all
+from simile.learning.offsets import fit_offset
 from simile.learning.problem import Watch, match_lag, regularize
 from simile.metrics import Score, Sums
 from simile.models import Forest, Model, WeightedModel
@@ -310,14 +310,11 @@ class Mixture:
                 used = np.flatnonzero(own)  # what is not, may not be finite
                 mixed = said[np.ix_(some, used)] @ own[used]  # a roll-out is linear in what is said
                 unseen[some] = roll(number, mixed[:, np.newaxis])[:, 0]
-        one = self.alone[action]
         loop = ClosedLoop(filter_.loop.taps[:, action : action + 1])
         parts = [part[:, np.newaxis] for part in np.split(unseen, starts[1:-1])]
-        offset = fit_offset(parts, one, loop)
-        remembered = remember_all(offset, parts, one, loop)
-        sums = self.reference(action, begin).sums(remembered)
-        memory = (0.0, 0.0) if offset is None else (float(offset.share[0]), float(offset.fade[0]))
-        return Blend(filter_, action, weights, np.concatenate(remembered)[:, 0], memory, sums)
+        memory, remembering = fit_offset(parts, self.alone[action], loop, self.fold)
+        sums = self.reference(action, begin).sums(remembering)
+        return Blend(filter_, action, weights, np.concatenate(remembering)[:, 0], memory, sums)
 
     def _weigh(self, grams: Sequence[FloatArray]) -> FloatArray:
         """Return the weights of all components by the products of their errors in some folds."""
