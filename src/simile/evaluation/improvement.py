@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from simile.evaluation.gate import Decision, Gate
 from simile.learning.algorithms import Run, learn_mixture
 from simile.learning.initial import Kept, check_initial, find_new, marks_of, note_initial
 from simile.learning.mixture import Choices
+from simile.learning.smoothness import MatchExpert
+from simile.metrics import compare_bends
 from simile.policies.hold import Hold
 from simile.policies.ledger import OFFERED, Ledger, Line
-from simile.policies.policies import Policy, timing
+from simile.policies.policies import Policy, hold_by, timing
 from simile.policies.rollouts import rollout
 from simile.policies.storage.files import digest_of
 from simile.policies.storage.loading import load_own, save_own
@@ -142,7 +145,8 @@ def improve(
 ) -> Improvement:
     """Learn the next version of a policy from demonstrations and an operator's corrections, and judge it.
 
-    The new policy keeps units, filter, hold and horizon of the old one. What it is judged on is set apart before
+    The new policy keeps units, hold and horizon of the old one, and its filter, unless it would be too rough for the
+    gate. What it is judged on is set apart before
     anything is learned, from sequences and stretches that the old policy has not learned from either: its error there
     would be flattering.
 
@@ -208,7 +212,7 @@ def improve(
         "learned": {"demonstrations": len(learned), "corrections": len(taken)},
         "held_out": {"demonstrations": len(shown), "corrections": len(held)},
     }
-    lesson = _Lesson(policy, learned, corrections.where(taken), by, model, seed)
+    lesson = _Lesson(policy, learned, corrections.where(taken), by, model, seed, gate.tolerance)
     # Demonstrations and corrections are in the facts by their digests.
     key = repr([digest_of(policy), facts, learned.digest(), sorted(taken.tolist()), by, repr(model), seed])
     place = None if folder is None else Path(folder) / hashlib.sha256(key.encode()).hexdigest()[:16]
@@ -216,7 +220,8 @@ def improve(
     weights = WEIGHTS if weight is None else (checks.number(weight, "weight", above=0.0),)
     for let in (False, True) if lesson.corrections.watched is not None else (False,):
         for one in weights:
-            trials.append(_feel(_learn_or_read(lesson, one, let, place), policy, learned))
+            trial = _learn_or_read(lesson, one, let, place)
+            trials.append(replace(trial, roughness=compare_roughness(trial.policy, policy, learned)))
             if watch is not None:
                 watch(trials[-1])
     chosen = _choose(trials, gate.tolerance)
@@ -325,9 +330,13 @@ class _Lesson:
     by: str
     model: Any
     seed: int
+    tolerance: float  # of the gate, by which a new policy may be rougher
 
     def learn(self, weight: float, let: bool) -> Trial:
-        """Learn with this weight of the corrections, and with or without what the policy was let do."""
+        """Learn with this weight of the corrections, and with or without what the policy was let do.
+
+        The filter is that of the old policy or, where behind it the new one is too rough for the gate, another.
+        """
         demos = Demonstrations((*_ungroup_one(self.demos), *self.corrections.lessons(weight)))
         choices = Choices.of(demos, model=self.model, seed=self.seed, initial=self.policy)
         kept = choices.kept
@@ -336,9 +345,20 @@ class _Lesson:
         hold = Hold(np.zeros(demos.n_actions)) if kept.hold is None else kept.hold
         mix = self.by == "mix"
         models = choices.models if mix else choices.models[:-1]
-        choices = replace(choices, models=models, regularizer=kept, hold=hold, share=REMAINS if mix else None)
+        choices = replace(choices, models=models, hold=hold, share=REMAINS if mix else None)
         choices = replace(choices, beside=self.corrections.let_be() if let else None)
-        return self._note(learn_mixture(demos, choices, kept.smoothness), weight, let)
+        run = learn_mixture(demos, replace(choices, regularizer=kept), kept.smoothness)
+        if compare_roughness(run.policy, self.policy, self.demos) > 1.0 + self.tolerance:
+            run = learn_mixture(demos, choices, MatchExpert(self.roughness))
+        return self._note(run, weight, let)
+
+    @cached_property
+    def roughness(self) -> tuple[float, ...]:
+        """How rough the old policy is in each action, as a multiple of the expert, before its hysteresis."""
+        bare, logs = hold_by(self.policy, None), self.policy.card.logs(self.demos.n_actions)
+        sums = Reference(self.demos, bare.units.scale, logs=logs).sums(rollout(bare, self.demos))
+        found = compare_bends(*(getattr(sums, name).sum(axis=0) for name in ("bends", "expert_bends", "sizes")))
+        return tuple(ratio if 0.0 < ratio < math.inf else 1.0 for ratio in found.tolist())
 
     def _note(self, run: Run, weight: float, let: bool) -> Trial:
         """Take the errors of what the models left out apart, and write them on the policy's card."""
@@ -393,14 +413,14 @@ def _learn_or_read(lesson: _Lesson, weight: float, let: bool, place: Path | None
     return trial
 
 
-def _feel(trial: Trial, old: Policy, demos: Demonstrations) -> Trial:
-    """Measure how rough the policy of a trial is beside the old one."""
+def compare_roughness(new: Policy, old: Policy, demos: Demonstrations) -> float:
+    """Return how rough a policy is along demonstrations, as a multiple of another; infinite where it diverges."""
     reference = Reference(demos, old.units.scale, logs=old.card.logs(demos.n_actions))
     try:
-        after, before = (reference.measure(rollout(one, demos)).roughness for one in (trial.policy, old))
+        after, before = (reference.measure(rollout(one, demos)).roughness for one in (new, old))
     except DivergedError:
-        return replace(trial, roughness=math.inf)
-    return replace(trial, roughness=after / before if before > 0.0 else math.inf if after > 0.0 else 1.0)
+        return math.inf
+    return after / before if before > 0.0 else math.inf if after > 0.0 else 1.0
 
 
 def _choose(trials: Sequence[Trial], tolerance: float) -> Trial:
