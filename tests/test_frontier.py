@@ -34,9 +34,9 @@ from simile.learning.aims import FEW
 from simile.learning.folds import Folds, states_of
 from simile.learning.frontier import Point, time_scale
 from simile.learning.mixture import N_LAGS, find_weights
-from simile.learning.offsets import remember_all
+from simile.learning.offsets import fit_offset
 from simile.models.closed_loop import ClosedLoop
-from simile.policies.policies import SmoothPolicy, given_frames, offset, radius
+from simile.policies.policies import SmoothPolicy, given_frames, radius
 
 PURSUIT = tasks.pursuit(n_sequences=4, length=150, n_players=3)
 VALUES = (3.0, 30.0, 300.0)
@@ -107,7 +107,7 @@ def test_errors_are_those_of_sequences_that_were_left_out():
     for i in range(4):
         others = np.concatenate([errors[j] for j in range(4) if j != i])
         mixed.append(rolled[i] @ find_weights(others.T @ others)[:, np.newaxis])
-    mixed = remember_all(offset(found.points[0].policy), mixed, standard, loop)
+    _, mixed = fit_offset(mixed, standard, loop, np.arange(4))
     gaps = np.concatenate([(a - b)[3:] for a, b in zip(mixed, standard.actions, strict=True)])
     assert found.points[0].error == pytest.approx(np.mean(gaps**2))
     assert found.points[0].roughness == pytest.approx(Reference(standard, begin=3).measure(mixed).roughness)

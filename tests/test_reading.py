@@ -443,8 +443,8 @@ def test_the_summary_says_what_was_guessed(tmp_path, capsys):
         "games.csv",
         game=np.repeat(["u", "v"], n // 2),
         t=np.tile(np.arange(n // 2) / 30.0, 2),
-        **{f"player{i}": 2 * np.arange(n) for i in range(5)},
-        ball=np.where(np.arange(n) < 12, NAN, 1.0),
+        **{f"player{i}": np.arange(n) ** 2 % (97 + i) for i in range(5)},
+        ball=np.where(np.arange(n) < 12, NAN, np.arange(n) ** 2 % 89),
         referee=["Ann"] * n,
         z_speed=[1.0] * n,
         a_pan=np.arange(n),
@@ -462,7 +462,7 @@ def test_the_summary_says_what_was_guessed(tmp_path, capsys):
 def test_the_summary_tells_of_irregular_time(tmp_path, capsys):
     times = np.arange(100) / 30.0
     times[60:] += 0.4
-    path = saved(tmp_path, t=times, x_0=range(100), a_0=range(100))
+    path = saved(tmp_path, t=times, x_0=np.arange(100) ** 2 % 97, a_0=range(100))
     note = summary(capsys, path).splitlines()[-1]
     assert note == (
         "  note      1 of 99 steps of 't' (1 %) are more than 10 % off 0.03333 s (the longest: 0.4333 s in 'd'): "

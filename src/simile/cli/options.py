@@ -99,6 +99,7 @@ reading_options = stack(
     click.option("--rate", type=float, help="Frames per second; inferred from the time column by default."),
     click.option("--gap", type=float, help="Begin a new sequence where time jumps by more seconds than this."),
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
+    click.option("--as-is", is_flag=True, default=False, help="Take values as they are: look for no errors in them."),
     memory_option,
 )
 loss_option = click.option("--loss", help="By what all is fitted and judged: 'Huber()' for data with outliers.")

@@ -24,6 +24,7 @@ from simile.data.delays import Delay, summarize_delays, tell_delays
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
 from simile.data.logs import Log, find_marks, read_logs, tell_motion
 from simile.data.recorded import ActionSpace, Recorded, Units, share_about
+from simile.data.sanity import Problem, find_problems
 from simile.data.timing import Known, look_ahead, name_ahead
 from simile.errors import ArgumentError, DataError
 
@@ -294,8 +295,6 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
             Do not print to stderr what was left out, or is written in another way than it was read.
         """
         columns = read_frame(frame, actions=actions, contexts=contexts, sequence=sequence, group=group)
-        if columns.said and not quiet:
-            print("\n".join(["frame:", *columns.said]), file=sys.stderr)  # noqa: T201 - as `simile.read` does
         demos = cls.from_arrays(
             [columns.contexts[rows] for rows in columns.sequences.values()],
             [columns.actions[rows] for rows in columns.sequences.values()],
@@ -304,7 +303,11 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
             context_names=columns.context_names,
             action_names=columns.action_names,
         )
-        return demos.grouped(columns.groups, by=columns.group or GROUP)
+        demos = demos.grouped(columns.groups, by=columns.group or GROUP)
+        said = () if quiet else (*columns.said, *map(str, demos.problems))
+        if said:
+            print("\n".join(["frame:", *said]), file=sys.stderr)  # noqa: T201 - as `simile.read` does
+        return demos
 
     def grouped(self, groups: Sequence[Any] | Mapping[str, Any] | None, *, by: str = GROUP) -> Demonstrations:
         """Return the same sequences in other groups: a label for each, or one by name; None leaves each alone.
@@ -515,6 +518,17 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         """Return the SHA-256 of all names, the rate and every value: two data sets with one digest are equal."""
         return digest_all((d.digest for d in self.items), self.context_names, self.action_names, self.rate)
 
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the data: codes for missing values, copies of the action, recordings in another unit."""
+        return find_problems(self)
+
+    def as_is(self) -> Demonstrations:
+        """Return the same, to be learned from whatever is wrong with them."""
+        same = Demonstrations(self.items)
+        vars(same)["problems"] = ()
+        return same
+
     def describe(self) -> Description:
         """Summarise the data, so that a wrong guess is seen at once."""
         return Description(self)
@@ -561,7 +575,8 @@ class Description:
                 f"{s['missing']:8.1%}"
             )
         told = tell_delays(self.delays()) if demos.n_frames >= LEAST_TOLD else ()
-        return "\n".join([*lines, *told, *self.motion()])
+        problems = (f"problem    {problem}" for problem in demos.problems)
+        return "\n".join([*lines, *told, *self.motion(), *problems])
 
     def delays(self) -> tuple[Delay, ...]:
         """Estimate how late each action is behind each context, the clearest first."""

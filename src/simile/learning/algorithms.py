@@ -17,6 +17,7 @@ from simile.data.logs import tell_noise
 from simile.data.losses import Loss, Squared
 from simile.data.origins import choose_origin, tell_origin
 from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.sanity import check_problems
 from simile.data.states import Horizon
 from simile.data.timing import Ahead, count_frames
 from simile.errors import ArgumentError
@@ -225,6 +226,7 @@ def learn(
         raise TypeError(f"learn() got an unexpected keyword argument {min(unknown)!r}")
     refuse_rounds({"horizon": horizon, **of_rounds})
     placed = place(demos, backend)
+    problems = check_problems(placed)
     aim, effects, measured = settle_lead(placed, lead, effect)
     placed, horizon = see_by(_leave_out(placed, effects), horizon, aim, known, initial)
     recorded, told = _leave_seen(placed, initial)
@@ -239,8 +241,9 @@ def learn(
     check_alike(train, judges)
     if initial is not None:
         notes += (*told, *filter(None, note_initial(initial, train, rounds=False)))
-    run = learn_mixture(train, choices, MatchExpert() if smoothness is None else smoothness, judges, watch)
-    return _note_log(replace(run, notes=notes), train)
+    goal = MatchExpert() if smoothness is None else smoothness
+    run = learn_mixture(train, choices, goal, judges, watch, problems=problems)
+    return _note_log(replace(run, notes=(*problems, *notes)), train)
 
 
 def learn_mixture(
@@ -249,8 +252,10 @@ def learn_mixture(
     goal: Smoothness | PerAction,
     judges: Recorded | None = None,
     watch: Watch | None = None,
+    *,
+    problems: tuple[str, ...] = (),
 ) -> Run:
-    """Learn one mixture from demonstrations in the user's units, and finish it."""
+    """Learn one mixture from demonstrations in the user's units, and finish it; the verdict tells their problems."""
     units, standard, inside = standardize(demos, choices)
     order = goal.order if isinstance(goal, MatchExpert) else 2
     mixture = Mixture.fit(standard, inside, order=order, watch=watch)
@@ -296,7 +301,7 @@ def learn_mixture(
     ended = finish(turn, units, choices.space, card, judges)
     if watch is not None:
         watch(ended)
-    judged = _judge(found, simple, demos, units)
+    judged = replace(_judge(found, simple, demos, units), problems=problems)
     new = judged.new if judges is None else demos.tell_new(judges)
     return Run(
         (ended,),
@@ -598,6 +603,7 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
     validation, watch, backend = (choices.pop(name, None) for name in ("validation", "watch", "backend"))
     lead, known, effect, horizon = (choices.pop(name, None) for name in ("lead", "known", "effect", "horizon"))
     placed = place(demos, backend)
+    problems = check_problems(placed)
     aim, effects, measured = settle_lead(placed, lead, effect)
     if horizon is None and choices.get("initial") is None:
         horizon = Horizon().led(0 if aim is None else count_frames(aim, placed.rate, "lead"))
@@ -606,7 +612,7 @@ def _run(demos: Data, preset: Mapping[str, Any], settings: Mapping[str, Any]) ->
     loss, seed = choices.get("loss"), choices.get("seed", 0)
     weighed = weigh(recorded, loss, seed=seed)
     model = choices.get("model")
-    notes = (*measured, *tell_outliers(recorded, weighed, (SmoothForest() if model is None else model,)))
+    notes = (*problems, *measured, *tell_outliers(recorded, weighed, (SmoothForest() if model is None else model,)))
     train, judges = _set_apart(weighed, validation, backend, loss, seed, choices["horizon"])
     new = "" if judges is None else train.tell_new(judges)
 

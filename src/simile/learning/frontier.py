@@ -20,6 +20,7 @@ from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.losses import Loss
 from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.sanity import check_problems
 from simile.data.states import Horizon
 from simile.data.timing import Ahead
 from simile.errors import ArgumentError
@@ -272,6 +273,8 @@ def path(
     [3.0, 30.0]
     """
     placed = place(demos, backend)
+    for problem in check_problems(placed):
+        warnings.warn(problem, stacklevel=2)
     views = [see_by(placed, horizon, one, known, initial) for one in list_leads(lead)]
     seen = {around.lead: (told, around) for told, around in views}
     paths: list[Frontier] = []

@@ -48,6 +48,8 @@ class Judged:
         What is new in each; "" where there was too little to leave anything out.
     places : (n, 3) array
         Which they are, see `cut_places`.
+    problems : tuple of str
+        What was likely wrong with what was learned from.
     """
 
     demos: Demonstrations
@@ -59,6 +61,7 @@ class Judged:
     kin: IntArray
     new: str
     places: IntArray
+    problems: tuple[str, ...] = ()
 
     @cached_property
     def reference(self) -> Reference:
@@ -88,6 +91,7 @@ class Judged:
             rate=self.demos.rate,
             baseline="" if self.simple is None else "the best simple filter",
             new=self.new,
+            problems=self.problems,
             in_turn=bool(self.new),
             learned_from=0 if self.new else len(self.demos),
             pace=time_scale(self.demos),

@@ -49,7 +49,10 @@ ROUNDS = "rounds.jsonl"  # one line for each round, or for each contender of a c
 COMPARISON, REPORT = "comparison.json", "report.html"
 LOCK = ".lock"  # while a run is at work
 
-READING = ("actions", "contexts", "sequence", "group", "time", "time_unit", "rate", "gap", "resample", "max_memory")
+READING = (
+    *("actions", "contexts", "sequence", "group", "time", "time_unit", "rate", "gap", "resample", "max_memory"),
+    "as_is",
+)
 RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
 DEFAULTS: dict[str, Any] = {
@@ -58,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
     "report": True,
     "rivals": True,
     "exact": True,
+    "as_is": False,
 }
 ORDER = (
     *("algorithm", *READING, *RECIPES, "lead", "known", "n_rounds", "initial"),
@@ -68,7 +72,11 @@ ORDER = (
 def reading_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """Pick the arguments of `simile.read` that were given."""
     given = {name: options.get(name) for name in READING}
-    return {n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v not in (None, (), [])}
+    return {
+        n: list(v) if isinstance(v, tuple) else v
+        for n, v in given.items()
+        if v not in (None, (), []) and v is not False
+    }
 
 
 def chosen_test(options: Mapping[str, Any]) -> str | None:
@@ -261,6 +269,8 @@ class RunFolder:
     def write_judged(self, judged: Judged) -> None:
         """Keep what the policy did over recordings that its parts had not seen."""
         arrays: dict[str, Any] = {name: getattr(judged, name) for name in ("places", "kin", "begin", "scale", "new")}
+        if judged.problems:
+            arrays["problems"] = np.array(judged.problems)
         arrays |= {"rolled": np.concatenate(judged.rolled), "digest": judged.demos.digest()}
         if judged.simple is not None:
             arrays["simple"] = np.concatenate(judged.simple)
@@ -302,6 +312,7 @@ class RunFolder:
             logs=policy.card.logs(shown.n_actions) or shown.logs,
             kin=found["kin"],
             new=str(found["new"]),
+            problems=tuple(map(str, found["problems"].tolist())) if "problems" in found else (),
             places=found["places"],
         )
 

@@ -123,6 +123,8 @@ class Verdict:
         Frames in which the expert moves by one standard deviation.
     diverged : int
         In how many recordings its roll-out left every reasonable range.
+    problems : tuple of str
+        What was likely wrong with what it was learned from: effects of the action among the contexts, say.
     """
 
     rmse: dict[str, float]
@@ -140,12 +142,14 @@ class Verdict:
     rate: float | None = None
     pace: float = math.nan
     diverged: int = 0
+    problems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.diverged:
             return str(self.accuracy)
-        others = (self.smoothness, self.likeness, self.timing)
-        return " ".join([str(self.accuracy), *(str(one) for one in others if one.mood != "unknown"), *self.cautions])
+        others = [one for one in (self.smoothness, self.likeness, self.timing) if one.mood != "unknown"]
+        doubts = [f"But {problem}." for problem in self.problems]
+        return " ".join([str(self.accuracy), *doubts, *map(str, others), *self.cautions])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers and the text as plain data, for JSON."""

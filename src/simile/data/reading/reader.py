@@ -66,6 +66,7 @@ def read(
     gap: float | None = None,
     resample: float | None = None,
     max_memory: float | None = None,
+    as_is: bool = False,
     quiet: bool = False,
 ) -> Demonstrations:
     r"""Read demonstrations from files; what is not said is guessed, and the guesses are printed to stderr.
@@ -101,6 +102,8 @@ def read(
         Bring every sequence to this rate (Hz) by linear interpolation.
     max_memory : float, optional
         MB of memory that the rows may take: a small file can hold a great many. A half of the machine's by default.
+    as_is : bool
+        Do not look for what is wrong with the values, such as codes for missing ones, and learn from them as they are.
     quiet : bool
         Do not print the summary.
 
@@ -110,7 +113,7 @@ def read(
         Empty fields, NA, null and NaN are missing (NaN) in contexts, and an error in actions.
     """
     asked = _Asked(actions, contexts, sequence, group, time, time_unit, rate, gap, resample, max_memory)
-    return _read(path, asked, quiet=quiet)
+    return _read(path, asked, as_is=as_is, quiet=quiet)
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,12 @@ def read_part(path: str | File, part: Part, *, quiet: bool = True, **how: Any) -
 
 
 def _read(
-    path: str | File | Sequence[str | File], asked: _Asked, part: Part | None = None, *, quiet: bool
+    path: str | File | Sequence[str | File],
+    asked: _Asked,
+    part: Part | None = None,
+    *,
+    as_is: bool = False,
+    quiet: bool,
 ) -> Demonstrations:
     group, max_memory = asked.group, asked.max_memory
     tables = open_tables(path, max_memory=max_memory, rows=None if part is None else part.rows)
@@ -243,6 +251,7 @@ def _read(
     demos = Demonstrations(
         tuple(d for i, p in enumerate(pieces) for d in _demonstrations(p, i, timing, choice, grouping, roles))
     )
+    demos = demos.as_is() if as_is else demos
     if not quiet:
         several = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
         told_apart = several if choice.sequence is None else f" by column {choice.shown[choice.sequence]!r}"

@@ -41,7 +41,8 @@ class Summary:
             lines.append(f"  groups    {self.groups}")
         if self.left_out:
             lines.append(f"  left out  {list_some(self.left_out)}")
-        return "\n".join([*lines, *(f"  note      {note}" for note in self.notes)])
+        notes = (*self.notes, *map(str, demos.problems))
+        return "\n".join([*lines, *(f"  note      {note}" for note in notes)])
 
 
 def irregular_note(found: Irregularity, column: str, *, frames: bool) -> str:

@@ -67,14 +67,15 @@ def _judge_trust(facts: Facts) -> Answer:
         return _answer(question, "unknown", "there was nothing to measure it on.")
     reasons, doubts = list_grounds(facts)
     said = "; but ".join(_join(part) for part in (reasons, doubts) if part) or "nothing speaks for or against it"
-    return _answer(question, "poor" if facts.diverged or facts.radius >= 1.0 else "plain", f"{said}.")
+    mood = "poor" if facts.diverged or facts.radius >= 1.0 else "fair" if facts.verdict.get("problems") else "plain"
+    return _answer(question, mood, f"{said}.")
 
 
 def list_grounds(facts: Facts) -> tuple[list[str], list[str]]:
     """Return what speaks for trust in a policy, and what against it."""
     if facts.diverged and facts.verdict is not None:
         return [], [str(facts.verdict["findings"]["accuracy"]["text"])]
-    reasons, doubts = [], []
+    reasons, doubts = [], [] if facts.verdict is None else list(facts.verdict.get("problems", ()))
     if facts.radius >= 1.0:
         doubts.append(f"its smoother does not settle by itself (radius {facts.radius:.4f})")
     elif not math.isnan(facts.radius):

@@ -17,6 +17,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations, digest_all
 from simile.data.groups import draw_groups, draw_sequences
 from simile.data.logs import Log, read_logs
 from simile.data.recorded import ActionSpace, Recorded, Units
+from simile.data.sanity import Problem
 from simile.data.timing import Known, name_ahead
 from simile.errors import DataError
 from simile.learning import measures
@@ -245,6 +246,12 @@ class DistributedDemonstrations(DistributedParts, Recorded):
         """Bring all frames here, for a few sequences that are wanted at hand: to judge a policy, or to draw."""
         return Demonstrations(tuple(d for part in self.collect(_all) for d in part))
 
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the data, as each part shows it, see `Demonstrations.problems`."""
+        found = {(problem.kind, problem.columns): problem for part in self.collect(_find_problems) for problem in part}
+        return tuple(found.values())
+
     def outcome(self, policy: Policy, *, seed: int = 0, order: int = 2) -> Outcome:
         """Roll a policy out where the contexts are, and measure it; `rolled` are handles of the trajectories."""
         found = self.map(_roll_and_sum, self.firsts, shared=(policy, seed, order, self.logs))
@@ -272,6 +279,10 @@ def share_evenly(frames: Sequence[int], n: int) -> list[tuple[int, int]]:
 
 
 # What runs where a part is stands at the top level, so that it can be sent there.
+
+
+def _find_problems(demos: Demonstrations) -> tuple[Problem, ...]:
+    return demos.problems
 
 
 def _check(demos: Demonstrations, space: ActionSpace) -> None:

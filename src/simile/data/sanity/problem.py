@@ -1,0 +1,63 @@
+"""What is told of data, and how columns are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from simile._common.text import count, escape
+from simile._common.typing import FloatArray
+from simile.data.names import list_some
+
+if TYPE_CHECKING:
+    from simile.data.demonstrations import Demonstrations
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something in recorded data that nobody meant.
+
+    Attributes
+    ----------
+    kind : str
+        What it is, such as "code" or "wrap".
+    columns : tuple of str
+        Where.
+    message : str
+        A sentence with column, values, and the way out.
+    certain : bool
+        Whether to refuse to learn from it; what is likely is told.
+    share : float
+        How much of what contexts tell of the action hinges on these columns; for effects of the action.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    message: str
+    certain: bool = False
+    share: float = 0.0
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def list_columns(demos: Demonstrations) -> Iterator[tuple[str, bool, list[FloatArray]]]:
+    """Yield every column: its name, whether it is an action, and its values in each recording."""
+    for j, name in enumerate(demos.action_names):
+        yield name, True, [a[:, j] for a in demos.actions]
+    for j, name in enumerate(demos.context_names):
+        yield name, False, [x[:, j] for x in demos.contexts]
+
+
+def name_recordings(demos: Demonstrations, numbers: Sequence[int]) -> str:
+    """Name recordings by their number, such as "in 2 of 8 recordings (g1, g4)".
+
+    A single recording is not named.
+    """
+    if len(demos) == 1:
+        return ""
+    if len(numbers) == len(demos):
+        return "in all recordings"
+    names = list_some([escape(demos[i].name) for i in numbers])
+    return f"in {len(numbers)} of {count(len(demos), 'recording')} ({names})"

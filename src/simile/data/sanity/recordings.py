@@ -1,0 +1,212 @@
+"""Recordings against one another: copies, and those in another unit, with another sign, offset or clock."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simile._common.text import escape
+from simile._common.typing import FloatArray
+from simile.data.sanity.problem import Problem, list_columns, name_recordings
+
+if TYPE_CHECKING:
+    from simile.data.demonstrations import Demonstrations
+
+FACTORS = {
+    "1000": 1000.0,
+    "100": 100.0,
+    "180/pi (degrees and radians)": 180.0 / math.pi,
+    "60": 60.0,
+    "3.28 (feet and metres)": 3.28084,
+    "3.6 (km/h and m/s)": 3.6,
+    "25.4 (inches and millimetres)": 25.4,
+}
+SURE, CONTEXTS_SURE = 15.0, 300.0  # times that scales of an action, and of a context, differ by no chance
+ROUGHLY = 0.7  # of a factor, in logarithms, that ranges of recordings differ anyway
+CLOSE = 0.15  # of a factor, in logarithms, within which it is that
+LEAST, MOST = 4, 40  # recordings that can be compared, and that are
+ENOUGH, ROWS = 100, 2_000  # frames that a recording must have, and that are looked at
+AGREES = 0.75  # correlation of what one recording's line says of another, from which on they are alike
+WORSE = 2.0  # times the usual error, from which on a recording is asked what would mend it
+MENDS = 0.5  # times the error that is left, for what mends it to be told
+
+
+def find_repeated_recordings(demos: Demonstrations) -> Iterator[Problem]:
+    """Find recordings whose values are those of another, whatever they are called."""
+    known: dict[bytes, int] = {}
+    for i, demo in enumerate(demos):
+        found = hashlib.sha256(np.ascontiguousarray(demo.contexts).data)
+        found.update(np.ascontiguousarray(demo.actions).data)
+        first = known.setdefault(found.digest(), i)
+        if first != i and len(demo) > 10 and np.ptp(demo.actions):
+            yield Problem(
+                "repeated",
+                (),
+                f"{escape(demo.name)} is a copy of {escape(demos[first].name)}, value for value: it would count twice, "
+                "and judge what has learned from it; leave one out",
+            )
+            return
+
+
+def find_scales(demos: Demonstrations) -> Iterator[Problem]:
+    """Find recordings in which a column is so much larger or smaller that it must be in another unit."""
+    for name, is_action, parts in list_columns(demos):
+        spread = np.array([_spread(part) for part in parts])
+        if len(spread) < LEAST or (spread > 0.0).mean() < 0.8:
+            continue
+        logs = np.where(spread > 0.0, np.log(np.maximum(spread, 1e-300) / np.median(spread)), 0.0)
+        sure = math.log(SURE if is_action else CONTEXTS_SURE)
+        far, rest = np.abs(logs) > sure, logs[np.abs(logs) <= sure]
+        if not far.any() or far.mean() > 0.5 or np.abs(rest).max(initial=0.0) > sure / 3.0:
+            continue
+        ratio = float(np.median(np.abs(logs[far])))
+        near = [text for text, factor in FACTORS.items() if abs(ratio - math.log(factor)) < ROUGHLY]
+        if near and np.ptp(np.abs(logs[far])) < 2.0 * ROUGHLY:
+            yield Problem(
+                "unit",
+                (name,),
+                f"{escape(name)} is {'larger' if np.median(logs[far]) > 0 else 'smaller'} by a factor of about "
+                f"{near[0]} {name_recordings(demos, np.flatnonzero(far).tolist())}: bring it to one unit",
+            )
+
+
+def _spread(values: FloatArray) -> float:
+    """Return the range of a column but for its extremes."""
+    values = values[np.isfinite(values)]
+    return float(np.subtract(*np.quantile(values, (0.95, 0.05)))) if len(values) >= ENOUGH else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Lines:
+    """Ridges from contexts, now and a little earlier, to one action: of each recording, and of those that agree."""
+
+    inputs: list[FloatArray]
+    targets: list[FloatArray]
+    lags: tuple[int, ...]
+    n_contexts: int
+
+    @classmethod
+    def of(cls, demos: Demonstrations, numbers: Sequence[int], action: int) -> _Lines:
+        step = max(1, round(0.25 * (demos.rate or 12.0)))
+        lags = (0, *(step * times for times in (1, 2, 4, 8, 16, 32)))
+        joined = np.concatenate([demos[i].contexts for i in numbers])
+        center = np.nan_to_num(np.nanmedian(joined, axis=0))
+        spread = np.nan_to_num(np.nanquantile(np.abs(joined - center), 0.8, axis=0))
+        inputs, targets = [], []
+        for i in numbers:
+            x = np.nan_to_num((demos[i].contexts - center) / np.where(spread > 0.0, spread, 1.0))
+            rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), ROWS)).astype(int))
+            inputs.append(np.hstack([x[np.maximum(rows - lag, 0)] for lag in lags]))
+            targets.append(demos[i].actions[rows, action])
+        return cls(inputs, targets, lags, joined.shape[1])
+
+    def fit(self, numbers: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+        """Return weights and means of a ridge; the level of each recording is left aside."""
+        X = np.concatenate([self.inputs[i] - self.inputs[i].mean(axis=0) for i in numbers])
+        y = np.concatenate([self.targets[i] - self.targets[i].mean() for i in numbers])
+        gram = X.T @ X
+        gram += np.eye(len(gram)) * (1e-2 * np.trace(gram) / len(gram) + 1e-12)
+        weights = np.linalg.solve(gram, X.T @ y)
+        levels = np.array([self.targets[i].mean() - self.inputs[i].mean(axis=0) @ weights for i in numbers])
+        return weights, levels
+
+    def predict(self, number: int, weights: FloatArray, scale: FloatArray | float = 1.0) -> FloatArray:
+        """Return what a line says of a recording, whose contexts are multiplied by something first."""
+        scales = np.tile(np.broadcast_to(scale, self.n_contexts), len(self.lags))
+        return np.asarray((self.inputs[number] * scales) @ weights)
+
+
+def compare_recordings(demos: Demonstrations) -> Iterator[Problem]:
+    """Find recordings that agree with the others once an action or a context is turned, rescaled or shifted in time."""
+    numbers = [i for i, demo in enumerate(demos) if len(demo) >= ENOUGH][:MOST]
+    if len(numbers) < LEAST:
+        return
+    for k, name in enumerate(demos.action_names):
+        lines = _Lines.of(demos, numbers, k)
+        n = len(numbers)
+        own = [lines.fit([i])[0] for i in range(n)]
+        agree = np.array([[_correlation(lines.predict(i, w), lines.targets[i]) for i in range(n)] for w in own])
+        center = int(np.argmax(np.median(agree, axis=1)))
+        kin = [i for i in range(n) if agree[center, i] > AGREES]
+        if len(kin) < max(LEAST - 1, 0.5 * n):
+            continue
+        weights, levels = lines.fit(kin)
+        errors = np.array([_error(lines.predict(i, weights), lines.targets[i]) for i in range(n)])
+        usual = float(np.median(errors[kin]))
+        mends: dict[tuple[str, str], list[int]] = {}
+        for i in range(n):
+            if errors[i] > WORSE * usual and (mend := _find_mend(lines, demos, i, weights, errors[i], usual, k)):
+                mends.setdefault(mend, []).append(numbers[i])
+        for (column, how), where in mends.items():
+            if len(where) <= 0.5 * n:
+                yield Problem("differs", (column,), f"{escape(column)} {how} {name_recordings(demos, where)}")
+        inner = float(np.median([lines.targets[i].std() for i in kin]))
+        if not mends and len(levels) >= LEAST and _spread_of(levels) > 3.0 * usual and _spread_of(levels) > 0.5 * inner:
+            yield Problem(
+                "offset",
+                (name,),
+                f"{escape(name)} lies at another level in each recording, by {_spread_of(levels):.3g} where contexts "
+                f"leave {usual:.3g} open: was its zero set anew? Take the offset of each recording off",
+            )
+
+
+def _spread_of(values: FloatArray) -> float:
+    return float(np.std(values, ddof=1))
+
+
+def _correlation(one: FloatArray, other: FloatArray) -> float:
+    if np.ptp(one) == 0.0 or np.ptp(other) == 0.0:
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _error(said: FloatArray, target: FloatArray) -> float:
+    """Return how far a line is off a recording, its level aside."""
+    gap = target - said
+    return float(np.sqrt(np.mean((gap - gap.mean()) ** 2)))
+
+
+def _find_mend(
+    lines: _Lines, demos: Demonstrations, i: int, weights: FloatArray, error: float, usual: float, action: int
+) -> tuple[str, str] | None:
+    """Return the column, and what is other about it, that brings a recording nearest to the others; None if nothing."""
+    said, target = lines.predict(i, weights), lines.targets[i]
+    tried: list[tuple[float, str, str]] = []
+    name = demos.action_names[action]
+    slope = float(np.dot(said - said.mean(), target - target.mean()) / max(np.sum((said - said.mean()) ** 2), 1e-300))
+    if slope < 0.0:
+        tried.append((_error(-said, target), name, "has the other sign"))
+    for text, factor in FACTORS.items():
+        for times, word in ((factor, "larger"), (1.0 / factor, "smaller")):
+            if slope > 0.0 and abs(math.log(slope / times)) < CLOSE:
+                tried.append((_error(said * times, target) / times, name, f"is {word} by a factor of {text}"))
+    step = lines.lags[1]
+    for shift in range(-8 * step, 8 * step + 1, max(1, step // 3)):
+        if abs(shift) >= step and 4 * abs(shift) < len(target) and len(target) < ROWS:
+            a = said[max(-shift, 0) : len(said) - max(shift, 0)]
+            b = target[max(shift, 0) : len(target) + min(shift, 0)]
+            seconds = "" if demos.rate is None else f" ({abs(shift) / demos.rate:.2g} s)"
+            way = "later" if shift > 0 else "earlier"
+            tried.append((_error(a, b), name, f"is about {abs(shift)} frames{seconds} {way} than elsewhere"))
+    for j, column in enumerate(demos.context_names):
+        for text, times in _context_changes():
+            scale = np.ones(lines.n_contexts)
+            scale[j] = times
+            changed = _error(lines.predict(i, weights, scale), target)
+            if changed < MENDS * _error(lines.predict(i, weights, np.where(scale == 1.0, 1.0, 0.0)), target):
+                tried.append((changed, column, text))  # it is more than what leaving the column out would do
+    best, column, how = min(tried, default=(math.inf, "", ""))
+    return (column, how) if best < MENDS * error and best < WORSE * usual else None
+
+
+def _context_changes() -> Iterator[tuple[str, float]]:
+    """Yield what a context may be multiplied by to be as elsewhere, and what it is then said to be."""
+    yield "has the other sign", -1.0
+    for text, factor in FACTORS.items():
+        yield f"is larger by a factor of {text}", 1.0 / factor
+        yield f"is smaller by a factor of {text}", factor

@@ -1,0 +1,205 @@
+"""Values that mean something else than they say, one column or one row at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simile._common.text import escape
+from simile._common.typing import BoolArray, FloatArray
+from simile.data.sanity.problem import Problem, list_columns, name_recordings
+
+if TYPE_CHECKING:
+    from simile.data.demonstrations import Demonstrations
+
+LIMITS = (32767.0, 32768.0, 65535.0, 2147483647.0, 2147483648.0, 4294967295.0)  # of whole numbers in 16 and 32 bits
+NINES = re.compile(r"9{2,}(\.0*|\.9+0*)?")
+ENOUGH = 20  # rows, of which a sum or a mean is no chance
+HUGE = 1e15  # no quantity of a plant is larger
+APART = 0.5  # times the range of all other values that a code lies outside of it
+PERIODS = {360.0: "360", 2.0 * np.pi: "2 pi", 65536.0: "65536", 4096.0: "4096"}
+TURN, STEADY = 0.75, 0.1  # of the period: the least jump of a wrap, and the most that all other steps move
+LONG_ENOUGH = 50  # frames in which a sensor that changes in most frames does not stand still by chance
+STILL = 0.25  # of a recording, at the least, that a sensor stands still where it otherwise never does
+
+
+def find_codes(demos: Demonstrations) -> Iterator[Problem]:
+    """Find numbers that stand for a missing value, such as -999: far outside of all other values of the column."""
+    for name, is_action, parts in list_columns(demos):
+        values = np.concatenate(parts)
+        values, total = values[np.isfinite(values)], len(values)
+        found: dict[float, int] = {}
+        while len(found) < 3 and (code := _find_code(values)) is not None:
+            found[code] = int(np.count_nonzero(values == code))
+            values = values[values != code]
+        if found:
+            codes = " and ".join(f"{code:g}" for code in found)
+            share = sum(found.values()) / total
+            rest = f"all others lie between {values.min():.4g} and {values.max():.4g}"
+            way = "leave those rows out" if is_action else "make them empty, or NaN"
+            yield Problem(
+                "code",
+                (name,),
+                f"{escape(name)} is {codes} in {share:.2g} of the rows, and {rest}: that stands for a missing value; "
+                f"{way}",
+                certain=True,
+            )
+
+
+def _find_code(values: FloatArray) -> float | None:
+    """Return a value at either end that looks like a code and lies far from all others."""
+    if len(values) < 10:
+        return None
+    for code in (float(values.max()), float(values.min())):
+        if abs(code) < HUGE and abs(code) not in LIMITS and not NINES.fullmatch(f"{abs(code):.10g}"):
+            continue
+        rest = values[values != code]
+        if len(rest) < 3:
+            continue
+        low, high = float(rest.min()), float(rest.max())
+        if max(code - high, low - code) > APART * (high - low) and len(np.unique(rest[:10_000])) > 2:
+            return code
+    return None
+
+
+def find_thousands(demos: Demonstrations) -> Iterator[Problem]:
+    """Find points between thousands that were read as decimal points: 1.234 beside 987."""
+    for name, _, parts in list_columns(demos):
+        values = np.concatenate(parts)
+        values = values[np.isfinite(values)]
+        pointed = values != np.floor(values)
+        whole = np.abs(values[~pointed])
+        thousands = 1000.0 * values[pointed]
+        if (
+            not 0.02 < pointed.mean() < 0.98
+            or whole.max() >= 1000.0
+            or np.abs(thousands - np.round(thousands)).max() > 1e-6
+        ):
+            continue
+        mended = np.where(pointed, 1000.0 * values, values)
+        before, after = (np.abs(np.diff(one)).mean() / max(float(one.std()), 1e-300) for one in (values, mended))
+        if after < 0.3 * before:
+            yield Problem(
+                "thousands",
+                (name,),
+                f"{escape(name)} has whole numbers below 1000 beside numbers with three decimals, such as "
+                f"{values[pointed][0]:.3f}, and moves smoothly if that is {thousands[0]:.0f}: a point stands between "
+                "thousands; write the file without",
+                certain=True,
+            )
+
+
+def find_wraps(demos: Demonstrations) -> Iterator[Problem]:
+    """Find angles and counters that jump from one end of their range to the other."""
+    for name, is_action, parts in list_columns(demos):
+        for period, written in PERIODS.items():
+            where = [i for i, values in enumerate(parts) if _wraps(values, period)]
+            if not where:
+                continue
+            steps = np.concatenate([np.abs(np.diff(parts[i])) for i in where])
+            times = int(np.count_nonzero(steps > TURN * period))
+            way = "numpy.unwrap makes it go on" if is_action else "numpy.unwrap, or its sine and cosine, make it go on"
+            yield Problem(
+                "wrap",
+                (name,),
+                f"{escape(name)} jumps by {written} {times} times {name_recordings(demos, where)}: it wraps, and the "
+                f"way between both ends is no motion; {way}",
+                certain=is_action,
+            )
+            break
+
+
+def _wraps(values: FloatArray, period: float) -> bool:
+    """Return whether values jump by about a period and move little else, within one period."""
+    values = values[np.isfinite(values)]
+    if len(values) < 10 or np.ptp(values) > 1.02 * period:
+        return False
+    steps = np.abs(np.diff(values))
+    jumps = steps > TURN * period
+    if not jumps.any() or jumps.mean() > 0.05:
+        return False
+    usual = float(np.max(steps[~jumps], initial=0.0))
+    return 0.0 < usual < STEADY * period and bool((np.abs(steps[jumps] - period) <= max(3.0 * usual, 1e-9)).all())
+
+
+def find_frozen(demos: Demonstrations) -> Iterator[Problem]:
+    """Find sensors that stand still where they otherwise change in most frames."""
+    for name, is_action, parts in list_columns(demos):
+        if is_action:
+            continue
+        changes = [_changes(values) for values in parts]
+        all_still = not any(change.any() for change in changes)
+        known = np.concatenate([values[np.isfinite(values)] for values in parts])
+        if all_still and len(known) > LONG_ENOUGH and len(np.unique(known)) == 1:
+            yield Problem("constant", (name,), f"{escape(name)} is {known[0]:g} in every row: it tells nothing")
+            continue
+        longest = [_longest_run(~change) for change in changes]
+        frozen = [
+            i
+            for i, (values, change, run) in enumerate(zip(parts, changes, longest, strict=True))
+            if run >= max(LONG_ENOUGH, STILL * len(change))
+            and change.sum() >= 0.9 * (len(change) - run)
+            and (change.any() or float(f"{values[0]:.1f}") != values[0])  # a round constant is a setting
+        ]
+        moving = [i for i, change in enumerate(changes) if i not in frozen and len(change) and change.mean() > 0.9]
+        known_still = any(changes[i].any() for i in frozen) or bool(moving)
+        if frozen and known_still and len(frozen) + len(moving) == sum(len(c) >= LONG_ENOUGH for c in changes):
+            first = max(longest[i] for i in frozen)
+            yield Problem(
+                "frozen",
+                (name,),
+                f"{escape(name)} stands still for up to {first} frames {name_recordings(demos, frozen)}, and changes "
+                "in nearly every frame elsewhere: was the sensor stuck? Make it empty there, or leave the column out",
+            )
+
+
+def _changes(values: FloatArray) -> BoolArray:
+    """Return whether each step changes the value; steps to or from a missing value are left out."""
+    steps = np.diff(values)
+    return np.asarray(steps[np.isfinite(steps)] != 0.0)
+
+
+def _longest_run(marked: BoolArray) -> int:
+    """Return the length of the longest run of marked frames."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], marked.astype(np.int8), [0]])))
+    return int(np.max(edges[1::2] - edges[::2], initial=0))
+
+
+def find_total_rows(demos: Demonstrations) -> Iterator[Problem]:
+    """Find last rows that are the sum or the mean of the others, of their recording or of all."""
+    tables = [np.hstack([demo.contexts, demo.actions]) for demo in demos]
+    everything = np.concatenate(tables)
+    for what in ("sum", "mean"):
+        where = [i for i, rows in enumerate(tables) if _is_total(rows[:-1], rows[-1], what)]
+        if not where and _is_total(everything[:-1], everything[-1], what):
+            where.append(len(tables) - 1)
+        if where:
+            message = f"the last row {name_recordings(demos, where)} is the {what} of all others: leave it out"
+            yield Problem("total", (), message, certain=True)
+
+
+def _is_total(body: FloatArray, last: FloatArray, what: str) -> bool:
+    if len(body) < ENOUGH:
+        return False
+    moving = np.ptp(body, axis=0) > 0.0  # which is not so where a value is missing
+    expected = body.sum(axis=0) if what == "sum" else body.mean(axis=0)
+    # As far off as writing with a few digits makes it.
+    same = np.abs(last - expected) <= 1e-3 * body.std(axis=0)
+    return int(same[moving].sum()) >= 2 and bool(same[moving].mean() > 0.6)
+
+
+def find_doubled_rows(demos: Demonstrations) -> Iterator[Problem]:
+    """Find recordings in which every row stands twice."""
+    where = []
+    for i, demo in enumerate(demos):
+        rows = np.nan_to_num(np.hstack([demo.contexts, demo.actions]))
+        same = (rows[1:] == rows[:-1]).all(axis=1)
+        if len(rows) >= ENOUGH and same[::2].mean() > 0.95 and same[1::2].mean() < 0.3:
+            where.append(i)
+    if where:
+        at = name_recordings(demos, where)
+        message = f"every row stands twice {at}: keep one of each two"
+        yield Problem("doubled", (), message, certain=True)
