@@ -6,7 +6,9 @@ import math
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,34 @@ from simile.learning.distributed.backend import LocalBackend
 from simile.learning.recipes import as_python, parse
 from simile.learning.runs import DEFAULTS, RECIPES, RunFolder, as_command, as_script
 from simile.learning.runs import settings as settings_of
-from simile.learning.tuning import Ask, Between, CrossFitting, Known, Rounds, Tried, Tuned, executors, tune
-from simile.learning.tuning.spaces import ask_by, label
-from simile.learning.tuning.trial import Split, judge, train
+from simile.learning.tuning import Ask, Between, Conditions, CrossFitting, Rounds, Tried, Tuned, search, tune
+from simile.learning.tuning.spaces import label, suggest
+from simile.learning.tuning.trials import Split, run_trial, train
 from simile.policies.storage.files import to_bytes
 
 DEMOS = tasks.pursuit(n_sequences=6, length=120, seed=5)
-KNOWN = Known(DEMOS, 1.0, 0)
+CONDITIONS = Conditions(DEMOS, 1.0, 0)
 LINES = CrossFitting(mixture=("hinges", "hinges+ridge", "ridge"), stretch=(0.5, 1.0), lag=Between(1.0, 12.0, log=True))
 FOREST = simile.SmoothForest(n_trees=2, min_leaf=8)
+
+
+@dataclass
+class Chooses:
+    """A trial of Optuna that chooses by a function of the name and either a list of labels or a range."""
+
+    choose: Callable[[str, Any], Any]
+
+    def suggest_categorical(self, name: str, labels: list[str]) -> str:
+        return self.choose(name, labels)
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
+        return self.choose(name, Between(low, high, log))
+
+    suggest_int = suggest_float
+
+
+def draw(space: Any, choose: Callable[[str, Any], Any]) -> dict[str, Any]:
+    return space.draw(partial(suggest, Chooses(choose), type(space).__name__), CONDITIONS)
 
 
 def found(tuned: Tuned) -> list[tuple[Any, ...]]:
@@ -47,13 +68,13 @@ def found(tuned: Tuned) -> list[tuple[Any, ...]]:
 
 @given(st.data(), st.sampled_from([CrossFitting(lag=Between(0.5, 50.0, log=True)), Rounds()]))
 def test_whatever_is_drawn_can_be_written_in_a_command_and_read_back(data: st.DataObject, space: Any):
-    def choose(name: str, options: Between | list[str], first: Any) -> Any:
+    def choose(name: str, options: Between | list[str]) -> Any:
         if isinstance(options, list):
             return data.draw(st.sampled_from(options))
         kind = st.integers if options.whole else st.floats
         return data.draw(kind(options.low, options.high))
 
-    settings = space.draw(ask_by(choose), KNOWN)
+    settings = draw(space, choose)
     written = Tried(0, {}, settings).options()
     assert written is not None
     for name, value in written.items():
@@ -61,16 +82,19 @@ def test_whatever_is_drawn_can_be_written_in_a_command_and_read_back(data: st.Da
 
 
 def test_the_first_trial_of_the_rounds_is_the_paper_as_printed_and_the_authors_script_is_among_them():
-    def draw(wanted: Any) -> dict[str, Any]:
-        def choose(name: str, options: Between | list[str], first: Any) -> Any:
-            if isinstance(options, Between):
-                return first
-            return next((o for o in options if o in map(label, wanted)), first if first in options else options[0])
+    first: dict[str, Any] = {}
+    Rounds().draw(partial(suggest, first, "Rounds"), CONDITIONS)
 
-        return {name: label(value) for name, value in Rounds().draw(ask_by(choose), KNOWN).items()}
+    def draw_labels(wanted: Any) -> dict[str, Any]:
+        def choose(name: str, options: Between | list[str]) -> Any:
+            if isinstance(options, Between):
+                return first[name]
+            return next((o for o in options if o in map(label, wanted)), first[name])
+
+        return {name: label(value) for name, value in draw(Rounds(), choose).items()}
 
     for preset, wanted in ((simile.PRINTED, ()), (simile.AUTHORS, (simile.Criterion.LABELS, *simile.AUTHORS.values()))):
-        drawn = draw(wanted)
+        drawn = draw_labels(wanted)
         assert drawn["algorithm"] == "paper"
         assert {name: drawn[name] for name in preset if name in drawn} == {
             name: label(preset[name]) for name in preset if name in drawn
@@ -93,6 +117,9 @@ def test_the_first_trial_is_the_default_of_learn_within_the_budget():
     (first,) = tuned.trials
     assert label(first.settings["model"]) == label(MODELS)
     assert first.settings["horizon"] == simile.Horizon.auto(DEMOS.rate)
+    assert first.settings["smoothness"] == simile.MatchExpert(1.0)
+    default, again = simile.learn(tuned.split.train), train(tuned.split.train, first.settings)
+    assert to_bytes(default.policy) == to_bytes(again.policy)
 
 
 def test_hold_may_be_a_knob_and_comes_through_config_command_and_script(tmp_path: Path):
@@ -124,14 +151,27 @@ def test_each_action_begins_with_the_smoothness_that_learn_would_give_it():
     demos = demos_of(*[150] * 5, k=2, seed=4)
     noise = [0.3 * np.random.default_rng(i).normal(size=(len(a), 1)) for i, a in enumerate(demos.actions)]
     noisy = demos.with_actions([np.hstack([a[:, :1], a[:, 1:] + n]) for a, n in zip(demos.actions, noise, strict=True)])
-    known = Known(noisy, 1.0, 0)
+    conditions = Conditions(noisy, 1.0, 0)
     smoothness = simile.learn(noisy).policy.smoothness
     assert len(set(smoothness)) == 2
-    first = CrossFitting(mixture=("ridge",)).draw(lambda name, options, first=None: first, known)
-    assert np.allclose(first["smoothness"], smoothness, rtol=1e-5)
+    first = CrossFitting(mixture=("ridge",)).draw(lambda name, options, first=None: first, conditions)
+    assert np.array_equal(train(noisy, first).policy.smoothness, smoothness)
     written = Tried(0, {}, first).options()
     assert written is not None
     assert parse(written["smoothness"], "smoothness") == first["smoothness"]
+
+
+def test_left_alone_a_trial_chooses_lambda_as_learn_does_for_a_roughness_around_the_budget():
+    space = CrossFitting(mixture=("ridge",), stretch=(0.5,))
+    for budget, low, high in ((0.8, 0.4, 1.0), (None, 0.1, 2.0)):
+        tuned = tune(DEMOS, trials=6, space=space, budget=budget)
+        ratios = [t.settings["smoothness"].ratio for t in tuned.trials]
+        assert ratios[0] == (budget or 1.0)
+        assert len(set(ratios)) == 6
+        assert all(low <= ratio <= high for ratio in ratios)
+        assert "--smoothness 'MatchExpert(" in (tuned.command() or "")
+    named = tune(DEMOS, trials=1, space=CrossFitting(mixture=("ridge",), roughness=(0.7,)))
+    assert named.best["smoothness"] == simile.MatchExpert(0.7)
 
 
 def test_each_space_begins_with_its_own_default():
@@ -293,7 +333,7 @@ class Mine:
 
     models: tuple[Any, ...]
 
-    def draw(self, ask: Ask, known: Known) -> dict[str, Any]:
+    def draw(self, ask: Ask, conditions: Conditions) -> dict[str, Any]:
         model = ask("model", self.models)
         if model == "refused":
             raise simile.ArgumentError("these do not go together")
@@ -317,9 +357,9 @@ def test_where_every_trial_fails_the_reason_is_said():
 def test_sequences_that_are_too_short_are_a_reason_too():
     short = simile.Demonstrations((*tasks.pursuit(3, 100)[:], *tasks.pursuit(1, 8)))
     settings = {"algorithm": "paper", "model": FOREST, "n_rounds": 1, "smoothness": 20.0}
-    verdict = judge(settings, Split(short[:3], short[3:]))
-    assert "no sequence is longer" in verdict.trouble
-    assert math.isnan(verdict.rmse)
+    tried, _ = run_trial(Split(short[:3], short[3:]), Tried(0, {}, settings))
+    assert "no sequence is longer" in tried.trouble
+    assert math.isnan(tried.rmse)
 
 
 def test_trials_that_do_badly_round_after_round_are_given_up():
@@ -332,21 +372,34 @@ def test_trials_that_do_badly_round_after_round_are_given_up():
     assert f"{len(given_up)} given up early" in str(tuned)
 
 
+def test_processes_and_a_backend_prune_too_and_find_the_same():
+    models = (
+        *(simile.SmoothForest(n_trees=2, min_leaf=n) for n in (4, 6)),
+        simile.SmoothForest(n_trees=2, max_depth=0),
+    )
+    how = {"trials": 12, "space": Mine(models), "budget": 50.0, "jobs": 2}
+    here, there = (tune(DEMOS, **how, backend=backend) for backend in (None, LocalBackend()))
+    assert found(here) == found(there)
+    assert any(t.pruned for t in here.trials)
+
+
 def test_a_mixture_is_judged_when_it_is_done_and_never_given_up():
-    def report(step: int, rmse: float, roughness: float) -> bool:
-        raise AssertionError
+    class Pruning:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
 
     settings, split = (
         {"model": (simile.Ridge(knots=2), simile.Ridge()), "smoothness": 20.0},
         Split(DEMOS[:4], DEMOS[4:]),
     )
-    verdict = judge(settings, split, report)
-    assert not verdict.pruned
-    assert not verdict.trouble
+    tried, objectives = run_trial(split, Tried(0, {}, settings), 1.0, Pruning())
+    assert not objectives
+    assert not tried.pruned
+    assert not tried.trouble
     turn = simile.learn(split.train, **settings, validation=split.validation).chosen
-    assert (verdict.rmse, verdict.roughness) == (math.sqrt(turn.validation_error), turn.validation_roughness)
+    assert (tried.rmse, tried.roughness) == (math.sqrt(turn.validation_error), turn.validation_roughness)
     outcome = measures.outcome(simile.learn(split.train, **settings).policy, split.validation)
-    assert verdict.rmse == math.sqrt(outcome.error)
+    assert tried.rmse == math.sqrt(outcome.error)
 
 
 @pytest.mark.long
@@ -356,11 +409,11 @@ def test_a_network_may_join_the_mixture():
 
     network = TorchRegressor(MLP((4,)), epochs=2)
     space = CrossFitting(mixture=("ridge",), extra=(network,), lag=(4.0,))
-    settings = space.draw(ask_by(lambda name, options, first: options[-1]), KNOWN)
+    settings = draw(space, lambda name, options: options[-1])
     assert settings["model"] == (simile.Ridge(), network)
-    verdict = judge(settings, Split(DEMOS[:4], DEMOS[4:]))
-    assert not verdict.trouble
-    assert math.isfinite(verdict.rmse)
+    tried, _ = run_trial(Split(DEMOS[:4], DEMOS[4:]), Tried(0, {}, settings))
+    assert not tried.trouble
+    assert math.isfinite(tried.rmse)
 
 
 # Again, and elsewhere
@@ -391,20 +444,20 @@ def test_a_search_that_is_taken_up_goes_on_as_if_it_had_never_stopped(searched: 
 
 
 def test_ctrl_c_keeps_what_there_is_and_the_trial_under_way_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Tuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
 
     calls: list[Any] = []
 
-    def interrupted(settings: Any, *rest: Any) -> Any:
-        calls.append(settings)
+    def interrupted(split: Split, tried: Tried, *rest: Any) -> Any:
+        calls.append(tried.settings)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return judge(settings, *rest)
+        return run_trial(split, tried, *rest)
 
     storage = tmp_path / "tune.db"
     with monkeypatch.context() as patch:
-        patch.setattr(executors, "judge", interrupted)
+        patch.setattr(search, "run_trial", interrupted)
         part = tune(DEMOS, trials=5, space=LINES, storage=storage)
     assert part.interrupted
     assert len(part.trials) == 2
@@ -414,6 +467,8 @@ def test_ctrl_c_keeps_what_there_is_and_the_trial_under_way_is_tried_again(
     assert len(whole.trials) == 5
     assert label(whole.trials[2].settings) == label(calls[2])
     assert not any(t.trouble for t in whole.trials)
+    longer = tune(DEMOS, trials=12, space=LINES, storage=storage)
+    assert [one[1:] for one in found(longer)] == [one[1:] for one in found(searched)]  # but for the numbers
 
 
 def test_ctrl_c_before_the_first_trial_is_an_interruption(monkeypatch: pytest.MonkeyPatch):
@@ -421,7 +476,7 @@ def test_ctrl_c_before_the_first_trial_is_an_interruption(monkeypatch: pytest.Mo
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(executors, "judge", interrupted)
+    monkeypatch.setattr(search, "run_trial", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune(DEMOS, trials=2, space=LINES)
 
@@ -439,6 +494,30 @@ def test_a_study_of_other_data_or_other_choices_is_refused_with_the_way_out(tmp_
     with pytest.raises(simile.ArgumentError, match="with other"):
         tune(DEMOS, trials=1, space=LINES, storage=storage, budget=None)
     assert len(tune(other, trials=1, space=LINES, storage=storage, study="another").trials) == 1
+
+
+@dataclass(frozen=True, repr=False)
+class Ridges:
+    """A space of one's own that does not tell its options."""
+
+    names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "Ridges()"
+
+    def draw(self, ask: Ask, conditions: Conditions) -> dict[str, Any]:
+        for name in self.names:
+            ask(name, Between(0.5, 2.0))
+        return {"model": simile.Ridge(), "smoothness": 20.0}
+
+
+def test_a_space_of_ones_own_that_has_changed_since_is_refused(tmp_path: Path):
+    storage = tmp_path / "tune.db"
+    tune(DEMOS, trials=1, space=Ridges(("alpha",)), storage=storage)
+    with pytest.raises(
+        simile.ArgumentError, match=r"space cannot be that of trial 0 .*beta.* or begin another: study="
+    ):
+        tune(DEMOS, trials=2, space=Ridges(("alpha", "beta")), storage=storage)
 
 
 @pytest.mark.parametrize("address", ["{}", "sqlite:///{}"])
@@ -484,7 +563,7 @@ def test_processes_share_the_trials_and_one_that_dies_takes_only_its_own_with_it
     told = [t.trouble for t in tuned.trials]
     assert any("its process died" in trouble for trouble in told)
     assert "" in told
-    again = judge(tuned.best, tuned.split)
+    again, _ = run_trial(tuned.split, Tried(0, {}, tuned.best))
     assert again.rmse == tuned.chosen.rmse
 
 

@@ -53,6 +53,7 @@ def test_tune_leaves_a_run_with_its_policy_and_all_trials(searched: tuple[Path, 
     written = [
         "baseline.safetensors",
         "config.toml",
+        "path.safetensors",
         "policy.safetensors",
         "rounds.jsonl",
         "summary.json",

@@ -130,9 +130,8 @@ def _check_folder(folder: Path, *, overwrite: bool) -> None:
 
 def _spaces(given: dict[str, Any], demos: Demonstrations, extra: tuple[Any, ...]) -> tuple[Space, ...]:
     """Make the search space, of models that can be saved and written in a command."""
-    from simile.learning.recipes import parse
+    from simile.learning.recipes import as_option, parse
     from simile.learning.tuning import CrossFitting, Rounds
-    from simile.learning.tuning.result import as_option
     from simile.models.ridge import FoldRegressor
     from simile.policies.storage.loading import check_savable
 

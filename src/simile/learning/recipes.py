@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import ast
 import importlib
+import math
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from itertools import takewhile
 from typing import Any
 
+from simile._common.text import spell
+from simile.data.recorded import ActionSpace
 from simile.errors import ArgumentError
+from simile.policies.hold import Hold
 
 # Names of simile that may be written in a recipe.
 NAMES = frozenset(
@@ -150,3 +157,34 @@ def as_python(text: str) -> tuple[str, set[str]]:
             modules.add(dotted.rpartition(".")[0])
     bare = isinstance(tree, ast.Name | ast.Attribute)  # the recipe with its defaults
     return ast.unparse(tree) + ("()" if bare else ""), {m for m in modules if m != "sklearn"}
+
+
+def as_option(value: Any, name: str) -> str | None:
+    """Format a recipe as the option `name` of the command line takes it; None where that cannot be done.
+
+    >>> from simile import SmoothForest
+    >>> as_option((SmoothForest(n_trees=20, max_depth=None),), "model")
+    '(SmoothForest(n_trees=20, max_depth=None),)'
+    """
+    for text in (_format(value), spell(value)):
+        with suppress(ArgumentError):
+            if spell(parse(text, name)) == spell(value):
+                return text
+    return None
+
+
+def _format(value: Any) -> str:
+    """Format a recipe without the arguments that are defaults."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_format, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, ActionSpace):  # whose bounds are arrays
+        sides = {"low": value.low.tolist(), "high": value.high.tolist()}
+        given = {n: s[0] if len(s) == 1 else s for n, s in sides.items() if all(map(math.isfinite, s))}
+        return f"ActionSpace({', '.join(f'{n}={s!r}' for n, s in given.items())})"
+    if type(value).__module__.startswith("sklearn."):
+        public = takewhile(lambda part: not part.startswith("_"), type(value).__module__.split("."))
+        return f"{'.'.join(public)}.{value!r}"
+    if is_dataclass(value) and not isinstance(value, Hold):  # which formats itself
+        given = {f.name: v for f in fields(value) if (v := getattr(value, f.name)) != f.default}
+        return f"{type(value).__name__}({', '.join(f'{n}={_format(v)}' for n, v in given.items())})"
+    return repr(value)

@@ -6,8 +6,8 @@ the workers of a cluster, and given up early where a trial does badly round afte
 
 from __future__ import annotations
 
-from simile.learning.tuning.result import Tried, Tuned
 from simile.learning.tuning.search import tune
-from simile.learning.tuning.spaces import Ask, Between, CrossFitting, Known, Rounds, Space
+from simile.learning.tuning.spaces import Ask, Between, Conditions, CrossFitting, Rounds, Space
+from simile.learning.tuning.trials import Tried, Tuned
 
-__all__ = ["Ask", "Between", "CrossFitting", "Known", "Rounds", "Space", "Tried", "Tuned", "tune"]
+__all__ = ["Ask", "Between", "Conditions", "CrossFitting", "Rounds", "Space", "Tried", "Tuned", "tune"]

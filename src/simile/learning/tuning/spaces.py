@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from simile._common import checks
 from simile._common.text import spell
-from simile.data import timing
 from simile.data.demonstrations import Demonstrations
 from simile.data.losses import Loss
-from simile.data.recorded import ActionSpace, Units
+from simile.data.recorded import ActionSpace
 from simile.data.states import Horizon
 from simile.errors import ArgumentError
 from simile.learning.algorithms import PRINTED
 from simile.learning.components import MODELS
 from simile.learning.feedback import ExpertFeedback, Feedback, SmoothFeedback, by_distance, exponential, geometric
-from simile.learning.frontier import time_scale
-from simile.learning.mixture import LEAST_LAG, Choices, Mixture, standardize
+from simile.learning.smoothness import MatchExpert
 from simile.learning.step_sizes import Constant, ErrorRatio, StepSize
 from simile.models import Criterion, SmoothForest
 from simile.models.regularizers import CriticallyDamped, RegularizerClass, VelocityAutoregression
 from simile.models.ridge import Ridge
 
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial
+
 PARTS = ("forest", "hinges", "ridge")  # of a mixture
-WITHIN = 3.0  # factor around the lag of the default in which to look for a better one
-DAMPED = CriticallyDamped(order=3)
 
 
 @dataclass(frozen=True)
@@ -54,21 +50,20 @@ class Between:
         """Whether only whole numbers are meant."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    @property
-    def middle(self) -> float:
-        """The number half way, by scales where `log`.
+    def choose_first(self, first: Any) -> Any:
+        """Return `first` where it is in the range, and the number half way (by scales where `log`) where it is not.
 
-        >>> Between(1.0, 100.0, log=True).middle
+        >>> Between(1.0, 100.0, log=True).choose_first(None)
         10.0
         """
+        if isinstance(first, float | int) and self.low <= first <= self.high:
+            return first
         half = math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2.0
         return round(half) if self.whole else half
 
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, float | int) and self.low <= value <= self.high
-
 
 Options = Between | Sequence[Any]
+FRONTIER = Between(0.1, 2.0, log=True)  # times as rough as the expert, where there is no budget
 
 
 class Ask(Protocol):
@@ -79,56 +74,44 @@ class Ask(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What a space may go by: the sequences that trials learn from, and what is asked of the policy."""
+class Conditions:
+    """What all trials of a search have in common, for a space to go by.
+
+    Attributes
+    ----------
+    demos : Demonstrations
+        The sequences that trials learn from.
+    budget : float, optional
+        Largest roughness allowed.
+    seed : int
+        Of all trainings.
+    loss : Loss, optional
+        By what trials are fitted.
+    timing : Horizon, optional
+        Has the lead and the contexts known ahead; None where there are none.
+    """
 
     demos: Demonstrations
     budget: float | None
     seed: int
     loss: Loss | None = None
-    lead: int = 0  # frames, as in a `Horizon`
-    ahead: timing.Known = ()
+    timing: Horizon | None = None
 
-    def see(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return settings of a trial that waits or aims ahead as was asked for, around which its lags are."""
-        if not (self.lead or self.ahead):
-            return settings
-        rounds = settings.get("algorithm", "learn") != "learn"
-        own = settings.get("horizon", Horizon() if rounds else Horizon.auto(self.demos.rate))
-        return {**settings, "horizon": replace(own.led(self.lead), known=self.ahead)}
-
-    @cached_property
-    def each(self) -> list[float]:
-        """Frames by which each action lags in the default of `learn` at the budget; one number where all do alike."""
-        demos = self.demos.foretell(self.ahead)
-        _, standard, inside = standardize(demos, Choices.of(demos, seed=self.seed, **self.see({})))
-        mixture, ratio = Mixture.fit(standard, inside), 1.0 if self.budget is None else self.budget
-        return [max(mixture.choose(j, ratio).lag, LEAST_LAG) for j in range(demos.n_actions)]
-
-    @property
-    def lag(self) -> float:
-        """Their mean: a good place to begin."""
-        return float(np.mean(self.each))
-
-    def spread(self, lag: float) -> float | tuple[float, ...]:
-        """Return lambda for a mean lag: where actions differ in the default, they differ by the same factors."""
-        found = tuple(_shorten(DAMPED.smoothness_for(lag * own / self.lag)) for own in self.each)
-        return found[0] if len(found) == 1 else found
-
-    @cached_property
-    def lags(self) -> Between:
-        """The range of lags: around that place, or from hardly any to the expert's own where no budget is given."""
-        if self.budget is not None:
-            return Between(self.lag / WITHIN, self.lag * WITHIN, log=True)
-        slowest = time_scale(self.demos.standardize(Units.of(self.demos))) / 3.0
-        return Between(LEAST_LAG, max(4.0 * LEAST_LAG, slowest, self.lag), log=True)
+    def add_to(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return settings of a trial with the loss, and a horizon that waits or aims ahead, as they were asked for."""
+        loss = {} if self.loss is None else {"loss": self.loss}
+        if self.timing is None:
+            return settings | loss
+        auto = Horizon.auto(self.demos.rate) if settings.get("algorithm", "learn") == "learn" else Horizon()
+        own = settings.get("horizon", auto).led(self.timing.lead)
+        return settings | loss | {"horizon": replace(own, known=self.timing.known)}
 
 
 @runtime_checkable
 class Space(Protocol):
     """A search space; write your own with this one method."""
 
-    def draw(self, ask: Ask, known: Known) -> dict[str, Any]:
+    def draw(self, ask: Ask, conditions: Conditions) -> dict[str, Any]:
         """Ask for the knobs, and return keyword arguments of `simile.learn`.
 
         With "algorithm" among them, "paper" for example, they are those of that algorithm.
@@ -151,9 +134,11 @@ class CrossFitting:
         Hinges that each context gets.
     stretch : options
         How much longer than by default a policy looks back: 2 for lags twice as long.
+    roughness : options, optional
+        How many times as rough as the expert `learn` may be where it chooses lambda (`MatchExpert`); by default around
+        the budget.
     lag : options, optional
-        Smoothness, as frames by which the closed loop lags, in all actions alike; by default around the lags that fit
-        the budget, of each action its own.
+        Smoothness in place of that, as frames by which the closed loop lags, in all actions alike.
     hold : options, optional
         How far to hold still, widths or `Hold`s; by default each trial chooses it as `learn` does.
     extra : sequence of models
@@ -169,6 +154,7 @@ class CrossFitting:
     leaves: Options = (None,)
     knots: Options = Between(2, 9)
     stretch: Options = (0.5, 1.0, 2.0)
+    roughness: Options | None = None
     lag: Options | None = None
     hold: Options | None = None
     extra: Sequence[Any] = ()
@@ -179,15 +165,10 @@ class CrossFitting:
             if not set(one.split("+")) <= set(PARTS):
                 raise ArgumentError(f"mixture must be of {', '.join(PARTS)}, joined by +; got {one!r}")
 
-    def draw(self, ask: Ask, known: Known) -> dict[str, Any]:
+    def draw(self, ask: Ask, conditions: Conditions) -> dict[str, Any]:
         """Choose the models, their knobs, how far to look back, and how smooth to be."""
         parts = ask("mixture", self.mixture, "+".join(PARTS)).split("+")
-        models: list[Any] = []
-        if "forest" in parts:
-            trees, leaf = ask("trees", self.trees, 48), ask("leaf", self.leaf, 20)
-            features, leaves = ask("features", self.features, "sqrt"), ask("leaves", self.leaves)
-            chosen = {"n_trees": trees, "min_leaf": leaf, "max_features": features, "max_leaves": leaves}
-            models.append(replace(MODELS[0], **chosen))
+        models: list[Any] = [_draw_forest(ask, self, MODELS[0])] if "forest" in parts else []
         if "ridge" in parts:
             models.append(Ridge())
         if "hinges" in parts:
@@ -195,15 +176,21 @@ class CrossFitting:
         if self.extra and (other := ask("extra", (None, *self.extra))) is not None:
             models.append(other)
         stretch = ask("stretch", self.stretch, 1.0)
-        lags = sorted({round(stretch * lag) for lag in Horizon.auto(known.demos.rate).context_lags})
-        lag = ask("lag", known.lags if self.lag is None else self.lag, known.lag if self.lag is None else None)
+        lags = sorted({round(stretch * lag) for lag in Horizon.auto(conditions.demos.rate).context_lags})
         return {
             "model": tuple(models),
             "horizon": Horizon(lags, 0),
-            "smoothness": known.spread(lag) if self.lag is None else _shorten(DAMPED.smoothness_for(lag)),
+            "smoothness": self._draw_smoothness(ask, conditions.budget),
             **({} if self.hold is None else {"hold": ask("hold", self.hold)}),
-            **_with_bounds(self.bounds, known),
+            **_fix_arguments(self.bounds, conditions),
         }
+
+    def _draw_smoothness(self, ask: Ask, budget: float | None) -> float | MatchExpert:
+        """Choose lambda by its lag, or leave it to `learn` and choose what roughness that may come to."""
+        if self.lag is not None:
+            return _shorten(CriticallyDamped(order=3).smoothness_for(ask("lag", self.lag)))
+        around = FRONTIER if budget is None else Between(0.5 * budget, 1.25 * budget, log=True)
+        return MatchExpert(_shorten(ask("roughness", self.roughness or around, budget or 1.0)))
 
 
 @dataclass(frozen=True)
@@ -241,50 +228,53 @@ class Rounds:
     )
     feedback: Sequence[Feedback] = (
         PRINTED["feedback"],
-        SmoothFeedback(exponential()),
-        SmoothFeedback(geometric(0.7, 0.5)),
-        SmoothFeedback(by_distance()),
+        *(SmoothFeedback(schedule) for schedule in (exponential(), geometric(0.7, 0.5), by_distance())),
         ExpertFeedback(),
     )
     step_size: Sequence[StepSize | float] = (ErrorRatio(), Constant(0.5), Constant(0.9))
     bounds: ActionSpace | None = None
 
-    def draw(self, ask: Ask, known: Known) -> dict[str, Any]:
+    def draw(self, ask: Ask, conditions: Conditions) -> dict[str, Any]:
         """Choose the open choices of Algorithm 1; the first trial is `paper`, and `authors` is among them."""
         past = ask("past", self.past, 10)
-        trees, leaf = ask("trees", self.trees, 50), ask("leaf", self.leaf, 32)
-        features, leaves = ask("features", self.features, "sqrt"), ask("leaves", self.leaves)
-        forest = SmoothForest(n_trees=trees, min_leaf=leaf, max_features=features, max_leaves=leaves)
+        model = replace(_draw_forest(ask, self, PRINTED["model"]), criterion=ask("criterion", self.criterion))
+        others = ("regularizer", "smoothness", "feedback", "step_size", "n_rounds")
+        drawn = {name: ask(name, getattr(self, name), PRINTED[name]) for name in others}
         return {
             "algorithm": "paper",
-            "model": replace(forest, criterion=ask("criterion", self.criterion)),
-            "regularizer": ask("regularizer", self.regularizer),
-            "smoothness": _shorten(ask("smoothness", self.smoothness, 30.0)),
+            "model": model,
             "horizon": Horizon(context_lags=past, action_lags=past),
-            "feedback": ask("feedback", self.feedback),
-            "step_size": ask("step_size", self.step_size),
-            "n_rounds": ask("n_rounds", self.n_rounds, 10),
+            **drawn,
+            "smoothness": _shorten(drawn["smoothness"]),
             "validation": 0.0,  # nothing is held out, and the last round is taken
-            **_with_bounds(self.bounds, known),
+            **_fix_arguments(self.bounds, conditions),
         }
 
 
-def ask_by(choose: Callable[[str, Between | list[str], Any], Any]) -> Ask:
-    """Build an `Ask` from something that chooses among numbers and labels, which can be stored; objects cannot."""
+def suggest(trial: BaseTrial | dict[str, Any], space: str, name: str, options: Options, first: Any = None) -> Any:
+    """Let an Optuna trial choose, as an `Ask` once trial and space are bound.
 
-    def ask(name: str, options: Options, first: Any = None) -> Any:
-        if isinstance(options, Between):
-            return choose(name, options, first)
-        labels = [label(option) for option in options]
-        if not labels or len(set(labels)) != len(labels):
-            raise ArgumentError(f"{name} must have one option or more, all different; got {options!r}")
-        return options[labels.index(choose(name, labels, label(first)))] if len(labels) > 1 else options[0]
-
-    return ask
+    Optuna gets numbers and labels, which every storage can keep. A dict in place of a trial takes the `first` of all
+    knobs, for Optuna to enqueue.
+    """
+    knob = f"{space}.{name}"
+    if isinstance(options, Between):
+        if isinstance(trial, dict):
+            return trial.setdefault(knob, options.choose_first(first))
+        choose: Any = trial.suggest_int if options.whole else trial.suggest_float
+        return choose(knob, options.low, options.high, log=options.log)
+    labels = [label(option) for option in options]
+    if not labels or len(set(labels)) != len(labels):
+        raise ArgumentError(f"{name} must have one option or more, all different; got {options!r}")
+    if isinstance(trial, dict):
+        chosen = trial.setdefault(knob, label(first) if label(first) in labels else labels[0])
+    else:
+        chosen = labels[0] if len(labels) == 1 else trial.suggest_categorical(knob, labels)
+    return options[labels.index(chosen)]
 
 
 def label(option: Any) -> str:
-    """Write an option as a storage keeps it.
+    """Format an option as a storage keeps it.
 
     >>> label("sqrt"), label(0.5), label(Constant(0.5))
     ('sqrt', '0.5', 'Constant(beta=0.5)')
@@ -292,10 +282,17 @@ def label(option: Any) -> str:
     return option if isinstance(option, str) else spell(option)
 
 
-def _with_bounds(bounds: ActionSpace | None, known: Known) -> dict[str, Any]:
-    return {"seed": known.seed, **({} if bounds is None else {"space": bounds})}
+def _draw_forest(ask: Ask, space: CrossFitting | Rounds, default: SmoothForest) -> SmoothForest:
+    """Choose the forest of a space; the first trial takes the default."""
+    names = {"trees": "n_trees", "leaf": "min_leaf", "features": "max_features", "leaves": "max_leaves"}
+    return replace(default, **{n: ask(knob, getattr(space, knob), getattr(default, n)) for knob, n in names.items()})
+
+
+def _fix_arguments(bounds: ActionSpace | None, conditions: Conditions) -> dict[str, Any]:
+    """Return the arguments that are no knobs."""
+    return {"seed": conditions.seed} | ({} if bounds is None else {"space": bounds})
 
 
 def _shorten(value: float) -> float:
-    """Return six digits of a number, as many as anybody wants to read in a command."""
+    """Round to six digits, as many as anybody wants to read in a command."""
     return float(f"{value:.6g}")
