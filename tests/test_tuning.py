@@ -383,16 +383,19 @@ def test_processes_and_a_backend_prune_too_and_find_the_same():
     assert any(t.pruned for t in here.trials)
 
 
-def test_a_mixture_is_judged_when_it_is_done_and_never_given_up():
-    class Pruning:
-        def __getattr__(self, name: str) -> Any:
-            raise AssertionError(name)
+def test_a_mixture_is_judged_when_it_is_done_and_never_given_up(monkeypatch: pytest.MonkeyPatch):
+    def unpruned(split: Split, tried: Tried, budget: float, pruning: Any) -> Any:
+        assert (pruning is None) == (tried.settings.get("algorithm", "learn") == "learn")
+        return run_trial(split, tried, budget, pruning)
 
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "run_trial", unpruned)
+        assert len(tune(DEMOS, trials=2, space=[LINES, Rounds(n_rounds=(1,), trees=(2,))]).trials) == 2
     settings, split = (
         {"model": (simile.Ridge(knots=2), simile.Ridge()), "smoothness": 20.0},
         Split(DEMOS[:4], DEMOS[4:]),
     )
-    tried, objectives = run_trial(split, Tried(0, {}, settings), 1.0, Pruning())
+    tried, objectives = run_trial(split, Tried(0, {}, settings), 1.0)
     assert not objectives
     assert not tried.pruned
     assert not tried.trouble

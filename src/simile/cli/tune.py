@@ -72,7 +72,7 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
     further. Writes what `simile train` writes, and tuning.json with all trials, to the folder of --out.
 
     With --dask the workers of a cluster read the data and do the trials, each on 256 MiB of sequences at most, drawn by
-    chance; no trial is given up early. What was chosen is trained on all of the data, as `simile train --dask` does.
+    chance. What was chosen is trained on all of the data, as `simile train --dask` does.
     """
     from simile._common.files import write_atomically
     from simile.learning import runs

@@ -192,7 +192,7 @@ class _Search:
                 self.study.sampler = _make_sampler(self.conditions.seed, n_begun)
                 trial = self.study.ask()
                 tried = self.read_trial(trial)
-                shared = tried, self.conditions.budget, self.make_pruning()
+                shared = tried, self.conditions.budget, self.make_pruning(tried.settings)
                 pending.append((trial, tried, *backend.map(run_trial, [data], shared=shared)))
             else:
                 trial, tried, handle = pending.popleft()
@@ -203,14 +203,15 @@ class _Search:
                 self.write_result(trial, tried, objectives)
                 yield tried
 
-    def make_pruning(self) -> optuna.Trial | None:
-        """Return a trial of a copy of the study, by which any process can prune; None for a frontier.
+    def make_pruning(self, settings: Mapping[str, Any]) -> optuna.Trial | None:
+        """Return a trial of a copy of the study, by which any process can prune; None where nothing is to be pruned.
 
-        It compares with the complete trials of now, whatever ends meanwhile.
+        A mixture is solved for at once, and a frontier has no single objective. The copy compares with the complete
+        trials of now, whatever ends meanwhile.
         """
         import optuna
 
-        if self.conditions.budget is None:
+        if self.conditions.budget is None or settings.get("algorithm", "learn") == "learn":
             return None
         # The first round is only the beginning, and a median takes some trials.
         pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1, n_min_trials=3)

@@ -110,8 +110,7 @@ def run_trial(
     budget : float, optional
         Largest roughness allowed.
     pruning : optuna.Trial, optional
-        Compares the rounds of Algorithm 1 with those of earlier trials, and may end them. A mixture is solved for at
-        once, and a frontier has no single objective.
+        Compares the rounds of Algorithm 1 with those of earlier trials, and may end them.
 
     Returns
     -------
@@ -122,14 +121,14 @@ def run_trial(
     """
     rounds: list[Round] = []
     objectives: dict[int, float] = {}
-    mixed, last = trial.settings.get("algorithm", "learn") == "learn", int(trial.settings.get("n_rounds", 10))
+    last = int(trial.settings.get("n_rounds", 10))
 
     def watch(step: Any) -> None:
         if not isinstance(step, Round):  # of a mixture, whose round comes last
             return
         rounds.append(step)
         rmse = math.sqrt(step.validation_error)
-        if mixed or budget is None or pruning is None or math.isnan(rmse):
+        if budget is None or pruning is None or math.isnan(rmse):
             return
         # What is too rough must not raise the bar for those that are smooth enough.
         objectives[step.number] = rmse * max(1.0, nan_to_zero(step.validation_roughness) / budget)
