@@ -377,7 +377,7 @@ def test_processes_and_a_backend_prune_too_and_find_the_same():
         *(simile.SmoothForest(n_trees=2, min_leaf=n) for n in (4, 6)),
         simile.SmoothForest(n_trees=2, max_depth=0),
     )
-    how = {"trials": 12, "space": Mine(models), "budget": 50.0, "jobs": 2}
+    how = {"trials": 18, "space": Mine(models), "budget": 50.0, "jobs": 2}
     here, there = (tune(DEMOS, **how, backend=backend) for backend in (None, LocalBackend()))
     assert found(here) == found(there)
     assert any(t.pruned for t in here.trials)

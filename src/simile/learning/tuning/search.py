@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -87,7 +90,7 @@ def tune(
     study : str, optional
         Name of the study in the storage.
     backend : Backend, optional
-        Where trials are done, `jobs` of them at a time.
+        Where trials are done: `jobs` at a time, and as many again wait there.
     jobs : int
         Trials at a time, in processes where there is no backend; a script that asks for several needs
         `if __name__ == "__main__":`.
@@ -129,7 +132,7 @@ def tune(
         "loss": None if loss is None else label(loss),
     }
     interrupted = False
-    with _open_study(storage, study or "simile", facts) as opened, _Processes() as processes:
+    with _open_study(storage, study or "simile", facts) as opened, closing(_Processes(jobs)) as processes:
         search = _Search(opened, spaces, Conditions(split.train, budget, seed, loss, timing))
         try:
             search.enqueue_first()
@@ -182,13 +185,14 @@ class _Search:
     def run(self, split: Split, n_trials: int, backend: Backend | _Processes, jobs: int) -> Iterator[Tried]:
         """Run trials, `jobs` at a time, until the study has so many.
 
-        The next trial is asked for when the oldest that is running is done, and results are written in the order of
-        the trials: what is tried depends on no race.
+        Results are written in the order of the trials, and each trial is asked for after so many results: what is tried
+        depends on no race. Of several jobs as many again wait, so that hardly any is idle while the oldest goes on.
         """
         (data,) = backend.place([split])
+        ahead = 1 if jobs == 1 else 2 * jobs
         pending: deque[tuple[optuna.Trial, Tried, Any]] = deque()
         while (n_begun := len(self.list_finished()) + len(pending)) < n_trials or pending:
-            if n_begun < n_trials and len(pending) < jobs:
+            if n_begun < n_trials and len(pending) < ahead:
                 self.study.sampler = _make_sampler(self.conditions.seed, n_begun)
                 trial = self.study.ask()
                 tried = self.read_trial(trial)
@@ -257,48 +261,52 @@ class _Search:
         return [t for t in self.study.get_trials(deepcopy=False) if t.state.is_finished() and "result" in t.user_attrs]
 
 
-class _Processes(ExitStack):
+class _Processes:
     """Calls functions in processes of its own, with those methods of a `Backend` that a search needs.
 
-    They are killed when it is closed, whatever they are doing: a trial without a result is tried again.
+    Closing kills them, whatever they are doing: a trial without a result is tried again.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.idle: list[Connection] = []
+    def __init__(self, jobs: int) -> None:
+        self.threads = ThreadPoolExecutor(jobs)
+        self.local = threading.local()  # each thread has the pipe to its process here
+        self.started: list[BaseProcess] = []
+
+    def close(self) -> None:
+        """End all processes."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        for process in self.started:
+            process.kill()
+            process.join()
 
     def place(self, values: Sequence[Any]) -> list[Any]:
         """Return the values, which each call sends."""
         return list(values)
 
     def map(self, function: Callable[..., Any], values: Sequence[Any], *, shared: tuple[Any, ...]) -> list[Any]:
-        """Begin function(value, *shared) for a single value; returns a handle."""
-        pipe = self.idle.pop() if self.idle else self._start_process()
-        with suppress(OSError):  # the process has died, which `collect` finds out
-            pipe.send((function, *values, *shared))
-        return [pipe]
-
-    def _start_process(self) -> Connection:
-        context = multiprocessing.get_context("spawn")  # a fork would copy locks of threads that are not copied
-        pipe, other = context.Pipe()
-        process = context.Process(target=_serve_calls, args=(other,), daemon=True)
-        process.start()
-        other.close()  # the process has the only one, so that its death ends the pipe
-        self.callback(process.join)
-        self.callback(process.kill)
-        return pipe
+        """Begin function(value, *shared) for each value as soon as a process is free; returns handles."""
+        return [self.threads.submit(self._call, function, value, *shared) for value in values]
 
     def collect(self, handles: Sequence[Any]) -> list[Any]:
-        """Wait for the result of a single call."""
-        (pipe,) = handles
+        """Wait for results."""
+        return [handle.result() for handle in handles]
+
+    def _call(self, *call: Any) -> Any:
+        if not hasattr(self.local, "pipe"):
+            context = multiprocessing.get_context("spawn")  # a fork would copy locks of threads that are not copied
+            self.local.pipe, other = context.Pipe()
+            process = context.Process(target=_serve_calls, args=(other,), daemon=True)
+            process.start()
+            other.close()  # the process has the only one, so that its death ends the pipe
+            self.started.append(process)
         try:
-            result = pipe.recv()
+            self.local.pipe.send(call)
+            return self.local.pipe.recv()
         except (EOFError, OSError):
+            del self.local.pipe
             raise ChildProcessError(
                 "its process died, for want of memory or of `if __name__ == '__main__':` in the script that called tune"
             ) from None
-        self.idle.append(pipe)
-        return [result]
 
 
 def _serve_calls(pipe: Connection) -> None:
