@@ -56,7 +56,7 @@ def _find_all(demos: Demonstrations) -> tuple[Problem, ...]:
         found += find(demos)
         if found:
             return tuple(found)
-    for find in (find_thousands, find_codes, find_wraps, find_clocks, find_action_copies, find_scales, find_frozen):
+    for find in (find_codes, find_thousands, find_wraps, find_clocks, find_action_copies, find_scales, find_frozen):
         known = {name for problem in found for name in problem.columns}
         found += [problem for problem in find(demos) if not known & set(problem.columns)]
     if not any(problem.certain or set(problem.columns) & set(demos.action_names) for problem in found):

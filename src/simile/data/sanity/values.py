@@ -74,7 +74,7 @@ def find_thousands(demos: Demonstrations) -> Iterator[Problem]:
         whole = np.abs(values[~pointed])
         thousands = 1000.0 * values[pointed]
         if (
-            not 0.02 < pointed.mean() < 0.98
+            not 0.05 < pointed.mean() < 0.95
             or whole.max() >= 1000.0
             or np.abs(thousands - np.round(thousands)).max() > 1e-6
         ):
