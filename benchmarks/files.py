@@ -51,7 +51,7 @@ def main() -> None:
         size = data.stat().st_size / 1e6
         read = f"import simile; simile.read({str(data)!r}, actions='pan')"
         steps = {
-            "import everything": [sys.executable, "-c", "import simile.models.kernels.growing, sklearn, pyarrow.csv"],
+            "import everything": [sys.executable, "-c", "import simile.models.kernels.growing, sklearn, polars"],
             "read": [sys.executable, "-c", read],
             "train: 20 trees, 2 rounds": [
                 *(str(SCRIPT), "train", str(data), "--actions", "pan", "--out", os.path.join(folder, "run")),

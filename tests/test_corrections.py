@@ -14,8 +14,7 @@ import pytest
 import simile
 from simile.data import tasks
 from simile.data.corrections import read_corrections
-from simile.data.reading.arrow import METADATA_KEY
-from simile.data.reading.tables import Roles
+from simile.data.reading.tables import METADATA_KEY, Roles
 from simile.data.reference import Reference
 from simile.errors import ArgumentError, DataError
 from simile.experiments.operators import ScriptedOperator, record, share_operated
@@ -250,8 +249,9 @@ def test_a_sequence_that_begins_in_the_midst_of_things_has_no_start_to_remember(
     h = simile.CriticallyDamped(order=3)
     loop = ClosedLoop.of(h.fit(demos.actions, 30.0), 30.0)
     off = [loop.roll(a + 2.0, a) for a in demos.actions]  # f is off by as much in all of a sequence
-    assert fit_offset(off, demos, loop) is not None
-    assert fit_offset(off, lead_in(demos), loop) is None
+    fold = np.arange(len(demos))
+    assert fit_offset(off, demos, loop, fold)[0] != (0.0, 0.0)
+    assert fit_offset(off, lead_in(demos), loop, fold)[0] == (0.0, 0.0)
 
 
 def test_what_counts_nothing_is_not_learned(demos):

@@ -114,9 +114,11 @@ def test_a_frame_may_have_a_column_of_groups():
     demos = Demonstrations.from_frame(rows, sequence="s", group="Person", actions="a")
     assert (demos.groups, demos.group_name, demos.context_names) == (("1", "2", "1"), "Person", ("x",))
     rows.loc[1, "person"] = 2
-    with pytest.raises(DataError, match="group: 'person' must be the same in every row of a sequence; in 'a' it is 1"):
+    with pytest.raises(
+        DataError, match="row 2, column 'person': must be the same in every row of a sequence; in 'a' it is"
+    ):
         Demonstrations.from_frame(rows, sequence="s", group="person", actions="a")
-    with pytest.raises(DataError, match="group: no column 'driver'"):
+    with pytest.raises(ArgumentError, match="group: no column is 'driver'"):
         Demonstrations.from_frame(rows, sequence="s", group="driver", actions="a")
 
 

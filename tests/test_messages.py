@@ -166,10 +166,15 @@ MESSAGES = {
         DataError,
         ["actions of 'q'", "nan at row 0"],
     ),
-    "dict in place of a frame": (
-        lambda: Demonstrations.from_frame(NUMBERS, actions="a"),
+    "lists in place of a frame": (
+        lambda: Demonstrations.from_frame([[1.0, 2.0]], actions="a"),
         ArgumentError,
-        ["frame", "got dict", "pandas, polars or Arrow"],
+        ["frame", "got list", "pandas, polars or Arrow", "arrays by name", "from_arrays"],
+    ),
+    "arrays by name of several lengths": (
+        lambda: Demonstrations.from_frame({"x": [1.0, 2.0], "a": [1.0]}, actions="a"),
+        DataError,
+        ["frame", "length", "columns of one length"],
     ),
     "path in place of a frame": (
         lambda: Demonstrations.from_frame("games.csv", actions="a"),
@@ -183,41 +188,41 @@ MESSAGES = {
     ),
     "unknown action": (
         lambda: from_frame(TABLE, actions="pan", sequence="g"),
-        DataError,
-        ["actions", "no column 'pan'", "the frame has g, x, a"],
+        ArgumentError,
+        ["frame: actions: no column is 'pan'; the columns are g, x, a"],
     ),
     "unknown context": (
         lambda: from_frame(TABLE, contexts=["x", "wind"], sequence="g"),
-        DataError,
-        ["contexts", "no column 'wind'", "the frame has g, x, a"],
+        ArgumentError,
+        ["frame: contexts: no column is 'wind'; the columns are g, x, a"],
     ),
     "unknown sequence": (
         lambda: from_frame(NUMBERS, sequence="game"),
-        DataError,
-        ["sequence", "no column 'game'", "the frame has x, a"],
+        ArgumentError,
+        ["frame: sequence: no column is 'game'; the columns are x, a"],
     ),
     **{
         f"text in contexts of {name}": (
-            lambda build=build: from_frame(TABLE, build),
+            lambda build=build: from_frame(TABLE, build, contexts=["x", "g"]),
             DataError,
-            ["contexts", "column 'g'", "String, not numbers", "convert it or leave it out"],
+            ["frame: row 1, column 'g': 'p' is not a number", "leave the column out"],
         )
         for name, build in FRAMES.items()
     },
     "text in actions": (
         lambda: from_frame(TABLE, actions="g"),
         DataError,
-        ["actions", "column 'g'", "String, not numbers", "convert it or leave it out"],
+        ["frame: row 1, column 'g': 'p' is not a number", "leave the column out"],
     ),
     "times in contexts": (
-        lambda: from_frame({**NUMBERS, "when": pd.date_range("2020", periods=3)}),
+        lambda: from_frame({**NUMBERS, "when": pd.date_range("2020", periods=3)}, contexts=["x", "when"]),
         DataError,
-        ["contexts", "column 'when'", "Datetime", "not numbers", "convert it or leave it out"],
+        ["frame: row 1, column 'when'", "2020-01-01", "is not a number", "leave the column out"],
     ),
     "objects in contexts": (
-        lambda: from_frame({**NUMBERS, "seen": [True, None, False]}),
+        lambda: from_frame({**NUMBERS, "seen": [{"a": 1}, None, "x"]}, contexts=["x", "seen"]),
         DataError,
-        ["contexts", "column 'seen'", "Object, not numbers", "convert it or leave it out"],
+        ["frame: row 1, column 'seen'", "is not a number", "leave the column out"],
     ),
     **{
         f"empty frame of {name}": (
@@ -230,9 +235,9 @@ MESSAGES = {
     "null action in a frame": (
         lambda: from_frame({"g": ["p", "q"], "x": [0, 1], "a": [0, None]}, pl.DataFrame, sequence="g"),
         DataError,
-        ["actions of 'q'", "must be finite", "nan at row 0", "drop or repair"],
+        ["frame: row 2, column 'a': the action is missing", "fill it in or drop the rows"],
     ),
-    "no contexts": (lambda: from_frame({"a": [0.0, 1.0]}), SimileError, ["contexts", "at least one column"]),
+    "no contexts": (lambda: from_frame({"a": [0.0, 1.0]}), SimileError, ["contexts", "no numeric column is left"]),
     "no actions": (lambda: from_frame(NUMBERS, actions=[]), SimileError, ["actions", "at least one column"]),
     "head of nothing": (lambda: sequences(2).head(0), ArgumentError, ["frames", ">= 1", "got 0"]),
     "head of half a frame": (lambda: sequences(2).head(0.5), ArgumentError, ["frames", "whole number", "0.5"]),
@@ -379,18 +384,18 @@ MORE_MESSAGES = {
     ),
     "unknown sequence beside text": (
         lambda: from_frame(TABLE, sequence="game"),
-        DataError,
-        ["sequence", "no column 'game'", "the frame has g, x, a"],
+        ArgumentError,
+        ["frame: sequence: no column is 'game'; the columns are g, x, a"],
     ),
     "no contexts left": (
         lambda: from_frame({"a": [0.0, 1.0]}),
         ArgumentError,
-        ["contexts must name at least one column", "the frame has a"],
+        ["frame: contexts: no numeric column is left beside the actions", "contexts=...", "the columns are a"],
     ),
     "neither contexts nor actions": (
         lambda: from_frame(NUMBERS, actions=[], contexts=[]),
         ArgumentError,
-        ["actions must name at least one column", "the frame has x, a"],
+        ["frame: actions must name at least one column", "the columns are x, a"],
     ),
     "action twice": (
         lambda: from_frame(NUMBERS, actions=["a", "a"]),
@@ -405,12 +410,12 @@ MORE_MESSAGES = {
     "action as context": (
         lambda: from_frame(NUMBERS, contexts=["x", "a"]),
         ArgumentError,
-        ["actions", "'a' must be named once", "contexts=['x', 'a']"],
+        ["contexts: column 'a' is named as actions already", "one role"],
     ),
     "sequence as context": (
         lambda: from_frame(NUMBERS, contexts=["x"], sequence="x"),
         ArgumentError,
-        ["sequence", "'x' must be named once", "contexts=['x']"],
+        ["contexts: column 'x' is named as sequence already", "one role"],
     ),
     "numbers as column names": (
         lambda: from_frame(np.zeros((3, 2)), actions=[1]),
@@ -426,14 +431,14 @@ MORE_MESSAGES = {
         f"sequence without a label in {name}": (
             lambda build=build: from_frame({**TABLE, "g": ["p", None, None]}, build, sequence="g"),
             DataError,
-            ["sequence", "column 'g'", "2 without a label", "fill or drop"],
+            ["frame: row 2, column 'g'", "the row has no label", "fill it in or drop the row"],
         )
         for name, build in FRAMES.items()
     },
     "sequence labelled NaN": (
         lambda: from_frame({**TABLE, "g": [0.0, NAN, NAN]}, pl.DataFrame, sequence="g"),
         DataError,
-        ["sequence", "column 'g'", "2 without a label", "fill or drop"],
+        ["frame: row 2, column 'g'", "the row has no label", "fill it in or drop the row"],
     ),
     "other actions of fewer sequences": (
         lambda: sequences(2, 2).with_actions([[0.0, 1.0]]),

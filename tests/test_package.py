@@ -25,7 +25,10 @@ SOURCES = sorted(ROOT.glob("src/**/*.py"))
     ("code", "heavy"),
     [
         ("import simile", ("numpy",)),
-        ("import simile; [getattr(simile, n) for n in simile.__all__]", ("numba", "sklearn", "pyarrow", "safetensors")),
+        (
+            "import simile; [getattr(simile, n) for n in simile.__all__]",
+            ("numba", "sklearn", "polars", "pyarrow", "safetensors"),
+        ),
     ],
 )
 def test_importing_simile_loads_nothing_heavy(code: str, heavy: tuple[str, ...]):

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading import read, values, write
 from simile.data.reading.clock import infer_rate
-from simile.data.reading.reader import find_parts, read_part
+from simile.data.reading.columns import ReadOptions
+from simile.data.reading.reader import find_parts, read_all
 from simile.data.reading.sequences import file_names
 from simile.data.reading.tables import decoding
 from simile.errors import ArgumentError, DataError
@@ -551,7 +552,7 @@ def test_the_parts_of_a_file_are_together_what_is_read_of_the_whole(tmp_path_fac
     parts = find_parts(path, wished, group="sequence")
     assert [part.rows for part in parts] == list(pairwise([0, *(p.rows[1] for p in parts)]))
     assert parts[-1].rows[1] == len(labels)
-    found = [demo for part in parts for demo in read_part(path, part, group="sequence")]
+    found = [demo for part in parts for demo in read_all(path, ReadOptions(group="sequence"), part)[0]]
     assert Demonstrations(tuple(found)).digest() == whole.digest()
 
 

@@ -684,7 +684,48 @@ def test_frames_are_read_as_files_are(capsys, build):
     assert [x.tolist() for x in demos.contexts] == [x.tolist() for x in expected.contexts]
     assert demos.names == expected.names
     said = capsys.readouterr().err
-    assert "left out  Unnamed: 0 (an index), n (counts rows)" in said
+    assert "left out  Unnamed: 0, n\n" in said
+    bare = {name.strip().removeprefix("x_"): column for name, column in dressed.items()}
+    assert Demonstrations.from_frame(build(bare), actions="a_pan", rate=25.0).context_names == ("ball",)
+    assert "left out  n (counts rows), Unnamed: 0 (an index)" in capsys.readouterr().err
     columns["sequence"] = ["run 1"] * 12 + ["run 1 "] * 12
     Demonstrations.from_frame(build(columns), actions="a_pan", sequence="sequence")
     assert "the sequences 'run 1' and 'run 1 ' differ only in blanks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("build", [*FRAMES.values(), dict], ids=[*FRAMES, "arrays"])
+def test_a_frame_is_understood_as_the_file_of_it_is(tmp_path, build):
+    columns = {**plain(), "note": ["fine"] * 24, "person": ["ann"] * 12 + ["ben"] * 12}
+    columns["t"] = [40 * i for i in range(12)] * 2
+    demos, said = told(save(columns, tmp_path / "frame.csv"))
+    mine, what = told(build(columns))
+    same(mine, demos)
+    assert what == said.replace("frame.csv", "frame")
+    again = Demonstrations.from_frame(build(columns), time="t", time_unit="ms", gap=1.0, quiet=True)
+    same(again, read(tmp_path / "frame.csv", time="t", time_unit="ms", gap=1.0, quiet=True))
+    columns["x_ball"] = ["abc" if i == 7 else str(value) for i, value in enumerate(columns["x_ball"])]
+    with pytest.raises(DataError, match="frame: row 8, column 'x_ball': 'abc' is not a number"):
+        read(build(columns), contexts="x_ball", quiet=True)
+
+
+def test_an_index_of_times_is_the_time_of_a_pandas_frame(capsys):
+    for zone in (None, "Europe/Paris"):
+        when = pd.date_range("2024-05-31 12:00", periods=5, freq="40ms", tz=zone)
+        frame = pd.DataFrame({"ball": range(0, 10, 2), "action": range(5)}, index=when)
+        assert read(frame).rate == 25.0
+        assert "25 Hz inferred from column 't'" in capsys.readouterr().err
+        assert read(frame.rename_axis("taken"), time="taken", quiet=True).context_names == ("ball",)
+
+
+def test_what_is_no_frame_is_refused_with_the_way_out():
+    with pytest.raises(ArgumentError, match=r"got LazyFrame: collect\(\) it"):
+        read(pl.LazyFrame({"x_0": [1.0], "a_0": [1.0]}))
+    for odd in (np.zeros((3, 2)), pd.Series([1.0, 2.0]), pl.Series([1.0])):
+        with pytest.raises(
+            ArgumentError, match=r"path must be a path or a list of paths; got .*: or give a data frame"
+        ):
+            read(odd)
+    with pytest.raises(DataError, match=r"frame: .*: give columns of one length"):
+        read({"x_0": [1.0, 2.0], "a_0": [1.0]})
+    with pytest.raises(DataError, match=r"frame: its rows take .* MB of memory or more, and may take 1 MB"):
+        read({"x_0": np.zeros(100_000), "a_0": np.zeros(100_000)}, max_memory=1)

@@ -377,7 +377,7 @@ def test_what_is_wrong_with_a_text_file_is_named_with_its_place(tmp_path, text, 
 
 
 def test_a_quote_that_is_never_closed_is_refused(tmp_path):
-    with pytest.raises(ArgumentError, match="'a_0' holds text"):
+    with pytest.raises(DataError, match=r"d\.csv: row 1: .*is a quote opened there, and never closed\?"):
         reads(tmp_path, 'x_0,a_0\n1,"2\n' + "3,4\n" * 1000)
     with pytest.raises(DataError, match=r"d\.csv: "):
         reads(tmp_path, 'x_0,a_0\n1,2\n2,"2\n' + "3,4\n" * 400_000)
@@ -388,6 +388,16 @@ def test_a_mistake_far_down_is_found(tmp_path):
     rows[234_567] = "1.5,2.5O"
     with pytest.raises(DataError, match=r"row 234568, column 'a_0': '2\.5O' is not a number"):
         reads(tmp_path, "x_0,a_0\n" + "\n".join(rows))
+
+
+@pytest.mark.parametrize("odd", ["1", "1,,", '1,"2'])
+def test_an_odd_row_is_found_where_others_miss_their_last_value(tmp_path, odd):
+    rows = [f"{i}," for i in range(300_000)]
+    demos = reads(tmp_path, "a_0,x_0\n" + "\n\n".join(rows))  # empty lines are no rows
+    assert (demos.n_frames, np.isnan(demos[0].contexts).all()) == (300_000, True)
+    rows[234_567] = odd
+    with pytest.raises(DataError, match=r"d\.csv: row 234568: "):
+        reads(tmp_path, "a_0,x_0\n" + "\n".join(rows))
 
 
 def test_text_that_nobody_asks_for_may_be_in_any_encoding(tmp_path):
@@ -537,13 +547,15 @@ def test_tables_without_rows_or_columns_are_refused(tmp_path, table):
 
 def test_a_missing_library_is_named_with_the_way_to_install_it(tmp_path, monkeypatch):
     (tmp_path / "d.csv").write_text("x_0,a_0\n1,2\n")
+    (tmp_path / "d.feather").write_bytes(b"any")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ArgumentError, match=r"reading CSV needs pyarrow: pip install 'smooth-imitation\[cli\]'"):
-        read(tmp_path / "d.csv", quiet=True)
+    with pytest.raises(ArgumentError, match=r"reading Arrow files needs pyarrow: pip install 'smooth-imitation\[cli"):
+        read(tmp_path / "d.feather", quiet=True)
+    assert len(read(tmp_path / "d.csv", quiet=True)) == 1  # polars reads text, and comes with us
 
 
 def test_the_package_does_not_import_optional_libraries():
-    code = "import sys, simile.data.reading; print(sorted({'pyarrow', 'h5py', 'pandas'} & set(sys.modules)))"
+    code = "import sys, simile.data.reading; print(sorted({'polars', 'pyarrow', 'h5py', 'pandas'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -175,7 +175,7 @@ def test_a_batch_is_small_however_wide_its_rows_are(tmp_path, monkeypatch):
     pq.write_table(pa.table({"x": pa.array([[0.5] * 50] * 600), "a_0": column(600)}), tmp_path / "d.parquet")
     monkeypatch.setattr(arrow, "_VALUES", 5000)
     (table,) = open_tables(tmp_path / "d.parquet")
-    assert [len(batch) for batch in table.scan(tables.Wanted(("x.0", "x.1")))] == [100] * 6
+    assert [chunk.rows for chunk in table.scan({"x.0": float, "x.1": float})] == [100] * 6
 
 
 def test_a_minari_folder_tells_its_size_before_it_is_read(tmp_path):

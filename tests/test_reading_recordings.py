@@ -14,8 +14,7 @@ import pytest
 import simile
 from simile.data.corrections import read_corrections
 from simile.data.reading import formats
-from simile.data.reading.arrow import METADATA_KEY
-from simile.data.reading.tables import Roles
+from simile.data.reading.tables import METADATA_KEY, Roles
 from simile.errors import DataError
 
 ROLES = Roles("sequence", "t", ("x",), ("pan",), 10.0, continues=True)

@@ -456,7 +456,7 @@ def test_of_a_damaged_journal_nothing_is_lost_that_was_not_read(
         simile.Predictor(policy, recorder=recorder)
     (aside,) = journal.parent.glob(".*.damaged")
     assert aside.read_bytes() == data
-    unread = len(data) - ends[kept // 10]
+    unread = len(data) - (ends[kept // 10] if at >= 0 else 0)  # without its schema nothing is read
     assert f"{journal} is damaged: {unread} bytes of it could not be read, and are kept in {aside.name}" in caplog.text
     assert not journal.exists()
     assert [row["n"] for row in rows_of(journal.parent)] == list(range(kept))
@@ -467,17 +467,13 @@ def test_of_a_damaged_journal_nothing_is_lost_that_was_not_read(
 
 
 def test_a_disk_that_fails_is_no_end_of_a_journal(policy, contexts, tmp_path, monkeypatch, caplog):
-    journal, ends = end_in_the_middle(policy, contexts, tmp_path / "killed")
+    journal, _ = end_in_the_middle(policy, contexts, tmp_path / "killed")
 
-    class Failing(io.BytesIO):
-        def read(self, size=-1):
-            if self.tell() + max(size, 0) > ends[2]:
-                raise OSError(errno.EIO, "Input/output error")
-            return super().read(size)
+    def fail(_):
+        raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
-        write, data = pa.OSFile, journal.read_bytes()
-        broken.setattr(pa, "OSFile", lambda path, *to: write(path, *to) if to else pa.PythonFile(Failing(data), "r"))
+        broken.setattr(Path, "read_bytes", fail)
         with pytest.raises((DataError, StorageError), match="Input/output error"):
             read(journal.parent)
         with Recorder(journal.parent) as recorder:

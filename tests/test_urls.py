@@ -10,12 +10,14 @@ import secrets
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import distributed
 import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import s3fs
@@ -27,6 +29,7 @@ from conftest import demos_of
 from simile import ArgumentError, DataError, StorageError
 from simile._common import urls
 from simile._common.urls import locate, name_of, redact
+from simile.data.reading import reader
 from simile.studio.child_tasks import look
 from simile.studio.server import _describe_files
 from test_reading_datasets import V3, lerobot, minari
@@ -317,6 +320,39 @@ def test_the_studio_takes_urls_without_secrets(bucket):
     assert look(given.paths, given.options)["status"] == "ready"
     with pytest.raises(ArgumentError, match=r"DATA: https://\*\*\*@host/a\.csv carries secrets \(\*\*\*\), which"):
         _describe_files(["https://me:secret@host/a.csv"], {})
+
+
+@pytest.mark.parametrize("place", ["memory", "s3", "web"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(place, suffix, request, tmp_path, monkeypatch):
+    """Of as many bytes, and with the columns swapped: nobody would see it."""
+    rng = np.random.default_rng(0)
+    columns = {"x_ball": rng.normal(size=50).round(3), "a_pan": rng.normal(size=50).round(3)}
+    versions = []
+    for names in (["x_ball", "a_pan"], ["a_pan", "x_ball"]):
+        table = pa.table({name: columns[name] for name in names})
+        write_table = pq.write_table if suffix == ".parquet" else pyarrow.csv.write_csv
+        write_table(table, tmp_path / f"d{suffix}")
+        versions.append((tmp_path / f"d{suffix}").read_bytes())
+    if place == "web":
+        folder = request.getfixturevalue("data")
+        url, put = f"{request.getfixturevalue('web')}/swapped{suffix}", (folder / f"swapped{suffix}").write_bytes
+    else:
+        root = request.getfixturevalue("bucket") if place == "s3" else "memory://swapped"
+        url = f"{root}/swapped{suffix}"
+        put = functools.partial(fsspec.core.url_to_fs(url)[0].pipe_file, url)
+    put(versions[0])
+    assert simile.read(url, quiet=True).context_names == ("x_ball",)
+    choose = reader.choose
+
+    def replace(*given):
+        time.sleep(1.1 * (place == "web"))  # http.server tells the second
+        put(versions[1])
+        return choose(*given)
+
+    monkeypatch.setattr(reader, "choose", replace)
+    with pytest.raises(DataError, match=rf"swapped{suffix}: it was replaced while it was read: read it again, when"):
+        simile.read(url, quiet=True)
 
 
 def test_what_is_secret_and_what_is_not():

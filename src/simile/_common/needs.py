@@ -32,7 +32,6 @@ EXTRAS = {
     "pandas": "frames",
     "picows": "serve",
     "PIL": "video",
-    "polars": "frames",
     "prometheus_client": "serve",
     "pyarrow": "cli",
     "rich": "cli",

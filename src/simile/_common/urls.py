@@ -41,6 +41,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _WEB = ("http", "https")
 _IN_TEXTS = re.compile(rf"{_URL.pattern}([^\s/?#'\"]*@)?([^\s?#'\"]*)(\?[^\s'\"]*)?")
 _BLOCK = 1 << 22  # bytes that are fetched at a time
+# What a server or store says of a file, and is another where the file is.
+_VERSION = ("size", "ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime", "created")
 _CONNECT, _READ = 5.0, 30.0  # seconds of patience
 
 
@@ -112,12 +114,15 @@ class Url:
         Bytes to fetch of a file that is taken as a whole, at most.
     found : str
         What a list of files has said it is: "file", or nothing yet.
+    versions : dict
+        Which version of each file was opened first, by its path: of one reading, all must be that one.
     """
 
     given: str = field(repr=False)
     path: str = field(repr=False)
     limit: int = field(default=1 << 62, repr=False, compare=False)
     found: str = field(default="", repr=False, compare=False)
+    versions: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, given: str, limit: int) -> Url:
@@ -218,9 +223,14 @@ class Url:
         assert mode == "rb"
         fs = _connect(self.given)[0]
         with _reaching(self):
+            fs.invalidate_cache(self.path)
+            about = fs.info(self.path)
+            version = tuple(str(about.get(name)) for name in _VERSION)
+            if self.versions.setdefault(self.path, version) != version:
+                raise DataError(f"{self}: it was replaced while it was read: read it again, when nobody writes to it")
             if not self.is_web:
                 raw = fs.open(self.path, "rb", block_size=_BLOCK, cache_type="readahead" if ahead else "none")
-            elif seekable and (size_ := fs.info(self.path).get("size")):
+            elif seekable and (size_ := about.get("size")):
                 raw = fs.open(self.path, "rb", block_size=_BLOCK, cache_type="readahead" if ahead else "none")
                 try:
                     raw.seek(size_ - 1)

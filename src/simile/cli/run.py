@@ -333,7 +333,7 @@ class Wire:
                 yield error
 
     def _parse(self, line: str, number: int) -> dict[str, Any]:
-        from simile.data.reading.records import parse_record, spread_lists
+        from simile.data.reading.text import parse_record, spread_lists
 
         if self.is_json:
             return spread_lists(parse_record(line, f"stdin: row {number}"))

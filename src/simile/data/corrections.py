@@ -23,7 +23,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import align_rows
-from simile.data.reading.tables import Batch, Roles, Table, Wanted
+from simile.data.reading.tables import Roles, Table
 from simile.data.states import Horizon
 from simile.data.timing import Known
 from simile.errors import ArgumentError, DataError
@@ -272,24 +272,26 @@ def read_corrections(
 
 def _read(folder: str | Path, rate: float | None) -> tuple[Roles, dict[str, Any]]:
     """Read all files of a folder, one after the other, as arrays by name; a rate that is given holds for all."""
-    roles, batches = None, list[Batch]()
+    roles: Roles | None = None
+    parts: dict[str, list[Any]] = {name: [] for name in ("sequence", "who", "n", "t", "contexts", "actions")}
     for one in open_tables(folder):
         own = _check_roles(one)
         own = own if rate is None else replace(own, rate=rate)
         if roles is not None:
             _compare(one, own, roles)
         roles = own
-        batches += one.scan(Wanted(("n", "t", *(own.contexts or ()), *(own.actions or ())), own.sequence, group="who"))
+        contexts, actions, sequence = own.contexts or (), own.actions or (), str(own.sequence)
+        types: dict[str, type] = dict.fromkeys(("n", "t", *contexts, *actions), float) | {sequence: str, "who": str}
+        for chunk in one.scan(types):
+            moments = chunk.numbers(("n", "t"))
+            parts["sequence"].append(np.array([*chunk.labels(sequence), None], dtype=object)[:-1])
+            parts["who"].append(np.array([*chunk.labels("who", optional=True), None], dtype=object)[:-1])
+            parts["n"].append(moments[:, 0].astype(np.int64))
+            parts["t"].append(moments[:, 1])
+            parts["contexts"].append(chunk.numbers(contexts))
+            parts["actions"].append(chunk.numbers(actions))
     assert roles is not None  # no file, or one without a row, was refused
-    columns: dict[str, Any] = {
-        "sequence": np.array([label for batch in batches for label in batch.labels or ()], dtype=object),
-        "who": np.array([who for batch in batches for who in batch.groups or ()], dtype=object),
-        "n": np.concatenate([batch.numbers["n"] for batch in batches]).astype(np.int64),
-        "t": np.concatenate([batch.numbers["t"] for batch in batches]),
-    }
-    for name, group in (("contexts", roles.contexts), ("actions", roles.actions)):
-        columns[name] = np.concatenate([np.column_stack([batch.numbers[c] for c in group or ()]) for batch in batches])
-    return roles, columns
+    return roles, {name: np.concatenate(some) for name, some in parts.items()}
 
 
 def _check_roles(table: Table) -> Roles:

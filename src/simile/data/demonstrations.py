@@ -19,7 +19,6 @@ from simile._common.parts import AtHand
 from simile._common.text import count
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data import origins
-from simile.data.dataframes import read_frame
 from simile.data.delays import Delay, summarize_delays, tell_delays
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
 from simile.data.logs import Log, find_marks, read_logs, tell_motion
@@ -58,6 +57,8 @@ class Demonstration:
     about : mapping, optional
         Facts that all sequences of a set share, as plain JSON values, such as where the camera stands; a policy's card
         keeps them.
+    as_is : bool
+        Whether to learn from it whatever is wrong with its values: nothing is looked for.
 
     Examples
     --------
@@ -76,6 +77,7 @@ class Demonstration:
     group_name: str = GROUP
     weights: FloatArray | None = field(default=None, repr=False)
     about: Mapping[str, Any] | None = field(default=None, repr=False)
+    as_is: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True)
@@ -271,42 +273,35 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         cls,
         frame: Any,
         *,
-        actions: str | Sequence[str],
+        actions: str | Sequence[str] | None = None,
         contexts: str | Sequence[str] | None = None,
         sequence: str | None = None,
         group: str | None = None,
+        time: str | None = None,
+        time_unit: str | None = None,
         rate: float | None = None,
+        gap: float | None = None,
+        resample: float | None = None,
         quiet: bool = False,
     ) -> Demonstrations:
-        """Build demonstrations from a pandas, polars or Arrow frame (anything narwhals takes).
+        """Build demonstrations from a pandas, polars or Arrow frame, or from arrays by name, as `simile.read` does.
 
         Parameters
         ----------
         frame
-            One row per frame, in order of time inside each sequence.
-        actions, contexts : str or sequence of str
-            Columns, found blanks and case aside; `contexts` are all remaining columns by default, but for those that
-            count rows or are called like an index (`Unnamed: 0`, `index`, `id`).
-        sequence : str, optional
-            Column that tells the sequences apart; without it the frame is one sequence.
-        group : str, optional
-            Column that says which sequences belong together, as those of a person: they are held out together.
+            One row per frame, in order of time inside each sequence. An index of times is the time.
+        actions, contexts, sequence, group, time, time_unit, rate, gap, resample
+            As for `simile.read`, which chooses the same columns from a frame as from a file.
         quiet : bool
             Do not print to stderr what was left out, or is written in another way than it was read.
         """
-        columns = read_frame(frame, actions=actions, contexts=contexts, sequence=sequence, group=group)
-        demos = cls.from_arrays(
-            [columns.contexts[rows] for rows in columns.sequences.values()],
-            [columns.actions[rows] for rows in columns.sequences.values()],
-            rate=rate,
-            names=list(columns.sequences),
-            context_names=columns.context_names,
-            action_names=columns.action_names,
-        )
-        demos = demos.grouped(columns.groups, by=columns.group or GROUP)
-        said = () if quiet else (*columns.said, *map(str, demos.problems))
-        if said:
-            print("\n".join(["frame:", *said]), file=sys.stderr)  # noqa: T201 - as `simile.read` does
+        from simile.data.reading.columns import ReadOptions
+        from simile.data.reading.reader import read_frame
+
+        how = ReadOptions(actions, contexts, sequence, group, time, time_unit, rate, gap, resample)
+        demos, summary = read_frame(frame, how)
+        if summary.doubts and not quiet:
+            print("\n".join(["frame:", *summary.doubts]), file=sys.stderr)  # noqa: T201 - as `simile.read` does
         return demos
 
     def grouped(self, groups: Sequence[Any] | Mapping[str, Any] | None, *, by: str = GROUP) -> Demonstrations:
@@ -521,13 +516,11 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the data: codes for missing values, copies of the action, recordings in another unit."""
-        return find_problems(self)
+        return () if any(item.as_is for item in self.items) else find_problems(self)
 
     def as_is(self) -> Demonstrations:
         """Return the same, to be learned from whatever is wrong with them."""
-        same = Demonstrations(self.items)
-        vars(same)["problems"] = ()
-        return same
+        return Demonstrations(tuple(replace(item, as_is=True) for item in self.items))
 
     def describe(self) -> Description:
         """Summarise the data, so that a wrong guess is seen at once."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from simile._common import checks, plots
+from simile._common.needs import need
 from simile._common.text import cell, count, table
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
@@ -222,10 +223,14 @@ class Evaluation:
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return `recordings` as a data frame of "pandas", "polars" or "pyarrow"."""
-        import narwhals.stable.v2 as nw
-
         rows = self.recordings()
-        return nw.from_dict({key: [row[key] for row in rows] for key in rows[0]}, backend=backend).to_native()
+        columns = {key: [row[key] for row in rows] for key in rows[0]}
+        if backend == "polars":
+            import polars as pl
+
+            return pl.DataFrame(columns)
+        library = need(backend, "to_frame")
+        return library.table(columns) if backend == "pyarrow" else library.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data, for JSON."""

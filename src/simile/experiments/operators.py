@@ -16,8 +16,7 @@ from simile._common.files import replacing
 from simile._common.needs import need
 from simile._common.typing import FloatArray
 from simile.data.demonstrations import Demonstration, Demonstrations
-from simile.data.reading.arrow import METADATA_KEY
-from simile.data.reading.tables import Roles
+from simile.data.reading.tables import METADATA_KEY, Roles
 from simile.errors import ArgumentError
 from simile.online.predictor import Predictor
 from simile.policies.policies import Policy

@@ -21,8 +21,8 @@ from typing import Any
 from simile._common import locks
 from simile._common.files import PRIVATE, clear_leftovers, make_folder, replacing
 from simile._common.needs import need
-from simile.data.reading.arrow import METADATA_KEY, measure_unread, read_journal
-from simile.data.reading.tables import Roles
+from simile.data.reading.arrow import measure_unread, read_journal
+from simile.data.reading.tables import METADATA_KEY, Roles
 from simile.errors import ArgumentError, SimileError, StorageError
 
 NAME = re.compile(r"recording-(\d{6,})\.(arrows|parquet)")

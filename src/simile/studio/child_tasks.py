@@ -7,8 +7,6 @@ anybody, and one that takes a decoder, or the memory, down must not take the stu
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
 import json
 import sys
 from collections.abc import Sequence
@@ -43,9 +41,9 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         columns, understood, frames and error as the page has them.
     """
     from simile.data.names import tidy_all
-    from simile.data.reading import read
-    from simile.data.reading.columns import SINGLE, choose, shared_columns, shared_roles
+    from simile.data.reading.columns import SINGLE, ReadOptions, choose, shared_columns
     from simile.data.reading.formats import open_tables
+    from simile.data.reading.reader import read_all
 
     found: dict[str, Any] = {"status": BROKEN, "columns": [], "understood": None, "frames": None, "error": None}
     given: Any = paths[0] if len(paths) == 1 else list(paths)
@@ -57,17 +55,15 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
             "status": CHOOSE,
             "columns": [{"name": shown[c.name], "kind": KINDS.get(c.kind, c.kind)} for c in columns[:MOST_COLUMNS]],
         }
-        summary = io.StringIO()
-        with contextlib.redirect_stderr(summary):
-            demos = read(given, **options)
-        names: dict[str, Any] = {name: options.get(name) for name in ("actions", "contexts", "sequence", "time")}
-        choice = choose(columns, shared_roles(tables), **names, group=SINGLE)
+        how = ReadOptions(**options)
+        demos, summary = read_all(given, how)
+        choice = choose(tables, how, SINGLE)
     except SimileError as error:
         return {**found, "error": str(error)}
     except ModuleNotFoundError as error:
         return {**found, "error": tell(str(error.name), "this file")}
     understood = {
-        "summary": summary.getvalue().rstrip(),
+        "summary": str(summary),
         "actions": list(demos.action_names),
         "contexts": list(demos.context_names),
         "sequence": choice.sequence and shown[choice.sequence],

@@ -18,7 +18,7 @@ from simile.camera.calibration.pairs import Pairs
 from simile.camera.calibration.views import Homography, Keyframes, Size, View, check_size
 from simile.camera.courts import Court
 from simile.camera.geometry import Base, Camera, Lens
-from simile.data.reading.tables import quote
+from simile.data.reading.values import quote
 from simile.errors import ArgumentError, DataError
 
 Mask = npt.NDArray[np.bool_]

@@ -16,8 +16,8 @@ from simile._common.files import read_text
 from simile._common.typing import AnyPath, FloatArray, IntArray
 from simile.camera.calibration.landmarks import find_landmark
 from simile.camera.courts import Court
-from simile.data.reading.tables import Place, decoding
-from simile.data.reading.values import not_a_number, to_number
+from simile.data.reading.tables import decoding
+from simile.data.reading.values import Place, not_a_number, to_number
 from simile.errors import ArgumentError, DataError
 
 COLUMNS = "u, v and x, y (metres), or u, v and name (a landmark of the court); z, frame and name besides, if you like"

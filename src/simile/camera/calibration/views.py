@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from simile._common import checks
 from simile._common.typing import FloatArray
 from simile.camera.geometry import Camera
-from simile.data.reading.tables import quote
+from simile.data.reading.values import quote
 from simile.errors import ArgumentError, DataError
 
 Size = tuple[int, int]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from simile._common.typing import AnyPath, FloatArray, IntArray
 from simile._common.urls import refuse_url
-from simile.data.reading.tables import quote
+from simile.data.reading.values import quote
 from simile.errors import ArgumentError, DataError
 
 _ALWAYS = 1 << 20  # so many places for detections are no matter

@@ -22,8 +22,8 @@ from simile.camera.tracking.frames import MOST, check_file, pieces, spread
 from simile.camera.tracking.rows import ROLES, Rows, Timeline
 from simile.camera.tracking.table import take_actions
 from simile.camera.tracking.units import PIXELS, Ground
-from simile.data.reading.tables import Place, decoding, quote
-from simile.data.reading.values import not_a_number, to_number
+from simile.data.reading.tables import decoding
+from simile.data.reading.values import Place, not_a_number, quote, to_number
 from simile.errors import ArgumentError, DataError
 
 FIELDS = ("frame", "id", "left", "top", "width", "height", "conf", "x", "y", "z")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from simile._common.typing import FloatArray, IntArray
 from simile._common.urls import File
 from simile.camera.games import AXES
 from simile.camera.tracking.frames import MOST, Piece
-from simile.data.dataframes import group_rows
 from simile.data.names import recognise
 from simile.data.reading import clock
 from simile.data.reading.columns import unit_of_name
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import file_names, past_midnight
-from simile.data.reading.tables import STAMP, Place, Table, Times, Wanted, quote
+from simile.data.reading.tables import Table
+from simile.data.reading.values import STAMP, Place, Times, find_runs, quote
 from simile.errors import ArgumentError, DataError
 
 # The columns of every role, by the names they have unless the user says another.
@@ -91,12 +92,20 @@ class Rows:
     def _scan(cls, table: Table, columns: dict[str, str], ticking: str, roles: Sequence[str], name: str) -> Rows:
         kinds = {c.name: c.kind for c in table.columns}
         stamps = ticking == "time" and kinds[columns["time"]] == STAMP
-        numbers = tuple(dict.fromkeys(columns[role] for role in roles))
-        batches = list(table.scan(Wanted(numbers, columns.get("game"), columns[ticking], STAMP if stamps else "")))
-        values = {role: np.concatenate([b.numbers[columns[role]] for b in batches]) for role in roles}
-        when: Times = np.concatenate([np.asarray(b.times, dtype=None if stamps else np.float64) for b in batches])
-        labels = [label for b in batches for label in b.labels or ()] if "game" in columns else [name] * len(when)
-        games = group_rows(labels)
+        types: dict[str, type] = dict.fromkeys((columns[role] for role in roles), float)
+        types |= {columns[ticking]: datetime if stamps else float}
+        types |= {columns["game"]: str} if "game" in columns else {}
+        parts, moments, rows = list[FloatArray](), list[Times](), dict[str, list[IntArray]]()
+        for chunk in table.scan(types):
+            parts.append(chunk.numbers([columns[role] for role in roles]))
+            moments.append(chunk.times(columns[ticking], stamps=stamps))
+            runs = find_runs(chunk.labels(columns["game"])) if "game" in columns else {name: [slice(0, chunk.rows)]}
+            for game, slices in runs.items():
+                first = chunk.place.first_row - 1
+                rows.setdefault(str(game), []).extend(np.arange(first + s.start, first + s.stop) for s in slices)
+        values = dict(zip(roles, np.concatenate(parts).T, strict=True))
+        when: Times = np.concatenate(moments) if stamps else np.concatenate(moments).astype(np.float64)
+        games = {game: np.concatenate(some) for game, some in rows.items()}
         if ticking == "time":
             when = _to_seconds(when, games, columns["time"], table.path)
         for role, column in (*values.items(), *(() if stamps else ((ticking, when),))):

@@ -19,7 +19,8 @@ from simile.camera.games import Game
 from simile.camera.geometry import Camera
 from simile.camera.tracking.frames import check_file, line_up, pieces, spread
 from simile.data.reading import clock
-from simile.data.reading.tables import decoding, quote
+from simile.data.reading.tables import decoding
+from simile.data.reading.values import quote
 from simile.errors import ArgumentError, DataError
 
 # Kloppy's loaders, whose first arguments are the files of a game.

@@ -14,7 +14,8 @@ from simile.camera.courts import BASKETBALL, Court
 from simile.camera.games import Game
 from simile.camera.geometry import Camera
 from simile.camera.tracking.frames import MOST, check_file, line_up, pieces, spread
-from simile.data.reading.tables import decoding, quote
+from simile.data.reading.tables import decoding
+from simile.data.reading.values import quote
 from simile.errors import DataError
 
 RATE = 25.0

@@ -18,7 +18,7 @@ from simile.camera.tracking.frames import Piece, check_file, pieces, spread
 from simile.camera.tracking.rows import ROLES, Rows, Timeline
 from simile.camera.tracking.units import Ground
 from simile.data.reading import clock
-from simile.data.reading.tables import quote
+from simile.data.reading.values import quote
 from simile.errors import ArgumentError, DataError
 
 _POSITION, _BALL = ("x", "y"), ("ball_x", "ball_y")

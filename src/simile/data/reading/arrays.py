@@ -6,33 +6,21 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simile._common.urls import File, open_file
-from simile.data.reading.tables import (
-    LONGEST,
-    PER_VALUE,
-    Batch,
-    Column,
-    Place,
-    Roles,
-    Table,
-    Wanted,
-    decoding,
-    elements,
-    quote,
-)
-from simile.data.reading.values import as_batch, kind_of_array
+from simile.data.reading.tables import LONGEST, PER_VALUE, Chunk, Column, Roles, Table, Types, decoding, elements
+from simile.data.reading.values import SAMPLE, Place, kind_of_array, quote
 from simile.errors import DataError
 
 ROLES_KEY = "simile"  # the array that says what the others are, as the bytes of JSON
-_ROWS, _SAMPLE = 1 << 16, 1000
+_ROWS = 1 << 16
 _START = 1 << 20  # bytes of an array that hold its header and some values
 _FORMAT = "a NumPy archive"
 
@@ -52,45 +40,7 @@ class _Head:
         return math.prod(self.shape) * self.first.itemsize
 
 
-@dataclass(frozen=True, eq=False)
-class _Arrays:
-    """The columns of an archive: where each is, as an array and the index in its rows, and what numbers stand for."""
-
-    path: File
-    heads: Mapping[str, _Head]
-    columns: dict[Column, tuple[str, int | None]]
-    names: Mapping[str, Array] = field(default_factory=dict)  # of columns that number the sequences
-
-    @property
-    def n_rows(self) -> int:
-        return next((self.heads[array].shape[0] for array, _ in self._places().values()), 0)
-
-    def scan(self, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the wanted columns; arrays without any are not read."""
-        places = self._places()
-        names = [*wanted.names, *wanted.texts]
-        if strange := set(names) - places.keys():
-            odd = next(c for c in self.columns if c.name in strange)
-            raise DataError(f"{self.path}: column {quote(odd.name)} is a {odd.kind}: choose columns of numbers")
-        with decoding(self.path, _FORMAT):
-            with _open(self.path) as archive:
-                arrays = {array: _read(archive, array) for array in dict.fromkeys(places[n][0] for n in names)}
-            for start in range(0, self.n_rows, _ROWS):
-                rows = slice(start, start + _ROWS)
-                values = {
-                    n: arrays[a][rows] if i is None else arrays[a][rows, i] for n in names for a, i in [places[n]]
-                }
-                values |= {n: names[values[n]] for n, names in self.names.items() if n in values}
-                yield as_batch(values, wanted, Place(self.path, start + 1))
-
-    def weigh(self, wanted: Wanted) -> int:
-        """Return the bytes of the arrays, and of the rows that are made of them."""
-        places = self._places()
-        arrays = {places[name][0] for name in (*wanted.names, *wanted.texts) if name in places}
-        return sum(self.heads[a].size for a in arrays) + self.n_rows * len(wanted.names) * PER_VALUE
-
-    def _places(self) -> dict[str, tuple[str, int | None]]:
-        return {c.name: place for c, place in self.columns.items() if place[0]}
+Places = dict[Column, tuple[str, int | None]]  # where each column is: in which array, and at which index of its rows
 
 
 def open_arrays(path: File) -> Table:
@@ -99,13 +49,36 @@ def open_arrays(path: File) -> Table:
         heads = {name.removesuffix(".npy"): _read_head(archive, name) for name in archive.namelist()}
         if not heads:
             raise DataError(f"{path}: the archive is empty")
+        names, roles = dict[str, Array](), Roles()
         if ROLES_KEY in heads:
-            arrays, roles = _own(path, archive, heads)
+            columns, names, roles = _find_own(archive, heads)
         else:
-            arrays, roles = _foreign(path, heads), Roles()
-    if not arrays.n_rows:
+            columns = _find_columns(path, heads)
+    places = {c.name: place for c, place in columns.items() if place[0]}
+    n_rows = next((heads[array].shape[0] for array, _ in places.values()), 0)
+    if not n_rows:
         raise DataError(f"{path}: there are columns but no row")
-    return Table(path, tuple(arrays.columns), arrays.scan, roles, weigh=arrays.weigh)
+
+    def scan(types: Types, _: Sequence[str] = ()) -> Iterator[Chunk]:
+        if strange := set(types) - places.keys():
+            odd = next(c for c in columns if c.name in strange)
+            raise DataError(f"{path}: column {quote(odd.name)} is a {odd.kind}: choose columns of numbers")
+        with decoding(path, _FORMAT):
+            with _open(path) as archive:
+                arrays = {array: _read(archive, array) for array in dict.fromkeys(places[n][0] for n in types)}
+            for start in range(0, n_rows, _ROWS):
+                values = {}
+                for name, (array, i) in ((name, places[name]) for name in types):
+                    values[name] = arrays[array][start : start + _ROWS]
+                    values[name] = values[name] if i is None else values[name][:, i]
+                    values[name] = names[name][values[name]] if name in names else values[name]
+                yield Chunk(Place(path, start + 1), values, min(_ROWS, n_rows - start))
+
+    def weigh(types: Types) -> int:
+        arrays = {places[name][0] for name in types if name in places}
+        return sum(heads[a].size for a in arrays) + n_rows * len(types) * PER_VALUE
+
+    return Table(path, tuple(columns), scan, roles, weigh=weigh)
 
 
 @contextmanager
@@ -129,7 +102,7 @@ def _read_head(archive: zipfile.ZipFile, name: str) -> _Head:
         raise ValueError("it holds pickled objects, which could do anything when they are loaded")
     if math.prod(shape) * dtype.itemsize > archive.getinfo(name).file_size:
         raise ValueError(f"{name} has less values than its shape {shape} says")
-    rest = start.read(_SAMPLE * dtype.itemsize)
+    rest = start.read(SAMPLE * dtype.itemsize)
     count = min(math.prod(shape), len(rest) // max(1, dtype.itemsize))
     return _Head(shape, np.frombuffer(rest, dtype, count) if count else np.empty(0, dtype))
 
@@ -139,8 +112,8 @@ def _read(archive: zipfile.ZipFile, array: str) -> Array:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
-def _foreign(path: File, heads: Mapping[str, _Head]) -> _Arrays:
-    columns: dict[Column, tuple[str, int | None]] = {}
+def _find_columns(path: File, heads: Mapping[str, _Head]) -> Places:
+    columns: Places = {}
     first: str | None = None
     for name, head in heads.items():
         width = (*head.shape, 1)[1]
@@ -153,11 +126,11 @@ def _foreign(path: File, heads: Mapping[str, _Head]) -> _Arrays:
             raise DataError(f"{path}: arrays must have as many rows; {first!r} has {expected} and {name!r} {rows}")
         group = elements(name, width, kind_of_array(head.first))
         columns |= {c: (name, i if len(head.shape) == 2 else None) for i, c in enumerate(group)}
-    return _Arrays(path, heads, columns)
+    return columns
 
 
-def _own(path: File, archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tuple[_Arrays, Roles]:
-    """Return what `write` has stored."""
+def _find_own(archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tuple[Places, dict[str, Array], Roles]:
+    """Return the columns that `write` has stored, what the numbers of sequences stand for in some, and the roles."""
     if heads[ROLES_KEY].size > _START:
         raise ValueError("what it says of its columns is too long")
     said = json.loads(_read(archive, ROLES_KEY).tobytes())
@@ -169,18 +142,14 @@ def _own(path: File, archive: zipfile.ZipFile, heads: Mapping[str, _Head]) -> tu
     if roles.time is not None:
         places[roles.time] = ("t", None)
     n_rows = heads["sequence"].shape[0]
-    for group, array in ((roles.contexts or (), "contexts"), (roles.actions or (), "actions")):
+    for array, group in (("contexts", roles.contexts or ()), ("actions", roles.actions or ())):
         if heads[array].shape != (n_rows, len(group)):
             raise ValueError("names and arrays do not fit")
         places |= {name: (array, i) for i, name in enumerate(group)}
     if sorted(roles.columns) != sorted(places):
         raise ValueError("a column has two roles")
-    if heads["sequence"].first.dtype.kind not in "iu" or any(
-        heads[a].shape[:1] != (n_rows,) for a, _ in places.values()
-    ):
+    whole = heads["sequence"].first.dtype.kind in "iu"
+    if not whole or any(heads[a].shape[:1] != (n_rows,) for a, _ in places.values()):
         raise ValueError("its arrays do not fit together")
-    columns = {
-        Column(name, kind_of_array(names[name][:_SAMPLE] if name in names else heads[place[0]].first), name): place
-        for name, place in places.items()
-    }
-    return _Arrays(path, heads, columns, names), roles
+    kinds = {n: kind_of_array(names[n][:SAMPLE] if n in names else heads[a].first) for n, (a, _) in places.items()}
+    return {Column(name, kinds[name], name): place for name, place in places.items()}, names, roles

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.names import FEW
-from simile.data.reading.tables import Times, quote
-from simile.errors import DataError
+from simile.data.names import FEW, tidy
+from simile.data.reading.columns import ColumnRoles, ReadOptions, unit_of_name
+from simile.data.reading.values import SPAN, STAMP, WHOLE, Times, quote
+from simile.errors import ArgumentError, DataError
 
 _BROADCAST = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # written 23.976, 29.97 and 59.94
 _IRREGULAR = 0.1  # a step this far from the period, relatively, is worth a note
@@ -22,17 +24,6 @@ _CENTURY = (946_684_800.0, 4_102_444_800.0)  # 2000 to 2100, in seconds since 19
 
 
 Steps = Sequence[tuple[str, FloatArray]]  # name and steps (T - 1,) in seconds of every sequence
-
-
-@dataclass(frozen=True)
-class Irregularity:
-    """Steps that are more than a tenth off the period, over all sequences."""
-
-    count: int
-    total: int
-    period: float
-    longest: float
-    where: str
 
 
 def to_seconds(times: Times, unit: str = "s") -> FloatArray:
@@ -138,15 +129,39 @@ def infer_rate(steps: Steps, *, alike: bool = True) -> float | None:
     return _snap(1.0 / step, blur=spread * len(present) / len(regular))
 
 
-def irregularity(steps: Steps, period: float) -> Irregularity | None:
-    """Return how many steps are more than a tenth off the period; None if there are none."""
-    count, total, longest, where = 0, 0, 0.0, ""
+def note_uneven(steps: Steps, period: float, column: str, *, frames: bool) -> list[str]:
+    """Return the note on steps that are more than a tenth off the period, over all sequences, with the way out."""
+    count = total = 0
+    longest, where = 0.0, ""
     for name, s in steps:
         count += int((np.abs(s - period) > _IRREGULAR * period).sum())
         total += len(s)
-        if len(s) and float(s.max()) > longest:
+        if len(s) and s.max() > longest:
             longest, where = float(s.max()), name
-    return Irregularity(count, total, period, longest, where) if count else None
+    if not count:
+        return []
+    off = f"{count:,} of {total:,} steps of {quote(column)} ({percent(count / total)})"
+    last = f"the longest: {longest:.4g} {'frame numbers' if frames else 's'} in {quote(where)}"
+    if frames:
+        return [f"{off} are not 1 ({last}): frames are missing; rate=... with resample=... or gap=... evens it out"]
+    even = f"resample={1.0 / period:.6g} or gap={3.0 * period:.2g} evens it out"
+    return [f"{off} are more than 10 % off {period:.4g} s ({last}): {even}"]
+
+
+def note_unit(column: str, unit: str, rate: float | None, *, whole: bool) -> list[str]:
+    """Return the note on the unit of time that was taken where nobody says it, if another is thinkable."""
+    if rate is None:
+        return []
+    if unit != "s":
+        slow = f"for as seconds it would be {rate / UNITS[unit]:.4g} Hz: time_unit='s' overrules"
+        return [f"{quote(column)} is taken for {UNIT_NAMES[unit]}, {slow}"]
+    doubtful = whole and 0.1 < rate < 1.0
+    return [f"{quote(column)} is taken for seconds ({rate:g} Hz): time_unit='ms' if it is in milliseconds"] * doubtful
+
+
+def percent(share: float) -> str:
+    """Return a share as it stands in notes."""
+    return f"{100.0 * share:.2g} %" if share < 0.1 else f"{100.0 * share:.0f} %"
 
 
 def resample(times: FloatArray, tables: Sequence[FloatArray], rate: float, name: str) -> list[FloatArray]:
@@ -221,3 +236,119 @@ def _snap(rate: float, blur: float) -> float:
     if abs(nearest - rate) <= max(4e-4, min(blur, 2e-3)) * rate:
         return float(f"{nearest:.5g}") if nearest in _BROADCAST else nearest
     return float(f"{rate:.6g}")
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """What a column of time is: frames or a unit, and the rate (Hz) that its steps say."""
+
+    frames: bool
+    unit: str
+    rate: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """The rate and where it comes from, and for every sequence the parts it is cut into."""
+
+    rate: float | None
+    said: str
+    parts: list[list[slice]]
+    goes_on: list[bool]  # whether a sequence begins a step after the one before it has ended
+    times: list[FloatArray] = field(default_factory=list)  # only where they are needed, to resample
+    column: TimeColumn | None = None
+    notes: Sequence[str] = ()
+
+
+def find_timing(
+    names: Sequence[str],
+    given: Sequence[Times],
+    choice: ColumnRoles,
+    how: ReadOptions,
+    stored: float | None,
+    known: TimeColumn | None = None,
+) -> Timing:
+    """Return the timing of sequences; what their column of time is, is inferred unless it is known."""
+    rate = stored if how.rate is None else how.rate
+    origin = "" if rate is None else " as stored" if how.rate is None else " as given"
+    if choice.time is None:
+        return _time_evenly(list(map(len, given)), rate, origin, how)
+    column, gap = choice.shown[choice.time], how.gap
+    told_unit = _find_told_unit(choice, how.time_unit)
+    frames = (told_unit is None and _are_frames(choice, given)) if known is None else known.frames
+    if frames or choice.time_kind in (STAMP, SPAN):
+        told_unit = "s"
+    unit = told_unit or (infer_unit(given, rate) if known is None else known.unit)
+    # A number of frames may count on from one recording to the next.
+    continues = [i > 0 and not frames and goes_on(given[i - 1], t) for i, t in enumerate(given)]
+    times = [to_seconds(t, unit) for t in given]
+    steps = [steps_of(t, name) for t, name in zip(times, names, strict=True)]
+    if frames and rate is not None:
+        times, steps = [t / rate for t in times], [s / rate for s in steps]
+    elif frames and (gap or how.resample):
+        raise ArgumentError(
+            f"{'gap' if gap else 'resample'} is in seconds, but {column!r} counts frames: say how many there are "
+            "in a second with rate=..."
+        )
+    parts = [[slice(0, len(t))] if gap is None else segments(s, gap) for t, s in zip(times, steps, strict=True)]
+    named = [(name, s if gap is None else s[s <= gap]) for name, s in zip(names, steps, strict=True)]
+    alike = how.resample is None and rate is None
+    known = known or TimeColumn(frames, unit, None if frames else infer_rate(named, alike=alike))
+    inferred = known.rate
+    notes = [] if told_unit else note_unit(column, unit, inferred, whole=choice.time_kind == WHOLE)
+    if how.resample is not None:
+        source = "from unknown" if (was := inferred or rate) is None else f"from {was:g} Hz"
+        said = f" resampled {source} by column {column!r}"
+        return Timing(how.resample, said, parts, continues, times, known, notes)
+    if rate is not None and inferred is not None and abs(rate - inferred) > 0.01 * inferred:
+        notes.append(f"the rate is {rate:g} Hz as said, but the steps of {column!r} say {inferred:g} Hz")
+    period = next((1.0 / r for r in (inferred, rate) if r is not None), 1.0)
+    notes += note_uneven(named, period, column, frames=frames and rate is None)
+    if rate is None and inferred is not None:
+        origin = f" inferred from column {column!r}{'' if unit == 's' else f' in {UNIT_NAMES[unit]}'}"
+    elif rate is None and frames:
+        origin = f" ({column!r} counts frames: rate=... says how many a second)"
+    return Timing(inferred if rate is None else rate, origin, parts, continues, [], known, notes)
+
+
+def _time_evenly(lengths: Sequence[int], rate: float | None, origin: str, how: ReadOptions) -> Timing:
+    """Return the timing of sequences without a column of time."""
+    for argument in ("time_unit", "gap"):
+        if getattr(how, argument) is not None:
+            raise ArgumentError(f"{argument} needs a column of time: name it with time=...")
+    parts, alone = [[slice(0, n)] for n in lengths], [False] * len(lengths)
+    if how.resample is None:
+        return Timing(rate, origin, parts, alone)
+    if rate is None:
+        raise ArgumentError("resample needs a column of time, named with time=..., or the rate, with rate=...")
+    return Timing(how.resample, f" resampled from {rate:g} Hz", parts, alone, [np.arange(n) / rate for n in lengths])
+
+
+def _find_told_unit(choice: ColumnRoles, given: str | None) -> str | None:
+    """Return the unit of the time as given, or as the name of the column has it; None if nobody says it."""
+    name, kind = str(choice.time), choice.time_kind
+    if given is not None and kind in (STAMP, SPAN):
+        said = f"column {choice.shown[name]!r} holds {kind}, which tell their unit: leave time_unit out"
+        raise ArgumentError(f"time_unit: {said}")
+    if given is not None and _counts_frames(name, kind):
+        said = f"{choice.shown[name]!r} counts frames: say how many there are in a second with rate=..."
+        raise ArgumentError(f"time_unit: {said}")
+    return given or unit_of_name(name)[1]
+
+
+def _are_frames(choice: ColumnRoles, times: Sequence[Times]) -> bool:
+    """Return whether the time column counts frames: by its name, or because it is whole and steps by one."""
+    by_name = _counts_frames(str(choice.time), choice.time_kind)
+    if by_name is False or not all((t == np.floor(t)).all() for t in times):
+        return False
+    together = np.concatenate([np.diff(t) for t in times])
+    return by_name is True or len(together) == 0 or float(np.median(together)) == 1.0
+
+
+def _counts_frames(name: str, kind: str) -> bool | None:
+    """Return whether a time column counts frames: True by its name, None if its steps must tell, else False."""
+    if kind in (STAMP, SPAN):
+        return False
+    if re.fullmatch(r"(video_)?frames?(_?(index|id|number|no|nr))?", tidy(name).lower().replace(" ", "_")):
+        return True
+    return None if kind == WHOLE else False

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fnmatch import fnmatchcase
-from functools import cached_property
 
+from simile._common import checks
+from simile._common.urls import File
 from simile.data.groups import names_groups
 from simile.data.names import by_fold, fold, is_index, list_some, tell_untidy, tidy, tidy_all
-from simile.data.reading.tables import (
+from simile.data.reading.tables import NUMERIC, Column, Roles, Table
+from simile.data.reading.values import (
     EMPTY,
     NUMBER,
-    NUMERIC,
     SPAN,
     STAMP,
     TEXT,
     WHOLE,
-    Column,
-    Roles,
-    Table,
-    Wanted,
+    WRITE_TIMES,
+    look_like_values,
+    no_header,
     quote,
 )
-from simile.data.reading.values import WRITE_TIMES, look_like_values, no_header
 from simile.data.recorded import share_about
 from simile.errors import ArgumentError, DataError
 
@@ -40,13 +41,38 @@ _UNIT_NAMES = {
     "ns": ("ns", "nsec", "nanos", "nanosecond", "nanoseconds"),
 }
 _UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in names}
+_TIME_TYPES: dict[str, type] = {STAMP: datetime, WHOLE: int}
 _WATCHED = 100  # columns of text that are looked at on the way, for it takes time
 
 Patterns = str | Sequence[str] | None
 
 
 @dataclass(frozen=True)
-class Choice:
+class ReadOptions:
+    """The arguments of `read` that say how."""
+
+    actions: Patterns = None
+    contexts: Patterns = None
+    sequence: str | None = None
+    group: str | None = None
+    time: str | None = None
+    time_unit: str | None = None
+    rate: float | None = None
+    gap: float | None = None
+    resample: float | None = None
+    max_memory: float | None = None
+    as_is: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "gap", "resample"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, checks.number(value, name, above=0.0))
+        if self.time_unit is not None and self.time_unit not in _UNIT_NAMES:
+            raise ArgumentError(f"time_unit must be one of {', '.join(_UNIT_NAMES)}; got {self.time_unit!r}")
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
     """The columns in use, by role, and those left out with the reason."""
 
     contexts: tuple[str, ...]
@@ -63,17 +89,20 @@ class Choice:
     group_guessed: bool = False  # by its name, and its values have yet to bear it out
 
     @property
-    def wanted(self) -> Wanted:
-        """What to scan."""
-        numbers = (*self.contexts, *self.actions)
-        return Wanted(numbers, self.sequence, self.time, self.time_kind, self.texts, self.group)
+    def types(self) -> dict[str, type]:
+        """What to scan, and as what."""
+        labels = (name for name in (self.sequence, self.group) if name is not None)
+        found: dict[str, type] = {**dict.fromkeys((*self.contexts, *self.actions), float), **dict.fromkeys(labels, str)}
+        return found if self.time is None else {**found, self.time: _TIME_TYPES.get(self.time_kind, float)}
 
     def name(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Return what columns are called from here on."""
         return tuple(self.shown[column] for column in columns)
 
-    def without(self, counters: Collection[str]) -> Choice:
+    def without(self, counters: Collection[str]) -> ColumnRoles:
         """Leave out contexts that have turned out to count rows."""
+        if not counters:
+            return self
         left_out = [f"{self.shown[name]} (counts rows)" for name in self.contexts if name in counters]
         rest = tuple(name for name in self.contexts if name not in counters)
         if not rest:
@@ -84,36 +113,16 @@ class Choice:
         return replace(self, contexts=rest, left_out=(*left_out, *self.left_out))
 
 
-@dataclass(frozen=True, eq=False)
 class Header:
     """Columns, to be found by name: by the very one, by one that differs in blanks or case, by that of their list."""
 
-    columns: tuple[Column, ...]
-
-    @cached_property
-    def by_name(self) -> dict[str, Column]:
-        """The columns by their names in the file."""
-        return {c.name: c for c in self.columns}
-
-    @cached_property
-    def shown(self) -> dict[str, str]:
-        """The names without blanks around them."""
-        return tidy_all([c.name for c in self.columns])
-
-    @cached_property
-    def _alike(self) -> dict[str, list[str]]:
-        return by_fold(self.by_name)
-
-    @cached_property
-    def _elements(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for c in self.columns:
-            found.setdefault(c.parent, []).append(c.name)
-        return found
-
-    @cached_property
-    def _lists(self) -> dict[str, list[str]]:
-        return by_fold(self._elements)
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns, self.by_name = tuple(columns), {c.name: c for c in columns}
+        self.shown = tidy_all(list(self.by_name))  # the names without blanks around them
+        self._elements: dict[str, list[str]] = {}
+        for c in columns:
+            self._elements.setdefault(c.parent, []).append(c.name)
+        self._alike, self._lists = by_fold(self.by_name), by_fold(self._elements)
 
     def find(self, given: str) -> dict[str, str]:
         """Return the column that a name means, or the elements of the list, with what to call them."""
@@ -163,22 +172,27 @@ def shared_roles(tables: Sequence[Table]) -> Roles:
     return Roles()
 
 
-def choose(
-    columns: Sequence[Column],
-    roles: Roles,
-    *,
-    actions: Patterns,
-    contexts: Patterns,
-    sequence: str | None,
-    time: str | None,
-    group: str | None = None,
-    files: int = 1,
-) -> Choice:
-    """Return the role of every column; what is named wins, then what the file says, then a guess.
+@contextmanager
+def naming(path: File) -> Iterator[None]:
+    """Put the file before what is said of it."""
+    try:
+        yield
+    except (ArgumentError, DataError) as error:
+        raise type(error)(f"{path}: {error}") from None
 
-    `files` is how many there are: in one, without a column for sequences, there are no groups to guess.
+
+def choose(tables: Sequence[Table], how: ReadOptions, group: str | None) -> ColumnRoles:
+    """Return the role of every column of tables; what is named wins, then what the file says, then a guess.
+
+    `group` is the column that groups are named by, where it is one.
     """
-    header = Header(tuple(columns))
+    with naming(tables[0].path):
+        return _choose(shared_columns(tables), shared_roles(tables), how, group, len(tables))
+
+
+def _choose(columns: Sequence[Column], roles: Roles, how: ReadOptions, group: str | None, files: int) -> ColumnRoles:
+    actions, contexts, sequence, time = how.actions, how.contexts, how.sequence, how.time
+    header = Header(columns)
     told = roles.contexts is not None  # a file that knows its columns leaves nothing to guess
     if not told:
         _check_header(header, actions, contexts)
@@ -250,7 +264,7 @@ def choose(
         _check_twins(header, [n for n in explicit if n not in named])
     left_out = sorted((c for c in columns if c.name not in explicit), key=lambda c: c.name not in why)
     shown |= asked
-    return Choice(
+    return ColumnRoles(
         tuple(chosen["contexts"]),
         tuple(chosen["actions"]),
         sequence,
@@ -268,7 +282,7 @@ def choose(
 
 def select(columns: Sequence[Column], argument: str, patterns: str | Sequence[str]) -> list[str]:
     """Return the columns that names, globs or regexes (between slashes) choose, each once."""
-    return list(_match(Header(tuple(columns)), argument, patterns, taken=frozenset()))
+    return list(_match(Header(columns), argument, patterns, taken=frozenset()))
 
 
 def _match(header: Header, argument: str, patterns: str | Sequence[str], taken: Collection[str]) -> dict[str, str]:
@@ -277,9 +291,11 @@ def _match(header: Header, argument: str, patterns: str | Sequence[str], taken: 
     given = [patterns] if isinstance(patterns, str) else list(patterns)
     if not given:
         raise ArgumentError(f"{argument} must name at least one column; {_list(header.columns)}")
-    for pattern in given:
+    for i, pattern in enumerate(given):
         if not isinstance(pattern, str):
             raise ArgumentError(f"{argument} must be names of columns; got {pattern!r}")
+        if pattern in given[:i]:
+            raise ArgumentError(f"{argument}: {pattern!r} must be named once; got {argument}={given}")
         matches = header.find(pattern)
         if not matches:  # a pattern passes over what has another role; a name for two roles is a mistake
             matches = {n: header.shown[n] for n in _match_pattern(header, argument, pattern) if n not in taken}
@@ -454,12 +470,3 @@ def list_names(names: Sequence[str]) -> str:
     short = [name if len(name) <= 40 else f"{name[:37]}..." for name in names]
     some = short if len(names) <= 20 else [*short[:15], "...", short[-1]]
     return ", ".join(some) + (f" ({len(names)})" if len(names) > 20 else "")
-
-
-def counts_frames(name: str, kind: str) -> bool | None:
-    """Return whether a time column counts frames: True by its name, None if its steps must tell, else False."""
-    if kind in (STAMP, SPAN):
-        return False
-    if re.fullmatch(r"(video_)?frames?(_?(index|id|number|no|nr))?", tidy(name).lower().replace(" ", "_")):
-        return True
-    return None if kind == WHOLE else False

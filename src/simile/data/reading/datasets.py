@@ -17,19 +17,8 @@ from simile._common.urls import File, Url, opened
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.arrow import open_parquet
 from simile.data.reading.columns import Patterns, select, shared_columns
-from simile.data.reading.tables import (
-    LONGEST,
-    PER_VALUE,
-    Batch,
-    Column,
-    Place,
-    Roles,
-    Table,
-    Wanted,
-    decoding,
-    elements,
-)
-from simile.data.reading.values import as_groups, as_numbers, kind_of_array
+from simile.data.reading.tables import LONGEST, PER_VALUE, Chunk, Column, Roles, Table, Types, decoding, elements
+from simile.data.reading.values import SAMPLE, TEXT, Place, as_numbers, kind_of_array
 from simile.errors import ArgumentError, DataError
 
 _ENDOGENOUS = "what a robot observes of itself follows from its actions: choose what does not with contexts=..."
@@ -78,73 +67,70 @@ def from_episodes(
     Demonstration('episode 0', 2 frames, 1 context, 1 action, 20 Hz)
     """
     demos: list[Demonstration] = []
-    for i, episode in enumerate(episodes):
+    for i, given in enumerate(episodes):
         name = f"episode {i}"
-        observed = _leaves(_part(episode, "observations", i), "observation")
-        acted = _leaves(_part(episode, "actions", i), "action")
-        columns = [c for leaf in observed for c in leaf.columns if c.is_numeric]
-        chosen = [c.name for c in columns] if contexts is None else select(columns, "contexts", contexts)
-        wanted_actions = [c.name for leaf in acted for c in leaf.columns]
-        length = len(acted[0].values) if acted else 0
-        demos.append(
-            Demonstration(
-                _table(observed, chosen, length, name),
-                _table(acted, wanted_actions, length, name),
-                rate,
-                name,
-                tuple(context_names) or tuple(chosen),
-                tuple(action_names) or tuple(wanted_actions),
-            )
-        )
+        episode = _Episode(name, _part(given, "observations", i), _part(given, "actions", i))
+        seen = [c for c in episode.observed if c.is_numeric]
+        chosen = [c.name for c in seen] if contexts is None else select(seen, "contexts", contexts)
+        acted = [c.name for c in episode.acted]
+        x, a = episode.stack(chosen), episode.stack(acted)
+        named = tuple(context_names) or tuple(chosen), tuple(action_names) or tuple(acted)
+        demos.append(Demonstration(x, a, rate, name, *named))
     return Demonstrations(tuple(demos))
 
 
-class _Leaf:
-    """One array of an episode, with a row per step, and the columns it is spread over."""
+class _Episode:
+    """The arrays of an episode, and the columns that they are spread over."""
 
-    def __init__(self, name: str, values: Any) -> None:
-        self.values = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)
-        shape = tuple(self.values.shape)
-        width = (*shape, 1)[1]
-        if len(shape) in (1, 2) and width <= LONGEST:
-            kind = kind_of_array(np.asarray(self.values[: 1 + 1000 // max(1, width)]).ravel()[:1000])
-            self.columns = elements(name, width, kind)
-        else:  # pictures
-            self.columns = [Column(name, f"{'x'.join(map(str, shape[1:]))} arrays", name)]
+    def __init__(self, where: str, observations: Any, actions: Any) -> None:
+        self.where = where
+        acted, observed = _leaves(actions, "action"), _leaves(observations, "observation")
+        self.arrays, self.length = observed | acted, len(next(iter(acted.values()), ()))
+        self.columns = {name: _find_columns(name, values) for name, values in self.arrays.items()}
+        self.observed = [c for name in observed for c in self.columns[name]]
+        self.acted = [c for name in acted for c in self.columns[name]]
 
-    def table(self, length: int, where: str) -> Any:
-        """Return the first `length` rows; one more may be there."""
-        if len(self.values) not in (length, length + 1):
-            raise DataError(
-                f"{where}: {self.columns[0].parent!r} has {len(self.values)} rows for {length} actions: "
-                f"there must be {length} or, with the one after the last action, {length + 1}"
-            )
-        return np.asarray(self.values[:length]).reshape(length, len(self.columns))
+    def read(self, names: Iterable[str]) -> dict[str, FloatArray]:
+        """Return columns, a row for each action; one more may be there."""
+        left, found = set(names), dict[str, FloatArray]()
+        for name, group in self.columns.items():
+            if not left.isdisjoint(c.name for c in group):
+                if (n := len(self.arrays[name])) not in (self.length, self.length + 1):
+                    raise DataError(
+                        f"{self.where}: {name!r} has {n} rows for {self.length} actions: there must be {self.length} "
+                        f"or, with the one after the last action, {self.length + 1}"
+                    )
+                table = np.asarray(self.arrays[name][: self.length]).reshape(self.length, len(group))
+                found |= {c.name: as_numbers(table[:, i], c.name, Place(self.where)) for i, c in enumerate(group)}
+        if lacking := left - found.keys():
+            raise DataError(f"{self.where}: {min(lacking)!r} is not there, but in the first episode it is")
+        return found
+
+    def stack(self, names: Sequence[str]) -> FloatArray:
+        """Return columns as one table."""
+        found = self.read(names)
+        return np.column_stack([found[name] for name in names]) if names else np.empty((self.length, 0))
 
 
-def _leaves(value: Any, name: str, root: bool = True) -> list[_Leaf]:
+def _find_columns(name: str, values: Any) -> list[Column]:
+    shape = tuple(values.shape)
+    width = (*shape, 1)[1]
+    if len(shape) not in (1, 2) or width > LONGEST:  # pictures
+        return [Column(name, f"{'x'.join(map(str, shape[1:]))} arrays", name)]
+    first = np.asarray(values[: 1 + SAMPLE // max(1, width)]).ravel()[:SAMPLE]
+    return elements(name, width, kind_of_array(first))
+
+
+def _leaves(value: Any, name: str, root: bool = True) -> dict[str, Any]:
     """Return the arrays below a dictionary (or HDF5 group), named by the path to them."""
     if isinstance(value, tuple):
         value = {f"{name}_{i}": part for i, part in enumerate(value)}
     if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):  # one dictionary per step
         value = {key: [v[key] for v in value] for key in value[0]}
     if not hasattr(value, "items"):
-        return [_Leaf(name, value)]
+        return {name: value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)}
     prefix = "" if root else f"{name}."
-    return [leaf for key, part in value.items() for leaf in _leaves(part, f"{prefix}{key}", root=False)]
-
-
-def _table(leaves: Sequence[_Leaf], names: Sequence[str], length: int, where: str) -> Any:
-    """Return the named columns (length, n)."""
-    parts: dict[str, FloatArray] = {}
-    for leaf in leaves:
-        if any(c.name in names for c in leaf.columns):
-            table = leaf.table(length, where)
-            parts |= {c.name: as_numbers(table[:, i], c.name, Place(where)) for i, c in enumerate(leaf.columns)}
-    for name in names:
-        if name not in parts:
-            raise DataError(f"{where}: {name!r} is not there, but in the first episode it is")
-    return np.column_stack([parts[name] for name in names]) if names else np.empty((length, 0))
+    return {n: leaf for key, part in value.items() for n, leaf in _leaves(part, f"{prefix}{key}", root=False).items()}
 
 
 def _part(episode: Any, key: str, i: int) -> Any:
@@ -161,38 +147,25 @@ def _open_minari(folder: File) -> Table:
         names = sorted((n for n in file if re.fullmatch(r"episode_\d+", n)), key=lambda n: int(n[8:]))
         if not names:
             raise DataError(f"{path}: there is no episode")
-        columns = {
-            key: [c for leaf in _leaves(file[names[0]][f"{key}s"], key) for c in leaf.columns]
-            for key in ("observation", "action")
-        }
+        first = _Episode(f"{path}: {names[0]}", file[names[0]]["observations"], file[names[0]]["actions"])
         n_rows = sum(_count_steps(file[name]["actions"]) for name in names)
 
-    def scan(wanted: Wanted) -> Iterator[Batch]:
+    def scan(types: Types, _: Sequence[str] = ()) -> Iterator[Chunk]:
         with decoding(path, "HDF5"), opened(path) as source, h5py.File(source, "r") as file:
             for name in names:
-                where = f"{path}: {name}"
-                observed = _leaves(file[name]["observations"], "observation")
-                acted = _leaves(file[name]["actions"], "action")
-                length = len(acted[0].values)
-                table = _table([*observed, *acted], wanted.numbers, length, where)
-                yield Batch(
-                    Place(where),
-                    dict(zip(wanted.numbers, table.T, strict=True)),
-                    None if wanted.labels is None else [name.replace("_", " ")] * length,
-                    None,
-                    groups=None
-                    if wanted.group is None
-                    else as_groups(_table([*observed, *acted], (wanted.group,), length, where)[:, 0]),
-                )
+                episode = _Episode(f"{path}: {name}", file[name]["observations"], file[name]["actions"])
+                values: dict[str, Any] = {"episode": [name.replace("_", " ")] * episode.length}
+                values |= episode.read(n for n in types if n != "episode")
+                yield Chunk(Place(episode.where), values, episode.length)
 
-    numeric = {key: tuple(c.name for c in group if c.is_numeric) for key, group in columns.items()}
+    contexts, actions = (tuple(c.name for c in some if c.is_numeric) for some in (first.observed, first.acted))
     return Table(
         folder,
-        (Column("episode", "text"), *columns["observation"], *columns["action"]),
+        (Column("episode", TEXT), *first.observed, *first.acted),
         scan,
-        Roles("episode", None, numeric["observation"], numeric["action"], _minari_rate(folder)),
+        Roles("episode", None, contexts, actions, _minari_rate(folder)),
         (f"Minari dataset: {_ENDOGENOUS}",),
-        weigh=lambda wanted: n_rows * len(wanted.names) * PER_VALUE,
+        weigh=lambda types: n_rows * len(types) * PER_VALUE,
     )
 
 
@@ -229,7 +202,7 @@ def _open_lerobot(folder: File) -> Table:
     return Table(
         folder,
         columns,
-        lambda wanted: chain.from_iterable(table.scan(wanted) for table in tables),
+        lambda types, watched=(): chain.from_iterable(table.scan(types, watched) for table in tables),
         Roles(
             "episode_index" if "episode_index" in there else None,
             next((n for n in ("timestamp", "frame_index") if n in there), None),
@@ -239,7 +212,7 @@ def _open_lerobot(folder: File) -> Table:
         ),
         (f"LeRobot {info.get('codebase_version', 'dataset')}: {_ENDOGENOUS}",),
         tuple(pictures),
-        lambda wanted: sum(table.weigh(wanted) for table in tables),
+        lambda types: sum(table.weigh(types) for table in tables),
     )
 
 

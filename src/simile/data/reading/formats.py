@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from simile._common import memory
 from simile._common.urls import File, Url, locate, redact, refuse_url
 from simile.data.reading.arrays import open_arrays
-from simile.data.reading.arrow import open_ipc, open_journal, open_parquet, read_journal
+from simile.data.reading.arrow import open_frame, open_ipc, open_journal, open_parquet, read_journal
 from simile.data.reading.datasets import open_dataset
-from simile.data.reading.records import open_records
-from simile.data.reading.tables import Batch, Budget, GoneError, Table, Wanted
-from simile.data.reading.text import open_text
+from simile.data.reading.tables import Budget, Chunk, GoneError, Table, Types
+from simile.data.reading.text import open_records, open_text
 from simile.errors import ArgumentError, DataError
 
 _OPENERS: dict[str, Callable[[File], Table]] = {
@@ -33,19 +33,24 @@ _AT_ONCE = 16  # files elsewhere that are opened
 
 
 def open_tables(
-    path: str | File | Sequence[str | File],
+    path: Any,
     *,
     max_memory: float | None = None,
     rows: tuple[int, int] | None = None,
 ) -> list[Table]:
-    """Open whatever a path, a pattern, a folder or a list of these stands for; all rows in so many MB of memory.
+    """Open whatever a path, a pattern, a folder or a list of these stands for, or a data frame.
+
+    All rows may take `max_memory` MB.
 
     Of a single Parquet file, `rows` may be given: from one to before another, counted from 0.
     """
     budget = Budget(memory.read_limit(max_memory))
+    if isinstance(path, Table | Mapping) or hasattr(type(path), "columns"):
+        return [budget.watch(path if isinstance(path, Table) else open_frame(path))]
     given = [path] if isinstance(path, str | Path | Url) else list(path) if isinstance(path, Iterable) else []
     if not given or not all(isinstance(p, str | Path | Url) for p in given):
-        raise ArgumentError(f"path must be a path or a list of paths; got {redact(repr(path))}")
+        got = redact(" ".join(repr(path).split()))
+        raise ArgumentError(f"path must be a path or a list of paths; got {got}: or give a data frame")
     if nul := next((p for p in given if "\0" in str(p)), None):
         raise ArgumentError(f"path must not hold a null character; got {redact(repr(nul))}")
     try:
@@ -81,9 +86,9 @@ def _open_while_there(file: File) -> Table | None:
     except GoneError:
         return None
 
-    def scan(wanted: Wanted) -> Iterator[Batch]:
+    def scan(types: Types, watched: Sequence[str] = ()) -> Iterator[Chunk]:
         with suppress(GoneError):
-            yield from table.scan(wanted)
+            yield from table.scan(types, watched)
 
     return replace(table, scan=scan)
 

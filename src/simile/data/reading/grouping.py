@@ -13,10 +13,11 @@ from pathlib import Path
 from simile._common.urls import File, locate, name_of, pure, redact
 from simile.data.groups import GROUP, RECORDING, names_group, one_group
 from simile.data.names import list_some
-from simile.data.reading.columns import SEQUENCE_NAMES, SINGLE, Choice, Header, find_known, select
+from simile.data.reading.clock import Timing
+from simile.data.reading.columns import SEQUENCE_NAMES, SINGLE, ColumnRoles, Header, ReadOptions, find_known, select
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import Pieces
-from simile.data.reading.tables import Wanted, quote
+from simile.data.reading.values import quote
 from simile.errors import ArgumentError, DataError
 
 FOLDER = "folder"
@@ -34,7 +35,7 @@ class Grouping:
     notes: tuple[str, ...] = ()
 
 
-def lies_beside(group: str | None, header: Header) -> bool:
+def names_other_source(group: str | None, header: Header) -> bool:
     """Tell whether groups are named by what is no column: the folders, or a table of sequences as FILE:COLUMN."""
     if group is None:
         return False
@@ -43,25 +44,45 @@ def lies_beside(group: str | None, header: Header) -> bool:
     return not header.find(group) and (group == FOLDER or ":" in group)
 
 
-def convinces(pieces: Sequence[Pieces]) -> bool:
+def are_likely_groups(pieces: Sequence[Pieces]) -> bool:
     """Tell whether a column that is called like a group is one: coarser than the sequences, and no mere condition."""
     return LEAST <= len({p.group for p in pieces}) < len(pieces)
 
 
-def point_out(pieces: Sequence[Pieces], column: str) -> list[str]:
+def note_two_groups(pieces: Sequence[Pieces], column: str) -> list[str]:
     """Say that a column that is called like a group may be one, where it has but two values."""
     two = len({p.group for p in pieces}) == LEAST - 1 < len(pieces)
     return [f"{column!r} has 2 values: group={column!r} (--group {column}) holds out the sequences of one"] * two
 
 
-def group_by_column(pieces: Sequence[Pieces], choice: Choice) -> Grouping:
+def find_groups(
+    pieces: Sequence[Pieces],
+    choice: ColumnRoles,
+    how: ReadOptions,
+    folders: Sequence[str],
+    timing: Timing,
+    *,
+    beside: bool,
+    told: bool,
+) -> Grouping:
+    """Return the groups of sequences: as named, as chosen, or as folders and clocks tell where no file does."""
+    if beside:
+        return _group_beside(str(how.group), pieces, folders, how.max_memory)
+    if choice.group is not None:
+        return _group_by_column(pieces, choice)
+    if how.group is None and not told:
+        return _infer_groups(pieces, folders, timing.goes_on, [len(some) for some in timing.parts])
+    return Grouping([None] * len(pieces))
+
+
+def _group_by_column(pieces: Sequence[Pieces], choice: ColumnRoles) -> Grouping:
     """Group sequences by the column that was chosen."""
     name = choice.shown[str(choice.group)]
     notes = [f"{name!r} is taken for what sequences have in common: those of one are held out together; {_OVERRULES}"]
     return _named([p.group for p in pieces], name, f"column {name!r}", notes if choice.group_guessed else [])
 
 
-def group_beside(
+def _group_beside(
     group: str, pieces: Sequence[Pieces], folders: Sequence[str], max_memory: float | None = None
 ) -> Grouping:
     """Group sequences by their folders, or by a table of sequences."""
@@ -77,7 +98,7 @@ def group_beside(
     return _named([found[p.name] for p in pieces], column, f"column {column!r} of {name_of(file)}")
 
 
-def infer_groups(
+def _infer_groups(
     pieces: Sequence[Pieces], folders: Sequence[str], goes_on: Sequence[bool], parts: Sequence[int]
 ) -> Grouping:
     """Group sequences where the names of folders or the clock say so, given into how many parts a gap cuts each."""
@@ -133,9 +154,9 @@ def _look_up(file: str, column: str, max_memory: float | None) -> dict[str, str]
         if label is None:
             raise ArgumentError(f"group: {table.path} has no column for the sequences: call one 'sequence'")
         (chosen,) = select(table.columns, f"{table.path}: group", [column])[:1]
-        for batch in table.scan(Wanted((), label, group=chosen)):
-            for i, (name, group) in enumerate(zip(batch.labels or (), batch.groups or (), strict=True)):
+        for chunk in table.scan({label: str, chosen: str}):
+            named, groups = chunk.labels(label), chunk.labels(chosen, optional=True)
+            for i, (name, group) in enumerate(zip(named, groups, strict=True)):
                 if group is None or found.setdefault(name, group) != group:
-                    told = one_group(name, found.get(name, group), group)
-                    raise batch.place.error(i, chosen, told)
+                    raise chunk.place.error(i, chosen, one_group(name, found.get(name, group), group))
     return found

@@ -1,10 +1,10 @@
-"""Batches of rows to sequences, checked value by value while the place of each is still known."""
+"""Chunks of rows to sequences, checked value by value while the place of each is still known."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -16,8 +16,9 @@ from simile._common.urls import File, pure
 from simile.data.groups import one_group
 from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
-from simile.data.reading.columns import Choice
-from simile.data.reading.tables import FRAME, Batch, Table, Times, Wanted
+from simile.data.reading.columns import ColumnRoles
+from simile.data.reading.tables import FRAME, Chunk, Table
+from simile.data.reading.values import STAMP, Times, find_runs
 from simile.errors import DataError
 
 
@@ -28,6 +29,7 @@ class Pieces:
     name: str
     group: str | None = None
     lead: int = 0  # see `Roles`
+    rows: tuple[int, int] = (0, 0)  # the first and the last one of its table, counted from 0
     contexts: list[FloatArray] = field(default_factory=list)
     actions: list[FloatArray] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
@@ -46,11 +48,8 @@ class Pieces:
         self.numbers.clear()
         if not self.lead and not len(lost):
             return [self]
-        contexts, actions, times = (
-            np.concatenate(parts) if parts else None for parts in (self.contexts, self.actions, self.times)
-        )
-        assert contexts is not None
-        assert actions is not None
+        contexts, actions = np.concatenate(self.contexts), np.concatenate(self.actions)
+        times = np.concatenate(self.times) if self.times else None
         found = []
         for run in np.split(np.arange(len(actions)), lost):
             seen, acted = align_rows(run, self.lead)
@@ -59,7 +58,7 @@ class Pieces:
             name = self.name if run[0] == 0 else f"{self.name}/{numbers[run[0]]:.0f}"
             own = [] if times is None else [times[seen]]
             found.append(replace(self, name=name, contexts=[contexts[seen]], actions=[actions[acted]], times=own))
-        return found
+        return [part for part in found if len(part)]
 
 
 def align_rows(rows: IntArray, lead: int) -> tuple[IntArray, IntArray]:
@@ -87,7 +86,7 @@ class Gathered:
     lost: tuple[str, ...] = ()  # sequences that are cut, for frames are lost in them
 
 
-def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joined: bool = False) -> Gathered:
+def gather(tables: Sequence[Table], choice: ColumnRoles, names: Sequence[str], *, joined: bool = False) -> Gathered:
     """Return the sequences of all tables, in the order in which they begin, without guessed contexts that count rows.
 
     Parameters
@@ -99,84 +98,56 @@ def gather(tables: Sequence[Table], choice: Choice, names: Sequence[str], *, joi
     """
     gathered: list[list[Pieces]] = []
     turned: set[str] = set()
-    by_row = dict.fromkeys(choice.guessed, 0)  # how many steps from row to row there were, as long as all are 1
+    guessed = {name: choice.contexts.index(name) for name in choice.guessed}
+    steps = dict.fromkeys(guessed, 0)  # from row to row, as long as all are 1
     begun: dict[str, Pieces] = {}  # in the tables before
     for table, name in zip(tables, names, strict=True):
         by_label = dict(begun)
-        last: dict[str, FloatArray] = {}
-        lead, wanted, numbered = table.roles.lead or 0, choice.wanted, _is_numbered(table, choice)
-        for batch in table.scan(replace(wanted, numbers=(*wanted.numbers, FRAME)) if numbered else wanted):
-            _add(batch, choice, by_label, name, lead, numbered=numbered)
-            turned |= batch.turned
-            for column in list(by_row):
-                values = np.concatenate([last.get(column, np.empty(0)), batch.numbers[column]])
-                last[column] = values[-1:]
-                by_row[column] += len(values) - 1
+        before: FloatArray | None = None  # the contexts of the row before
+        lead, numbered = table.roles.lead or 0, _is_numbered(table, choice)
+        for chunk in table.scan(choice.types | ({FRAME: float} if numbered else {}), choice.texts):
+            contexts = _add(chunk, choice, by_label, name, lead, numbered=numbered)
+            turned |= chunk.turned(choice.texts)
+            for column in list(steps):
+                values = contexts[:, guessed[column]]
+                values = values if before is None else np.append(before[guessed[column]], values)
+                steps[column] += len(values) - 1
                 if (np.diff(values) != 1.0).any():
-                    del by_row[column]
+                    del steps[column]
+            before = contexts[-1]
         gathered.append([p for label, p in by_label.items() if label not in begun])
-        if joined:
-            begun = by_label
+        begun = by_label if joined else {}
         if choice.sequence is not None and tidy(choice.sequence) != choice.sequence:  # blanks after delimiters
             names_of = tidy_all(list(by_label))
             for label, p in by_label.items():
                 p.name = names_of[label]
-    gathered, lost = _cut(gathered, tables)
-    labels = [p.name for pieces in gathered for p in pieces]
-    if choice.sequence is not None and len(set(labels)) < len(labels):  # files that each count from 0
-        for pieces, name in zip(gathered, names, strict=True):
-            for p in pieces:
-                p.name = f"{name}/{p.name}"
-    together = [p for pieces in gathered for p in pieces]
-    places = {name: i for i, name in enumerate(choice.contexts)}
-    counters = frozenset(
-        name for name in choice.guessed if by_row.get(name, 0) >= FEW or counts_rows(_steps(together, places[name]))
-    )
-    if counters:
-        kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
-        for p in together:
-            p.contexts = [table[:, kept] for table in p.contexts]
-    return Gathered(together, list(map(len, gathered)), counters, frozenset(turned), lost)
-
-
-def _is_numbered(table: Table, choice: Choice) -> bool:
-    """Tell whether the frames of the sequences have numbers, which tell where some are lost: those of recordings."""
-    streams = bool(table.roles.continues) and choice.sequence == table.roles.sequence
-    return bool(table.roles.lead) or (streams and any(c.name == FRAME and c.is_numeric for c in table.columns))
-
-
-def _cut(gathered: list[list[Pieces]], tables: Sequence[Table]) -> tuple[list[list[Pieces]], tuple[str, ...]]:
-    """Return the sequences cut where frames are lost, and the names of those that were.
-
-    Those of policies with a lead are aligned; what is too short for one answer is left out.
-    """
-    cut, lost = list[list[Pieces]](), list[str]()
-    for pieces in gathered:
-        cut.append([])
-        for p in pieces:
-            found = [part for part in p.cut() if len(part)]
-            lost += [p.name] * (len(found) > 1)
-            cut[-1] += found
-    if any(gathered) and not any(cut):
+    cut = [[p.cut() for p in pieces] for pieces in gathered]
+    lost = tuple(parts[0].name for some in cut for parts in some if len(parts) > 1)
+    together = [[p for parts in some for p in parts] for some in cut]
+    if any(gathered) and not any(together):
         raise DataError(
             f"{tables[0].path}: no frame has an action: the policy was recorded with a lead of "
             f"{tables[0].roles.lead} frames, and no sequence is longer: record for longer, and end streams"
         )
-    return cut, tuple(lost)
+    pieces = [p for some in together for p in some]
+    if choice.sequence is not None and len({p.name for p in pieces}) < len(pieces):  # files that each count from 0
+        for some, name in zip(together, names, strict=True):
+            for p in some:
+                p.name = f"{name}/{p.name}"
+    counters = frozenset(
+        name for name, i in guessed.items() if steps.get(name, 0) >= FEW or counts_rows(_find_steps(pieces, i))
+    )
+    if counters:
+        kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
+        for p in pieces:
+            p.contexts = [table[:, kept] for table in p.contexts]
+    return Gathered(pieces, list(map(len, together)), counters, frozenset(turned), lost)
 
 
-def find_spans(table: Table, spans: dict[str, tuple[int, int]]) -> Table:
-    """Return a table whose scan notes the first and the last row of every sequence, counted from 0."""
-
-    def scan(wanted: Wanted) -> Iterator[Batch]:
-        for batch in table.scan(wanted):
-            row = batch.place.first_row - 1
-            for label, rows in () if batch.labels is None else _groups(batch.labels, ""):
-                first, last = (rows.start, rows.stop - 1) if isinstance(rows, slice) else (int(rows[0]), int(rows[-1]))
-                spans[label] = spans.get(label, (row + first, 0))[0], row + last
-            yield batch
-
-    return replace(table, scan=scan)
+def _is_numbered(table: Table, choice: ColumnRoles) -> bool:
+    """Tell whether the frames of the sequences have numbers, which tell where some are lost: those of recordings."""
+    streams = bool(table.roles.continues) and choice.sequence == table.roles.sequence
+    return bool(table.roles.lead) or (streams and any(c.name == FRAME and c.is_numeric for c in table.columns))
 
 
 def list_cuts(spans: Iterable[tuple[int, int]]) -> list[int]:
@@ -193,10 +164,10 @@ def list_cuts(spans: Iterable[tuple[int, int]]) -> list[int]:
     return cuts
 
 
-def _steps(gathered: Sequence[Pieces], i: int) -> FloatArray:
+def _find_steps(pieces: Sequence[Pieces], i: int) -> FloatArray:
     """Return the steps of context i inside sequences, as far as the first that is not 1."""
     found = []
-    for p in gathered:
+    for p in pieces:
         found.append(np.diff(np.concatenate([table[:, i] for table in p.contexts])))
         if (found[-1] != 1.0).any():
             break
@@ -230,61 +201,67 @@ def _stem(path: PurePath) -> str:
     return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
-def _add(batch: Batch, choice: Choice, by_label: dict[str, Pieces], name: str, lead: int, *, numbered: bool) -> None:
-    _check(batch, choice, waits=lead < 0)
-    contexts = _stack(batch, choice.contexts)
-    actions = _stack(batch, choice.actions)
-    for label, rows in _groups(batch.labels, name):
-        pieces = by_label.setdefault(label, Pieces(label, lead=lead))
-        if batch.groups is not None:
-            _check_group(pieces, batch, rows, choice)
-        if batch.times is not None:
-            times = past_midnight(pieces.times, batch.times[rows])
-            _check_later(pieces.times, times, batch, rows, choice)
-            pieces.times.append(times)
+def _add(
+    chunk: Chunk, choice: ColumnRoles, by_label: dict[str, Pieces], name: str, lead: int, *, numbered: bool
+) -> FloatArray:
+    """Add the rows of a chunk to their sequences; returns its contexts."""
+    contexts, actions = chunk.numbers(choice.contexts), chunk.numbers(choice.actions)
+    numbers = chunk.numbers((FRAME,))[:, 0] if numbered else None
+    runs: dict[Any, list[slice]] = {name: [slice(0, chunk.rows)]}
+    if choice.sequence is not None:
+        runs = find_runs(chunk.labels(choice.sequence))
+    times = None if choice.time is None else chunk.times(choice.time, stamps=choice.time_kind == STAMP)
+    groups = None if choice.group is None else chunk.labels(choice.group, optional=True)
+    _check_numbers(contexts, choice.contexts, chunk)
+    _check_numbers(actions, choice.actions, chunk, needed=lead >= 0)
+    first = chunk.place.first_row - 1
+    for label, slices in runs.items():
+        begins = label not in by_label
+        pieces = by_label.setdefault(label, Pieces(label, lead=lead, rows=(first + slices[0].start, 0)))
+        pieces.rows = (pieces.rows[0], first + slices[-1].stop - 1)
+        rows = slices[0] if len(slices) == 1 else np.concatenate([np.arange(s.start, s.stop) for s in slices])
+        if groups is not None:
+            for some in slices:
+                _check_group(pieces, groups[some], some.start, chunk, choice, begins=begins and some == slices[0])
+        if times is not None:
+            own = past_midnight(pieces.times, times[rows])
+            _check_later(pieces.times, own, chunk, rows, choice)
+            pieces.times.append(own)
         pieces.contexts.append(contexts[rows])
         pieces.actions.append(actions[rows])
-        if numbered:
-            pieces.numbers.append(batch.numbers[FRAME][rows])
+        if numbers is not None:
+            pieces.numbers.append(numbers[rows])
+    return contexts
 
 
-def _check_group(pieces: Pieces, batch: Batch, rows: Any, choice: Choice) -> None:
+def _check_group(pieces: Pieces, labels: Any, first: int, chunk: Chunk, choice: ColumnRoles, *, begins: bool) -> None:
     """Keep the group of a sequence; refuse another one inside it."""
-    labels = batch.groups or ()
-    if tidy(str(choice.group)) != choice.group:  # blanks after delimiters
-        labels = [label and (label.strip() or None) for label in labels]
-    groups = np.array([*labels, None], dtype=object)[:-1][rows]
-    first = pieces.group if len(pieces) else groups[0]
-    odd = np.array([label is None or label != first for label in groups])
-    if odd.any():
-        if choice.group_guessed:
-            raise NoGroupError
-        i = int(odd.argmax())
-        told = "the row has no label, so its sequence is in no group: fill it in"
-        told = told if groups[i] is None else one_group(pieces.name, first, groups[i])
-        raise batch.place.error(int(np.arange(len(batch))[rows][i]), str(choice.group), told)
-    pieces.group = first
+    blanks = tidy(str(choice.group)) != choice.group  # after delimiters
+    for group, (run, *_) in find_runs(labels).items():
+        group = group and group.strip() if blanks else group
+        if begins:
+            pieces.group, begins = group, False
+        if not group or group != pieces.group:
+            if choice.group_guessed:
+                raise NoGroupError
+            problem = "the row has no label, so its sequence is in no group: fill it in"
+            problem = one_group(pieces.name, pieces.group, group) if group else problem
+            raise chunk.place.error(first + run.start, str(choice.group), problem)
 
 
-def _stack(batch: Batch, names: Sequence[str]) -> FloatArray:
-    table = np.empty((len(batch), len(names)))
-    for i, name in enumerate(names):
-        table[:, i] = batch.numbers[name]
-    return table
-
-
-def _check(batch: Batch, choice: Choice, *, waits: bool) -> None:
-    for name in choice.wanted.numbers:
-        values = batch.numbers[name]
+def _check_numbers(table: FloatArray, names: Sequence[str], chunk: Chunk, *, needed: bool | None = None) -> None:
+    """Refuse what is not finite, and actions that are missing where they are needed."""
+    if np.isfinite(table).all():
+        return
+    for values, name in zip(table.T, names, strict=True):
         if (bad := np.isinf(values)).any():
             i = int(bad.argmax())
-            raise batch.place.error(i, name, f"{values[i]} is not finite: leave it empty if it is missing")
-    for name in () if waits else choice.actions:
-        if (bad := np.isnan(batch.numbers[name])).any():
-            raise batch.place.error(
+            raise chunk.place.error(i, name, f"{values[i]} is not finite: leave it empty if it is missing")
+        if needed and (bad := np.isnan(values)).any():
+            raise chunk.place.error(
                 int(bad.argmax()),
                 name,
-                f"the action is missing ({int(bad.sum()):,} in these {len(batch):,} rows): fill it in or drop the "
+                f"the action is missing ({int(bad.sum()):,} in these {chunk.rows:,} rows): fill it in or drop the "
                 "rows; a gap they leave in the time can be cut with gap=...",
             )
 
@@ -299,30 +276,14 @@ def past_midnight(earlier: list[Times], times: Times) -> Times:
     return times + np.cumsum(np.diff(np.concatenate([last, times])) < -day // 2) * day
 
 
-def _check_later(earlier: list[Times], times: Times, batch: Batch, rows: Any, choice: Choice) -> None:
+def _check_later(earlier: list[Times], times: Times, chunk: Chunk, rows: Any, choice: ColumnRoles) -> None:
     """Refuse a time that is not later than the one before it in the same sequence."""
     last = earlier[-1][-1:] if earlier else times[:0]
     together = np.concatenate([last, times])
     if (i := first_not_later(together)) is not None:
-        index = i - len(last)
-        row = int(np.arange(len(batch))[rows][index])
-        raise batch.place.error(
-            row,
+        raise chunk.place.error(
+            int(np.arange(chunk.rows)[rows][i - len(last)]),
             str(choice.time),
             f"the time goes from {together[i - 1]} to {together[i]}, but must increase inside a sequence: sort the "
             "rows by it, tell the sequences apart with sequence=..., or name another column with time=...",
         )
-
-
-def _groups(labels: list[str] | None, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield every label with its rows: a slice where they are neighbours, their indices otherwise."""
-    if labels is None:
-        yield name, slice(None)
-        return
-    values = np.array([*labels, None], dtype=object)[:-1]  # None keeps numpy from looking for more axes
-    starts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()]
-    runs: dict[str, list[slice]] = {}
-    for start, stop in zip(starts, [*starts[1:], len(labels)], strict=True):
-        runs.setdefault(labels[start], []).append(slice(start, stop))
-    for label, slices in runs.items():
-        yield label, slices[0] if len(slices) == 1 else np.concatenate([np.arange(s.start, s.stop) for s in slices])

@@ -1,38 +1,39 @@
-"""What every format is read through: named columns of a known kind, scanned batch by batch."""
+"""What every source is read through: named columns of a known kind, scanned chunk by chunk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, AnyStr
 
-import numpy.typing as npt
+import numpy as np
 
 from simile._common import checks
 from simile._common.text import size
 from simile._common.typing import FloatArray
 from simile._common.urls import File
+from simile.data.reading import values as convert
+from simile.data.reading.values import EMPTY, NUMBER, SPAN, TAIL, WHOLE, Place, quote
 from simile.data.timing import LONGEST as FURTHEST
 from simile.errors import DataError, SimileError
 
-WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
-SPAN = "durations"  # seconds, whatever their unit in the file
 NUMERIC = frozenset({WHOLE, NUMBER, SPAN, EMPTY})
 
 LONGEST = 100_000  # elements of a list that are columns
 LONGEST_LINE = 1 << 26  # bytes
 PER_VALUE = 16  # bytes of memory: what was read, and once more while the pieces of a sequence are joined
-PER_PIECE = 1024  # bytes of memory for what a sequence has in one batch, beside its values
-
+PER_PIECE = 1024  # bytes of memory for what a sequence has in one chunk, beside its values
+METADATA_KEY = b"simile"  # in the metadata of a schema: the roles of the columns, as JSON
 FRAME = "n"  # the column of a recording that numbers its frames
 
-Times = npt.NDArray[Any]  # float64 or int64 numbers, or datetime64 time stamps
+# Which columns to scan, and what they hold: `float`, `int` where all are whole, `str` labels, or `datetime` as written.
+Types = Mapping[str, type]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its kind (one of the above, or any other word), and the list it is an element of."""
+    """A column: its name, its kind (see `values`, or any other word), and the list it is an element of."""
 
     name: str
     kind: str
@@ -74,88 +75,64 @@ class Roles:
             stored.get("continues") is True or None,
             checks.whole_number(stored.get("lead") or 0, "lead", at_least=-FURTHEST, at_most=FURTHEST) or None,
         )
-        if not isinstance(roles.about, dict | None):
-            raise TypeError("what it is about must be facts by name")
-        if not all(isinstance(name, str) for name in roles.columns):
-            raise TypeError("names must be strings")
+        if not isinstance(roles.about, dict | None) or not all(isinstance(name, str) for name in roles.columns):
+            raise TypeError("names must be strings, and what it is about facts by name")
         return roles
 
     @property
     def columns(self) -> list[str]:
         """Every column with a role."""
-        numbers = FRAME if self.lead else None
-        one = [name for name in (self.sequence, self.time, self.group, numbers) if name is not None]
-        return [*one, *(self.contexts or ()), *(self.actions or ())]
+        one = (self.sequence, self.time, self.group, FRAME if self.lead else None)
+        return [*(name for name in one if name is not None), *(self.contexts or ()), *(self.actions or ())]
 
 
 class GoneError(DataError):
     """A file was removed between the list that had it and the moment at which it was to be read."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The columns to scan: numbers, labels of sequences, the time, texts that may turn into numbers, and groups."""
-
-    numbers: tuple[str, ...]
-    labels: str | None = None
-    time: str | None = None
-    time_kind: str = ""
-    texts: tuple[str, ...] = ()
-    group: str | None = None
-
-    @property
-    def stamps(self) -> bool:
-        """Whether the time is one of stamps."""
-        return self.time_kind == STAMP
-
-    @property
-    def names(self) -> list[str]:
-        """Every column to read in full, each once."""
-        others = (n for n in (self.labels, self.time, self.group) if n is not None)
-        return list(dict.fromkeys((*self.numbers, *others)))
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a batch begins: in this file, at this row (counted from 1, the header is none)."""
-
-    path: File | str
-    first_row: int = 1
-
-    def error(self, index: int, column: str, problem: str) -> DataError:
-        """Return the error for the value at `index` of this batch."""
-        return DataError(f"{self.path}: row {self.first_row + index}, column {quote(column)}: {problem}")
-
-
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Some consecutive rows: float64 numbers per column (NaN is missing), labels, times, texts that are numbers now.
-
-    Of the groups, None is missing.
-    """
+class Chunk:
+    """Some consecutive rows, as they were stored: a polars series, an array or a list for each column."""
 
     place: Place
-    numbers: dict[str, FloatArray]
-    labels: list[str] | None
-    times: Times | None
-    turned: frozenset[str] = frozenset()
-    groups: list[str | None] | None = None
+    values: Mapping[str, Any]
+    rows: int
 
-    def __len__(self) -> int:
-        return len(next(iter((*self.numbers.values(), self.labels or ()))))
+    def numbers(self, names: Sequence[str]) -> FloatArray:
+        """Return columns as float64 (rows, columns), NaN where missing."""
+        table = np.empty((self.rows, len(names)))
+        for i, name in enumerate(names):
+            table[:, i] = convert.as_numbers(self.values[name], name, self.place)
+        return table
+
+    def labels(self, name: str, *, optional: bool = False) -> Any:
+        """Return the labels of a column as a polars series of text; where `optional`, null where they are missing."""
+        return convert.as_labels(self.values[name], name, self.place, optional=optional)
+
+    def times(self, name: str, *, stamps: bool) -> convert.Times:
+        """Return a time for each row."""
+        return convert.as_times(self.values[name], name, self.place, stamps=stamps)
+
+    def turned(self, names: Iterable[str]) -> set[str]:
+        """Return the columns of text whose last values are numbers."""
+        there = (name for name in names if name in self.values)
+        return {name for name in there if convert.kind_of(self.values[name][-TAIL:]) in (WHOLE, NUMBER)}
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A file that was opened: its columns are known, its rows are scanned when asked for."""
+    """A source that was opened: its columns are known, its rows are scanned when asked for.
+
+    `scan` takes which columns to read, and columns of text to watch: their values may be those of the last rows alone.
+    """
 
     path: File
     columns: tuple[Column, ...]
-    scan: Callable[[Wanted], Iterator[Batch]]
+    scan: Callable[..., Iterator[Chunk]]
     roles: Roles = field(default=Roles())
     notes: tuple[str, ...] = ()  # for the summary
     unread: tuple[str, ...] = ()  # what belongs to the data but is no column, such as videos
-    weigh: Callable[[Wanted], int] = lambda _: 0  # bytes that a scan takes, as far as the file tells them
+    weigh: Callable[[Types], int] = lambda _: 0  # bytes that a scan takes, as far as the source tells them
     groups: tuple[int, ...] = ()  # rows that a file stores together, where it does, and where it can be cut:
     part: Callable[[int, int], Table] | None = None  # the rows from one to before another, from 0
 
@@ -177,16 +154,18 @@ class Budget:
     def watch(self, table: Table) -> Table:
         """Return a table whose scan is refused before it begins, or ends, where its rows take more than that."""
 
-        def scan(wanted: Wanted) -> Iterator[Batch]:
-            self._check(table.path, self.taken + table.weigh(wanted))
-            for batch in table.scan(wanted):
-                self.taken += len(batch) * len(wanted.names) * PER_VALUE + len(set(batch.labels or ())) * PER_PIECE
+        def scan(types: Types, watched: Sequence[str] = ()) -> Iterator[Chunk]:
+            self._check(table.path, self.taken + table.weigh(types))
+            for chunk in table.scan(types, watched):
+                labels = (chunk.values[name] for name, kind in types.items() if kind is str)
+                pieces = max((x.n_unique() if hasattr(x, "n_unique") else len(set(x)) for x in labels), default=0)
+                self.taken += chunk.rows * len(types) * PER_VALUE + pieces * PER_PIECE
                 self._check(table.path, self.taken)
-                yield batch
+                yield chunk
 
         return replace(table, scan=scan)
 
-    def _check(self, path: File, needed: int) -> None:
+    def _check(self, path: File | str, needed: int) -> None:
         if needed > self.limit:
             raise DataError(
                 f"{path}: its rows take {size(needed)} of memory or more, and may take {size(self.limit)}: choose "
@@ -195,17 +174,11 @@ class Budget:
             )
 
 
-def quote(value: object) -> str:
-    """Return a value as it stands in messages, never longer than a line."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:50]}... ({len(text):,} characters)"
-
-
 @contextmanager
-def decoding(path: File, what: str) -> Iterator[None]:
+def decoding(path: File | str, what: str) -> Iterator[None]:
     """Turn whatever a decoder raises on the bytes of a file into a DataError that names the file.
 
-    The decoders (pyarrow, h5py, zipfile, numpy, json) raise a dozen classes between them on a damaged file.
+    The decoders (polars, pyarrow, h5py, zipfile, numpy, json) raise a dozen classes between them on a damaged file.
     """
     try:
         yield
@@ -213,7 +186,7 @@ def decoding(path: File, what: str) -> Iterator[None]:
         raise
     except PermissionError:
         raise DataError(f"{path}: permission denied: make the file readable") from None
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise DataError(f"{path}: not UTF-8 text ({error.reason}): save it as UTF-8") from None
     except Exception as error:
         if isinstance(error, MemoryError) or "Failed to launch worker thread" in str(error):  # no room for its stack
@@ -229,14 +202,17 @@ def decoding(path: File, what: str) -> Iterator[None]:
         ) from None
 
 
-def read_lines(file: IO[AnyStr], path: File) -> Iterator[AnyStr]:
+def read_lines(file: IO[AnyStr], path: File | str) -> Iterator[AnyStr]:
     """Yield the lines of a file; what has no end is refused before it fills the memory."""
     while line := file.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE and line[-1:] not in ("\n", "\r", b"\n", b"\r"):
-            raise DataError(
-                f"{path}: a line of more than {size(LONGEST_LINE)}: is this a table, with a line for each row?"
-            )
+            raise endless_line(path)
         yield line
+
+
+def endless_line(path: File | str) -> DataError:
+    """Return the refusal of a line that does not end."""
+    return DataError(f"{path}: a line of more than {size(LONGEST_LINE)}: is this a table, with a line for each row?")
 
 
 def elements(name: str, width: int, kind: str, labels: Sequence[str] = ()) -> list[Column]:

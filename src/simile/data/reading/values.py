@@ -1,10 +1,11 @@
-"""Single values of any make to numbers, labels and times; what cannot be converted is named by its place."""
+"""Values of any make to numbers, labels and times; what cannot be converted is named by its place."""
 
 from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,25 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from simile._common.typing import FloatArray
-from simile.data.reading.tables import (
-    EMPTY,
-    NUMBER,
-    SPAN,
-    STAMP,
-    TEXT,
-    WHOLE,
-    Batch,
-    Place,
-    Times,
-    Wanted,
-    quote,
-)
+from simile._common.urls import File
+from simile.errors import DataError
+
+WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
+SPAN = "durations"  # seconds, whatever their unit in the file
 
 # What stands for a missing value in text, wherever text is read.
 _WORDS = ("nan", "na", "n/a", "null", "none")
 MISSING = frozenset({"", "NaN", *(spell(word) for word in _WORDS for spell in (str.lower, str.upper, str.title))})
 WRITE_TIMES = "write ISO 8601, as 2024-05-31T12:00:00.25, or seconds"
-TAIL = 50  # values at the end of a batch that tell whether a text has turned into numbers
+NO_LABEL = "the row has no label, so it belongs to no sequence: fill it in or drop the row"
+TAIL = 50  # values at the end of a chunk that tell whether a text has turned into numbers
+SAMPLE = 1000  # values of a column that tell its kind
 NO_DATE = "0001-01-03"  # of times without one; not the first, that no zone leads out of the calendar
 _LONGEST_TIME = 80  # characters
 _TIME = re.compile(
@@ -40,6 +35,26 @@ _TIME = re.compile(
     r"(?:(?P<clock>\d\d?:\d\d:\d\d)(?:[.,](?P<part>\d+))?)?\s*(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)?(?:\[[\w/+-]+\])?",
     re.ASCII | re.IGNORECASE,
 )
+
+Times = npt.NDArray[Any]  # float64 or int64 numbers, or datetime64 time stamps
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows begin: in this file, at this row (counted from 1, the header is none)."""
+
+    path: File | str
+    first_row: int = 1
+
+    def error(self, index: int, column: str, problem: str) -> DataError:
+        """Return the error for the value of the row at `index` from here."""
+        return DataError(f"{self.path}: row {self.first_row + index}, column {quote(column)}: {problem}")
+
+
+def quote(value: object) -> str:
+    """Return a value as it stands in messages, never longer than a line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:50]}... ({len(text):,} characters)"
 
 
 def to_number(value: object) -> float:
@@ -91,19 +106,20 @@ def _as_iso(text: str) -> str:
     return f"{date_part}T{found['clock'] or '00:00:00':0>8}{part}{'Z' if zone in ('UTC', 'GMT') else zone}"
 
 
-def as_numbers(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place) -> FloatArray:
-    """Return float64 values, NaN where missing."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-        with np.errstate(
-            over="ignore"
-        ):  # what is beyond float64 becomes inf, which is refused where its place is known
-            return values.astype(np.float64, copy=False)
-    if isinstance(values, np.ndarray) and values.dtype.kind == "m":
-        return np.asarray(values / np.timedelta64(1, "s"))
-    if isinstance(values, np.ndarray) and values.dtype.kind == "M":  # numpy would make whole numbers of these
-        values = values.astype(str)
+def as_numbers(values: Any, column: str, place: Place) -> FloatArray:
+    """Return float64 values, NaN where missing, of a polars series, an array or a list."""
+    values = plain(values)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind == "m":
+            return np.asarray(values / np.timedelta64(1, "s"))
+        if values.dtype.kind in "biuf":
+            with np.errstate(over="ignore"):  # beyond float64 is inf, which is refused where its place is known
+                return values.astype(np.float64, copy=False)
+        values = (values.astype(str) if values.dtype.kind == "M" else values).tolist()
+    elif not isinstance(values, list):
+        return _parse_numbers(values, column, place)
     out = np.empty(len(values))
-    for i, value in enumerate(_plain(values)):
+    for i, value in enumerate(values):
         try:
             out[i] = to_number(value)
         except ValueError:
@@ -111,49 +127,100 @@ def as_numbers(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Pla
     return out
 
 
-def as_labels(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place) -> list[str]:
-    """Return one label per row."""
-    labels = _plain(values)
-    if set(map(type, labels)) == {str}:
-        return list(labels)
-    for i, label in enumerate(labels):
-        if label is None or label != label:
-            raise place.error(i, column, no_label())
-    return [str(label) for label in labels]
+def _parse_numbers(texts: Any, column: str, place: Place) -> FloatArray:
+    """Return the numbers of a series of text."""
+    import polars as pl
+
+    bare = texts.str.strip_chars()
+    bare = bare.set(bare.is_in(list(MISSING)), None)
+    found = bare.cast(pl.Float64, strict=False)
+    out = np.array(found.to_numpy())
+    for i in (found.is_null() & bare.is_not_null()).arg_true():  # what polars does not take, but we may
+        out[i] = as_numbers([texts[i]], column, Place(place.path, place.first_row + i))[0]
+    return out
 
 
-def as_groups(values: Sequence[Any] | npt.NDArray[Any]) -> list[str | None]:
-    """Return the label of a group per row, None where it is missing."""
-    return [None if label is None or label != label or label == "" else str(label) for label in _plain(values)]
+def plain(values: Any) -> Any:
+    """Return a series of numbers or times as an array, NaN where missing; others that are not text as a list."""
+    if isinstance(values, np.ndarray | list):
+        return values
+    import polars as pl
+
+    kind = values.dtype
+    if kind.is_integer() and not values.null_count():
+        return values.to_numpy()  # a label must not read '1.0', and nanoseconds keep their end
+    if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
+        return values.cast(pl.Float64).to_numpy()
+    if kind == pl.Time:
+        return values.cast(pl.Int64).to_numpy() / 1e9
+    if isinstance(kind, pl.Datetime | pl.Duration | pl.Date):
+        return values.to_numpy()
+    return values.cast(pl.String) if kind in (pl.String, pl.Categorical, pl.Enum) else values.to_list()
 
 
-def as_times(values: Sequence[Any] | npt.NDArray[Any], column: str, place: Place, *, stamps: bool) -> Times:
+def as_labels(values: Any, column: str, place: Place, *, optional: bool = False) -> Any:
+    """Return labels as a polars series of text or of categories; null where they are missing and `optional`."""
+    import polars as pl
+
+    texts = (pl.String, pl.Categorical, pl.Enum)
+    if not isinstance(values, pl.Series) or not (values.dtype.is_integer() or values.dtype in texts):
+        values = pl.Series([None if v is None or v != v else str(v) for v in values], dtype=pl.String)
+    missing = values.is_null()
+    if optional and values.dtype == pl.String:
+        missing |= values == ""
+        values = values.set(missing, None)
+    elif not optional and missing.any():
+        raise place.error(missing.arg_true()[0], column, NO_LABEL)
+    return values if values.dtype in texts else values.cast(pl.String)
+
+
+def find_runs(labels: Any) -> dict[str | None, list[slice]]:
+    """Return where each label stands in a series, as runs of neighbours; labels in the order of their first rows."""
+    codes = labels.to_physical()
+    starts = [0, *(codes != codes.shift(1, fill_value=codes[0])).fill_null(True).arg_true()] if len(codes) else []
+    found: dict[str | None, list[slice]] = {}
+    for label, start, stop in zip(labels.gather(starts).to_list(), starts, [*starts[1:], len(labels)], strict=True):
+        found.setdefault(label, []).append(slice(start, stop))
+    return found
+
+
+def as_times(values: Any, column: str, place: Place, *, stamps: bool) -> Times:
     """Return one time per row: datetime64 if these are stamps, int64 if they are whole, float64 otherwise."""
+    values = plain(values)
     if not stamps and (whole := _as_whole(values)) is not None:
         return whole  # nanoseconds since 1970 lose their end as float64
     if stamps and not (isinstance(values, np.ndarray) and values.dtype.kind == "M"):
-        values = np.array(_stamps(_plain(values), column, place), dtype="datetime64[us]")
+        values = np.array(_stamps(values, column, place), dtype="datetime64[us]")
     times = values if stamps else as_numbers(values, column, place)
-    assert isinstance(times, np.ndarray)
     missing = np.isnat(times) if stamps else ~np.isfinite(times)
     if missing.any():
         i = int(missing.argmax())
         raise place.error(
             i, column, f"the time is {'missing' if stamps else times[i]}: every row needs one, or leave the column out"
         )
-    return times
+    return np.asarray(times)
 
 
-def as_batch(values: Mapping[str, Any], wanted: Wanted, place: Place) -> Batch:
-    """Return the wanted columns of some rows, given their values by name."""
-    return Batch(
-        place,
-        {n: as_numbers(values[n], n, place) for n in wanted.numbers},
-        None if wanted.labels is None else as_labels(values[wanted.labels], wanted.labels, place),
-        None if wanted.time is None else as_times(values[wanted.time], wanted.time, place, stamps=wanted.stamps),
-        frozenset(n for n in wanted.texts if n in values and kind_of(values[n][-TAIL:]) in (WHOLE, NUMBER)),
-        None if wanted.group is None else as_groups(values[wanted.group]),
-    )
+def _stamps(values: Iterable[Any], column: str, place: Place) -> list[datetime]:
+    stamps = []
+    for i, value in enumerate(values):
+        try:
+            stamps.append(to_stamp(value))
+        except (ValueError, OverflowError):
+            raise place.error(i, column, f"{quote(value)} is not a time: {WRITE_TIMES}") from None
+    return stamps
+
+
+def _as_whole(values: Any) -> npt.NDArray[np.int64] | None:
+    """Return whole numbers as int64; None if they are not, or too large."""
+    if isinstance(values, np.ndarray):
+        fits = values.dtype.kind == "i" or (values.dtype.kind == "u" and (not len(values) or int(values.max()) < 2**63))
+        return values.astype(np.int64, copy=False) if fits else None
+    given = values if isinstance(values, list) else values.to_list()
+    try:
+        return np.array(list(map(int, given)), dtype=np.int64) if all(map(_is_whole, given)) else None
+    except (OverflowError, ValueError):  # of thousands of digits
+        return None
 
 
 def kind_of(values: Iterable[object]) -> str:
@@ -169,16 +236,7 @@ def kind_of(values: Iterable[object]) -> str:
 def kind_of_array(values: npt.NDArray[Any]) -> str:
     """Return the kind of a numpy array."""
     known = {"b": NUMBER, "i": WHOLE, "u": WHOLE, "f": NUMBER, "M": STAMP, "m": SPAN, "S": "bytes", "V": "records"}
-    return known.get(values.dtype.kind) or kind_of(values[:1000].tolist())
-
-
-def no_header(names: Sequence[str]) -> str:
-    """Say that the names of columns are values, and what to do."""
-    some = ", ".join(map(quote, names[:3]))
-    return (
-        f"the first row holds values ({some}{', ...' if len(names) > 3 else ''}), not names: put a header above it, as "
-        "sequence,t,x_ball,a_pan"
-    )
+    return known.get(values.dtype.kind) or kind_of(values[:SAMPLE].tolist())
 
 
 def look_like_values(names: Sequence[str]) -> bool:
@@ -189,12 +247,20 @@ def look_like_values(names: Sequence[str]) -> bool:
     """
     named = [n for n in names if n.strip() not in MISSING]
     found = [n for n in named if _succeeds(to_number, n) or _succeeds(to_stamp, n)]
-    numbered = all(map(_is_whole, found)) and len(set(found)) == len(found)
-    return 2 * len(found) > len(named) and not numbered
+    return 2 * len(found) > len(named) and not (all(map(_is_whole, found)) and len(set(found)) == len(found))
+
+
+def no_header(names: Sequence[str]) -> str:
+    """Return the message on names of columns that are values."""
+    some = ", ".join(map(quote, names[:3]))
+    return (
+        f"the first row holds values ({some}{', ...' if len(names) > 3 else ''}), not names: put a header above it, as "
+        "sequence,t,x_ball,a_pan"
+    )
 
 
 def not_a_number(value: object) -> str:
-    """Say that a value is no number, and what to do."""
+    """Return the message on a value that is no number."""
     hint = ""
     if isinstance(value, str) and _succeeds(to_number, value.strip().replace(",", ".")):
         hint = " (a number needs a point, not a comma)"
@@ -203,44 +269,12 @@ def not_a_number(value: object) -> str:
     return f"{quote(value)} is not a number{hint}: mend it, leave it empty if it is missing, or leave the column out"
 
 
-def no_label() -> str:
-    """Say that a row belongs to no sequence, and what to do."""
-    return "the row has no label, so it belongs to no sequence: fill it in or drop the row"
-
-
-def _plain(values: Sequence[Any] | npt.NDArray[Any]) -> Sequence[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else values
-
-
-def _stamps(values: Sequence[Any], column: str, place: Place) -> list[datetime]:
-    stamps = []
-    for i, value in enumerate(values):
-        try:
-            stamps.append(to_stamp(value))
-        except (ValueError, OverflowError):
-            raise place.error(i, column, f"{quote(value)} is not a time: {WRITE_TIMES}") from None
-    return stamps
-
-
 def _succeeds(convert: Any, value: object) -> bool:
     try:
         convert(value)
     except (ValueError, OverflowError):
         return False
     return True
-
-
-def _as_whole(values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
-    """Return whole numbers as int64; None if they are not, or too large."""
-    if not isinstance(values, np.ndarray):
-        if not all(map(_is_whole, values)):
-            return None
-        try:
-            return np.array(list(map(int, values)), dtype=np.int64)
-        except (OverflowError, ValueError):  # of thousands of digits
-            return None
-    fits = values.dtype.kind == "i" or (values.dtype.kind == "u" and (not len(values) or int(values.max()) < 2**63))
-    return values.astype(np.int64, copy=False) if fits else None
 
 
 def _is_whole(value: object) -> bool:

@@ -6,7 +6,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,13 +16,12 @@ from simile._common.files import replacing
 from simile._common.needs import need
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading.arrays import ROLES_KEY
-from simile.data.reading.arrow import METADATA_KEY
 from simile.data.reading.clock import infer_unit
 from simile.data.reading.formats import suffix_of
-from simile.data.reading.tables import Roles
+from simile.data.reading.tables import METADATA_KEY, Roles
 from simile.errors import ArgumentError
 
-_ROWS = 1 << 16
+_ROWS = 1 << 16  # that are written at once, at least
 _IF_SAID = ("group", "about", "continues", "lead")
 FORGETFUL = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")  # keep no roles, and not what the sequences are about
 
@@ -45,17 +44,17 @@ def write(demos: Demonstrations, path: str | Path) -> None:
     demos, path = Demonstrations.of(demos), Path(path)
     if (suffix := suffix_of(path).removesuffix(".gz")) not in _WRITERS:
         raise ArgumentError(f"path: {suffix} files are what a Recorder writes while it records: use .arrow")
-    writer = _WRITERS[suffix]
     _check(demos)
     with replacing(path) as file:
         if path.suffix.lower() == ".gz":
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=4, mtime=0) as packed:
-                writer(demos, packed)  # type: ignore[arg-type]
+                _WRITERS[suffix](demos, packed)  # type: ignore[arg-type]
         else:
-            writer(demos, file)
+            _WRITERS[suffix](demos, file)
 
 
 def _check(demos: Demonstrations) -> None:
+    """Refuse what could not be read back."""
     if twice := next((n for n in demos.names if demos.names.count(n) > 1), None):
         raise ArgumentError(f"demos: two sequences are called {twice!r}: give them different names")
     if demos.groups is not None and None in demos.groups:
@@ -80,7 +79,7 @@ def _clear_time(demos: Demonstrations) -> str:
     return "t" if infer_unit([np.arange(len(d)) / demos.rate for d in demos]) == "s" else "t_s"
 
 
-def _header(demos: Demonstrations, time: str = "t") -> list[str]:
+def _header(demos: Demonstrations, time: str) -> list[str]:
     timed = [] if demos.rate is None else [time]
     grouped = [] if demos.groups is None else [demos.group_name]
     return ["sequence", *grouped, *timed, *demos.context_names, *demos.action_names]
@@ -93,78 +92,46 @@ def _roles(demos: Demonstrations) -> dict[str, Any]:
     return {"version": 1, **{n: value for n, value in said.items() if n not in _IF_SAID or value is not None}}
 
 
-def _tables(demos: Demonstrations, time: str = "t") -> Iterator[Any]:
-    """Yield Arrow tables of at least so many rows each, made of whole sequences; missing is null."""
-    pa = need("pyarrow", "writing this format")
-    names = _header(demos, time)
-    n_texts = 1 if demos.groups is None else 2
-    kinds = [pa.string()] * n_texts + [pa.float64()] * (len(names) - n_texts)
-    schema = pa.schema(
-        [pa.field(*field) for field in zip(names, kinds, strict=True)],
-        metadata={METADATA_KEY: json.dumps(_roles(demos)).encode()},
-    )
-    batches, rows = [], 0
+def _frames(demos: Demonstrations, time: str = "t") -> Iterator[Any]:
+    """Yield polars frames of at least so many rows each, made of whole sequences; missing is null."""
+    import polars as pl
+
+    names, waiting = _header(demos, time), list[Any]()
     for i, demo in enumerate(demos):
-        columns = [pa.repeat(pa.scalar(text, pa.string()), len(demo)) for text in (demo.name, demo.group)[:n_texts]]
-        if demos.rate is not None:
-            columns.append(pa.array(np.arange(len(demo)) / demos.rate))
-        columns += [pa.array(values, from_pandas=True) for values in (*demo.contexts.T, *demo.actions.T)]
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
-        rows += len(demo)
-        if rows >= _ROWS or i == len(demos) - 1:
-            yield pa.Table.from_batches(batches, schema)
-            batches, rows = [], 0
+        texts = [demo.name] if demos.groups is None else [demo.name, demo.group]
+        times = [] if demos.rate is None else [np.arange(len(demo)) / demos.rate]
+        columns = [pl.repeat(text, len(demo), dtype=pl.String, eager=True) for text in texts]
+        columns += [pl.Series(v).fill_nan(None) for v in (*times, *demo.contexts.T, *demo.actions.T)]
+        waiting.append(pl.DataFrame(dict(zip(names, columns, strict=True))))
+        if sum(map(len, waiting)) >= _ROWS or i == len(demos) - 1:
+            yield pl.concat(waiting, rechunk=True)
+            waiting.clear()
 
 
-def _write_parquet(demos: Demonstrations, file: IO[bytes]) -> None:
-    _write_tables(demos, file, need("pyarrow.parquet", "writing Parquet").ParquetWriter)
-
-
-def _write_ipc(demos: Demonstrations, file: IO[bytes]) -> None:
-    _write_tables(demos, file, need("pyarrow.ipc", "writing Arrow files").new_file)
-
-
-def _write_tables(demos: Demonstrations, file: IO[bytes], open_writer: Callable[..., Any]) -> None:
-    tables = _tables(demos)
-    first = next(tables)
-    with open_writer(file, first.schema) as writer:
-        for table in chain([first], tables):
-            writer.write_table(table)
-
-
-def _text_writer(delimiter: str) -> Callable[[Demonstrations, IO[bytes]], None]:
-    def write_text(demos: Demonstrations, file: IO[bytes]) -> None:
-        pa, pc = need("pyarrow", "writing CSV"), need("pyarrow.compute", "writing CSV")
-        file.write(
-            delimiter.join(_quote_field(name, delimiter) for name in _header(demos, _clear_time(demos))).encode()
-            + b"\n"
-        )
-        for demo in demos:
-            named = [demo.name] if demo.group is None else [demo.name, demo.group]
-            label = pa.scalar(delimiter.join(_quote_field(text, delimiter) for text in named))
-            for start in range(0, len(demo), _ROWS):
-                rows = slice(start, start + _ROWS)
-                numbers = [pa.array(v[rows], from_pandas=True) for v in (*demo.contexts.T, *demo.actions.T)]
-                texts = [pc.fill_null(values.cast(pa.string()), "") for values in numbers]
-                if demos.rate is not None:
-                    # With a point, always: whole numbers would be read as frame numbers.
-                    times = np.arange(len(demo))[rows] / demos.rate
-                    texts.insert(0, pa.array([repr(t) for t in times.tolist()]))
-                lines = pc.binary_join_element_wise(label, *texts, delimiter).to_pylist()
-                file.write("\n".join([*lines, ""]).encode())
-
-    return write_text
-
-
-def _quote_field(text: str, delimiter: str) -> str:
-    plain = text and text == text.strip() and not any(c in text for c in (delimiter, '"', "\n", "\r", ",", ";", "\t"))
-    return text if plain else '"' + text.replace('"', '""') + '"'
+def _write_text(delimiter: str, demos: Demonstrations, file: IO[bytes]) -> None:
+    names = _header(demos, _clear_time(demos))
+    # Quoted where a part of the name could be taken for a delimiter, whichever it is.
+    odd = [not n or n != n.strip() or any(c in n for c in ',;\t"\n\r') for n in names]
+    quoted = ['"{}"'.format(n.replace('"', '""')) if is_odd else n for n, is_odd in zip(names, odd, strict=True)]
+    file.write(f"{delimiter.join(quoted)}\n".encode())
+    for frame in _frames(demos):
+        file.write(frame.write_csv(separator=delimiter, include_header=False).encode())
 
 
 def _write_records(demos: Demonstrations, file: IO[bytes]) -> None:
-    for table in _tables(demos, _clear_time(demos)):
-        for row in table.to_pylist():
-            file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+    for frame in _frames(demos, _clear_time(demos)):
+        file.write(frame.write_ndjson().encode())
+
+
+def _write_arrow(module: str, writer: str, demos: Demonstrations, file: IO[bytes]) -> None:
+    pa = need("pyarrow", "writing Parquet and Arrow files")
+    kinds = {name: pa.float64() for name in _header(demos, "t")}
+    kinds |= dict.fromkeys(["sequence"] if demos.groups is None else ["sequence", demos.group_name], pa.string())
+    schema = pa.schema(kinds.items(), metadata={METADATA_KEY: json.dumps(_roles(demos)).encode()})
+    with getattr(need(f"pyarrow.{module}", "writing this format"), writer)(file, schema) as sink:
+        for frame in _frames(demos):
+            columns = [column.alias("").to_arrow().cast(kind) for column, kind in zip(frame, schema.types, strict=True)]
+            sink.write_table(pa.table(columns, schema=schema))
 
 
 def _write_arrays(demos: Demonstrations, file: IO[bytes]) -> None:
@@ -182,11 +149,10 @@ def _write_arrays(demos: Demonstrations, file: IO[bytes]) -> None:
 
 
 _WRITERS: dict[str, Callable[[Demonstrations, IO[bytes]], None]] = {
-    ".csv": _text_writer(","),
-    ".tsv": _text_writer("\t"),
-    ".txt": _text_writer("\t"),
-    **dict.fromkeys((".parquet", ".pq"), _write_parquet),
-    **dict.fromkeys((".feather", ".arrow", ".ipc"), _write_ipc),
+    ".csv": partial(_write_text, ","),
+    **dict.fromkeys((".tsv", ".txt"), partial(_write_text, "\t")),
+    **dict.fromkeys((".parquet", ".pq"), partial(_write_arrow, "parquet", "ParquetWriter")),
+    **dict.fromkeys((".feather", ".arrow", ".ipc"), partial(_write_arrow, "ipc", "new_file")),
     **dict.fromkeys((".jsonl", ".ndjson"), _write_records),
     ".npz": _write_arrays,
 }

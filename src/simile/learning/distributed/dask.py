@@ -13,7 +13,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -28,12 +28,12 @@ from simile._common.needs import need
 from simile._common.urls import File
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import names_groups
-from simile.data.reading import read
-from simile.data.reading.columns import SEQUENCE_NAMES, SINGLE, Header, find_known
+from simile.data.reading.columns import SEQUENCE_NAMES, SINGLE, Header, ReadOptions, find_known
 from simile.data.reading.formats import open_tables
 from simile.data.reading.grouping import FOLDER
-from simile.data.reading.reader import Part, find_parts, find_rate, read_part
+from simile.data.reading.reader import Part, find_parts, find_rate, read_all
 from simile.data.reading.sequences import file_names
+from simile.data.reading.summary import Summary
 from simile.data.reading.tables import Table
 from simile.data.states import Tape
 from simile.errors import ArgumentError, SimileError
@@ -169,7 +169,7 @@ class DaskBackend:
         if not quiet:
             (said,) = self.collect(self.map(_tell, files[:1], shared=(how,)))
             what = "files" if len(files) == len(tables) else "parts of files"
-            print(f"The first of {len(files)} {what}, as all are read:\n{said}", file=sys.stderr, end="")  # noqa: T201
+            print(f"The first of {len(files)} {what}, as all are read:\n{said}", file=sys.stderr)  # noqa: T201
             for note in notes:
                 print(f"  note      {note}", file=sys.stderr)  # noqa: T201
             taken = [*how.values(), *find_known(tables[0].columns, SEQUENCE_NAMES)[: "sequence" not in how]]
@@ -394,11 +394,9 @@ class _File:
         """Return the parts of a file, or the file where it has none."""
         return [replace(self, part=p, rows=p.rows[1] - p.rows[0]) for p in parts] or [self]
 
-    def read(self, how: dict[str, Any], *, quiet: bool) -> Demonstrations:
+    def read(self, how: dict[str, Any]) -> tuple[Demonstrations, Summary]:
         """Read it as it would be read from the whole file."""
-        if self.part is None:
-            return read(self.path, **how, quiet=quiet)
-        return read_part(self.path, self.part, **how, quiet=quiet)
+        return read_all(self.path, ReadOptions(**how), self.part)
 
 
 class _RatesDifferError(Exception):
@@ -429,7 +427,7 @@ def _read(files: Sequence[_File], how: dict[str, Any], in_full: bool) -> Demonst
     demos: list[Demonstration] = []
     for file in files:
         (stem,) = file_names([file.path])
-        for demo in file.read(how, quiet=True):
+        for demo in file.read(how)[0]:
             alone = demo.name == stem or demo.name.startswith(f"{stem}/")  # one sequence, or the pieces of one
             rest = demo.name.removeprefix(stem) if alone else f"/{demo.name}"
             demos.append(replace(demo, name=f"{file.name}{rest}") if alone or in_full else demo)
@@ -444,9 +442,7 @@ def _differ(names: Sequence[str]) -> bool:
 
 def _tell(file: _File, how: dict[str, Any]) -> str:
     """Say what is understood of a file."""
-    with redirect_stderr(io.StringIO()) as said:
-        file.read(how, quiet=False)
-    return said.getvalue()
+    return str(file.read(how)[1])
 
 
 def _find_versions(client: Any) -> dict[str, Any]:
