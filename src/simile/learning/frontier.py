@@ -273,8 +273,7 @@ def path(
     [3.0, 30.0]
     """
     placed = place(demos, backend)
-    for problem in check_problems(placed):
-        warnings.warn(problem, stacklevel=2)
+    check_problems(placed)
     views = [see_by(placed, horizon, one, known, initial) for one in list_leads(lead)]
     seen = {around.lead: (told, around) for told, around in views}
     paths: list[Frontier] = []

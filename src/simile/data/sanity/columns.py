@@ -15,7 +15,7 @@ from simile.data.sanity.problem import Problem, list_columns
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
 
-MOST_ROWS = 10_000  # that regressions look at, in whole recordings or stretches of them
+MOST_ROWS, MOST_NUMBERS = 10_000, 250_000  # that regressions look at, in recordings or stretches of them
 LABEL_RUN, JUMP = 30, 8.0  # frames that a label lasts at least, and times the usual step that others move where it ends
 LEAST_STEPS = 200  # of which a ramp is no chance
 EVEN = 0.2  # of the mean step, at most, that the steps of a clock differ
@@ -31,7 +31,6 @@ MOST_OTHERS = 30  # contexts, up to which all are asked what they tell of one of
 def find_labels(demos: Demonstrations) -> Iterator[Problem]:
     """Find whole numbers that last, and where the others jump as they change: recordings that were joined."""
     columns = [(name, parts) for name, _, parts in list_columns(demos)]
-    others = [_scale_steps(parts) for _, parts in columns]
     for j, (name, parts) in enumerate(columns[demos.n_actions :], start=demos.n_actions):
         values = np.concatenate(parts)
         if not np.isfinite(values).all() or (values != np.floor(values)).any():
@@ -40,8 +39,8 @@ def find_labels(demos: Demonstrations) -> Iterator[Problem]:
         n = int(changes.sum())
         if n == 0 or len(values) < LABEL_RUN * (n + 1):
             continue
-        known = [steps for i, steps in enumerate(others) if i != j and steps is not None]
-        jumping = [np.median(steps[changes]) > JUMP for steps in known]
+        others = [_scale_steps(other) for i, (_, other) in enumerate(columns) if i != j]
+        jumping = [np.median(steps[changes]) > JUMP for steps in others if steps is not None]
         if len(jumping) >= 2 and np.mean(jumping) > 0.6:
             yield Problem(
                 "label",
@@ -113,12 +112,14 @@ def find_action_copies(demos: Demonstrations) -> Iterator[Problem]:
 
 def _take_some(demos: Demonstrations) -> tuple[list[FloatArray], list[FloatArray]]:
     """Return contexts and actions of some recordings, evenly spread, long ones in part; missing values are the mean."""
-    mean = np.nan_to_num(np.nanmean(np.concatenate(demos.contexts), axis=0))
+    known = np.sum([np.isfinite(x).sum(axis=0) for x in demos.contexts], axis=0)
+    mean = np.sum([np.nansum(x, axis=0) for x in demos.contexts], axis=0) / np.maximum(known, 1)
+    most = min(MOST_ROWS, max(LEAST_ROWS, MOST_NUMBERS // (3 * demos.n_contexts + 2 * len(PAST))))
     order = np.random.default_rng(0).permutation(len(demos))
     long = [i for i in order if len(demos[i]) > max(PAST)]
-    contexts, actions, left = [], [], MOST_ROWS
+    contexts, actions, left = [], [], most
     for i in long:
-        rows = min(len(demos[i]), max(MOST_ROWS // 4, MOST_ROWS // len(long)))
+        rows = min(len(demos[i]), max(most // 4, most // len(long)))
         if rows > left:
             break
         left -= rows

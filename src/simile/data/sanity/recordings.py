@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simile._common.text import escape
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, IntArray
 from simile.data.sanity.problem import Problem, list_columns, name_recordings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SURE, CONTEXTS_SURE = 15.0, 300.0  # times that scales of an action, and of a co
 ROUGHLY = 0.7  # of a factor, in logarithms, that ranges of recordings differ anyway
 CLOSE = 0.15  # of a factor, in logarithms, within which it is that
 LEAST, MOST = 4, 40  # recordings that can be compared, and that are
-ENOUGH, ROWS = 100, 2_000  # frames that a recording must have, and that are looked at
+ENOUGH, NUMBERS = 100, 500_000  # frames that a recording must have, and numbers that are looked at in all
 AGREES = 0.75  # correlation of what one recording's line says of another, from which on they are alike
 WORSE = 2.0  # times the usual error, from which on a recording is asked what would mend it
 MENDS = 0.5  # times the error that is left, for what mends it to be told
@@ -88,22 +88,29 @@ class _Lines:
     inputs: list[FloatArray]
     targets: list[FloatArray]
     lags: tuple[int, ...]
-    n_contexts: int
+    center: FloatArray
+    scale: FloatArray
 
     @classmethod
     def of(cls, demos: Demonstrations, numbers: Sequence[int], action: int) -> _Lines:
         step = max(1, round(0.25 * (demos.rate or 12.0)))
         lags = (0, *(step * times for times in (1, 2, 4, 8, 16, 32)))
-        joined = np.concatenate([demos[i].contexts for i in numbers])
+        most = max(ENOUGH, NUMBERS // (len(numbers) * len(lags) * demos.n_contexts))
+        rows = [np.unique(np.linspace(0, len(demos[i]) - 1, min(len(demos[i]), most)).astype(int)) for i in numbers]
+        joined = np.concatenate([demos[i].contexts[some] for i, some in zip(numbers, rows, strict=True)])
         center = np.nan_to_num(np.nanmedian(joined, axis=0))
         spread = np.nan_to_num(np.nanquantile(np.abs(joined - center), 0.8, axis=0))
-        inputs, targets = [], []
-        for i in numbers:
-            x = np.nan_to_num((demos[i].contexts - center) / np.where(spread > 0.0, spread, 1.0))
-            rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), ROWS)).astype(int))
-            inputs.append(np.hstack([x[np.maximum(rows - lag, 0)] for lag in lags]))
-            targets.append(demos[i].actions[rows, action])
-        return cls(inputs, targets, lags, joined.shape[1])
+        scale = np.where(spread > 0.0, spread, 1.0)
+        made = cls([], [], lags, center, scale)
+        for i, some in zip(numbers, rows, strict=True):
+            made.inputs.append(np.hstack([made.read(demos, i, some, lag) for lag in lags]))
+            made.targets.append(demos[i].actions[some, action])
+        return made
+
+    def read(self, demos: Demonstrations, number: int, rows: IntArray, lag: int) -> FloatArray:
+        """Return contexts of a recording some frames back, on one scale; missing ones are the center."""
+        x = demos[number].contexts[np.maximum(rows - lag, 0)]
+        return np.nan_to_num((x - self.center) / self.scale)
 
     def fit(self, numbers: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return weights and means of a ridge; the level of each recording is left aside."""
@@ -117,7 +124,7 @@ class _Lines:
 
     def predict(self, number: int, weights: FloatArray, scale: FloatArray | float = 1.0) -> FloatArray:
         """Return what a line says of a recording, whose contexts are multiplied by something first."""
-        scales = np.tile(np.broadcast_to(scale, self.n_contexts), len(self.lags))
+        scales = np.tile(np.broadcast_to(scale, len(self.center)), len(self.lags))
         return np.asarray((self.inputs[number] * scales) @ weights)
 
 
@@ -140,7 +147,9 @@ def compare_recordings(demos: Demonstrations) -> Iterator[Problem]:
         usual = float(np.median(errors[kin]))
         mends: dict[tuple[str, str], list[int]] = {}
         for i in range(n):
-            if errors[i] > WORSE * usual and (mend := _find_mend(lines, demos, i, weights, errors[i], usual, k)):
+            if errors[i] > WORSE * usual and (
+                mend := _find_mend(lines, demos, i, numbers[i], weights, errors[i], usual, k)
+            ):
                 mends.setdefault(mend, []).append(numbers[i])
         for (column, how), where in mends.items():
             if len(where) <= 0.5 * n:
@@ -172,7 +181,14 @@ def _error(said: FloatArray, target: FloatArray) -> float:
 
 
 def _find_mend(
-    lines: _Lines, demos: Demonstrations, i: int, weights: FloatArray, error: float, usual: float, action: int
+    lines: _Lines,
+    demos: Demonstrations,
+    i: int,
+    number: int,
+    weights: FloatArray,
+    error: float,
+    usual: float,
+    action: int,
 ) -> tuple[str, str] | None:
     """Return the column, and what is other about it, that brings a recording nearest to the others; None if nothing."""
     said, target = lines.predict(i, weights), lines.targets[i]
@@ -185,17 +201,22 @@ def _find_mend(
         for times, word in ((factor, "larger"), (1.0 / factor, "smaller")):
             if slope > 0.0 and abs(math.log(slope / times)) < CLOSE:
                 tried.append((_error(said * times, target) / times, name, f"is {word} by a factor of {text}"))
-    step = lines.lags[1]
+    step, demo = lines.lags[1], demos[number]
+    frames = np.arange(len(demo))
+    parts = np.split(weights, len(lines.lags))
+    along = np.sum(
+        [lines.read(demos, number, frames, lag) @ w for lag, w in zip(lines.lags, parts, strict=True)], axis=0
+    )
     for shift in range(-8 * step, 8 * step + 1, max(1, step // 3)):
-        if abs(shift) >= step and 4 * abs(shift) < len(target) and len(target) < ROWS:
-            a = said[max(-shift, 0) : len(said) - max(shift, 0)]
-            b = target[max(shift, 0) : len(target) + min(shift, 0)]
+        if abs(shift) >= step and 4 * abs(shift) < len(demo):
+            a = along[max(-shift, 0) : len(demo) - max(shift, 0)]
+            b = demo.actions[max(shift, 0) : len(demo) + min(shift, 0), action]
             seconds = "" if demos.rate is None else f" ({abs(shift) / demos.rate:.2g} s)"
             way = "later" if shift > 0 else "earlier"
             tried.append((_error(a, b), name, f"is about {abs(shift)} frames{seconds} {way} than elsewhere"))
     for j, column in enumerate(demos.context_names):
         for text, times in _context_changes():
-            scale = np.ones(lines.n_contexts)
+            scale = np.ones(len(lines.center))
             scale[j] = times
             changed = _error(lines.predict(i, weights, scale), target)
             if changed < MENDS * _error(lines.predict(i, weights, np.where(scale == 1.0, 1.0, 0.0)), target):

@@ -131,11 +131,6 @@ def find_frozen(demos: Demonstrations) -> Iterator[Problem]:
         if is_action:
             continue
         changes = [_changes(values) for values in parts]
-        all_still = not any(change.any() for change in changes)
-        known = np.concatenate([values[np.isfinite(values)] for values in parts])
-        if all_still and len(known) > LONG_ENOUGH and len(np.unique(known)) == 1:
-            yield Problem("constant", (name,), f"{escape(name)} is {known[0]:g} in every row: it tells nothing")
-            continue
         longest = [_longest_run(~change) for change in changes]
         frozen = [
             i
@@ -170,24 +165,38 @@ def _longest_run(marked: BoolArray) -> int:
 
 def find_total_rows(demos: Demonstrations) -> Iterator[Problem]:
     """Find last rows that are the sum or the mean of the others, of their recording or of all."""
-    tables = [np.hstack([demo.contexts, demo.actions]) for demo in demos]
-    everything = np.concatenate(tables)
+    bodies = [[_sum_up(table[:-1]) for table in (demo.contexts, demo.actions)] for demo in demos]
+    lasts = [np.concatenate([demo.contexts[-1], demo.actions[-1]]) for demo in demos]
+    sums = [np.hstack(both) for both in bodies]
+    everything = np.array([*sums, *(np.array([row, row, row]) for row in lasts[:-1])])
+    low, total, high = everything[:, 0].min(axis=0), everything[:, 1].sum(axis=0), everything[:, 2].max(axis=0)
     for what in ("sum", "mean"):
-        where = [i for i, rows in enumerate(tables) if _is_total(rows[:-1], rows[-1], what)]
-        if not where and _is_total(everything[:-1], everything[-1], what):
-            where.append(len(tables) - 1)
+        where = [
+            i
+            for i, (some, last) in enumerate(zip(sums, lasts, strict=True))
+            if _is_total(some[0], some[1], some[2], len(demos[i]) - 1, last, what)
+        ]
+        if not where and _is_total(low, total, high, demos.n_frames - 1, lasts[-1], what):
+            where.append(len(demos) - 1)
         if where:
             message = f"the last row {name_recordings(demos, where)} is the {what} of all others: leave it out"
             yield Problem("total", (), message, certain=True)
 
 
-def _is_total(body: FloatArray, last: FloatArray, what: str) -> bool:
-    if len(body) < ENOUGH:
+def _sum_up(table: FloatArray) -> FloatArray:
+    """Return the least values, the sums and the largest values of columns, (3, columns)."""
+    if not len(table):
+        nothing = np.zeros(table.shape[1])
+        return np.array([nothing + np.inf, nothing, nothing - np.inf])
+    return np.array([table.min(axis=0), table.sum(axis=0), table.max(axis=0)])
+
+
+def _is_total(low: FloatArray, total: FloatArray, high: FloatArray, n: int, last: FloatArray, what: str) -> bool:
+    if n < ENOUGH:
         return False
-    moving = np.ptp(body, axis=0) > 0.0  # which is not so where a value is missing
-    expected = body.sum(axis=0) if what == "sum" else body.mean(axis=0)
+    moving = high > low  # which is not so where a value is missing
     # As far off as writing with a few digits makes it.
-    same = np.abs(last - expected) <= 1e-3 * body.std(axis=0)
+    same = np.abs(last - (total if what == "sum" else total / n)) <= 3e-4 * (high - low)
     return int(same[moving].sum()) >= 2 and bool(same[moving].mean() > 0.6)
 
 
@@ -195,9 +204,10 @@ def find_doubled_rows(demos: Demonstrations) -> Iterator[Problem]:
     """Find recordings in which every row stands twice."""
     where = []
     for i, demo in enumerate(demos):
-        rows = np.nan_to_num(np.hstack([demo.contexts, demo.actions]))
-        same = (rows[1:] == rows[:-1]).all(axis=1)
-        if len(rows) >= ENOUGH and same[::2].mean() > 0.95 and same[1::2].mean() < 0.3:
+        x, a = demo.contexts, demo.actions
+        unchanged = (x[1:] == x[:-1]) | (np.isnan(x[1:]) & np.isnan(x[:-1]))
+        same = unchanged.all(axis=1) & (a[1:] == a[:-1]).all(axis=1)
+        if len(demo) >= ENOUGH and same[::2].mean() > 0.95 and same[1::2].mean() < 0.3:
             where.append(i)
     if where:
         at = name_recordings(demos, where)
