@@ -133,6 +133,7 @@ def compare_recordings(demos: Demonstrations) -> Iterator[Problem]:
     numbers = [i for i, demo in enumerate(demos) if len(demo) >= ENOUGH][:MOST]
     if len(numbers) < LEAST:
         return
+    chance = math.sqrt(demos.n_actions)  # of many actions one is likely to lie elsewhere for a reason
     for k, name in enumerate(demos.action_names):
         lines = _Lines.of(demos, numbers, k)
         n = len(numbers)
@@ -155,7 +156,7 @@ def compare_recordings(demos: Demonstrations) -> Iterator[Problem]:
             if len(where) <= 0.5 * n:
                 yield Problem("differs", (column,), f"{escape(column)} {how} {name_recordings(demos, where)}")
         inner = float(np.median([lines.targets[i].std() for i in kin]))
-        if not mends and len(levels) >= LEAST and _spread_of(levels) > 3.0 * usual and _spread_of(levels) > 0.5 * inner:
+        if not mends and len(levels) >= LEAST and _spread_of(levels) > max(3.0 * usual, chance * inner):
             yield Problem(
                 "offset",
                 (name,),
