@@ -174,15 +174,13 @@ def find_effects(demos: Demonstrations) -> Iterator[Problem]:
     if share < MATTERS:
         return
     names = tuple(demos.context_names[j] for j in found)
-    follow, listen = ("follow", "they") if len(names) > 1 else ("follows", "it")
+    follow, them = ("follow", "them") if len(names) > 1 else ("follows", "it")
     yield Problem(
         "effect",
         names,
         f"{list_some(map(escape, names))} {follow} from {list_some(map(escape, demos.action_names))}: {share:.0%} of "
         "the squared error that the other contexts leave goes by the action's own past coming back. At work the policy "
-        "would listen to itself, "
-        f"and errors add up; leave {listen.replace('they', 'them')} out, or judge in the loop "
-        "(simile.evaluate(policy, plant=...))",
+        f"would listen to itself, and errors add up; leave {them} out, unless the policy was tried in the loop",
         share=share,
     )
 
