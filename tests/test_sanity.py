@@ -100,6 +100,22 @@ def test_any_data_can_be_looked_at(lengths: list[int], m: int, k: int, scale: fl
     assert all(problem.message and problem.columns is not None for problem in problems)
 
 
+@given(
+    st.integers(1, 6),
+    st.integers(100, 400),
+    st.integers(1, 4),
+    st.sampled_from([1e-300, 1e-6, 1.0, 1e6, 1e155, 1e300]),
+    st.sampled_from(["noise", "walk", "same", "steps"]),
+    st.integers(0, 9),
+)
+def test_long_data_of_any_scale_can_be_looked_at(n: int, length: int, m: int, scale: float, kind: str, seed: int):
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=(n, length, m + 1))
+    made = {"noise": base, "walk": base.cumsum(axis=1), "same": 0.0 * base, "steps": np.sign(base.cumsum(axis=1))}[kind]
+    demos = simile.Demonstrations.from_arrays(list(scale * made[..., :m]), list(made[..., m]), rate=30.0)
+    assert all(problem.message for problem in find_problems(demos))
+
+
 def spoiled() -> simile.Demonstrations:
     demos = tasks.pursuit(n_sequences=4, length=120, n_players=3)
     contexts = [x.copy() for x in demos.contexts]

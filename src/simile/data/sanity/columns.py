@@ -10,7 +10,7 @@ import numpy as np
 from simile._common.text import escape
 from simile._common.typing import FloatArray, IntArray
 from simile.data.names import list_some
-from simile.data.sanity.problem import Problem, list_columns
+from simile.data.sanity.problem import Problem, list_columns, solve_ridge
 
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
@@ -208,9 +208,7 @@ def _miss(inputs: Sequence[FloatArray], targets: Sequence[FloatArray]) -> tuple[
     for half, (fit, judge) in enumerate(_halves([len(x) for x in inputs])):
         X, Y = (np.concatenate([one[i][rows] for i, rows in fit]) for one in (inputs, targets))
         center, middle = X.mean(axis=0), Y.mean(axis=0)
-        gram = (X - center).T @ (X - center)
-        gram += np.eye(len(gram)) * (1e-6 * np.trace(gram) / max(len(gram), 1) + 1e-12)
-        weights = np.linalg.solve(gram, (X - center).T @ (Y - middle))
+        weights = solve_ridge(X - center, Y - middle, 1e-6)
         for i, rows in judge:
             errors = targets[i][rows] - middle - (inputs[i][rows] - center) @ weights
             missed[half] += float(np.sum(errors**2))

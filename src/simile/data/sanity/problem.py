@@ -1,10 +1,12 @@
-"""What is told of data, and how columns are looked at."""
+"""What is told of data, and what looking at columns needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from simile._common.text import count, escape
 from simile._common.typing import FloatArray
@@ -61,3 +63,24 @@ def name_recordings(demos: Demonstrations, numbers: Sequence[int]) -> str:
         return "in all recordings"
     names = list_some([escape(demos[i].name) for i in numbers])
     return f"in {len(numbers)} of {count(len(demos), 'recording')} ({names})"
+
+
+def solve_ridge(inputs: FloatArray, targets: FloatArray, share: float) -> FloatArray:
+    """Return the weights of a ridge, whose penalty is a share of the mean square of the inputs; 0 where there are none.
+
+    Parameters
+    ----------
+    inputs : (n, m) array
+        Less their means.
+    targets : (n,) or (n, k) array
+        Less their means.
+    share : float
+        Of the mean diagonal of the normal equations.
+    """
+    gram = inputs.T @ inputs
+    gram += np.eye(len(gram)) * (share * np.trace(gram) / max(len(gram), 1) + 1e-12)
+    try:
+        weights: FloatArray = np.linalg.solve(gram, inputs.T @ targets)
+    except np.linalg.LinAlgError:  # of numbers too large to be squared
+        weights = np.zeros((inputs.shape[1], *targets.shape[1:]))
+    return weights

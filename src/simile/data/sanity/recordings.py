@@ -12,7 +12,7 @@ import numpy as np
 
 from simile._common.text import escape
 from simile._common.typing import FloatArray, IntArray
-from simile.data.sanity.problem import Problem, list_columns, name_recordings
+from simile.data.sanity.problem import Problem, list_columns, name_recordings, solve_ridge
 
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
@@ -116,9 +116,7 @@ class _Lines:
         """Return weights and means of a ridge; the level of each recording is left aside."""
         X = np.concatenate([self.inputs[i] - self.inputs[i].mean(axis=0) for i in numbers])
         y = np.concatenate([self.targets[i] - self.targets[i].mean() for i in numbers])
-        gram = X.T @ X
-        gram += np.eye(len(gram)) * (1e-2 * np.trace(gram) / len(gram) + 1e-12)
-        weights = np.linalg.solve(gram, X.T @ y)
+        weights = solve_ridge(X, y, 1e-2)
         levels = np.array([self.targets[i].mean() - self.inputs[i].mean(axis=0) @ weights for i in numbers])
         return weights, levels
 
