@@ -80,7 +80,6 @@ def solve_ridge(inputs: FloatArray, targets: FloatArray, share: float) -> FloatA
     gram = inputs.T @ inputs
     gram += np.eye(len(gram)) * (share * np.trace(gram) / max(len(gram), 1) + 1e-12)
     try:
-        weights: FloatArray = np.linalg.solve(gram, inputs.T @ targets)
+        return np.asarray(np.linalg.solve(gram, inputs.T @ targets), dtype=np.float64)
     except np.linalg.LinAlgError:  # of numbers too large to be squared
-        weights = np.zeros((inputs.shape[1], *targets.shape[1:]))
-    return weights
+        return np.zeros((inputs.shape[1], *targets.shape[1:]))
