@@ -128,9 +128,15 @@ def spoiled() -> simile.Demonstrations:
 @pytest.mark.parametrize("learn", [simile.learn, simile.paper, simile.path])
 def test_what_is_certain_is_refused_before_anything_is_learned(learn):
     demos = spoiled()
-    with pytest.raises(DataError, match=r"player1 is -999 in 0\.01 of the rows.*make them empty, or NaN.*--as-is"):
+    with pytest.raises(DataError, match=r"player1 is -999 in 1 % of the rows.*make them empty, or NaN.*--as-is"):
         learn(demos)
     assert check_problems(demos.as_is()) == ()
+
+
+def test_a_policy_is_not_improved_with_what_is_certainly_wrong():
+    policy = simile.learn(spoiled().as_is(), model=simile.Ridge(), smoothness=5.0).policy
+    with pytest.raises(DataError, match="player1 is -999"):
+        simile.improve(policy, spoiled(), None)
 
 
 def test_data_are_learned_from_as_they_are_where_that_is_wanted():

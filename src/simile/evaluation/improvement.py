@@ -21,6 +21,7 @@ from simile.data.corrections import Corrections
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import draw_groups, number_labels
 from simile.data.reference import Reference
+from simile.data.sanity import check_problems
 from simile.errors import ArgumentError, DivergedError, StorageError
 from simile.evaluation.gate import Decision, Gate
 from simile.learning.algorithms import Run, learn_mixture
@@ -191,6 +192,7 @@ def improve(
     See `docs/loop.md`.
     """
     demos, gate = Demonstrations.of(demos), Gate() if gate is None else gate
+    problems = check_problems(demos)
     if by not in WAYS:
         raise ArgumentError(f"by must be {' or '.join(map(repr, WAYS))}; got {by!r}")
     if not isinstance(corrections, Corrections):
@@ -226,7 +228,7 @@ def improve(
                 watch(trials[-1])
     chosen = _choose(trials, gate.tolerance)
     decision = gate.judge(policy, chosen.policy, judges[0], judges[1].demos)
-    notes = *_note_unknown(policy, demos), *lesson.notes
+    notes = *problems, *_note_unknown(policy, demos), *lesson.notes
     return Improvement(policy, chosen.policy, decision, by, tuple(trials), chosen, facts, judges, notes, place)
 
 

@@ -181,7 +181,6 @@ def find_effects(demos: Demonstrations) -> Iterator[Problem]:
         f"{list_some(map(escape, names))} {follow} from {list_some(map(escape, demos.action_names))}: {share:.0%} of "
         "the squared error that the other contexts leave goes by the action's own past coming back. At work the policy "
         f"would listen to itself, and errors add up; leave {them} out, unless the policy was tried in the loop",
-        share=share,
     )
 
 

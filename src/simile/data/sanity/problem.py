@@ -30,15 +30,12 @@ class Problem:
         A sentence with column, values, and the way out.
     certain : bool
         Whether to refuse to learn from it; what is likely is told.
-    share : float
-        How much of what contexts tell of the action hinges on these columns; for effects of the action.
     """
 
     kind: str
     columns: tuple[str, ...]
     message: str
     certain: bool = False
-    share: float = 0.0
 
     def __str__(self) -> str:
         return self.message
