@@ -43,8 +43,8 @@ def find_codes(demos: Demonstrations) -> Iterator[Problem]:
             yield Problem(
                 "code",
                 (name,),
-                f"{escape(name)} is {codes} in {100.0 * share:.2g} % of the rows, and {rest}: that stands for a missing "
-                f"value; {way}",
+                f"{escape(name)} is {codes} in {100.0 * share:.2g} % of the rows, and {rest}: that stands for a "
+                f"missing value; {way}",
                 certain=True,
             )
 
