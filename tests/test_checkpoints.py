@@ -130,6 +130,20 @@ def test_models_of_scikit_learn_are_kept_too(pursuit, tmp_path: Path):
     assert same(whole, simile.paper(train, model=Checkpointed(Ridge(), tmp_path), n_rounds=2))
 
 
+@pytest.mark.parametrize("n_fits", [7, 15])
+def test_every_delay_of_a_model_of_scikit_learn_has_fits_of_its_own(n_fits: int, pursuit, tmp_path: Path):
+    train, _ = pursuit
+    whole = simile.learn(train, model=Ridge(), smoothness=20.0)
+    with pytest.raises(StoppedError):
+        simile.learn(train, model=Checkpointed(Ridge(), tmp_path), smoothness=20.0, watch=stop_after_fits(n_fits))
+    resumed = simile.learn(train, model=Checkpointed(Ridge(), tmp_path), smoothness=20.0)
+    assert len(times_of(tmp_path)) == 15  # three delays, each on all sequences and without each of four folds
+    assert resumed.mixed == whole.mixed
+    for run, name in ((whole, "whole"), (resumed, "resumed")):
+        run.policy.save(tmp_path / name)
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "resumed").read_bytes()
+
+
 def test_the_fits_of_another_run_are_refused(pursuit, tmp_path: Path):
     train, _ = pursuit
     simile.clone(train, model=Checkpointed(FOREST, tmp_path, key="one"))

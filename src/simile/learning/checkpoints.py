@@ -64,6 +64,7 @@ class Checkpointed:
     key: str = ""
     trusted: Sequence[str] = ()
     fits: int = field(default=0, init=False)  # so far in this run
+    _for_folds: Checkpointed | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
@@ -128,7 +129,9 @@ class Checkpointed:
 
     def for_folds(self, halve: Callable[[Any], Any]) -> Checkpointed:
         """Return the same for fits without a fold, of a smaller model and beside these."""
-        return Checkpointed(halve(self.model), self.folder / "folds", self.key, self.trusted)
+        if self._for_folds is None:  # one for all aims of a model, whose fits are numbered on
+            self._for_folds = Checkpointed(halve(self.model), self.folder / "folds", self.key, self.trusted)
+        return self._for_folds
 
     def keep(
         self, fit: Callable[[], Model], horizon: Horizon, n_contexts: int, n_outputs: int, rng: np.random.Generator
