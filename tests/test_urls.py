@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import distributed
@@ -21,16 +22,21 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import s3fs
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
 import simile
 from commands import simile_
 from conftest import demos_of
+from odd_files import KINDS, REFUSED, look
+from plants import CAMERA
 from simile import ArgumentError, DataError, StorageError
 from simile._common import urls
-from simile._common.urls import locate, name_of, redact
+from simile._common.urls import locate, name_of
 from simile.data.reading import reader
-from simile.studio.child_tasks import look
+from simile.errors import redact
+from simile.studio import child_tasks
 from simile.studio.server import _describe_files
 from test_reading_datasets import V3, lerobot, minari
 
@@ -98,7 +104,7 @@ def web(data):
 @pytest.mark.parametrize("name", ["all.csv", "all.csv.gz", "all.parquet", "all.npz", "all.feather", "all.jsonl"])
 def test_every_format_is_read_from_s3_and_from_the_web_as_from_here(bucket, web, data, name):
     here = simile.read(data / name, **QUIET)
-    for there in (bucket, web, f"file://{data}"):
+    for there in (bucket, web, f" {web}", f"file://{data}"):
         assert simile.read(f"{there}/{name}", **QUIET).digest() == here.digest()
 
 
@@ -186,6 +192,15 @@ def test_no_credentials_and_a_server_that_is_down_are_said_at_once(bucket, monke
         (
             "http://***@host/a.csv",
             "path: http://***@host/a.csv was kept without its secrets (***): give the URL in full",
+        ),
+        (
+            "simplecache::{}/all.csv",
+            "path: simplecache::{}/all.csv is a URL within a URL (::): fetch the file first, and",
+        ),
+        (
+            "https://me:a/b@host/a.csv",
+            "path: it cannot be told where the password ends: write / as %2F, ? as %3F and # as %23 there, and behind "
+            "the host @ as %40; got https://***@host/a.csv",
         ),
     ],
 )
@@ -317,9 +332,73 @@ def test_every_command_takes_urls_and_finds_what_it_finds_here(bucket, web, data
 def test_the_studio_takes_urls_without_secrets(bucket):
     given = _describe_files([f"{bucket}/all.csv"], {"actions": "a?*"})
     assert (given.name, given.paths) == ("all.csv", [f"{bucket}/all.csv"])
-    assert look(given.paths, given.options)["status"] == "ready"
+    assert child_tasks.look(given.paths, given.options)["status"] == "ready"
     with pytest.raises(ArgumentError, match=r"DATA: https://\*\*\*@host/a\.csv carries secrets \(\*\*\*\), which"):
         _describe_files(["https://me:secret@host/a.csv"], {})
+
+
+HIDDEN = "s3cr3t"
+AROUND = st.text(st.sampled_from("/@:%#?&=,;'\" aé\u2100[]\\"), max_size=4)
+PLACES = {  # where a user may give a URL
+    "data": ("describe", "{}"),
+    "test": ("train", "here.csv", "--test", "{}", "--no-report"),
+    "group": ("train", "here.csv", "--group", "{}:who", "--no-report"),
+    "policy": ("evaluate", "{}", "here.csv"),
+    "page": ("report", "run", "--out", "{}"),
+    "config": ("train", "here.csv", "--config", "{}"),
+    "number": ("train", "here.csv", "--seed", "{}"),
+    "recipe": ("train", "here.csv", "--model", "{}"),
+    "verb": ("{}",),
+}
+
+
+@st.composite
+def secret_urls(draw):
+    scheme = draw(st.sampled_from(["https", "HTTP", "htp", "ftp", "sftp", "memory", "s3", "abfs", "x"]))
+    chain = draw(st.sampled_from(["", "", " ", "simplecache::", "zip://g.csv::", "filecache::zip://*.csv::"]))
+    user, before, behind = draw(st.sampled_from(["me", "me@there.org", "a b", ""])), draw(AROUND), draw(AROUND)
+    name = draw(st.sampled_from(["g.csv", "a/g.parquet", "*.npz", "data/", ""]))
+    if draw(st.booleans()):
+        assume("://" not in before + behind)
+        return f"{chain}{scheme}://{user}:{before}{HIDDEN}{behind}@127.0.0.1:1/{name}"
+    query = f"{before}{HIDDEN}{behind}".replace(" ", "+")
+    return f"{chain}{scheme}://127.0.0.1:1/{name}?sig={query}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    simile.write(demos_of(30, 30, 30, rate=30.0), folder / "here.csv")
+    return folder
+
+
+@settings(max_examples=6 * settings().max_examples)
+@given(secret_urls(), st.sampled_from([str, Path, lambda url: [url], lambda url: {url}, lambda url: ["here.csv", url]]))
+def test_no_url_that_is_read_tells_its_secret(url, given_as):
+    with pytest.raises(simile.SimileError) as caught:
+        simile.read(given_as(url))
+    assert HIDDEN not in f"{caught.value} {caught.value!r}"
+    assert HIDDEN not in "".join(traceback.format_exception(caught.value))
+    assert redact(redact(url)) == redact(url)
+
+
+@given(secret_urls(), st.sampled_from(sorted(PLACES)))
+def test_no_command_tells_the_secret_of_a_url(folder, url, place):
+    said = simile_(*(word.format(url) for word in PLACES[place]), cwd=folder, code=2)
+    assert HIDDEN not in said.stdout + said.stderr
+    assert not any(HIDDEN in str(path) for path in folder.rglob("*"))
+    assert not any(HIDDEN.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("secret_")])
+def test_odd_urls_are_refused_without_their_secrets(name, tmp_path):
+    frame = CAMERA.make(seed=0)
+    assert look(KINDS[name], CAMERA, KINDS[name].spoil(CAMERA, frame, None, tmp_path)).outcome == REFUSED
+
+
+def test_help_does_not_print_what_a_config_holds(tmp_path):
+    (tmp_path / "c.toml").write_text(f'test = "https://me:{HIDDEN}@host/g.csv"\n')
+    assert HIDDEN not in simile_("train", "--config", "c.toml", "--help", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("place", ["memory", "s3", "web"])
@@ -360,6 +439,13 @@ def test_what_is_secret_and_what_is_not():
     assert redact("sftp://me:pass@word@host/a?.csv") == "sftp://***@host/a?.csv"
     assert redact("https://token@host/a.csv") == "https://***@host/a.csv"
     assert redact("no url: a@b?c") == "no url: a@b?c"
+    assert redact("https://me:a/secret@host/a.csv, zip://a.csv::https://me:secret@host/a.zip") == (
+        "https://***@host/a.csv, zip://a.csv::https://***@host/a.zip"
+    )
+    assert redact("htp:/host/a.csv?sig=secret: no such file") == "htp:/host/a.csv?***: no such file"
+    assert redact("https://me:what?secret@host/a.csv is no number") == "https://*** is no number"
+    assert redact("https://cdn/games@1.2/a.csv: no column 'a@b'") == "https://cdn/games@1.2/a.csv: no column 'a@b'"
+    assert redact("C:/games/run?.csv, s3://b/day=1?/*.csv") == "C:/games/run?.csv, s3://b/day=1?/*.csv"
     url = locate("http://me:secret@host/all.csv?sig=1")
     assert "secret" not in f"{url} {url!r} {url.pure}"
     assert url.name == name_of("http://me:secret@host/all.csv?sig=1") == "all.csv"

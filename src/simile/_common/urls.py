@@ -1,6 +1,6 @@
 """Files behind URLs (s3://, gs://, abfs://, hdfs://, https:// and what else fsspec knows), read as if they lay here.
 
-A URL may carry secrets: a password, or the signature in a query. No text that is made here holds them.
+A URL may carry secrets: a password, or the signature in a query. No text that is made here holds them; see `redact`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import io
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from simile._common.needs import need
-from simile.errors import ArgumentError, DataError, SimileError
+from simile.errors import LEFT_OUT, ArgumentError, DataError, SimileError, redact
 
 # What a protocol needs beside fsspec, and where its credentials come from.
 LIBRARIES = {
@@ -36,10 +36,7 @@ _CREDENTIALS = {
     "adlfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
     "aiohttp": "https://user:password@host/...",
 }
-LEFT_OUT = "***"  # what stands in texts for what is secret
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_WEB = ("http", "https")
-_IN_TEXTS = re.compile(rf"{_URL.pattern}([^\s/?#'\"]*@)?([^\s?#'\"]*)(\?[^\s'\"]*)?")
 _BLOCK = 1 << 22  # bytes that are fetched at a time
 # What a server or store says of a file, and is another where the file is.
 _VERSION = ("size", "ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime", "created")
@@ -48,35 +45,33 @@ _CONNECT, _READ = 5.0, 30.0  # seconds of patience
 
 def is_url(path: object) -> bool:
     """Tell whether a path is a URL, as s3://bucket/games.parquet."""
-    return isinstance(path, Url) or (isinstance(path, str) and _URL.match(path) is not None)
-
-
-def redact(text: str) -> str:
-    """Leave passwords and queries, which may be signatures, out of the URLs in a text.
-
-    >>> redact("https://me:secret@host/a.csv?sig=abc, s3://key:secret@bucket/run?.csv, abfs://box@account/a.csv")
-    'https://***@host/a.csv?***, s3://***@bucket/run?.csv, abfs://box@account/a.csv'
-    """
-
-    def write(found: re.Match[str]) -> str:
-        protocol, user, rest, query = found.groups()
-        web = protocol.lower() in _WEB
-        if user and (web or ":" in user):
-            user = f"{LEFT_OUT}@"
-        comma = "," if query and query.endswith(",") else ""
-        return f"{protocol}://{user or ''}{rest}{f'?{LEFT_OUT}{comma}' if query and web else query or ''}"
-
-    return _IN_TEXTS.sub(write, text)
+    return isinstance(path, str) and _URL.match(path) is not None
 
 
 def locate(path: str | File, *, limit: int = 1 << 62) -> File:
     """Return where a path or URL points to: a path on this machine (file:// too), or elsewhere."""
-    if not isinstance(path, str) or (protocol := _URL.match(path)) is None:
-        return path if isinstance(path, Path | Url) else Path(path)
-    if protocol[1].lower() in ("file", "local"):
-        there = urlsplit(path)
+    if not isinstance(path, str):
+        return path
+    url = path.strip()
+    if "::" in url and _URL.search(url):
+        raise ArgumentError(f"path: {url} is a URL within a URL (::): fetch the file first, and unpack it")
+    if (found := _URL.match(url)) is None:
+        return Path(path)
+    protocol, behind = found[1].lower(), url[found.end() :]
+    if protocol in ("file", "local"):
+        there = urlsplit(url)
         return Path(url2pathname(f"//{there.netloc}{there.path}" if there.netloc else there.path))
-    return Url.of(path, limit)
+    host = re.split(r"[/?#]", behind, maxsplit=1)[0]
+    if ":" in host and "@" in behind[len(host) :]:
+        raise ArgumentError(
+            "path: it cannot be told where the password ends: write / as %2F, ? as %3F and # as %23 there, and behind "
+            f"the host @ as %40; got {url}"
+        )
+    if LEFT_OUT in url and redact(url) == url:
+        raise ArgumentError(f"path: {url} was kept without its secrets ({LEFT_OUT}): give the URL in full again")
+    fs, place = _connect(url := f"{protocol}://{behind}")
+    fs.invalidate_cache()  # what has been listed once may have changed
+    return Url(url, place, limit)
 
 
 def refuse_url(path: object, what: str, way_out: str, error: type[SimileError] = ArgumentError) -> None:
@@ -85,7 +80,7 @@ def refuse_url(path: object, what: str, way_out: str, error: type[SimileError] =
     if found := re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?=\S)", text):  # pathlib makes one slash of two
         slashes = "///" if found[1] == "file" else "//"
         shown = text if is_url(text) else f"{found[1]}:{slashes}{text[found.end() :]}"
-        raise error(f"{what}: {redact(shown)} is a URL: {way_out}")
+        raise error(f"{what}: {shown} is a URL: {way_out}")
 
 
 def name_of(path: str | File) -> str:
@@ -94,10 +89,9 @@ def name_of(path: str | File) -> str:
     >>> name_of("https://host/games.csv?sig=abc"), name_of("runs/a.csv")
     ('games.csv', 'a.csv')
     """
-    if isinstance(path, str) and (found := _URL.match(path)):
-        text = path.partition("?")[0] if found[1].lower() in _WEB else path
-        return PurePosixPath(text).name
-    return path.name if isinstance(path, Path | Url) else Path(path).name
+    if is_url(path):
+        return PurePosixPath(redact(str(path)).removesuffix(f"?{LEFT_OUT}")).name
+    return Path(path).name if isinstance(path, str) else path.name
 
 
 @dataclass(frozen=True, order=True)
@@ -124,15 +118,6 @@ class Url:
     found: str = field(default="", repr=False, compare=False)
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
-    @classmethod
-    def of(cls, given: str, limit: int) -> Url:
-        """Connect to where a URL points to."""
-        if LEFT_OUT in given and redact(given) == given:
-            raise ArgumentError(f"path: {given} was kept without its secrets ({LEFT_OUT}): give the URL in full again")
-        fs, path = _connect(given)
-        fs.invalidate_cache()  # what has been listed once may have changed
-        return cls(given, str(path), limit)
-
     def __str__(self) -> str:
         fs, own = _connect(self.given)
         return redact(self.given.rstrip("/") if self.path == own else str(fs.unstrip_protocol(self.path)))
@@ -141,19 +126,14 @@ class Url:
         return f"Url({str(self)!r})"
 
     @property
-    def protocol(self) -> str:
-        """What stands before ://, in lower case."""
-        return self.given.partition(":")[0].lower()
-
-    @property
     def is_web(self) -> bool:
         """Whether it is on a web server, which lists no files."""
-        return self.protocol in _WEB
+        return self.given.startswith(("http://", "https://"))
 
     @cached_property
     def pure(self) -> PurePosixPath:
         """The place as a path: bucket and key, or host and path."""
-        text = self.path.partition("?")[0] if self.is_web else self.path
+        text = re.split(r"[?#]", self.path)[0] if self.is_web else self.path
         return PurePosixPath(re.sub(r"^[\w+.-]+://(?:[^/]*@)?", "", text))
 
     @property
@@ -210,17 +190,11 @@ class Url:
         """Tell whether it is a pattern; in the address of a web page a question mark is none."""
         return bool(re.search(r"[*[]" if self.is_web else r"[*?[]", str(self.pure)))
 
-    def read_text(self, encoding: str = "utf-8") -> str:
-        """Return the text of a small file."""
-        with self.open() as file:
-            return file.read(_BLOCK).decode(encoding)
-
-    def open(self, mode: str = "rb", *, seekable: bool = False, ahead: bool = True) -> BinaryIO:
+    def open(self, *, seekable: bool = False, ahead: bool = True) -> BinaryIO:
         """Open the file to read, in order or, where it must be `seekable`, here and there.
 
         Without `ahead`, what is asked for is fetched and no more: for those who ask for large pieces.
         """
-        assert mode == "rb"
         fs = _connect(self.given)[0]
         with _reaching(self):
             fs.invalidate_cache(self.path)
@@ -228,18 +202,19 @@ class Url:
             version = tuple(str(about.get(name)) for name in _VERSION)
             if self.versions.setdefault(self.path, version) != version:
                 raise DataError(f"{self}: it was replaced while it was read: read it again, when nobody writes to it")
-            if not self.is_web:
-                raw = fs.open(self.path, "rb", block_size=_BLOCK, cache_type="readahead" if ahead else "none")
-            elif seekable and (size_ := about.get("size")):
-                raw = fs.open(self.path, "rb", block_size=_BLOCK, cache_type="readahead" if ahead else "none")
+            if self.is_web and seekable and not about.get("size"):
+                raw = self._fetch(fs)
+            else:
+                in_order = self.is_web and not seekable
+                how = {"block_size": 0 if in_order else _BLOCK, "cache_type": "readahead" if ahead else "none"}
+                raw = fs.open(self.path, "rb", **how)
+            if self.is_web and seekable:
                 try:
-                    raw.seek(size_ - 1)
+                    raw.seek(-1, 2)
                     raw.read(1)
                     raw.seek(0)
                 except ValueError:  # a server that sends files as a whole or not at all
                     raw = self._fetch(fs)
-            else:
-                raw = self._fetch(fs) if seekable else fs.open(self.path, "rb", block_size=0)
         stream = _Stream(raw, self)
         return io.BufferedReader(stream, 1 << 20) if ahead else stream  # type: ignore[return-value]
 
@@ -274,14 +249,9 @@ def open_file(path: File, *, seekable: bool = False) -> BinaryIO:
     return path.open(seekable=seekable) if isinstance(path, Url) else path.open("rb")
 
 
-@contextmanager
-def opened(path: File, *, ahead: bool = True) -> Iterator[Any]:
-    """Yield what a library that reads files takes: the path of this machine, or an open file."""
-    if isinstance(path, Path):
-        yield path
-        return
-    with path.open(seekable=True, ahead=ahead) as file:
-        yield file
+def opened(path: File, *, ahead: bool = True) -> AbstractContextManager[Any]:
+    """Return what a library that reads files takes, for `with`: the path of this machine, or an open file."""
+    return nullcontext(path) if isinstance(path, Path) else path.open(seekable=True, ahead=ahead)
 
 
 class _Stream(io.RawIOBase):
@@ -333,7 +303,7 @@ def _connect(given: str) -> tuple[Any, str]:
         try:
             fs, path = fsspec.core.url_to_fs(given, **options)
         except ImportError as error:
-            raise ArgumentError(f"path: {shown} cannot be read here: {_explain(error)}") from None
+            raise ArgumentError(f"path: {shown} cannot be read here: {_explain(error, given)}") from None
         except ValueError as error:
             if "rotocol" not in str(error):
                 raise
@@ -351,27 +321,28 @@ def _reaching(url: str | Url) -> Iterator[None]:
     except (SimileError, MemoryError):
         raise
     except Exception as raised:
-        shown, library = redact(str(url)), LIBRARIES.get(str(url).partition(":")[0].lower(), "")
+        given, shown = url if isinstance(url, str) else url.given, redact(str(url))
+        library = LIBRARIES.get(given.partition(":")[0].lower(), "")
         error: BaseException = raised
         if library == "aiohttp" and isinstance(raised, FileNotFoundError) and raised.__cause__ is not None:
             error = raised.__cause__  # which says what has happened; that the file is not there was a guess
         status = getattr(error, "status", 0)
         if isinstance(error, FileNotFoundError) or status in (404, 410):
-            raise DataError(f"{shown}: {_absent(library)}") from None
+            bucket = "" if library in ("", "aiohttp", "pyarrow") else ", or no such bucket"
+            raise DataError(f"{shown}: there is no such file{bucket}") from None
         denied = isinstance(error, PermissionError) or status in (401, 403)
         if denied or "Credentials" in type(error).__name__:
             said = "permission denied to these credentials, or to none" if denied else "there are no credentials for it"
             way_out = f": give them by {_CREDENTIALS[library]}" if library in _CREDENTIALS else ""
             raise DataError(f"{shown}: {said}{way_out}") from None
-        way_out = "is the address right, and the server up?"
-        raise DataError(f"{shown}: it cannot be reached: {_explain(error)}: {way_out}") from None
+        reason = _explain(error, given)
+        raise DataError(f"{shown}: it cannot be reached: {reason}: is the address right, and the server up?") from None
 
 
-def _absent(library: str) -> str:
-    return f"there is no such file{'' if library in ('', 'aiohttp', 'pyarrow') else ', or no such bucket'}"
-
-
-def _explain(error: BaseException) -> str:
-    first = redact((str(error).splitlines() or [""])[0])
-    text = first if len(first) <= 160 else f"{first[:150]}..."
-    return text or type(error).__name__
+def _explain(error: BaseException, given: str) -> str:
+    """Return the first line of what a library says, unless it holds a part of the secrets of a URL."""
+    reason = redact((str(error).splitlines() or [""])[0])
+    words, shown, said = (set(re.findall(r"\w+", unquote(t).casefold())) for t in (given, redact(given), reason))
+    if not reason or (words - shown) & said:
+        return type(error).__name__
+    return reason if len(reason) <= 160 else f"{reason[:150]}..."

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from simile._common.needs import EXTRAS, tell
+from simile.errors import SimileError, redact
 
 MISTAKE, INTERRUPTED = 2, 130
 # Libraries may answer a KeyboardInterrupt in their midst by an exception of their own: this tells what happened.
@@ -25,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _report(tell(str(error.name), "the command line"), MISTAKE)
     from simile.cli.app import app
-    from simile.errors import SimileError
 
     warnings.formatwarning = _tell_warning
     signal.signal(signal.SIGTERM, _interrupt)
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(app.main(args=arguments, prog_name="simile", standalone_mode=False) or 0)
     except click.UsageError as error:
+        error.message = redact(error.message)
         error.show()
         return MISTAKE
     except click.ClickException as error:
@@ -61,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(sentence: str, code: int) -> int:
-    sys.stderr.write(f"simile: {sentence}\n")
+    sys.stderr.write(f"simile: {redact(sentence)}\n")
     return code
 
 
 def _tell_warning(message: Warning | str, *_: Any, **__: Any) -> str:
     """Write a warning, of whichever library, as a sentence: where in its code it came up is no user's affair."""
-    return f"simile: {message}\n"
+    return f"simile: {redact(str(message))}\n"
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -58,6 +58,7 @@ def use_config(ctx: click.Context, path: Path, *, without: tuple[str, ...] = ())
     kept = {n: v for n, v in held.items() if n not in without}
     defaults = {n: [v] if n in many and not isinstance(v, list) else v for n, v in kept.items()}
     ctx.default_map = {**defaults, **(ctx.default_map or {})}
+    ctx.show_default = False  # --help would print them, and a URL among them may hold a password
 
 
 def _config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:

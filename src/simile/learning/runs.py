@@ -24,14 +24,14 @@ import numpy as np
 
 from simile._common import locks
 from simile._common.files import clear_leftovers, write_atomically
-from simile._common.urls import name_of, redact
+from simile._common.urls import name_of
 from simile.data.demonstrations import Demonstrations
 from simile.data.groups import are_grouped
 from simile.data.reading import read
 from simile.data.reading.columns import SINGLE
 from simile.data.recorded import Recorded
 from simile.data.timing import read_known
-from simile.errors import ArgumentError, DataError
+from simile.errors import ArgumentError, DataError, redact
 from simile.learning.algorithms import refuse_rounds
 from simile.learning.initial import Data, leave_seen
 from simile.learning.judged import Judged, cut_places

@@ -20,8 +20,8 @@ from starlette.middleware import Middleware
 from simile._common import locks, web
 from simile._common.files import write_atomically
 from simile._common.supervision import explain
-from simile._common.urls import LEFT_OUT, is_url, name_of, redact
-from simile.errors import ArgumentError
+from simile._common.urls import is_url, name_of
+from simile.errors import LEFT_OUT, ArgumentError, redact
 from simile.studio import api
 from simile.studio.security import EventsProtocol, GuardedStudio, build_guard, write_redirect
 from simile.studio.studio import Studio

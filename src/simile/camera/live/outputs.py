@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from simile._common.files import append, make_folder, write_atomically
 from simile._common.needs import need
 from simile._common.typing import FloatArray
-from simile._common.urls import is_url, redact
+from simile._common.urls import is_url
 from simile.camera.film.crop import cut_window
 from simile.camera.film.encoding import even_size, h264
 from simile.camera.games import AXES
@@ -27,7 +27,7 @@ from simile.camera.heads.links import Closing
 from simile.camera.live.latencies import STAGES
 from simile.camera.live.pipeline import Moment
 from simile.camera.live.sources import Shot
-from simile.errors import ArgumentError, StorageError
+from simile.errors import ArgumentError, StorageError, redact
 
 AHEAD = 8  # frames that may wait to be encoded; more are dropped
 PATIENCE = 0.1  # seconds between two looks whether the encoder has failed

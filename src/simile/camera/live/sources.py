@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from simile._common import checks
 from simile._common.needs import need
-from simile._common.urls import is_url, redact
+from simile._common.urls import is_url
 from simile.camera.heads.links import Closing
-from simile.errors import ArgumentError, DataError
+from simile.errors import ArgumentError, DataError, redact
 
 Image = npt.NDArray[np.uint8]
 
@@ -149,7 +149,7 @@ class Source(Closing):
         except (self._av.FFmpegError, OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise DataError(
-                f"{self.name} cannot be read as a video: {redact(str(reason))}: give a file, a URL that FFmpeg reads, "
+                f"{self.name} cannot be read as a video: {reason}: give a file, a URL that FFmpeg reads, "
                 "such as rtsp://... or udp://..., or webcam:0"
             ) from None
         if not found.streams.video:

@@ -13,7 +13,7 @@ import numpy as np
 from simile._common import checks
 from simile._common.needs import need
 from simile._common.typing import FloatArray
-from simile._common.urls import File, Url, opened
+from simile._common.urls import File, Url, open_file, opened
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.arrow import open_parquet
 from simile.data.reading.columns import Patterns, select, shared_columns
@@ -21,6 +21,7 @@ from simile.data.reading.tables import LONGEST, PER_VALUE, Chunk, Column, Roles,
 from simile.data.reading.values import SAMPLE, TEXT, Place, as_numbers, kind_of_array
 from simile.errors import ArgumentError, DataError
 
+_LONGEST_JSON = 1 << 24  # bytes
 _ENDOGENOUS = "what a robot observes of itself follows from its actions: choose what does not with contexts=..."
 
 
@@ -232,8 +233,8 @@ def _dtype(feature: Any) -> str:
 
 
 def _json(path: File) -> dict[str, Any]:
-    with decoding(path, "JSON"):
-        said = json.loads(path.read_text(encoding="utf-8"))
+    with decoding(path, "JSON"), open_file(path) as file:
+        said = json.loads(file.read(_LONGEST_JSON))
         if not isinstance(said, dict):
             raise DataError(f"{path}: a JSON object is wanted")
         return said

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from simile._common import memory
-from simile._common.urls import File, Url, locate, redact, refuse_url
+from simile._common.urls import File, Url, locate, refuse_url
 from simile.data.reading.arrays import open_arrays
 from simile.data.reading.arrow import open_frame, open_ipc, open_journal, open_parquet, read_journal
 from simile.data.reading.datasets import open_dataset
@@ -49,17 +49,17 @@ def open_tables(
         return [budget.watch(path if isinstance(path, Table) else open_frame(path))]
     given = [path] if isinstance(path, str | Path | Url) else list(path) if isinstance(path, Iterable) else []
     if not given or not all(isinstance(p, str | Path | Url) for p in given):
-        got = redact(" ".join(repr(path).split()))
+        got = " ".join(repr(path).split())
         raise ArgumentError(f"path must be a path or a list of paths; got {got}: or give a data frame")
     if nul := next((p for p in given if "\0" in str(p)), None):
-        raise ArgumentError(f"path must not hold a null character; got {redact(repr(nul))}")
+        raise ArgumentError(f"path must not hold a null character; got {nul!r}")
     try:
         places = [locate(one, limit=budget.limit) for one in given]
         if len(places) == 1 and (table := open_dataset(places[0])) is not None:
             return [budget.watch(table)]
         files = [file for one in places for file in _files(one)]
     except OSError as error:
-        raise DataError(redact(f"{error.filename or path}: {error.strerror or error}")) from None
+        raise DataError(f"{error.filename or path}: {error.strerror or error}") from None
     if twice := next((f for i, f in enumerate(files) if f in files[:i]), None):
         raise ArgumentError(f"path: {twice} is given twice")
     # One by one on this machine; elsewhere each answer takes a while.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simile._common.urls import File, locate, name_of, pure, redact
+from simile._common.urls import File, locate, name_of, pure
 from simile.data.groups import GROUP, RECORDING, names_group, one_group
 from simile.data.names import list_some
 from simile.data.reading.clock import Timing
@@ -90,11 +90,11 @@ def _group_beside(
         return _named(folders, FOLDER, "the folders")
     file, column = group.rsplit(":", 1)
     if isinstance(place := locate(file), Path) and not place.is_file():
-        told = f"group: no column is called {redact(repr(group))}, and of the file {redact(repr(file))}"
+        told = f"group: no column is called {group!r}, and of the file {file!r}"
         raise ArgumentError(f"{told}: there is no such file")
     found = _look_up(file, column, max_memory)
     if lost := [p.name for p in pieces if p.name not in found]:
-        raise DataError(f"{redact(file)}: no row is about the sequence {quote(lost[0])}, which is in the data: add one")
+        raise DataError(f"{file}: no row is about the sequence {quote(lost[0])}, which is in the data: add one")
     return _named([found[p.name] for p in pieces], column, f"column {column!r} of {name_of(file)}")
 
 
