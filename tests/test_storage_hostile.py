@@ -83,7 +83,7 @@ def test_missing_files_folders_and_pipes_are_told(policy, tmp_path: Path, monkey
             load(place)
     policy.save(tmp_path / "p")
     monkeypatch.setattr(loading, "LARGEST_FILE", 1000)
-    with pytest.raises(StorageError, match=r"bytes, and a policy at most 1,000"):
+    with pytest.raises(StorageError, match=r"bytes, and at most 1,000 are read"):
         load(tmp_path / "p")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, DataError
 
+LARGEST = 1e150  # of recorded values: squares of larger ones, and sums of such squares, are no numbers
 LOWEST_RATE, HIGHEST_RATE = 1e-9, 1e6  # frames a second: one in thirty years, and a million
 
 
@@ -67,8 +68,8 @@ def instance(value: Any, name: str, *, needs: str) -> None:
         raise ArgumentError(f"{name} must {wanted}; got {value!r}")
 
 
-def table(values: Any, name: str, *, allow_nan: bool = False) -> FloatArray:
-    """Return `values` as a read-only (T, columns) float64 array; a flat one becomes one column."""
+def table(values: Any, name: str, *, allow_nan: bool = False, largest: float = math.inf) -> FloatArray:
+    """Return `values` as a read-only (T, columns) float64 array, all below `largest`; a flat one becomes one column."""
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(np.float64), np.nan)  # masked means missing
     try:
@@ -85,10 +86,11 @@ def table(values: Any, name: str, *, allow_nan: bool = False) -> FloatArray:
         raise DataError(f"{name} must have shape (T,) or (T, columns); got {array.shape}")
     if 0 in array.shape:
         raise DataError(f"{name} must have at least one row and one column; got shape {array.shape}")
-    bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
+    bad = (array >= largest) | (array <= -largest) | (np.isnan(array) & (not allow_nan))
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         kinds = "finite or NaN (missing)" if allow_nan else "finite"
+        kinds += "" if not math.isfinite(array[row, column]) else f" and below {largest:g}"
         raise DataError(
             f"{name} must be {kinds}; got {array[row, column]} at row {row}, column {column} "
             f"({int(bad.sum())} such values): drop or repair those rows, or cut the sequence there"

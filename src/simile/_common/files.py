@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Reading files that come to an end, and writing them so that nobody ever sees half of one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from simile._common import locks
 from simile._common.urls import refuse_url
 from simile.errors import StorageError
 
+LONGEST = 1 << 31  # bytes of a file that is read as a whole
 PRIVATE = 0o600  # who may read and write a file: its owner alone
 ELSEWHERE = "files are written whole or not at all, which takes a folder of this machine: name one, and copy them there"
 TEMPORARY = re.compile(r"\.(.*)\.[0-9a-f]{8}\.tmp", re.DOTALL)
@@ -31,12 +32,14 @@ def replacing(path: str | os.PathLike[str], *, secret: bool = False) -> Iterator
     Raises
     ------
     StorageError
-        When the file cannot be written; what was there before is then untouched.
+        When the file cannot be written, or is no regular one; what was there before is then untouched.
     """
     target = Path(path)
     refuse_url(target, "what is written", ELSEWHERE, StorageError)
     if "\0" in str(target) or not target.name:
         raise StorageError(f"{str(target)!r} cannot be written: no file can have this name: choose another")
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise StorageError(f"{target} is a pipe or a device, which a file would replace: name another")
     try:
         make_folder(target.parent)
         with _open_temporary(target) as file:
@@ -141,12 +144,48 @@ def read_stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def read_text(path: Path, *, longest: int = 1 << 20) -> str:
-    """Return the text of a small file; ValueError where it has no end, or is no UTF-8."""
-    with path.open("rb") as file:
-        if len(data := file.read(longest + 1)) > longest:
-            raise ValueError(f"it has more than {longest:,} bytes")
-    return data.decode("utf-8")
+def open_regular(path: str | os.PathLike[str], *, longest: int = 1 << 62) -> BinaryIO:
+    """Open a file to read: one that nobody has to wait for, of so many bytes at most.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened.
+    ValueError
+        When it is a folder, a pipe or a device, or longer.
+    """
+    _check_regular(os.stat(path), longest)  # to open a device may do something already
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - for the caller to close
+    try:
+        _check_regular(os.fstat(file.fileno()), longest)  # which may be another one by now
+    except ValueError:
+        file.close()
+        raise
+    return file
+
+
+def _check_regular(found: os.stat_result, longest: int) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise ValueError("it is a folder: name a file")
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file: copy it to one first")
+    if found.st_size > longest:
+        raise ValueError(f"it has {found.st_size:,} bytes, and at most {longest:,} are read")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_bytes(path: str | os.PathLike[str], *, longest: int = LONGEST) -> bytes:
+    """Return what is in a file; see `open_regular`."""
+    with open_regular(path, longest=longest) as file:
+        return file.read()
+
+
+def read_text(path: str | os.PathLike[str], *, longest: int = 1 << 20, encoding: str = "utf-8") -> str:
+    """Return the text of a small file; see `open_regular`. ValueError where it is no text."""
+    return read_bytes(path, longest=longest).decode(encoding)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, secret: bool = False) -> None:

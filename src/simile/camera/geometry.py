@@ -6,13 +6,13 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common import checks
+from simile._common.files import read_bytes
 from simile._common.typing import FloatArray
 from simile.camera.courts import Court
 from simile.errors import ArgumentError, DataError
@@ -122,8 +122,8 @@ class Camera:
         """
         if text.lower().endswith(".json"):
             try:
-                about = json.loads(Path(text).read_bytes())
-            except (OSError, ValueError) as error:
+                about = json.loads(read_bytes(text))
+            except (OSError, ValueError, RecursionError) as error:
                 raise DataError(f"{text} cannot be read as a camera: {error}") from None
             return cls.from_dict(about, text)
         try:

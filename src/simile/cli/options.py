@@ -46,7 +46,7 @@ def use_config(ctx: click.Context, path: Path, *, without: tuple[str, ...] = ())
         held = tomllib.loads(read_text(path))
     except OSError as error:
         raise click.ClickException(f"--config: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # TOML or UTF-8
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8, or no file to read
         raise click.ClickException(f"--config: {path} is no TOML file: {error}") from None
     known = {str(p.name) for p in ctx.command.params}
     if unknown := sorted(set(held) - known):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
+from simile._common import files
 from simile.cli import MISTAKE, options
 from simile.errors import DataError, SimileError
 
@@ -118,7 +119,7 @@ def _read_plan(path: Path, policy: Policy) -> dict[str, list[float]]:
 
     raw, (_, known) = recorded_names(policy), timing(policy)
     names = list(dict.fromkeys(raw[column] for column, _ in known))
-    with path.open("rb") as file, _naming(path):
+    with _naming(path), files.open_regular(path, longest=files.LONGEST) as file:
         wire = Wire.open(file, io.StringIO(), (), banded=False, aimed=False)
         wire.check(tuple(names))
         told: list[list[float]] = []
@@ -136,8 +137,9 @@ def _naming(path: Path) -> Iterator[None]:
     """Let mistakes in a file be told as such: rows usually come from stdin."""
     try:
         yield
-    except DataError as error:
-        raise DataError(f"--plan: {path}: {str(error).removeprefix('stdin: ')}") from None
+    except (OSError, ValueError) as error:
+        reason = str(getattr(error, "strerror", None) or error)
+        raise DataError(f"--plan: {path}: {reason.removeprefix('stdin: ')}") from None
 
 
 def _stream(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simile._common.files import read_bytes
 from simile.cli import INTERRUPTED, interrupted, options
 from simile.cli.output import to_json
 from simile.errors import ArgumentError, DataError
@@ -214,7 +215,7 @@ def _learn(
 
     said = {name: repr(value) for name, value in settings.items() if name != "initial"}
     if given["initial"]:
-        said["initial"] = hashlib.sha256(Path(given["initial"]).read_bytes()).hexdigest()
+        said["initial"] = hashlib.sha256(read_bytes(given["initial"])).hexdigest()
     if (origin := Units.of(demos).origin) is not None:  # older fits took the contexts as they are
         said["origin"] = repr(origin.tolist())
     key = hashlib.sha256(json.dumps([given["algorithm"], demos.digest(), said]).encode()).hexdigest()

@@ -22,7 +22,7 @@ from simile._common.text import escape, table
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading.formats import open_tables
-from simile.data.reading.sequences import align_rows
+from simile.data.reading.sequences import align_rows, check_numbers
 from simile.data.reading.tables import Roles, Table
 from simile.data.states import Horizon
 from simile.data.timing import Known
@@ -285,11 +285,12 @@ def _read(folder: str | Path, rate: float | None) -> tuple[Roles, dict[str, Any]
         for chunk in one.scan(types):
             moments = chunk.numbers(("n", "t"))
             parts["sequence"].append(np.array([*chunk.labels(sequence), None], dtype=object)[:-1])
-            parts["who"].append(np.array([*chunk.labels("who", optional=True), None], dtype=object)[:-1])
+            parts["who"].append(np.array([*chunk.labels("who"), None], dtype=object)[:-1])
             parts["n"].append(moments[:, 0].astype(np.int64))
             parts["t"].append(moments[:, 1])
-            parts["contexts"].append(chunk.numbers(contexts))
-            parts["actions"].append(chunk.numbers(actions))
+            for part, names in (("contexts", contexts), ("actions", actions)):
+                parts[part].append(chunk.numbers(names))
+                check_numbers(parts[part][-1], names, chunk)
     assert roles is not None  # no file, or one without a row, was refused
     return roles, {name: np.concatenate(some) for name, some in parts.items()}
 
@@ -337,6 +338,13 @@ def _cut_runs(columns: dict[str, Any], roles: Roles) -> Iterator[tuple[IntArray,
         row = order[twice[0]]
         raise DataError(
             f"frame {columns['n'][row]} of {labels[row]!r} is there twice: is a recording in the folder as a copy, too?"
+        )
+    falls = ~other & (np.diff(columns["t"][order]) < 0.0)
+    if len(fell := np.flatnonzero(falls)):
+        row, later = order[fell[0]], order[fell[0] + 1]
+        raise DataError(
+            f"frame {columns['n'][later]} of {labels[row]!r}: its time is {columns['t'][later]!r} s, and that of the "
+            f"frame before {columns['t'][row]!r} s: are they of two recordings? Leave one of them out"
         )
     cut = other | (step != 1)
     for run in np.split(order, np.flatnonzero(cut) + 1):

@@ -39,7 +39,7 @@ class Demonstration:
     contexts : (T, m) or (T,) array_like
         Exogenous context; NaN marks a missing value.
     actions : (T, k) or (T,) array_like
-        What the expert did; finite.
+        What the expert did; finite. Values of 1e150 and more are refused.
     rate : float, optional
         Frames per second (Hz); metrics per second need it.
     name : str
@@ -80,8 +80,8 @@ class Demonstration:
     as_is: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True)
-        actions = checks.table(self.actions, f"actions of {self.name!r}")
+        contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True, largest=checks.LARGEST)
+        actions = checks.table(self.actions, f"actions of {self.name!r}", largest=checks.LARGEST)
         if len(contexts) != len(actions):
             raise DataError(
                 f"contexts and actions of {self.name!r} must have as many rows; got {len(contexts)} and "

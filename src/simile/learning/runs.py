@@ -23,7 +23,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from simile._common import locks
-from simile._common.files import clear_leftovers, write_atomically
+from simile._common.files import LONGEST, clear_leftovers, open_regular, read_text, write_atomically
 from simile._common.urls import name_of
 from simile.data.demonstrations import Demonstrations
 from simile.data.groups import are_grouped
@@ -204,7 +204,7 @@ class RunFolder:
         """The options as they stand in config.toml."""
         file = self.path / CONFIG
         try:
-            text = file.read_text("utf-8")
+            text = read_text(file)
             tomllib.loads(text)
         except OSError as error:
             raise DataError(
@@ -257,10 +257,12 @@ class RunFolder:
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
-            text = (self.path / ROUNDS).read_text("utf-8")
+            text = read_text(self.path / ROUNDS, longest=LONGEST)
+            return [json.loads(line) for line in text.split("\n")[:-1]]  # a last one without an end is being written
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in text.split("\n")[:-1]]  # a last line without an end is still being written
+        except ValueError as error:
+            raise DataError(f"{self.path / ROUNDS} is damaged: {error}: run it again") from None
 
     def demonstrations(self) -> tuple[Demonstrations, Demonstrations | None]:
         """Read the data again: the part the run learned from, and the part it held out, where it did."""
@@ -281,7 +283,7 @@ class RunFolder:
     def judged(self, demos: Demonstrations | None = None) -> Judged | None:
         """Return what `write_judged` kept, over the data read again; None where the run held a part out instead."""
         try:
-            with np.load(io.BytesIO((self.path / JUDGED).read_bytes()), allow_pickle=False) as kept:
+            with open_regular(self.path / JUDGED) as file, np.load(file, allow_pickle=False) as kept:
                 found = {name: kept[name] for name in kept.files}
         except FileNotFoundError:
             return None
@@ -343,7 +345,7 @@ class RunFolder:
     def _json(self, name: str) -> dict[str, Any] | None:
         file = self.path / name
         try:
-            found = json.loads(file.read_text("utf-8"))
+            found = json.loads(read_text(file, longest=LONGEST))
         except FileNotFoundError:
             return None
         except ValueError as error:

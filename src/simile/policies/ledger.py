@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from simile._common import locks
-from simile._common.files import clear_leftovers, write_atomically
+from simile._common.files import LONGEST, clear_leftovers, read_bytes, read_text, write_atomically
 from simile._common.text import escape, plain, table
 from simile.errors import ArgumentError, StorageError
 from simile.policies.policies import Policy
@@ -114,7 +114,7 @@ class Ledger:
         """Read the ledger; nothing where there is none yet."""
         file = self.folder / LEDGER
         try:
-            text = file.read_text("utf-8")
+            text = read_text(file, longest=LONGEST)
         except FileNotFoundError:
             return ()
         except (OSError, ValueError) as error:
@@ -234,13 +234,13 @@ class Ledger:
 
     def _put(self, digest: str) -> None:
         """Replace the policy file: before the ledger says so, for it must not tell of what failed."""
-        write_atomically(self.path, self.file_of(digest).read_bytes())
+        write_atomically(self.path, read_bytes(self.file_of(digest)))
 
     def _find_current(self) -> str:
         """Return the digest of the version at work, which is kept and noted where it is new here."""
         digest = self.at_work
         if not self.file_of(digest).exists():
-            write_atomically(self.file_of(digest), self.path.read_bytes())
+            write_atomically(self.file_of(digest), read_bytes(self.path))
         last = next((line.digest for line in reversed(self.lines()) if line.event in AT_WORK), None)
         if digest != last:
             self._write(self._line(digest, FOUND, name_user(), "it was there", last))
@@ -262,7 +262,7 @@ class Ledger:
     def _write(self, line: Line) -> None:
         """Add a line, in one step: a ledger is small, and nobody should ever see half of a line."""
         file = self.folder / LEDGER
-        before = file.read_bytes() if file.exists() else b""
+        before = read_bytes(file) if file.exists() else b""
         before += b"" if before.endswith(b"\n") or not before else b"\n"
         write_atomically(file, before + json.dumps(asdict(line)).encode() + b"\n")
 

@@ -13,12 +13,13 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
-from simile._common.files import find_readers, read_text
+from simile._common.files import find_readers, open_regular, read_text
 from simile._common.web import FORBIDDEN, MISDIRECTED, UNAUTHORIZED, Guard, list_hosts
 from simile.errors import ArgumentError
 
 OPEN_PATHS = ("/health", "/ready")  # probes carry no token, and learn nothing here
 SHORTEST_TOKEN = 8  # characters
+_LONGEST_KEY = 1 << 20  # bytes
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +128,8 @@ def load_tls(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | No
     context.num_tickets = 0
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
+        for file in filter(None, (certfile, keyfile)):
+            open_regular(file, longest=_LONGEST_KEY).close()
         context.load_cert_chain(certfile, keyfile, password=_no_password)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -320,6 +320,8 @@ def _own_snapshots(path: Path | None, policy: Path) -> Iterator[None]:
         if path is not None:
             if path.exists() and path.samefile(policy):
                 raise ArgumentError(f"--snapshots: {path} is the policy file, which it would replace: name another")
+            if path.exists() and not path.is_file():
+                raise ArgumentError(f"--snapshots: {path} is no regular file: name another")
             busy = f"--snapshots: {path} is in use by {{other}}, another service: end that one, or name another file"
             try:
                 held.enter_context(locks.hold(path.with_name(f"{path.name}.lock"), busy))

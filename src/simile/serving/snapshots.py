@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from simile._common.files import write_atomically
+from simile._common.files import read_bytes, write_atomically
 from simile.errors import ArgumentError, StorageError
 from simile.online.snapshots import MEASURES
 from simile.policies.storage.files import Packed, digest
@@ -136,13 +136,11 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
         When there is no such file, or it is no snapshot.
     """
     try:
-        if Path(path).stat().st_size > LARGEST_FILE:
-            raise _say_damaged("it is too large")
-        return from_bytes(Path(path).read_bytes())
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
+        return from_bytes(read_bytes(path, longest=LARGEST_FILE))
     except ArgumentError as error:
         raise StorageError(f"{path}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def to_bytes(snapshot: Snapshot) -> bytes:

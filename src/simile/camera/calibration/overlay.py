@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simile._common.files import write_atomically
+from simile._common.files import read_bytes, write_atomically
 from simile._common.needs import need
 from simile._common.typing import AnyPath, FloatArray
 from simile.camera.calibration.pairs import Pairs
@@ -17,6 +17,7 @@ from simile.camera.calibration.views import Calibration, Size
 from simile.camera.courts import Court
 from simile.camera.film.footage import open_video, read_through
 from simile.camera.film.scene import markings
+from simile.data.reading.tables import decoding
 from simile.errors import ArgumentError, DataError
 
 Picture = npt.NDArray[np.uint8]
@@ -61,7 +62,9 @@ def read_picture(path: AnyPath, frame: int = 0) -> Picture:
         raise DataError(f"{file}: there is no such file")
     if file.suffix.lower() in PICTURES:
         cv2 = need("cv2", "a picture")
-        found = cv2.imdecode(np.fromfile(file, np.uint8), cv2.IMREAD_COLOR) if file.stat().st_size else None
+        with decoding(file, "a picture"):
+            data = np.frombuffer(read_bytes(file), np.uint8)
+        found = cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
         if found is None:
             raise DataError(f"{file} cannot be read as a picture: is it whole?")
         return np.asarray(found)

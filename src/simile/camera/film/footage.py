@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.files import open_regular
 from simile._common.needs import need
 from simile._common.typing import AnyPath, FloatArray
 from simile.errors import DataError
@@ -67,8 +68,9 @@ class Footage:
 def open_video(av: Any, path: Path) -> Any:
     """Open a file that holds a video."""
     try:
+        open_regular(path).close()
         source = av.open(os.fspath(path))
-    except (av.FFmpegError, OSError) as error:
+    except (av.FFmpegError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read as a video: {reason}: give a file that FFmpeg reads") from error
     if not source.streams.video:

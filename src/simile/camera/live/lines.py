@@ -16,6 +16,7 @@ from typing import Any, Self, TextIO
 
 import numpy as np
 
+from simile._common import files
 from simile._common.typing import FloatArray
 from simile.camera.heads.links import Closing
 from simile.camera.live.detectors import read_boxes
@@ -149,9 +150,12 @@ class Lines(Closing):
 
     def _open(self, path: Path) -> TextIO:
         try:
-            return path.open(encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"--detections: {path} cannot be read: {error.strerror}") from None
+            return io.TextIOWrapper(files.open_regular(path, longest=files.LONGEST), "utf-8")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(
+                f"--detections: {path} cannot be read: {reason}; what comes while it is written, as --detections -"
+            ) from None
 
     def _start(self, command: str) -> Iterable[str]:
         try:

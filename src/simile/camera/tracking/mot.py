@@ -5,13 +5,13 @@ from __future__ import annotations
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from simile._common import checks
+from simile._common.files import LONGEST, open_regular, read_text
 from simile._common.typing import AnyPath, FloatArray
 from simile.camera.calibration.views import Calibration
 from simile.camera.courts import Court
@@ -29,6 +29,7 @@ from simile.errors import ArgumentError, DataError
 FIELDS = ("frame", "id", "left", "top", "width", "height", "conf", "x", "y", "z")
 _FEWEST = 7  # some trackers write no world coordinates; ground truth since 2016 has a class and a visibility there
 _UNKNOWN = -1.0
+_START = 1 << 16  # bytes in which the first line must be
 
 
 def read_mot(
@@ -115,8 +116,9 @@ def read_mot(
 def is_mot(file: Path) -> bool:
     """Tell whether a file begins with a line of numbers such as those of MOTChallenge."""
     try:
-        with file.open(encoding="utf-8-sig") as text:
-            line = next((line for line in islice(text, 100) if line.strip()), "")
+        with open_regular(file) as opened:
+            text = opened.read(_START).decode("utf-8-sig", "ignore")
+            line = next((line for line in text.splitlines() if line.strip()), "")
             return len([float(value) for value in line.split(",")]) in range(_FEWEST, len(FIELDS) + 1)
     except (OSError, ValueError):
         return False
@@ -127,8 +129,10 @@ def _find_rate(file: Path) -> float:
     for folder in (file.absolute().parent, file.absolute().parent.parent):
         said = ConfigParser()
         try:
-            if said.read(folder / "seqinfo.ini", encoding="utf-8-sig"):
-                return checks.number(float(said["Sequence"]["frameRate"]), "frameRate", above=0.0)
+            said.read_string(read_text(folder / "seqinfo.ini", encoding="utf-8-sig"))
+            return checks.number(float(said["Sequence"]["frameRate"]), "frameRate", above=0.0)
+        except FileNotFoundError:
+            continue
         except (ConfigError, KeyError, ValueError, OSError):
             raise DataError(
                 f"{folder / 'seqinfo.ini'} does not say the frameRate of its [Sequence]: mend it, or say how many "
@@ -144,7 +148,7 @@ def _table(file: Path) -> FloatArray:
     rows: list[list[float]] = []
     place = Place(file)
     with decoding(file, "text"):
-        lines = file.read_text("utf-8-sig").splitlines()
+        lines = read_text(file, longest=LONGEST, encoding="utf-8-sig").splitlines()
     for i, line in enumerate(lines):
         if not line.strip():
             continue

@@ -7,12 +7,11 @@ import json
 import zipfile
 import zlib
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from simile._common.files import write_atomically
+from simile._common.files import open_regular, write_atomically
 from simile._common.memory import read_limit
 from simile._common.text import size
 from simile._common.typing import AnyPath
@@ -55,7 +54,7 @@ def load_game(path: AnyPath) -> Game:
         When the file is something else, or damaged.
     """
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as held:
             needed = 2 * sum(member.file_size for member in held.zip.infolist())  # as stored, and in double precision
             if needed > (limit := read_limit(None)):
                 raise ValueError(f"it takes {size(needed)} of memory, and may take {size(limit)}")

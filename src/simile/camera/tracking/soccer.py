@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from simile._common import checks
+from simile._common.files import LONGEST, open_regular
 from simile._common.needs import need
 from simile._common.typing import FloatArray
 from simile.camera.courts import SOCCER, Court
@@ -118,7 +119,9 @@ def _load(given: Any, provider: str, options: Mapping[str, Any]) -> tuple[Any, l
         # what it opens itself. It gets them as sources, for some of its loaders take a file for the list of its lines.
         # One asks for the name of a file. Which of the files it stumbles over it does not say.
         def give(path: Any) -> Any:
-            return source(opened.enter_context(path.open("rb"))) if isinstance(path, Path) else path
+            if not isinstance(path, Path):
+                return path
+            return source(opened.enter_context(open_regular(path, longest=2 * LONGEST)))
 
         by_name = "meta_data" if provider == "hawkeye" else None
         given = {name: v if name == by_name else _map_files(give, v) for name, v in named.items()}

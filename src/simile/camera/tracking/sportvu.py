@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.files import read_bytes
 from simile._common.typing import AnyPath, FloatArray, IntArray
 from simile.camera.courts import BASKETBALL, Court
 from simile.camera.games import Game
@@ -52,7 +53,7 @@ def read_sportvu(path: AnyPath, court: Court = BASKETBALL, *, camera: Camera | N
     """
     file = check_file(path)
     with decoding(file, "JSON"):
-        log = json.loads(file.read_bytes())
+        log = json.loads(read_bytes(file))
     if not isinstance(log, dict) or not isinstance(log.get("events"), list):
         raise DataError(
             f"{file}: no list of 'events': a SportVU log is an object with gameid, gamedate "

@@ -53,6 +53,7 @@ def open_arrays(path: File) -> Table:
         if ROLES_KEY in heads:
             columns, names, roles = _find_own(archive, heads)
         else:
+            _check_axes(path, heads)
             columns = _find_columns(path, heads)
     places = {c.name: place for c, place in columns.items() if place[0]}
     n_rows = next((heads[array].shape[0] for array, _ in places.values()), 0)
@@ -110,6 +111,19 @@ def _read_head(archive: zipfile.ZipFile, name: str) -> _Head:
 def _read(archive: zipfile.ZipFile, array: str) -> Array:
     with archive.open(f"{array}.npy") as member:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+
+def _check_axes(path: File, heads: Mapping[str, _Head]) -> None:
+    """Refuse arrays that are all of one shape (recordings, frames): wider than long, which no recording is."""
+    tables = [name for name, head in heads.items() if len(head.shape) > 1]
+    shapes = {heads[name].shape[:2] for name in tables}
+    if len(tables) > 1 and len(shapes) == 1 and (shape := shapes.pop())[0] < shape[1]:
+        n, length = shape
+        raise DataError(
+            f"{path}: all arrays have the shape ({n}, {length}), as {n} recordings of {length} frames: rows must be "
+            f"frames: save them as sequence=np.repeat(np.arange({n}), {length}), {tables[0]}={tables[0]}.ravel(), ...; "
+            "where rows are frames, use Demonstrations.from_arrays"
+        )
 
 
 def _find_columns(path: File, heads: Mapping[str, _Head]) -> Places:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.files import read_bytes
 from simile._common.needs import need
 from simile._common.urls import File, Url, open_file, opened
 from simile.data.reading.tables import (
@@ -182,7 +183,7 @@ def open_journal(path: File) -> Table:
         raise DataError(f"{path}: a journal of a recording is read where it was written: fetch the file first")
     with decoding(path, "Arrow"):
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
         except FileNotFoundError:
             return open_parquet(path.with_suffix(".parquet"))
         first = next((batch for batch, _ in _read_whole(data) if batch is not None), None)
@@ -327,11 +328,12 @@ def read_journal(path: Path) -> Iterator[Any]:
         When the disk fails.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}: look after the disk") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"{path} cannot be read: {reason}: look after the disk") from error
     yield from (batch for batch, _ in _read_whole(data) if batch is not None)
 
 
@@ -340,7 +342,7 @@ def measure_unread(path: Path, batches: int) -> int:
 
     Where a process was killed, its last message says that it is longer than what is left, and no whole one follows.
     """
-    data = path.read_bytes()
+    data = read_bytes(path)
     ends = [end for _, end in islice(_read_whole(data), 1 + batches)]
     rest = data[ends[-1] if ends else 0 :]
     heads = np.frombuffer(rest[: len(rest) // 8 * 8], "<i4").reshape(-1, 2)  # messages begin at such steps

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from simile._common.checks import LARGEST
 from simile._common.typing import FloatArray, IntArray
 from simile._common.urls import File, pure
 from simile.data.groups import one_group
@@ -212,8 +213,8 @@ def _add(
         runs = find_runs(chunk.labels(choice.sequence))
     times = None if choice.time is None else chunk.times(choice.time, stamps=choice.time_kind == STAMP)
     groups = None if choice.group is None else chunk.labels(choice.group, optional=True)
-    _check_numbers(contexts, choice.contexts, chunk)
-    _check_numbers(actions, choice.actions, chunk, needed=lead >= 0)
+    check_numbers(contexts, choice.contexts, chunk)
+    check_numbers(actions, choice.actions, chunk, needed=lead >= 0)
     first = chunk.place.first_row - 1
     for label, slices in runs.items():
         begins = label not in by_label
@@ -249,14 +250,15 @@ def _check_group(pieces: Pieces, labels: Any, first: int, chunk: Chunk, choice: 
             raise chunk.place.error(first + run.start, str(choice.group), problem)
 
 
-def _check_numbers(table: FloatArray, names: Sequence[str], chunk: Chunk, *, needed: bool | None = None) -> None:
-    """Refuse what is not finite, and actions that are missing where they are needed."""
-    if np.isfinite(table).all():
+def check_numbers(table: FloatArray, names: Sequence[str], chunk: Chunk, *, needed: bool | None = None) -> None:
+    """Refuse what is not finite or too large, and actions that are missing where they are needed."""
+    if (np.abs(table) < LARGEST).all():
         return
     for values, name in zip(table.T, names, strict=True):
-        if (bad := np.isinf(values)).any():
+        if (bad := np.abs(values) >= LARGEST).any():
             i = int(bad.argmax())
-            raise chunk.place.error(i, name, f"{values[i]} is not finite: leave it empty if it is missing")
+            why = "not finite" if np.isinf(values[i]) else "too large to reckon with"
+            raise chunk.place.error(i, name, f"{values[i]} is {why}: leave it empty if it is missing")
         if needed and (bad := np.isnan(values)).any():
             raise chunk.place.error(
                 int(bad.argmax()),

@@ -349,7 +349,7 @@ def _open_study(storage: str | Path | None, name: str, facts: Mapping[str, Any])
             opened = None if storage is None else stack.enter_context(_open_storage(str(storage), name))
             directions = ["minimize"] * (2 if facts["budget"] is None else 1)
             study = optuna.create_study(study_name=name, storage=opened, directions=directions, load_if_exists=True)
-        except ArgumentError:  # another process is at work
+        except SimileError:  # another process is at work, or it is no file
             raise
         except Exception as error:  # of the database, its driver or the disk: there are many
             reason = str(error).partition("\n")[0]
@@ -378,6 +378,8 @@ def _open_storage(storage: str, name: str) -> Iterator[optuna.storages.RDBStorag
     with ExitStack() as stack:
         if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
             file = Path(str(url.database))
+            if file.exists() and not file.is_file():
+                raise StorageError(f"storage: {file} is no regular file: name one that is not there yet")
             busy = f"storage: {file} holds a study {name!r} that {{other}} is at work on: wait for it, or {ANOTHER}"
             stack.enter_context(locks.hold(file.with_name(f"{file.name}.{quote(name, safe='')[:100]}.lock"), busy))
             append(file.absolute(), "")  # SQLite would let others read it

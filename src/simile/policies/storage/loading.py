@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 import os
-import stat
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from simile import models
 from simile._common import memory
-from simile._common.files import write_atomically
+from simile._common.files import open_regular, write_atomically
 from simile._common.urls import refuse_url
 from simile.data.demonstrations import Demonstrations
 from simile.data.recorded import ActionSpace
@@ -274,9 +273,8 @@ def _read(path: str | os.PathLike[str], limit: int, decode: Callable[[Packed], F
 
 def _read_packed(path: Path, limit: int) -> Packed:
     try:
-        _check_regular(path.stat())
-        with path.open("rb") as file:
-            size = _check_regular(os.fstat(file.fileno()))  # which may be another one by now
+        with open_regular(path, longest=LARGEST_FILE) as file:
+            size = os.fstat(file.fileno()).st_size
             return files.read(file, size, lambda header, layout: check_header(header, layout, limit))
     except StorageError:  # a ValueError too
         raise
@@ -284,17 +282,6 @@ def _read_packed(path: Path, limit: int) -> Packed:
         raise StorageError("there is no such file: check the name, or save a policy there first") from error
     except (OSError, ValueError) as error:
         raise StorageError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _check_regular(found: os.stat_result) -> int:
-    """Return the size of a file that can be read in time."""
-    if stat.S_ISDIR(found.st_mode):
-        raise StorageError("it is a folder: give the policy file in it")
-    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, and a device never ends
-        raise StorageError("it is no regular file: copy it to one first")
-    if found.st_size > LARGEST_FILE:
-        raise StorageError(f"it has {found.st_size:,} bytes, and a policy at most {LARGEST_FILE:,}")
-    return found.st_size
 
 
 def _names(trusted: Collection[str]) -> tuple[str, ...]:
