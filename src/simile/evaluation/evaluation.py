@@ -22,6 +22,7 @@ from simile.data.losses import Loss
 from simile.data.recorded import Recorded
 from simile.data.reference import Reference, tally_rollouts
 from simile.errors import ArgumentError, DataError, DivergedError
+from simile.evaluation.plants import Episodes, Plant, run_plant
 from simile.evaluation.rivals.controllers import HELD, Held, roll_out
 from simile.learning.distributed import DistributedDemonstrations, place
 from simile.learning.distributed.backend import Backend
@@ -138,6 +139,8 @@ class Evaluation:
         What is new in the others, where that is known.
     judged : Judged, optional
         What a run did over recordings that its parts had not seen, where it is that.
+    at_work : Episodes, optional
+        What the policy and the expert did in a plant, and what it cost, where there was one.
     """
 
     entries: tuple[Entry, ...]
@@ -151,6 +154,7 @@ class Evaluation:
     learned_from: int = 0
     new: str = ""
     judged: Judged | None = None
+    at_work: Episodes | None = None
 
     @classmethod
     def of(cls, judged: Judged) -> Self:
@@ -180,6 +184,7 @@ class Evaluation:
             learned_from=self.learned_from,
             new=self.new,
             pace=time_scale(self.demos),
+            at_work=None if self.at_work is None else self.at_work.summary,
         )
 
     @property
@@ -326,8 +331,10 @@ def tell_row(
 
 def evaluate(
     policy: Policy,
-    demos: Demonstrations | Demonstration | DistributedDemonstrations,
+    demos: Demonstrations | Demonstration | DistributedDemonstrations | None = None,
     *,
+    plant: Plant | None = None,
+    episodes: int = 8,
     baseline: Policy | None = None,
     start: Start | Any = None,
     seed: int = 0,
@@ -339,6 +346,10 @@ def evaluate(
 ) -> Evaluation:
     """Roll a policy out over recordings, and say how accurate, how smooth, how late and how like the expert it is.
 
+    Recordings cannot show what happens where contexts follow from the action, as a position or an error does: there the
+    policy's own mistakes come back. With a `plant` the policy acts in it too, by `simile.Predictor` as it does at work,
+    and the verdict begins with what that costs, beside what the expert costs in the same episodes.
+
     The frames that the start gives (the expert's first, as many as the policy remembers or aims ahead) are not scored.
     The last of them, held, is what every policy must beat. What the log is like, noise and resolution, is taken from
     the policy's card, so that one recording and all of them are judged by the same measure.
@@ -347,8 +358,15 @@ def evaluate(
     ----------
     policy : Policy
         What to judge.
-    demos : Demonstrations
-        Held-out recordings, if the numbers are to mean anything.
+    demos : Demonstrations, optional
+        Held-out recordings, if the numbers are to mean anything. With a plant, by default what its expert does there.
+    plant : Plant, optional
+        What the policy acts on: any object with `reset(seed)`, which returns the first context; `step(action)`, which
+        returns the next one, None after the last, and what the frame cost; and, to compare with, `expert()`, which
+        returns what the expert would do now. Contexts are arrays in the order of training, or mappings by name, of
+        which the policy takes what it knows. Costs are summed over an episode; smaller is better.
+    episodes : int
+        How many episodes in the plant; their seeds are `seed`, `seed` + 1, ...: choose others than those learned from.
     baseline : Policy, optional
         What it is compared with: `run.baseline` is the best simple filter on the same data.
     start, seed, stages, rate
@@ -366,7 +384,40 @@ def evaluate(
     -------
     Evaluation
         With `verdict`, a table of all (`rows`), and of each recording (`recordings`, `to_frame`).
+
+    Examples
+    --------
+    >>> import simile
+
+    A tank, whose level follows from the valve, and a person who holds it at 3 m:
+
+    >>> class Tank:
+    ...     def reset(self, seed):
+    ...         self.inflow = 5.0 + np.random.default_rng(seed).normal(size=300).cumsum() / 5.0
+    ...         self.level, self.valve, self.frame = 3.0, 5.0, 0
+    ...         return {"inflow": self.inflow[0], "level": self.level}
+    ...
+    ...     def expert(self):
+    ...         return [self.valve + 0.3 * (self.inflow[self.frame] + self.level - 3.0 - self.valve)]
+    ...
+    ...     def step(self, action):
+    ...         self.valve = action[0]
+    ...         self.level += 0.1 * (self.inflow[self.frame] - self.valve)
+    ...         self.frame += 1
+    ...         context = {"inflow": self.inflow[self.frame], "level": self.level}
+    ...         return context if self.frame < 299 else None, abs(self.level - 3.0)
+    >>> from simile.evaluation.plants import record
+    >>> demos = record(Tank(), episodes=8)
+    >>> policy = simile.clone(demos, model=simile.SmoothForest(n_trees=4)).policy
+    >>> print(evaluate(policy, plant=Tank(), seed=100).verdict.at_work.finding)
     """
+    at_work = None
+    if plant is not None:
+        how = {"start": start, "seed": seed, "stages": stages, "rate": rate}
+        at_work = run_plant(policy, plant, episodes, **how)
+        demos = at_work.record(policy) if demos is None else demos
+    if demos is None:
+        raise ArgumentError("demos: give recordings, or a plant with a method expert(), which makes them")
     given = place(demos, backend)
     recorded = weigh(given.foretell(timing(policy)[1]), loss, seed=seed)
     begin = max(recorded.collect(_count_given, shared=(policy, start)))
@@ -396,7 +447,7 @@ def evaluate(
     ]
     fit = reduce(add, recorded.collect(_fit, shared=(policy,)))
     doubts, seen = fit.doubts(policy.card, recorded.rate), len(given) - len(find_new(policy.card.training, given))
-    return Evaluation(tuple(entries), recorded, scale, begin, logs, name, doubts, held, seen)
+    return Evaluation(tuple(entries), recorded, scale, begin, logs, name, doubts, held, seen, at_work=at_work)
 
 
 def check_band(

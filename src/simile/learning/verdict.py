@@ -25,6 +25,7 @@ RARE, NEAR = 0.1, 0.05  # share of time that hardly is rest, and how near a poli
 HALF = 0.5  # frames that nobody sees
 LATE = 0.1  # of the time in which the expert moves by a standard deviation: what may be late without harm
 EXPERT = "the expert"
+DEARER = 1.1  # times the expert's cost in a plant that is no harm
 FINDINGS = ("accuracy", "smoothness", "timing", "likeness")
 
 
@@ -90,6 +91,57 @@ class Likeness:
         return f"in {self.action} it {', and '.join(said)}" if said else ""
 
 
+@dataclass(frozen=True)
+class AtWork:
+    """What a policy cost in a plant whose contexts follow from what it did, and what the expert cost there.
+
+    Attributes
+    ----------
+    cost, expert : float
+        Mean over the episodes; NaN of the expert where the plant has none, of both where the policy diverged.
+    ratio, difference : Estimate
+        The policy's cost over the expert's, where costs are above 0, and less the expert's.
+    rmse : dict
+        How far each action was off what the expert did in the same episode, which may be another way to the same end.
+    episodes, diverged, shorter : int
+        How many there were; in how many the policy or the plant left every reasonable range; and how many ended before
+        the expert's did.
+    """
+
+    cost: float
+    expert: float
+    ratio: Estimate
+    difference: Estimate
+    rmse: dict[str, float]
+    episodes: int
+    diverged: int = 0
+    shorter: int = 0
+
+    @property
+    def finding(self) -> Finding:
+        """Whether it is as good as the expert there, in a clause."""
+        where = f"at work in the plant ({count(self.episodes, 'episode')})"
+        if self.diverged:
+            return Finding("poor", f"{where} it left every reasonable range in {self.diverged}")
+        if math.isnan(self.expert):
+            return Finding("unknown", f"{where} it costs {self.cost:.3g} an episode; {EXPERT}'s cost is not known")
+        found, harmless = (self.difference, 0.0) if math.isnan(self.ratio.value) else (self.ratio, DEARER)
+        mood = "good" if found.high <= harmless else "poor" if found.low > harmless else "fair"
+        text = f"{where} it costs {self.cost:.3g} an episode, {EXPERT} {self.expert:.3g}"
+        if found is self.ratio:
+            sure = f" ({found.low:.2f} to {found.high:.2f})" if found.is_sure else ""
+            text = f"{where} it costs {found.value:.2f} times what {EXPERT} does{sure}"
+        early = f"; {count(self.shorter, 'episode')} ended before {EXPERT}'s did" if self.shorter else ""
+        return Finding(mood, text + early)
+
+    def describe(self, recorded: dict[str, float]) -> str:
+        """Describe what was found, and how far off it is beside how far on recordings."""
+        off = [f"{value:.3g} off in {name}" for name, value in self.rmse.items() if math.isfinite(value)][:3]
+        beside = [f"{recorded[name]:.3g}" for name in list(self.rmse)[: len(off)] if name in recorded]
+        more = f" There it is {' and '.join(off)}; on recordings it looked like {' and '.join(beside)}." if off else ""
+        return f"{self.finding}{more}"
+
+
 @dataclass(frozen=True, eq=False)
 class Verdict:
     """How good a policy is, with whom it was compared, and by how many recordings; prints as sentences.
@@ -125,6 +177,8 @@ class Verdict:
         In how many recordings its roll-out left every reasonable range.
     problems : tuple of str
         What was likely wrong with what it was learned from: effects of the action among the contexts, say.
+    at_work : AtWork, optional
+        What it cost in a plant, where it was tried in one.
     """
 
     rmse: dict[str, float]
@@ -143,17 +197,20 @@ class Verdict:
     pace: float = math.nan
     diverged: int = 0
     problems: tuple[str, ...] = ()
+    at_work: AtWork | None = None
 
     def __str__(self) -> str:
+        first = [] if self.at_work is None else [self.at_work.describe(self.rmse)]
         if self.diverged:
-            return str(self.accuracy)
+            return " ".join([*first, str(self.accuracy)])
         others = [one for one in (self.smoothness, self.likeness, self.timing) if one.mood != "unknown"]
         doubts = [f"But {problem}." for problem in self.problems]
-        return " ".join([str(self.accuracy), *doubts, *map(str, others), *self.cautions])
+        return " ".join([*first, str(self.accuracy), *doubts, *map(str, others), *self.cautions])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers and the text as plain data, for JSON."""
         findings = {name: asdict(getattr(self, name)) for name in FINDINGS}
+        findings |= {} if self.at_work is None else {"at_work": asdict(self.at_work.finding)}
         found: dict[str, Any] = plain(
             {"text": str(self), "headline": self.headline, "findings": findings, **asdict(self)}
         )
@@ -172,6 +229,8 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The verdict in a few words."""
+        if self.at_work is not None:
+            return str(self.at_work.finding)
         if self.diverged:
             return "Its roll-out diverged."
         clauses = [_tell_ratio(self.over_baseline if self.baseline else self.over_hold, self.baseline or _HOLDING)]
