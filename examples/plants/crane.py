@@ -1,6 +1,6 @@
 """A crane that carries a load which swings, and its operator: where the trolley is, is cause and effect at once.
 
-    python examples/plants/crane.py
+python examples/plants/crane.py
 """
 
 import numpy as np

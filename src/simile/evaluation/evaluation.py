@@ -408,8 +408,9 @@ def evaluate(
     ...         return context if self.frame < 299 else None, abs(self.level - 3.0)
     >>> from simile.evaluation.plants import record
     >>> demos = record(Tank(), episodes=8)
-    >>> policy = simile.clone(demos, model=simile.SmoothForest(n_trees=4)).policy
+    >>> policy = simile.learn(demos, model=simile.Ridge()).policy
     >>> print(evaluate(policy, plant=Tank(), seed=100).verdict.at_work.finding)
+    At work in the plant (8 episodes) it costs 1.00 times what the expert does (1.00 to 1.00).
     """
     at_work = None
     if plant is not None:

@@ -258,4 +258,4 @@ def _locate(seed: int, frame: int) -> Iterator[None]:
         yield
     except Exception as error:
         said = str(error) if isinstance(error, ArgumentError) else f"{type(error).__name__}: {error}"
-        raise ArgumentError(f"plant, episode with seed {seed}, frame {frame}: {said}") from error
+        raise ArgumentError(f"in the plant, episode with seed {seed}, frame {frame}: {said}") from error

@@ -129,8 +129,9 @@ class AtWork:
         mood = "good" if found.high <= harmless else "poor" if found.low > harmless else "fair"
         text = f"{where} it costs {self.cost:.3g} an episode, {EXPERT} {self.expert:.3g}"
         if found is self.ratio:
-            sure = f" ({found.low:.2f} to {found.high:.2f})" if found.is_sure else ""
-            text = f"{where} it costs {found.value:.2f} times what {EXPERT} does{sure}"
+            value, low, high = (f"{x:.2f}" if x < 10.0 else f"{x:.0f}" for x in (found.value, found.low, found.high))
+            sure = f" ({low} to {high})" if found.is_sure else ""
+            text = f"{where} it costs {value} times what {EXPERT} does{sure}"
         early = f"; {count(self.shorter, 'episode')} ended before {EXPERT}'s did" if self.shorter else ""
         return Finding(mood, text + early)
 
