@@ -412,9 +412,9 @@ def evaluate(
     >>> print(evaluate(policy, plant=Tank(), seed=100).verdict.at_work.finding)
     At work in the plant (8 episodes) it costs 1.00 times what the expert does (1.00 to 1.00).
     """
+    how: dict[str, Any] = {"start": start, "seed": seed, "stages": stages, "rate": rate}
     at_work = None
     if plant is not None:
-        how = {"start": start, "seed": seed, "stages": stages, "rate": rate}
         at_work = run_plant(policy, plant, episodes, **how)
         demos = at_work.record(policy) if demos is None else demos
     if demos is None:
@@ -427,7 +427,6 @@ def evaluate(
             f"no sequence is longer than the {begin} frames that start the roll-out: give longer sequences, or "
             "start=ColdStart()"
         )
-    how = {"start": start, "seed": seed, "stages": stages, "rate": rate}
     logs = policy.card.logs(recorded.n_actions) or recorded.logs
     played = {POLICY: recorded.map(_roll, recorded.firsts, shared=(policy, how, band))}
     held = None

@@ -133,7 +133,7 @@ def run_plant(
             "make it longer, or give start=ColdStart()"
         )
     cold = start is None or isinstance(start, ColdStart | ExpertStart)
-    known = None if cold else start.history if isinstance(start, GivenStart) else start
+    known: Any = None if cold else start.history if isinstance(start, GivenStart) else start
     if timing(policy)[0] < 0:
         raise ArgumentError(
             "policy: it waits for frames to come, but a plant needs an action in each: lead must be >= 0"
