@@ -424,6 +424,8 @@ def test_workers_read_the_groups_that_are_named_or_stored_and_guess_none(client,
         assert (spread.groups, spread.group_name) == (demos.groups, "person")
         train, test = spread.hold_out(0.3)
         assert [p.groups for p in (train, test)] == [p.groups for p in demos.hold_out(0.3)]
+    with pytest.raises(SimileError, match=r"repair: a cluster reads files as they are: .*repair=True\).*simile.write"):
+        backend.read(tmp_path, repair=True)
     with pytest.raises(SimileError, match="group: on a cluster it must be a column"):
         backend.read(str(tmp_path / "*.csv"), actions="a0", group="folder")
 

@@ -85,7 +85,14 @@ def run(tmp_path, count, contents, suffix, options=({},)):
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
 def test_damaged_csv_files_are_refused_or_read(tmp_path, count):
-    options = ({}, {}, {"gap": 0.05}, {"resample": 10.0, "rate": 30.0}, {"actions": "a*", "contexts": "/x|player/"})
+    options = (
+        {},
+        {},
+        {"repair": True},
+        {"gap": 0.05},
+        {"resample": 10.0, "rate": 30.0},
+        {"actions": "a*", "contexts": "/x|player/"},
+    )
     good = run(tmp_path, count, [s.encode() for s in SEEDS], ".csv", options)
     assert 0.05 < good / count < 0.95  # the mutations neither break everything nor nothing
 
@@ -106,7 +113,7 @@ def demos():
 def test_damaged_files_of_other_formats_are_refused_or_read(tmp_path, suffix, count):
     path = tmp_path / f"whole{suffix}"
     write(demos(), path)
-    run(tmp_path, count, [path.read_bytes()], suffix)
+    run(tmp_path, count, [path.read_bytes()], suffix, ({}, {"repair": True}))
 
 
 def test_damaged_metadata_is_refused_or_ignored(tmp_path):

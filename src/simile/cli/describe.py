@@ -31,19 +31,28 @@ def describe(data: Any, effect: tuple[str, ...], as_json: bool, **given: Any) ->
 
     With --effect it tells, too, how late the effect of a command is, such as the angle of a joint behind the angle it
     was sent to. These columns need be neither contexts nor actions.
+
+    Damaged files are read as with --repair, and what was found and mended is told.
     """
-    from simile.data.reading import read
+    from simile.data.reading.columns import ReadOptions
+    from simile.data.reading.reader import read_all
+    from simile.errors import ArgumentError, DataError
     from simile.learning.runs import reading_arguments
 
     with options.bounded(given):
-        how = reading_arguments(given)
-        found = read(data, **how, quiet=True).describe()
+        how, refused = reading_arguments(given), []
+        try:
+            demos, summary = read_all(data, ReadOptions(**how))
+        except (ArgumentError, DataError) as error:
+            how, refused = {**how, "repair": True}, [f"as it is, it is refused: {error}"]
+            demos, summary = read_all(data, ReadOptions(**how))
+        found, notes = demos.describe(), [*refused, *summary.notes]
         effects = [_measure(data, how, *_split(pair)) for pair in effect]
     if as_json:
         delays, told = ([one.to_dict() for one in some] for some in (found.delays(), effects))
-        click.echo(to_json({"columns": found.to_dict(), "delays": delays, "effects": told}))
+        click.echo(to_json({"columns": found.to_dict(), "delays": delays, "effects": told, "notes": notes}))
     else:
-        click.echo("\n".join(map(str, [found, *effects])))
+        click.echo("\n".join([*map(str, [found, *effects]), *(f"note       {note}" for note in notes)]))
 
 
 def _split(pair: str) -> tuple[str, str]:

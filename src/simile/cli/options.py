@@ -101,6 +101,7 @@ reading_options = stack(
     click.option("--gap", type=float, help="Begin a new sequence where time jumps by more seconds than this."),
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
     click.option("--as-is", is_flag=True, default=False, help="Take values as they are: look for no errors in them."),
+    click.option("--repair", is_flag=True, default=False, help="Mend damaged files, and tell what was mended."),
     memory_option,
 )
 loss_option = click.option("--loss", help="By what all is fitted and judged: 'Huber()' for data with outliers.")

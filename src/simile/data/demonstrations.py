@@ -282,6 +282,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         rate: float | None = None,
         gap: float | None = None,
         resample: float | None = None,
+        repair: bool = False,
         quiet: bool = False,
     ) -> Demonstrations:
         """Build demonstrations from a pandas, polars or Arrow frame, or from arrays by name, as `simile.read` does.
@@ -290,7 +291,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         ----------
         frame
             One row per frame, in order of time inside each sequence. An index of times is the time.
-        actions, contexts, sequence, group, time, time_unit, rate, gap, resample
+        actions, contexts, sequence, group, time, time_unit, rate, gap, resample, repair
             As for `simile.read`, which chooses the same columns from a frame as from a file.
         quiet : bool
             Do not print to stderr what was left out, or is written in another way than it was read.
@@ -298,7 +299,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         from simile.data.reading.columns import ReadOptions
         from simile.data.reading.reader import read_frame
 
-        how = ReadOptions(actions, contexts, sequence, group, time, time_unit, rate, gap, resample)
+        how = ReadOptions(actions, contexts, sequence, group, time, time_unit, rate, gap, resample, repair=repair)
         demos, summary = read_frame(frame, how)
         if summary.doubts and not quiet:
             print("\n".join(["frame:", *summary.doubts]), file=sys.stderr)  # noqa: T201 - as `simile.read` does

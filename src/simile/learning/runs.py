@@ -51,7 +51,7 @@ LOCK = ".lock"  # while a run is at work
 
 READING = (
     *("actions", "contexts", "sequence", "group", "time", "time_unit", "rate", "gap", "resample", "max_memory"),
-    "as_is",
+    *("as_is", "repair"),
 )
 RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
@@ -62,6 +62,7 @@ DEFAULTS: dict[str, Any] = {
     "rivals": True,
     "exact": True,
     "as_is": False,
+    "repair": False,
 }
 ORDER = (
     *("algorithm", *READING, *RECIPES, "lead", "known", "n_rounds", "initial"),

@@ -44,18 +44,19 @@ def look(paths: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     from simile.data.reading.columns import SINGLE, ReadOptions, choose, shared_columns
     from simile.data.reading.formats import open_tables
     from simile.data.reading.reader import read_all
+    from simile.data.reading.repair import Repairs
 
     found: dict[str, Any] = {"status": BROKEN, "columns": [], "understood": None, "frames": None, "error": None}
     given: Any = paths[0] if len(paths) == 1 else list(paths)
     try:
-        tables = open_tables(given)
+        how = ReadOptions(**options)
+        tables = open_tables(given, repairs=Repairs() if how.repair else None)
         columns = shared_columns(tables)
         shown = tidy_all([c.name for c in columns])
         found |= {
             "status": CHOOSE,
             "columns": [{"name": shown[c.name], "kind": KINDS.get(c.kind, c.kind)} for c in columns[:MOST_COLUMNS]],
         }
-        how = ReadOptions(**options)
         demos, summary = read_all(given, how)
         choice = choose(tables, how, SINGLE)
     except SimileError as error:

@@ -16,6 +16,7 @@ from simile.errors import ArgumentError, DataError
 
 _BROADCAST = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # written 23.976, 29.97 and 59.94
 _IRREGULAR = 0.1  # a step this far from the period, relatively, is worth a note
+_OUTAGE, _OUTAGES = 10.0, 0.2  # times the usual step; and the share of the steps that may be so long
 _GROWTH = 100  # resampling that makes a sequence longer than this many times is a mistake
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of them in a second
 UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -106,6 +107,16 @@ def segments(steps: FloatArray, gap: float) -> list[slice]:
     """Return the parts of a sequence between the steps that are longer than `gap`."""
     cuts = (np.flatnonzero(steps > gap) + 1).tolist()
     return [slice(a, b) for a, b in zip([0, *cuts], [*cuts, len(steps) + 1], strict=True)]
+
+
+def find_outage(steps: FloatArray) -> float:
+    """Return the length beyond which a step is an outage; infinity where many are so long, as when events are logged.
+
+    >>> find_outage(np.array([0.1, 0.1, 0.1, 60.0]))
+    1.0
+    """
+    longest = _OUTAGE * _median(steps) if len(steps) else np.inf
+    return longest if (steps > longest).sum() <= max(3.0, _OUTAGES * len(steps)) else np.inf
 
 
 def infer_rate(steps: Steps, *, alike: bool = True) -> float | None:
@@ -273,7 +284,7 @@ def find_timing(
     origin = "" if rate is None else " as stored" if how.rate is None else " as given"
     if choice.time is None:
         return _time_evenly(list(map(len, given)), rate, origin, how)
-    column, gap = choice.shown[choice.time], how.gap
+    column = choice.shown[choice.time]
     told_unit = _find_told_unit(choice, how.time_unit)
     frames = (told_unit is None and _are_frames(choice, given)) if known is None else known.frames
     if frames or choice.time_kind in (STAMP, SPAN):
@@ -285,13 +296,14 @@ def find_timing(
     steps = [steps_of(t, name) for t, name in zip(times, names, strict=True)]
     if frames and rate is not None:
         times, steps = [t / rate for t in times], [s / rate for s in steps]
-    elif frames and (gap or how.resample):
+    elif frames and (how.gap or how.resample):
         raise ArgumentError(
-            f"{'gap' if gap else 'resample'} is in seconds, but {column!r} counts frames: say how many there are "
+            f"{'gap' if how.gap else 'resample'} is in seconds, but {column!r} counts frames: say how many there are "
             "in a second with rate=..."
         )
-    parts = [[slice(0, len(t))] if gap is None else segments(s, gap) for t, s in zip(times, steps, strict=True)]
-    named = [(name, s if gap is None else s[s <= gap]) for name, s in zip(names, steps, strict=True)]
+    gaps = [find_outage(s) if how.repair and how.gap is None else how.gap or np.inf for s in steps]
+    parts = [segments(s, gap) for s, gap in zip(steps, gaps, strict=True)]
+    named = [(name, s[s <= gap]) for name, s, gap in zip(names, steps, gaps, strict=True)]
     alike = how.resample is None and rate is None
     known = known or TimeColumn(frames, unit, None if frames else infer_rate(named, alike=alike))
     inferred = known.rate

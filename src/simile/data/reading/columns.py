@@ -23,6 +23,7 @@ from simile.data.reading.values import (
     TEXT,
     WHOLE,
     WRITE_TIMES,
+    DamageError,
     look_like_values,
     no_header,
     quote,
@@ -62,6 +63,7 @@ class ReadOptions:
     resample: float | None = None
     max_memory: float | None = None
     as_is: bool = False
+    repair: bool = False
 
     def __post_init__(self) -> None:
         for name in ("rate", "gap", "resample"):
@@ -147,7 +149,7 @@ def shared_columns(tables: Sequence[Table]) -> tuple[Column, ...]:
         names = {c.name for c in table.columns}
         for there, absent, lacking in ((first, table, kinds.keys() - names), (table, first, names - kinds.keys())):
             if lacking:
-                raise DataError(
+                raise DamageError(
                     f"{there.path} has the column {quote(min(lacking))}, {absent.path} has not: "
                     "give files of one layout, or read them one by one"
                 )

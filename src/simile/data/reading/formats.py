@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +17,14 @@ from simile._common.urls import File, Url, locate, refuse_url
 from simile.data.reading.arrays import open_arrays
 from simile.data.reading.arrow import open_frame, open_ipc, open_journal, open_parquet, read_journal
 from simile.data.reading.datasets import open_dataset
+from simile.data.reading.repair import (
+    MENDS,
+    NO_DATA,
+    Repairs,
+    leave_out_strangers,
+    mend_words,
+    open_damaged_text,
+)
 from simile.data.reading.tables import Budget, Chunk, GoneError, Table, Types
 from simile.data.reading.text import open_records, open_text
 from simile.errors import ArgumentError, DataError
@@ -37,16 +46,22 @@ def open_tables(
     *,
     max_memory: float | None = None,
     rows: tuple[int, int] | None = None,
+    repairs: Repairs | None = None,
 ) -> list[Table]:
     """Open whatever a path, a pattern, a folder or a list of these stands for, or a data frame.
 
     All rows may take `max_memory` MB.
 
-    Of a single Parquet file, `rows` may be given: from one to before another, counted from 0.
+    Of a single Parquet file, `rows` may be given: from one to before another, counted from 0. Where `repairs` are to be
+    counted, damage is mended.
     """
     budget = Budget(memory.read_limit(max_memory))
+
+    def finish(table: Table) -> Table:
+        return budget.watch(table if repairs is None else mend_words(table, repairs))
+
     if isinstance(path, Table | Mapping) or hasattr(type(path), "columns"):
-        return [budget.watch(path if isinstance(path, Table) else open_frame(path))]
+        return [finish(path if isinstance(path, Table) else open_frame(path))]
     given = [path] if isinstance(path, str | Path | Url) else list(path) if isinstance(path, Iterable) else []
     if not given or not all(isinstance(p, str | Path | Url) for p in given):
         got = " ".join(repr(path).split())
@@ -56,12 +71,14 @@ def open_tables(
     try:
         places = [locate(one, limit=budget.limit) for one in given]
         if len(places) == 1 and (table := open_dataset(places[0])) is not None:
-            return [budget.watch(table)]
-        files = [file for one in places for file in _files(one)]
+            return [finish(table)]
+        files = [file for one in places for file in _files(one, repairs)]
     except OSError as error:
         raise DataError(f"{error.filename or path}: {error.strerror or error}") from None
     if twice := next((f for i, f in enumerate(files) if f in files[:i]), None):
         raise ArgumentError(f"path: {twice} is given twice")
+    if repairs is not None:
+        return [finish(table) for table in _open_damaged(files, repairs, budget)]
     # One by one on this machine; elsewhere each answer takes a while.
     at_once = _AT_ONCE if any(isinstance(file, Url) for file in files[1:]) else 1
     with ThreadPoolExecutor(at_once) as pool:
@@ -71,6 +88,21 @@ def open_tables(
     if rows is not None:
         tables = [table.part(*rows) for table in tables if table.part is not None]
     return [budget.watch(table) for table in tables]
+
+
+def _open_damaged(files: Sequence[File], repairs: Repairs, budget: Budget) -> list[Table]:
+    """Open files, but for those that hold no data where others do."""
+    tables, errors = [], []
+    for file in files:
+        try:
+            is_text = _OPENERS[suffix_of(file)] is open_text
+            tables.append(open_damaged_text(file, repairs, budget) if is_text else _open(file))
+        except DataError as error:
+            errors.append(error)
+            repairs.add(NO_DATA, 1, file)
+    if not tables:
+        raise errors[0]
+    return leave_out_strangers(tables, repairs)
 
 
 def _open(file: File) -> Table:
@@ -105,11 +137,11 @@ def suffix_of(path: File) -> str:
     )
 
 
-def _files(path: File) -> list[File]:
+def _files(path: File, repairs: Repairs | None = None) -> list[File]:
     if isinstance(path, Url):
-        return _files_there(path)
+        return _files_there(path, repairs)
     if path.is_dir():
-        return _files_below(path)
+        return _files_below(path, repairs)
     if path.exists():
         suffix_of(path)
         if not path.is_file():
@@ -121,12 +153,12 @@ def _files(path: File) -> list[File]:
     return _matching(path, (Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()))
 
 
-def _files_there(url: Url) -> list[File]:
+def _files_there(url: Url, repairs: Repairs | None) -> list[File]:
     """Return the files that a URL stands for: as on this machine, but that each look there takes a while."""
     if url.has_magic() and ((found := url.glob()) or not url.is_file()):
         return _matching(url, found)
     if url.kind == "directory":
-        return _files_below(url)
+        return _files_below(url, repairs)
     suffix_of(url)
     return [url]
 
@@ -140,7 +172,7 @@ def _matching(pattern: File, files: Iterable[File]) -> list[File]:
     return found
 
 
-def _files_below(folder: File) -> list[File]:
+def _files_below(folder: File, repairs: Repairs | None) -> list[File]:
     below = _list_below(folder)
     while any(map(_is_recorded, below)):
         # While somebody records, a journal becomes Parquet under another name, and a list may have neither.
@@ -150,11 +182,17 @@ def _files_below(folder: File) -> list[File]:
     if not below:
         raise DataError(f"{folder}: there is no data file in this folder; known are {', '.join(_OPENERS)}")
     below = _leave_out_journals(below)
-    if len(suffixes := sorted({suffix_of(p) for p in below} - {".arrows"})) > 1:  # the same data twice, as a rule
-        raise ArgumentError(
-            f"path: {folder} holds files of several formats ({', '.join(suffixes)}): "
-            f"choose with a pattern, as '{folder}/*{suffixes[0]}'"
-        )
+    counts = Counter(suffix_of(p) for p in below if suffix_of(p) != ".arrows").most_common()
+    if len(counts) > 1:  # the same data twice, as a rule
+        most, suffixes = counts[0][1] > counts[1][1], sorted(suffix for suffix, _ in counts)
+        if repairs is None or not most:
+            raise ArgumentError(
+                f"path: {folder} holds files of several formats ({', '.join(suffixes)}): "
+                f"choose with a pattern, as '{folder}/*{suffixes[0]}'{MENDS * most}"
+            )
+        strange = _sort(p for p in below if suffix_of(p) in suffixes and suffix_of(p) != counts[0][0])
+        repairs.add(NO_DATA, len(strange), strange[0])
+        below = [p for p in below if p not in strange]
     return _sort(below)
 
 

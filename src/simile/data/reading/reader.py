@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -29,10 +30,12 @@ from simile.data.reading.columns import (
 )
 from simile.data.reading.formats import open_tables
 from simile.data.reading.grouping import are_likely_groups, find_groups, folders_of, names_other_source, note_two_groups
+from simile.data.reading.repair import MENDS, Repairs, mend_actions, mend_rows
 from simile.data.reading.sequences import Gathered, NoGroupError, Pieces, file_names, gather, join_pieces, list_cuts
 from simile.data.reading.summary import Summary
 from simile.data.reading.tables import Table
-from simile.data.reading.values import quote
+from simile.data.reading.values import DamageError, quote
+from simile.errors import DataError
 
 
 def read(
@@ -49,6 +52,7 @@ def read(
     resample: float | None = None,
     max_memory: float | None = None,
     as_is: bool = False,
+    repair: bool = False,
     quiet: bool = False,
 ) -> Demonstrations:
     r"""Read demonstrations from files or data frames; what is not said is guessed, and guesses are printed to stderr.
@@ -87,6 +91,10 @@ def read(
         MB of memory that the rows may take: a small file can hold a great many. A half of the machine's by default.
     as_is : bool
         Do not look for what is wrong with the values, such as codes for missing ones, and learn from them as they are.
+    repair : bool
+        Mend what loggers, spreadsheets and people do to files: rows that stand twice or late, words for missing values,
+        other encodings, lines above the header and units below it, odd rows, missing actions, outages, files that are
+        no data. Each kind is told with a count and the first place. A file of text is then held in memory.
     quiet : bool
         Do not print the summary.
 
@@ -95,7 +103,9 @@ def read(
     Demonstrations
         Empty fields, NA, null and NaN are missing (NaN) in contexts, and an error in actions.
     """
-    how = ReadOptions(actions, contexts, sequence, group, time, time_unit, rate, gap, resample, max_memory, as_is)
+    how = ReadOptions(
+        actions, contexts, sequence, group, time, time_unit, rate, gap, resample, max_memory, as_is, repair
+    )
     demos, summary = read_all(path, how)
     if not quiet:
         print(summary, file=sys.stderr)  # noqa: T201 - the summary is what this prints
@@ -148,9 +158,10 @@ def _look(path: Any, how: ReadOptions) -> tuple[list[Table], ColumnRoles, Gather
     return tables, choice, gathered, _time(tables, gathered, choice, how)
 
 
-def _gather(tables: Sequence[Table], choice: ColumnRoles) -> Gathered:
+def _gather(tables: Sequence[Table], choice: ColumnRoles, repairs: Repairs | None = None) -> Gathered:
     names = file_names([table.path for table in tables])
-    return gather(tables, choice, names, joined=bool(shared_roles(tables).continues))
+    mend = None if repairs is None else partial(mend_rows, repairs=repairs, column=choice.time or "")
+    return gather(tables, choice, names, joined=bool(shared_roles(tables).continues), mend=mend)
 
 
 def _time(
@@ -175,25 +186,36 @@ def read_all(path: Any, how: ReadOptions, part: Part | None = None) -> tuple[Dem
 
     Of a `part` that `find_parts` has found, the very demonstrations are read that `read` finds there.
     """
-    tables = open_tables(path, max_memory=how.max_memory, rows=None if part is None else part.rows)
+    try:
+        return _read_all(path, how, part)
+    except DamageError as error:
+        raise DataError(f"{error}{'' if how.repair else MENDS}") from None
+
+
+def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstrations, Summary]:
+    repairs = Repairs() if how.repair else None
+    tables = open_tables(path, max_memory=how.max_memory, rows=None if part is None else part.rows, repairs=repairs)
     paths = [table.path for table in tables]
     beside = names_other_source(how.group, Header(shared_columns(tables)))
     choice = choose(tables, how, SINGLE if beside else how.group) if part is None else part.choice
     gathered: Gathered | None = None
     with suppress(NoGroupError):
-        gathered = _gather(tables, choice)
+        gathered = _gather(tables, choice, repairs)
     notes = [*tables[0].notes]
     if choice.group_guessed and (gathered is None or not are_likely_groups(gathered.pieces)):
         notes += [] if gathered is None else note_two_groups(gathered.pieces, choice.shown[str(choice.group)])
         other = choose(tables, how, SINGLE)
         if gathered is None or other.contexts != choice.contexts:
-            gathered = _gather(open_tables(path, max_memory=how.max_memory), other)
+            repairs = Repairs() if how.repair else None
+            gathered = _gather(open_tables(path, max_memory=how.max_memory, repairs=repairs), other, repairs)
         choice = other
     assert gathered is not None
     with naming(paths[0]):
         choice = choice.without(gathered.counters)
     pieces = gathered.pieces
     timing = _time(tables, gathered, choice, how, None if part is None else part.time)
+    if repairs is not None:
+        timing = mend_actions(pieces, timing, repairs, cut=how.gap is None)
     folders = [folder for folder, n in zip(folders_of(paths), gathered.counts, strict=True) for _ in range(n)]
     roles = shared_roles(tables)
     told = roles.contexts is not None
@@ -223,7 +245,7 @@ def read_all(path: Any, how: ReadOptions, part: Part | None = None) -> tuple[Dem
     source = paths[0].resolve().name if len(tables) == 1 else f"{len(tables)} files"
     rows = "" if part is None else f", rows {part.rows[0] + 1:,} to {part.rows[1]:,}"
     left_out = (*choice.left_out, *tables[0].unread)
-    notes += [*grouping.notes, *timing.notes]
+    notes += [*grouping.notes, *timing.notes, *([] if repairs is None else repairs.notes)]
     return demos, Summary(source + rows, demos, apart, timing.said, left_out, tuple(notes), grouping.said)
 
 
@@ -233,7 +255,8 @@ def _cut(pieces: Pieces, timing: Timing, index: int) -> list[tuple[str, Any, Any
     parts, found = timing.parts[index], []
     for i, part in enumerate(parts):
         name = pieces.name if len(parts) == 1 else f"{pieces.name}/{i}"
-        x, a = (contexts, actions) if len(parts) == 1 else (contexts[part], actions[part])
+        whole = part == slice(0, len(actions))
+        x, a = (contexts, actions) if whole else (contexts[part], actions[part])
         if timing.times and timing.rate is not None:
             x, a = resample(timing.times[index][part], (x, a), timing.rate, name)
         found.append((name, x, a))

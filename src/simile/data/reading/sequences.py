@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,7 +19,7 @@ from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import ColumnRoles
 from simile.data.reading.tables import FRAME, Chunk, Table
-from simile.data.reading.values import STAMP, Times, find_runs
+from simile.data.reading.values import STAMP, DamageError, Place, Times, find_runs
 from simile.errors import DataError
 
 
@@ -35,9 +35,29 @@ class Pieces:
     actions: list[FloatArray] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
     numbers: list[FloatArray] = field(default_factory=list)  # of the frames, where they have some
+    path: File | str = ""
+    places: list[IntArray] = field(default_factory=list)  # the numbers of its rows in the file, to mend them
 
     def __len__(self) -> int:
         return sum(map(len, self.actions))
+
+    def take(self, rows: Any, acted: Any = None, name: str | None = None) -> Pieces:
+        """Return some of its rows, in this order, as a sequence; their actions may be those of other rows."""
+
+        def pick(pieces: list[Any], at: Any) -> list[Any]:
+            if len(pieces) > 1:
+                pieces[:] = [np.concatenate(pieces)]
+            return [piece[at] for piece in pieces]
+
+        return replace(
+            self,
+            name=self.name if name is None else name,
+            contexts=pick(self.contexts, rows),
+            actions=pick(self.actions, rows if acted is None else acted),
+            times=pick(self.times, rows),
+            numbers=pick(self.numbers, rows),
+            places=pick(self.places, rows),
+        )
 
     def cut(self) -> list[Pieces]:
         """Return it as sequences without lost frames, called by their first frame; every action beside its contexts.
@@ -49,16 +69,12 @@ class Pieces:
         self.numbers.clear()
         if not self.lead and not len(lost):
             return [self]
-        contexts, actions = np.concatenate(self.contexts), np.concatenate(self.actions)
-        times = np.concatenate(self.times) if self.times else None
-        found = []
+        actions, found = np.concatenate(self.actions), []
         for run in np.split(np.arange(len(actions)), lost):
             seen, acted = align_rows(run, self.lead)
             known = ~np.isnan(actions[acted]).any(axis=1)
-            seen, acted = seen[known], acted[known]
             name = self.name if run[0] == 0 else f"{self.name}/{numbers[run[0]]:.0f}"
-            own = [] if times is None else [times[seen]]
-            found.append(replace(self, name=name, contexts=[contexts[seen]], actions=[actions[acted]], times=own))
+            found.append(self.take(seen[known], acted[known], name))
         return [part for part in found if len(part)]
 
 
@@ -87,7 +103,14 @@ class Gathered:
     lost: tuple[str, ...] = ()  # sequences that are cut, for frames are lost in them
 
 
-def gather(tables: Sequence[Table], choice: ColumnRoles, names: Sequence[str], *, joined: bool = False) -> Gathered:
+def gather(
+    tables: Sequence[Table],
+    choice: ColumnRoles,
+    names: Sequence[str],
+    *,
+    joined: bool = False,
+    mend: Callable[[Pieces], list[Pieces]] | None = None,
+) -> Gathered:
     """Return the sequences of all tables, in the order in which they begin, without guessed contexts that count rows.
 
     Parameters
@@ -96,6 +119,8 @@ def gather(tables: Sequence[Table], choice: ColumnRoles, names: Sequence[str], *
         One per table: the name of the sequence where no column tells them apart.
     joined : bool
         Whether what has the same label in several tables is one sequence, which goes on from one to the next.
+    mend : callable, optional
+        Puts the rows of a sequence in order, and may cut it; without it rows must be in order and have an action.
     """
     gathered: list[list[Pieces]] = []
     turned: set[str] = set()
@@ -107,7 +132,7 @@ def gather(tables: Sequence[Table], choice: ColumnRoles, names: Sequence[str], *
         before: FloatArray | None = None  # the contexts of the row before
         lead, numbered = table.roles.lead or 0, _is_numbered(table, choice)
         for chunk in table.scan(choice.types | ({FRAME: float} if numbered else {}), choice.texts):
-            contexts = _add(chunk, choice, by_label, name, lead, numbered=numbered)
+            contexts = _add(chunk, choice, by_label, name, lead, numbered=numbered, strict=mend is None)
             turned |= chunk.turned(choice.texts)
             for column in list(steps):
                 values = contexts[:, guessed[column]]
@@ -122,6 +147,8 @@ def gather(tables: Sequence[Table], choice: ColumnRoles, names: Sequence[str], *
             names_of = tidy_all(list(by_label))
             for label, p in by_label.items():
                 p.name = names_of[label]
+    if mend is not None:
+        gathered = [[part for p in pieces for part in mend(p)] for pieces in gathered]
     cut = [[p.cut() for p in pieces] for pieces in gathered]
     lost = tuple(parts[0].name for some in cut for parts in some if len(parts) > 1)
     together = [[p for parts in some for p in parts] for some in cut]
@@ -203,9 +230,16 @@ def _stem(path: PurePath) -> str:
 
 
 def _add(
-    chunk: Chunk, choice: ColumnRoles, by_label: dict[str, Pieces], name: str, lead: int, *, numbered: bool
+    chunk: Chunk,
+    choice: ColumnRoles,
+    by_label: dict[str, Pieces],
+    name: str,
+    lead: int,
+    *,
+    numbered: bool,
+    strict: bool,
 ) -> FloatArray:
-    """Add the rows of a chunk to their sequences; returns its contexts."""
+    """Add the rows of a chunk to their sequences; returns its contexts. Unless `strict`, rows may be out of order."""
     contexts, actions = chunk.numbers(choice.contexts), chunk.numbers(choice.actions)
     numbers = chunk.numbers((FRAME,))[:, 0] if numbered else None
     runs: dict[Any, list[slice]] = {name: [slice(0, chunk.rows)]}
@@ -214,11 +248,13 @@ def _add(
     times = None if choice.time is None else chunk.times(choice.time, stamps=choice.time_kind == STAMP)
     groups = None if choice.group is None else chunk.labels(choice.group, optional=True)
     check_numbers(contexts, choice.contexts, chunk)
-    check_numbers(actions, choice.actions, chunk, needed=lead >= 0)
-    first = chunk.place.first_row - 1
+    check_numbers(actions, choice.actions, chunk, needed=strict and lead >= 0)
+    first, places = chunk.place.first_row - 1, chunk.place.row(np.arange(chunk.rows))
     for label, slices in runs.items():
         begins = label not in by_label
-        pieces = by_label.setdefault(label, Pieces(label, lead=lead, rows=(first + slices[0].start, 0)))
+        pieces = by_label.setdefault(
+            label, Pieces(label, lead=lead, rows=(first + slices[0].start, 0), path=chunk.place.path)
+        )
         pieces.rows = (pieces.rows[0], first + slices[-1].stop - 1)
         rows = slices[0] if len(slices) == 1 else np.concatenate([np.arange(s.start, s.stop) for s in slices])
         if groups is not None:
@@ -226,12 +262,17 @@ def _add(
                 _check_group(pieces, groups[some], some.start, chunk, choice, begins=begins and some == slices[0])
         if times is not None:
             own = past_midnight(pieces.times, times[rows])
-            _check_later(pieces.times, own, chunk, rows, choice)
+            if strict:
+                last = pieces.times[-1][-1:] if pieces.times else own[:0]
+                known = np.append(places[rows][: len(last)], places[rows])
+                check_later(np.concatenate([last, own]), Place(chunk.place.path, rows=known), str(choice.time))
             pieces.times.append(own)
         pieces.contexts.append(contexts[rows])
         pieces.actions.append(actions[rows])
         if numbers is not None:
             pieces.numbers.append(numbers[rows])
+        if not strict:
+            pieces.places.append(places[rows])
     return contexts
 
 
@@ -265,6 +306,7 @@ def check_numbers(table: FloatArray, names: Sequence[str], chunk: Chunk, *, need
                 name,
                 f"the action is missing ({int(bad.sum()):,} in these {chunk.rows:,} rows): fill it in or drop the "
                 "rows; a gap they leave in the time can be cut with gap=...",
+                DamageError,
             )
 
 
@@ -278,14 +320,13 @@ def past_midnight(earlier: list[Times], times: Times) -> Times:
     return times + np.cumsum(np.diff(np.concatenate([last, times])) < -day // 2) * day
 
 
-def _check_later(earlier: list[Times], times: Times, chunk: Chunk, rows: Any, choice: ColumnRoles) -> None:
+def check_later(times: Times, place: Place, column: str) -> None:
     """Refuse a time that is not later than the one before it in the same sequence."""
-    last = earlier[-1][-1:] if earlier else times[:0]
-    together = np.concatenate([last, times])
-    if (i := first_not_later(together)) is not None:
-        raise chunk.place.error(
-            int(np.arange(chunk.rows)[rows][i - len(last)]),
-            str(choice.time),
-            f"the time goes from {together[i - 1]} to {together[i]}, but must increase inside a sequence: sort the "
-            "rows by it, tell the sequences apart with sequence=..., or name another column with time=...",
+    if (i := first_not_later(times)) is not None:
+        raise place.error(
+            i,
+            column,
+            f"the time goes from {times[i - 1]} to {times[i]}, but must increase inside a sequence: sort the rows by "
+            "it, tell the sequences apart with sequence=..., or name another column with time=...",
+            DamageError,
         )

@@ -14,7 +14,7 @@ from simile._common.text import size
 from simile._common.typing import FloatArray
 from simile._common.urls import File
 from simile.data.reading import values as convert
-from simile.data.reading.values import EMPTY, NUMBER, SPAN, TAIL, WHOLE, Place, quote
+from simile.data.reading.values import EMPTY, NUMBER, SPAN, TAIL, WHOLE, DamageError, Place, quote
 from simile.data.timing import LONGEST as FURTHEST
 from simile.errors import DataError, SimileError
 
@@ -155,17 +155,18 @@ class Budget:
         """Return a table whose scan is refused before it begins, or ends, where its rows take more than that."""
 
         def scan(types: Types, watched: Sequence[str] = ()) -> Iterator[Chunk]:
-            self._check(table.path, self.taken + table.weigh(types))
+            self.check(table.path, self.taken + table.weigh(types))
             for chunk in table.scan(types, watched):
                 labels = (chunk.values[name] for name, kind in types.items() if kind is str)
                 pieces = max((x.n_unique() if hasattr(x, "n_unique") else len(set(x)) for x in labels), default=0)
                 self.taken += chunk.rows * len(types) * PER_VALUE + pieces * PER_PIECE
-                self._check(table.path, self.taken)
+                self.check(table.path, self.taken)
                 yield chunk
 
         return replace(table, scan=scan)
 
-    def _check(self, path: File | str, needed: int) -> None:
+    def check(self, path: File | str, needed: int) -> None:
+        """Refuse what takes more than may be taken."""
         if needed > self.limit:
             raise DataError(
                 f"{path}: its rows take {size(needed)} of memory or more, and may take {size(self.limit)}: choose "
@@ -187,7 +188,7 @@ def decoding(path: File | str, what: str) -> Iterator[None]:
     except PermissionError:
         raise DataError(f"{path}: permission denied: make the file readable") from None
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
-        raise DataError(f"{path}: not UTF-8 text ({error.reason}): save it as UTF-8") from None
+        raise DamageError(f"{path}: not UTF-8 text ({error.reason}): save it as UTF-8") from None
     except Exception as error:
         if isinstance(error, MemoryError) or "Failed to launch worker thread" in str(error):  # no room for its stack
             raise DataError(

@@ -19,29 +19,30 @@ import numpy as np
 from simile._common.urls import File, Url, open_file
 from simile.data.reading import tables
 from simile.data.reading.tables import NUMERIC, Chunk, Column, Table, Types, decoding, elements, read_lines
-from simile.data.reading.values import SAMPLE, TAIL, Place, kind_of, look_like_values, no_header, quote
+from simile.data.reading.values import SAMPLE, TAIL, DamageError, Place, kind_of, look_like_values, no_header, quote
 from simile.errors import DataError
 
 _DECIMAL = r"[+-]?\d*[{}]\d+(?:[eE][+-]?\d+)?"
 _BLOCK = 1 << 21  # bytes that are parsed at once, and the rest of the last row
 _START = 1 << 20  # bytes that tell the delimiter
-_LOOK = 1 << 24  # bytes that tell commas from points
+LOOK = 1 << 24  # bytes that tell commas from points
 _ROWS = 1 << 13  # of JSON lines
 _MARK = b"\xef\xbb\xbf"
 
 
 def open_text(path: File) -> Table:
     """Open a .csv, .tsv or .txt file, or one of these as .gz."""
-    with decoding(path, "text"), _open(path) as file:
+    with decoding(path, "text"), open_bytes(path) as file:
         start = file.read(_START)
     if not start.strip():
         raise DataError(f"{path}: the file is empty")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{path}: UTF-16 text: save it as UTF-8")
+        raise DamageError(f"{path}: UTF-16 text: save it as UTF-8")
     delimiter = find_delimiter(start.removeprefix(_MARK).lstrip(b"\r\n").decode("latin-1"))
-    comma = None if delimiter == "," else _find_decimal_comma(path, delimiter)
-    notes = () if comma is None else (f"numbers have a decimal comma: {quote(comma)} is {comma.replace(',', '.')}",)
-    with decoding(path, "CSV"), io.TextIOWrapper(_open(path), "utf-8-sig", "surrogateescape", newline="") as text:
+    with decoding(path, "text"), open_bytes(path) as file:
+        comma = None if delimiter == "," else find_decimal_comma(file.read(LOOK), delimiter)
+    notes = () if comma is None else (note_decimal_comma(comma),)
+    with decoding(path, "CSV"), io.TextIOWrapper(open_bytes(path), "utf-8-sig", "surrogateescape", newline="") as text:
         reader = csv.reader(read_lines(text, path), delimiter=delimiter, strict=True)
         rows = (row for row in reader if row)
         names = next(rows, [])
@@ -79,7 +80,7 @@ class _Rows:
         wanted = {self.names.index(name): numbers.get(kind, pl.String) for name, kind in types.items()}
         tails = [self.names.index(name) for name in watched]
         first = 1
-        with decoding(self.path, "CSV"), _open(self.path) as file:
+        with decoding(self.path, "CSV"), open_bytes(self.path) as file:
             for block in self._blocks(file):
                 rows, found = self._parse(block, wanted) or self._parse_slowly(block, wanted, first)
                 if rows:
@@ -126,7 +127,7 @@ class _Rows:
                 if not ends.null_count() or _count(block, self.delimiter) == frame.height * last:
                     values = {i: frame.to_series(chosen.index(i)) for i in wanted}
                     if types is strings and self.comma:
-                        values |= {i: _points(v) for i, v in values.items() if wanted[i] != pl.String}
+                        values |= {i: to_points(v) for i, v in values.items() if wanted[i] != pl.String}
                     return frame.height, {self.names[i]: v for i, v in values.items()}
             if i == 0:
                 attempts += [wanted, strings] if _has_empty_lines(block) else [strings]
@@ -157,7 +158,7 @@ class _Rows:
         try:
             for row in rows:
                 if len(row) != self.width:
-                    raise DataError(
+                    raise DamageError(
                         f"{self.path}: row {first + len(found)}: {len(row)} fields, but the header has {self.width}: "
                         "add or remove delimiters there, and quote texts that hold one"
                     )
@@ -202,7 +203,8 @@ def _drop_empty_lines(block: bytes) -> bytes:
     return re.sub(rb"(\A|\n)[\r\n]+", rb"\1", block) if _has_empty_lines(block) else block
 
 
-def _open(path: File) -> IO[bytes]:
+def open_bytes(path: File) -> IO[bytes]:
+    """Open the text of a file, which may be compressed."""
     if path.suffix.lower() != ".gz":
         return open_file(path)
     return gzip.open(path.open() if isinstance(path, Url) else path)  # type: ignore[return-value]
@@ -225,17 +227,20 @@ def split_lines(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def _find_decimal_comma(path: File, delimiter: str) -> str | None:
+def find_decimal_comma(start: bytes, delimiter: str) -> str | None:
     """Return the first number with a decimal comma; None if there is none, or if others have a point."""
     field = r"(?:^|{0})[ \"]*({1})[ \"]*(?=[{0}\r\n]|\Z)"
     patterns = (field.format(delimiter, _DECIMAL.format(mark)) for mark in ",.")
     comma, point = (re.compile(pattern.encode(), re.MULTILINE) for pattern in patterns)
-    with decoding(path, "text"), _open(path) as file:
-        start = file.read(_LOOK)
-    if len(start) == _LOOK:
+    if len(start) >= LOOK:
         start = start[: start.rfind(b"\n") + 1]  # whole lines
     found = comma.search(start) if b"," in start else None
     return None if found is None or point.search(start) else found[1].decode()
+
+
+def note_decimal_comma(found: str) -> str:
+    """Return the note on numbers with a decimal comma."""
+    return f"numbers have a decimal comma: {quote(found)} is {found.replace(',', '.')}"
 
 
 def is_decimal(text: str, mark: str) -> bool:
@@ -247,7 +252,7 @@ def _to_point(text: str) -> str:
     return text if "." in text else text.replace(",", ".")
 
 
-def _points(texts: Any) -> Any:
+def to_points(texts: Any) -> Any:
     """Return a series of text with points instead of decimal commas."""
     return texts.set(~texts.str.contains(".", literal=True), None).fill_null(texts.str.replace_all(",", "."))
 

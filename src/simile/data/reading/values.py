@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simile._common.typing import FloatArray
+from simile._common.typing import FloatArray, IntArray
 from simile._common.urls import File
 from simile.errors import DataError
 
@@ -23,6 +23,15 @@ SPAN = "durations"  # seconds, whatever their unit in the file
 # What stands for a missing value in text, wherever text is read.
 _WORDS = ("nan", "na", "n/a", "null", "none")
 MISSING = frozenset({"", "NaN", *(spell(word) for word in _WORDS for spell in (str.lower, str.upper, str.title))})
+WORDS = frozenset(
+    (  # that stand for one too, to `repair=True`; in lower case
+        *("-", "--", "---", "?", "*", ".", "err", "error", "#err", "missing", "n.a.", "n.a"),
+        *("#n/a", "#na", "nil", "<na>", "nat", "bad", "fault"),
+        *("invalid", "undefined", "unknown", "timeout", "overflow", "nodata"),
+        *("1.#qnan", "-1.#qnan", "1.#snan", "1.#ind", "-1.#ind", "nan(ind)", "-nan(ind)"),
+        *("#div/0!", "#value!", "#ref!", "#num!", "#name?", "#null!"),
+    )
+)
 WRITE_TIMES = "write ISO 8601, as 2024-05-31T12:00:00.25, or seconds"
 NO_LABEL = "the row has no label, so it belongs to no sequence: fill it in or drop the row"
 TAIL = 50  # values at the end of a chunk that tell whether a text has turned into numbers
@@ -39,16 +48,25 @@ _TIME = re.compile(
 Times = npt.NDArray[Any]  # float64 or int64 numbers, or datetime64 time stamps
 
 
+class DamageError(DataError):
+    """Damage that `repair=True` mends; `read` says so."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where rows begin: in this file, at this row (counted from 1, the header is none)."""
+    """Where rows begin: in this file, at this row (counted from 1, the header is none), or which numbers they have."""
 
     path: File | str
     first_row: int = 1
+    rows: IntArray | None = None
 
-    def error(self, index: int, column: str, problem: str) -> DataError:
+    def row(self, index: Any) -> Any:
+        """Return the number of the row at `index` from here, or of several."""
+        return self.first_row + index if self.rows is None else self.rows[index]
+
+    def error(self, index: int, column: str, problem: str, kind: type[DataError] = DataError) -> DataError:
         """Return the error for the value of the row at `index` from here."""
-        return DataError(f"{self.path}: row {self.first_row + index}, column {quote(column)}: {problem}")
+        return kind(f"{self.path}: row {self.row(index)}, column {quote(column)}: {problem}")
 
 
 def quote(value: object) -> str:
@@ -123,7 +141,9 @@ def as_numbers(values: Any, column: str, place: Place) -> FloatArray:
         try:
             out[i] = to_number(value)
         except ValueError:
-            raise place.error(i, column, not_a_number(value)) from None
+            # A word for missing ones, or a row of units.
+            mends = place.row(i) == 1 or (isinstance(value, str) and value.strip().lower() in WORDS)
+            raise place.error(i, column, not_a_number(value), DamageError if mends else DataError) from None
     return out
 
 
@@ -136,7 +156,7 @@ def _parse_numbers(texts: Any, column: str, place: Place) -> FloatArray:
     found = bare.cast(pl.Float64, strict=False)
     out = np.array(found.to_numpy())
     for i in (found.is_null() & bare.is_not_null()).arg_true():  # what polars does not take, but we may
-        out[i] = as_numbers([texts[i]], column, Place(place.path, place.first_row + i))[0]
+        out[i] = as_numbers([texts[i]], column, Place(place.path, place.row(i)))[0]
     return out
 
 

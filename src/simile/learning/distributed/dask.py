@@ -144,6 +144,11 @@ class DaskBackend:
         DistributedDemonstrations
             Small facts about the data; the frames stay on the workers.
         """
+        if how.get("repair"):
+            raise ArgumentError(
+                "repair: a cluster reads files as they are: mend them on one machine with simile.read(..., "
+                "repair=True), and simile.write them as Parquet"
+            )
         tables = open_tables(path)
         if how.get("group") == FOLDER and not Header(tables[0].columns).find(FOLDER):
             raise ArgumentError("group: on a cluster it must be a column, for a worker sees no other folders; name one")
