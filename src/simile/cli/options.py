@@ -102,6 +102,18 @@ reading_options = stack(
     click.option("--resample", type=float, help="Bring every sequence to this rate (Hz)."),
     click.option("--as-is", is_flag=True, default=False, help="Take values as they are: look for no errors in them."),
     click.option("--repair", is_flag=True, default=False, help="Mend damaged files, and tell what was mended."),
+    click.option(
+        "--missing",
+        multiple=True,
+        metavar="[COLUMN=]NUMBER",
+        help="Code that stands for a missing value: 'wind=-999', or -999 for all contexts. May be repeated.",
+    ),
+    click.option(
+        "--wraps",
+        multiple=True,
+        metavar="COLUMN=PERIOD",
+        help="Angle or counter that begins anew after so much: 'pan=360', 'pan=2pi'. May be repeated.",
+    ),
     memory_option,
 )
 loss_option = click.option("--loss", help="By what all is fitted and judged: 'Huber()' for data with outliers.")
@@ -418,7 +430,17 @@ def _arguments_for(policy: Policy, options: Mapping[str, Any]) -> dict[str, Any]
     card = policy.card
     if not card.context_names:
         raise click.ClickException("the policy does not say which columns it was trained on")
-    return {**reading_arguments(options), "actions": card.action_names, "contexts": recorded_names(policy)}
+    how, known = reading_arguments(options), card.preparation
+    return {
+        **how,
+        "actions": card.action_names,
+        "contexts": recorded_names(policy),
+        "missing": [
+            *how.get("missing", ()),
+            *(f"{n}={code!r}" for n, codes in known.missing.items() for code in codes),
+        ],
+        "wraps": [*how.get("wraps", ()), *(f"{n}={wrap.period!r}" for n, wrap in known.wraps.items())],
+    }
 
 
 def read_for(policy: Policy, data: str | list[str], options: Mapping[str, Any]) -> Demonstrations:
@@ -426,7 +448,7 @@ def read_for(policy: Policy, data: str | list[str], options: Mapping[str, Any]) 
     from simile.data.reading import read
 
     with bounded(options):
-        demos = read(data, **_arguments_for(policy, options))
+        demos = read(data, **_arguments_for(policy, options)).prepare(policy.card.preparation)
     _tell_about(policy, demos, options)
     return demos
 

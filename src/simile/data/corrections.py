@@ -21,6 +21,7 @@ from simile._common import checks
 from simile._common.text import escape, table
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.preparation import Preparation
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import align_rows, check_numbers
 from simile.data.reading.tables import Roles, Table
@@ -215,6 +216,13 @@ class Corrections:
     def foretell(self, known: Known) -> Corrections:
         """Return them with columns that are known ahead, see `Demonstrations.foretell`."""
         return replace(self, demos=self.demos.foretell(known), runs=tuple(run.foretell(known) for run in self.runs))
+
+    def prepare(self, preparation: Preparation) -> Corrections:
+        """Return them with what their policy was trained to find mended, see `Demonstrations.prepare`."""
+        demos = self.demos.prepare(preparation)
+        for demo, other in zip(self.demos, demos, strict=True):
+            vars(other)["digest"] = demo.digest
+        return replace(self, demos=demos, runs=tuple(run.prepare(preparation) for run in self.runs))
 
     def let_be(self) -> Demonstrations | None:
         """Return what the policy did where nobody took over; all of it counts as much as the frames of the stretches.

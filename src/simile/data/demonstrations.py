@@ -22,6 +22,7 @@ from simile.data import origins
 from simile.data.delays import Delay, summarize_delays, tell_delays
 from simile.data.groups import GROUP, draw_groups, label_sequences, tell_groups
 from simile.data.logs import Log, find_marks, read_logs, tell_motion
+from simile.data.preparation import Preparation
 from simile.data.recorded import ActionSpace, Recorded, Units, share_about
 from simile.data.sanity import Problem, find_problems
 from simile.data.timing import Known, look_ahead, name_ahead
@@ -59,6 +60,8 @@ class Demonstration:
         keeps them.
     as_is : bool
         Whether to learn from it whatever is wrong with its values: nothing is looked for.
+    preparation : Preparation
+        What was mended in it when it was read; the policy that is learned from it mends what comes online alike.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class Demonstration:
     weights: FloatArray | None = field(default=None, repr=False)
     about: Mapping[str, Any] | None = field(default=None, repr=False)
     as_is: bool = field(default=False, repr=False)
+    preparation: Preparation = field(default=Preparation(), repr=False)
 
     def __post_init__(self) -> None:
         contexts = checks.table(self.contexts, f"contexts of {self.name!r}", allow_nan=True, largest=checks.LARGEST)
@@ -113,6 +117,7 @@ class Demonstration:
             if len(names) != width or len(set(names)) != width:
                 raise ArgumentError(f"{attribute} must be {width} different names; got {names!r}")
             object.__setattr__(self, attribute, names)
+        object.__setattr__(self, "preparation", self.preparation.among((*self.context_names, *self.action_names)))
         if shared := set(self.context_names) & set(self.action_names):
             raise ArgumentError(
                 f"context_names and action_names must differ; got {sorted(shared)} in both: rename or drop one side"
@@ -172,6 +177,14 @@ class Demonstration:
         vars(told)["digest"] = self.digest
         return told
 
+    def prepare(self, preparation: Preparation) -> Demonstration:
+        """Return it with what a policy was trained to find mended."""
+        if not preparation or preparation == self.preparation:
+            return self
+        contexts = preparation.mend(self.contexts, self.context_names)
+        actions = preparation.mend(self.actions, self.action_names)
+        return replace(self, contexts=contexts, actions=actions, preparation=preparation)
+
     def bridge(self, wrong: npt.NDArray[np.bool_]) -> FloatArray:
         """Return the actions with those marked (T, k) replaced by lines between the others; of no others, as it is."""
         out, frames = self.actions.copy(), np.arange(len(self))
@@ -223,7 +236,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
                     f"demonstrations must hold Demonstration objects; got {type(item).__name__} at position {i}: "
                     f"{_BUILD}"
                 )
-            for what in ("context_names", "action_names", "rate"):
+            for what in ("context_names", "action_names", "rate", "preparation"):
                 if getattr(item, what) != getattr(items[0], what):
                     raise DataError(
                         f"all demonstrations must share their {what}; {items[0].name!r} has "
@@ -283,6 +296,8 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         gap: float | None = None,
         resample: float | None = None,
         repair: bool = False,
+        missing: Any = None,
+        wraps: Any = None,
         quiet: bool = False,
     ) -> Demonstrations:
         """Build demonstrations from a pandas, polars or Arrow frame, or from arrays by name, as `simile.read` does.
@@ -291,7 +306,7 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         ----------
         frame
             One row per frame, in order of time inside each sequence. An index of times is the time.
-        actions, contexts, sequence, group, time, time_unit, rate, gap, resample, repair
+        actions, contexts, sequence, group, time, time_unit, rate, gap, resample, repair, missing, wraps
             As for `simile.read`, which chooses the same columns from a frame as from a file.
         quiet : bool
             Do not print to stderr what was left out, or is written in another way than it was read.
@@ -299,7 +314,12 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         from simile.data.reading.columns import ReadOptions
         from simile.data.reading.reader import read_frame
 
-        how = ReadOptions(actions, contexts, sequence, group, time, time_unit, rate, gap, resample, repair=repair)
+        how = ReadOptions(
+            *(actions, contexts, sequence, group, time, time_unit, rate, gap, resample),
+            repair=repair,
+            missing=missing,
+            wraps=wraps,
+        )
         demos, summary = read_frame(frame, how)
         if summary.doubts and not quiet:
             print("\n".join(["frame:", *summary.doubts]), file=sys.stderr)  # noqa: T201 - as `simile.read` does
@@ -361,6 +381,11 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         return share_about((d.name, d.about) for d in self.items)
 
     @property
+    def preparation(self) -> Preparation:
+        """What was mended when they were read."""
+        return self.items[0].preparation
+
+    @property
     def group_name(self) -> str:
         """What groups are, such as "person"."""
         return next((d.group_name for d in self.items if d.group is not None), GROUP)
@@ -406,6 +431,13 @@ class Demonstrations(Sequence[Demonstration], AtHand, Recorded):
         """Return them with columns that are known ahead, see `Demonstration.foretell`."""
         told = tuple(d.foretell(known, complete=complete) for d in self.items)
         return Demonstrations(told) if any(new is not old for new, old in zip(told, self.items, strict=True)) else self
+
+    def prepare(self, preparation: Preparation) -> Demonstrations:
+        """Return them with what a policy was trained to find mended: codes missing, angles near those of its training.
+
+        `policy.card.preparation` says what that is.
+        """
+        return Demonstrations(tuple(d.prepare(preparation) for d in self.items))
 
     def without(self, names: Iterable[str]) -> Demonstrations:
         """Return them without some contexts, by name; those that are not there are not missed."""

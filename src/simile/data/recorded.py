@@ -16,6 +16,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data import origins
 from simile.data.groups import number_groups, spell_kind, tell_new, tell_same
 from simile.data.logs import Log
+from simile.data.preparation import Preparation
 from simile.data.timing import Known
 from simile.errors import ArgumentError, DataError
 
@@ -69,6 +70,10 @@ class Recorded(Parts, Protocol):
     @property
     def about(self) -> Mapping[str, Any] | None:
         """Facts that all sequences share, where some say them, see `Demonstration.about`."""
+
+    @property
+    def preparation(self) -> Preparation:
+        """What was mended when they were read."""
 
     @property
     def kin(self) -> IntArray:

@@ -19,6 +19,7 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.groups import tell_groups
 from simile.data.logs import Log, tell_noise
 from simile.data.losses import Loss
+from simile.data.preparation import Preparation
 from simile.data.recorded import Recorded
 from simile.data.reference import Reference, tally_rollouts
 from simile.errors import ArgumentError, DataError, DivergedError
@@ -420,6 +421,8 @@ def evaluate(
     if demos is None:
         raise ArgumentError("demos: give recordings, or a plant with a method expert(), which makes them")
     given = place(demos, backend)
+    if policy.card.preparation not in (Preparation(), given.preparation):
+        given = given.convert(Demonstrations.prepare, shared=(policy.card.preparation,))
     recorded = weigh(given.foretell(timing(policy)[1]), loss, seed=seed)
     begin = max(recorded.collect(_count_given, shared=(policy, start)))
     if not (recorded.lengths > begin).any():

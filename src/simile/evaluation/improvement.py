@@ -191,7 +191,7 @@ def improve(
     --------
     See `docs/loop.md`.
     """
-    demos, gate = Demonstrations.of(demos), Gate() if gate is None else gate
+    demos, gate = Demonstrations.of(demos).prepare(policy.card.preparation), Gate() if gate is None else gate
     problems = check_problems(demos)
     if by not in WAYS:
         raise ArgumentError(f"by must be {' or '.join(map(repr, WAYS))}; got {by!r}")
@@ -201,6 +201,7 @@ def improve(
             "simile.data.corrections.read_corrections(folder)"
         )
     _, known = timing(policy)
+    corrections = corrections.prepare(policy.card.preparation)
     recorded, corrections = corrections.demos, corrections.foretell(known)
     _check(policy, demos.foretell(known), corrections.demos)
     _check_contexts(demos, recorded)

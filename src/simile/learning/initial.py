@@ -61,6 +61,12 @@ def check_initial(initial: Policy, demos: Recorded, combine: Any = None) -> None
                 f"initial must have the {what} of the demonstrations, in their order; got {ours or count} instead of "
                 f"{theirs}: read these with {what}={list(ours or ())}"
             )
+    kept, found = card.preparation, demos.preparation
+    if not kept.agrees(found) or any(not set(c) <= set(found.missing.get(n, ())) for n, c in kept.missing.items()):
+        raise ArgumentError(
+            f"initial was learned with {kept}, and the demonstrations were read with {found}: read them with the same "
+            "missing=... and wraps=..., or give demos.prepare(initial.card.preparation)"
+        )
     if card.rate and demos.rate and not math.isclose(card.rate, demos.rate, rel_tol=SAME_RATE):
         raise ArgumentError(
             f"initial was learned at {card.rate:g} frames per second, and the demonstrations have {demos.rate:g}: "

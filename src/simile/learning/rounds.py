@@ -88,7 +88,7 @@ def card_of(demos: Recorded, choices: Mapping[str, Any], seen: Collection[int] =
         **({"about": demos.about} if demos.about else {}),
         "settings": {n: v if isinstance(v, float | int) else spell(v) for n, v in choices.items()},
     }
-    return Card(demos.context_names, demos.action_names, demos.rate, training)
+    return Card(demos.context_names, demos.action_names, demos.rate, training, demos.preparation)
 
 
 def mark_of(digest: bytes) -> int:

@@ -51,7 +51,7 @@ LOCK = ".lock"  # while a run is at work
 
 READING = (
     *("actions", "contexts", "sequence", "group", "time", "time_unit", "rate", "gap", "resample", "max_memory"),
-    *("as_is", "repair"),
+    *("as_is", "repair", "missing", "wraps"),
 )
 RECIPES = ("model", "regularizer", "smoothness", "horizon", "feedback", "hold", "loss", "rule", "step_size", "space")
 # What the commands take for granted, and a line that repeats a run need not say.
@@ -122,7 +122,8 @@ def hold_out(
     share = _share(test)
     if share is None:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        return demos, read(test, **{**reading_arguments(options), **columns}, quiet=quiet)
+        test_set = read(test, **{**reading_arguments(options), **columns}, quiet=quiet)
+        return demos, test_set.prepare(demos.preparation)
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {test}")
     train, held = demos.hold_out(share, seed=options["seed"])

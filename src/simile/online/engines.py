@@ -52,7 +52,7 @@ class UserBounds:
 
     def __init__(self, policy: Policy, n_contexts: int = 0) -> None:
         self.policy = policy
-        self.limits = find_limits(policy, n_contexts)
+        self.limits = find_limits(policy, n_contexts, online=True)
         units, space, k = policy.units, policy.space, policy.n_actions
         self.low, self.high, self.center, self.scale, self.floor, self.ceiling = (
             np.broadcast_to(values, (k,)).copy()
@@ -92,7 +92,7 @@ class UserBounds:
         return self.policy.space.clip(self.policy.units.restore(actions))
 
     def watch(self, X: FloatArray) -> bool:
-        """Tell, once, of contexts (n, m), measured from the origin, that single precision cannot tell apart."""
+        """Tell, once, of contexts (n, m), measured from the origin, that the training had nothing like."""
         told = self.limits is not None and warn_unresolved(self.policy, X, self.limits)
         self.limits = None if told else self.limits
         return told

@@ -125,6 +125,10 @@ class PredictorPool:
         if level is not None:
             self._streams.ask_band(ids, level)
         whole = mask is None or mask.all()
+        if whole:
+            contexts = self._streams.preparer.prepare(ids, contexts)
+        else:
+            contexts[mask] = self._streams.preparer.prepare(ids[mask], contexts[mask])
         try:
             taken = self._streams.step(ids, contexts) if whole else self._streams.step_some(ids, contexts, mask)
         except DivergedError as error:  # no demonstration goes on over that
@@ -138,7 +142,7 @@ class PredictorPool:
                 self._streams.note(self.recording, ids[~here], None, taken[~here], "gap")
         self._streams.warn_of_restarts()
         self._streams.measure_asked(ids)
-        return taken if level is None else self._streams.tell_band(ids, taken)
+        return self._streams.preparer.restore(taken) if level is None else self._streams.tell_band(ids, taken)
 
     def override(self, A: ArrayLike, X: ArrayLike | None = None, *, streams: ArrayLike | None = None) -> FloatArray:
         """Let operators act in this frame of all streams, or of some, by A (n, k); see `Predictor.override`.
@@ -146,14 +150,16 @@ class PredictorPool:
         X (n, m) are the contexts; without them the last ones are taken to have lasted.
         """
         ids = self._ids(streams)
-        actions = self._streams.read_actions(A, "A", len(ids))
+        actions = self._streams.read_actions(ids, A, "A")
         n_contexts, names = self._streams.n_contexts, self._streams.names
-        contexts = None if X is None else inputs.read_contexts(X, len(ids), n_contexts, names)
+        contexts = None
+        if X is not None:
+            contexts = self._streams.preparer.prepare(ids, inputs.read_contexts(X, len(ids), n_contexts, names))
         taken = self._streams.override(ids, actions, contexts)
         if self.recording is not None:
             self._streams.note(self.recording, ids, contexts, taken, "operator")
         self._streams.measure_asked(ids, led=True)
-        return taken
+        return self._streams.preparer.restore(taken)
 
     def flush(self, streams: ArrayLike | None = None) -> list[FloatArray]:
         """End the sequences of all streams, or of some: return the answers that each is still due, (any, k).
@@ -166,7 +172,7 @@ class PredictorPool:
         for sent in self._streams.flush(due):
             if self.recording is not None:
                 self._streams.note(self.recording, due, None, sent)
-            for stream, action in zip(due.tolist(), sent, strict=True):
+            for stream, action in zip(due.tolist(), self._streams.preparer.restore(sent), strict=True):
                 if not np.isnan(action).any():
                     answers[stream] = np.vstack([answers[stream], action])
         self._streams.warn_of_restarts()
@@ -207,7 +213,7 @@ class PredictorPool:
         ):
             if here != there and here:
                 raise ArgumentError(f"other must have {here} {what}, as this pool; got {there}")
-        theirs.check_lead(ours.policy, "policy")
+        theirs.check_fits(ours.policy, "policy")
         ours.adopt(theirs)
         self._begin(ours.everyone)
 

@@ -164,7 +164,7 @@ class Predictor:
         if self._streams.history.wait and np.isnan(action).any():
             return None
         if band is None:
-            return action
+            return self._streams.preparer.restore(action)
         found = self._streams.tell_band(ONE, action[np.newaxis])
         return Banded(*(getattr(found, f.name)[0] for f in fields(Banded)))
 
@@ -174,7 +174,11 @@ class Predictor:
             x = self._foresight.widen(x, self._count_frames(t), ahead)
         elif ahead is not None and not self._foresight.known:
             raise ArgumentError("ahead: this policy knows nothing ahead: learn with known={...}, or leave it out")
-        return None if x is None else inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        if x is None:
+            return None
+        return self._streams.preparer.prepare(
+            ONE, inputs.read_context(x, self._streams.n_contexts, self._streams.names)
+        )
 
     def _count_frames(self, t: float | None) -> int:
         """Return the number of the frame that comes, by which a plan is read."""
@@ -232,13 +236,13 @@ class Predictor:
         (k,) array
             The action, for the actuator.
         """
-        A = self._streams.read_actions(action, "action", 1)
+        A = self._streams.read_actions(ONE, action, "action")
         X = self._read(x, t, ahead)
         if t is None and not self._clock.running:
-            return self._lead(A, X).reshape(-1)
+            return self._streams.preparer.restore(self._lead(A, X).reshape(-1))
         if not self._run(t, X, lambda at: self._lead(A, at)):
             self._held = self._streams.amend(ONE, A)[0]
-        return self._held.copy()
+        return self._streams.preparer.restore(self._held.copy())
 
     def reset(self, start: ArrayLike | None = None) -> None:
         """Forget everything, as a new predictor with this `start` would; None starts cold."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray
+from simile.data.names import list_some
 from simile.data.timing import tell_lead
 from simile.errors import ArgumentError
 from simile.online import inputs
@@ -17,6 +19,7 @@ from simile.online.engines import GeneralEngine, engine_of, explain_missing
 from simile.online.gaps import Blind, Extrapolate, Gap, no_trend
 from simile.online.gauge import Gauge
 from simile.online.history import Mark
+from simile.online.preparing import Preparer
 from simile.online.snapshots import State
 from simile.policies.bands import Banded
 from simile.policies.cards import Card
@@ -61,6 +64,7 @@ class Streams:
         self.history = self.engine.history
         self.chain = Chain(stages, n_streams, policy.n_actions, self.rate, self.engine.bounds.reason)
         self.everyone = np.arange(n_streams)
+        self.preparer = Preparer(policy, card, n_streams, self.chain.stages)
         self.gauge: Gauge | None = None  # of bands, once somebody asks for one
         self._known = np.zeros(n_streams, np.bool_)  # did it begin at known actions?
         self.reset(self.everyone, start)
@@ -87,6 +91,7 @@ class Streams:
         """
         past = self._read_start(start, len(streams))
         self.history.forget(streams)
+        self.preparer.forget(streams)
         self._known[streams] = past is not None
         if self.gauge is not None:
             self.gauge.reset(streams)
@@ -100,6 +105,10 @@ class Streams:
         self.history.settle(streams, seen=False)
         for back in range(self.chain.depth, 0, -1):  # the actuators are where the known actions left them, and as fast
             self.chain.follow(streams, np.array([p[max(len(p) - back, 0)] for p in past]))
+
+    def prepare_actions(self, streams: IntArray, A: FloatArray) -> FloatArray:
+        """Return actions (n, k) of operators as the policy takes them, see `Preparer`."""
+        return self.preparer.prepare_actions(streams, A, self.policy.units, self.history)
 
     def step(self, streams: IntArray, X: FloatArray) -> FloatArray:
         """Take a frame with contexts X (n, m); returns what to send, (n, k), NaN where a stream waits."""
@@ -252,10 +261,13 @@ class Streams:
             (self.gauge.override if led else self.gauge.step)(some, self._known[some])
 
     def tell_band(self, streams: IntArray, sent: FloatArray) -> Banded:
-        """Return the latest bands, around what is sent, (n, k); they have no width where none was measured."""
+        """Return the latest bands, around what is restored, (n, k); they have no width where none was measured."""
+        restored = self.preparer.restore(sent)
         if self.gauge is None:
-            return Banded(sent, sent, sent, np.zeros(len(streams), np.bool_))
-        return self.gauge.draw(streams, sent)
+            return Banded(restored, restored, restored, np.zeros(len(streams), np.bool_))
+        found = self.gauge.draw(streams, sent)
+        moved = 0.0 if restored is sent else restored - sent
+        return replace(found, actions=restored, low=found.low + moved, high=found.high + moved)
 
     def require_band(self) -> Gauge:
         """Return what measures bands; refuse a policy that carries none."""
@@ -263,9 +275,10 @@ class Streams:
             self.gauge = Gauge(self.policy, self.history)
         return self.gauge
 
-    def read_actions(self, A: Any, name: str, n: int) -> FloatArray:
-        """Return the actions of n operators as (n, k); refuse what is none."""
-        return self.engine.bounds.check_given(inputs.read_actions(A, name, (n, self.n_actions)), name)
+    def read_actions(self, streams: IntArray, A: Any, name: str) -> FloatArray:
+        """Return the actions of operators as (n, k), prepared; refuse what is none."""
+        actions = inputs.read_actions(A, name, (len(streams), self.n_actions))
+        return self.prepare_actions(streams, self.engine.bounds.check_given(actions, name))
 
     def warn_of_restarts(self) -> None:
         """Say which streams' stages began anew since the last call, as a warning of Python."""
@@ -317,15 +330,17 @@ class Streams:
 
         Numbers are those of the frames that came, whichever the action is for; by default they are counted.
         """
+        X = self.preparer.restore_contexts(X)
         named = self.history.frame[streams] + self.history.waited[streams] - 1 if numbers is None else numbers
         limited = self.chain.limited[streams] if self.chain.stages and who != "operator" else None
         if not self.history.wait or not (waits := np.isnan(A).any(axis=1)).any():
-            track.note(streams, named, X, self.chain.undo(A), who, limited, t)
+            track.note(streams, named, X, self.preparer.restore(self.chain.undo(A)), who, limited, t)
             return
         for rows, acted in ((waits, "waiting"), (~waits, who)):
             if rows.any():
                 x, held = None if X is None else X[rows], None if limited is None else limited[rows]
-                track.note(streams[rows], np.asarray(named)[rows], x, self.chain.undo(A[rows]), acted, held, t)
+                sent = self.preparer.restore(self.chain.undo(A[rows]))
+                track.note(streams[rows], np.asarray(named)[rows], x, sent, acted, held, t)
 
     # ----------------------------------------------------------------------------------------------------------- state
 
@@ -340,7 +355,7 @@ class Streams:
     def adopt(self, other: Streams, streams: IntArray | None = None) -> None:
         """Go on from the past of `other`, in all streams or some; its policy may have other lags and units.
 
-        Its lead must be the same (`check_lead`): frames that wait for an answer would be others.
+        Its lead must be the same (`check_fits`): frames that wait for an answer would be others.
         """
         ours, theirs = self.policy.units, other.policy.units
         some = self.everyone if streams is None else streams
@@ -361,6 +376,7 @@ class Streams:
         with np.errstate(over="ignore"):
             self.history.load(live, past)
         self._known[some] = other._known[some]
+        self.preparer.last[some] = other.preparer.last[some]
         if self.gauge is not None:  # what it measured was of another past
             self.gauge.reset(some)
         if self.chain.sent.shape == other.chain.sent.shape:
@@ -374,14 +390,20 @@ class Streams:
             sent = other.chain.look_back(begun, back) if other.chain.stages else theirs.restore(wanted + held)
             self.chain.follow(begun, sent)
 
-    def check_lead(self, other: Policy, name: str) -> None:
-        """Refuse a policy that acts for other frames than this one: its answers would be for others, too."""
+    def check_fits(self, other: Policy, name: str) -> None:
+        """Refuse a policy that acts for other frames than this one, or on angles of another turn."""
         lead = timing(other)[0]
         if lead != self.lead:
             told = [tell_lead(n, self.rate) or "answers every frame at once" for n in (lead, self.lead)]
             raise ArgumentError(
                 f"{name} must have the lead of these streams, {self.lead} frames; got {lead}: it {told[0]}, and the "
                 f"one at work {told[1]}: train it with the same lead, or begin streams of its own"
+            )
+        ours, theirs = self.policy.card.preparation, other.card.preparation
+        if not (ours.agrees(theirs) and theirs.agrees(ours)):
+            raise ArgumentError(
+                f"{name} must bring {list_some({**ours.wraps, **theirs.wraps})} to the turn that the one at work does: "
+                "train both with the same wraps=..., or begin streams of its own"
             )
 
     def state(self, streams: IntArray | None = None) -> State:
@@ -411,6 +433,7 @@ class Streams:
             "moving": self.chain.moving[some],
             **past,
             **({"known": known} if known.any() else {}),
+            **({"turned": self.preparer.last[some]} if self.preparer.last.size else {}),
             **({} if self.gauge is None else {"band": self.gauge.state(some)}),
         }
 
@@ -424,6 +447,7 @@ class Streams:
         some = self.everyone if streams is None else streams
         self.history.load(some, state)
         self._known[some] = state.get("known", False)
+        self.preparer.last[some] = state.get("turned", self.preparer.last[some])
         self.chain.load(some, state["sent"], state["moving"])
         if self.gauge is not None and "band" in state:
             self.gauge.load(some, state["band"])
@@ -449,7 +473,7 @@ class Streams:
         past = [np.concatenate(both) for both in zip(opening.past, opening.given, strict=True)]
         if wrong := next((p.shape[1] for p in past if p.shape[1] != self.n_actions), 0):
             raise ArgumentError(f"start must have the policy's {self.n_actions} actions; got {wrong}")
-        return [self.engine.bounds.check_given(p, "start") for p in past]
+        return [self.preparer.prepare_past(self.engine.bounds.check_given(p, "start")) for p in past]
 
     def _welcome(self, streams: IntArray, X: FloatArray) -> None:
         """Give streams that see their first contexts X (n, m) a past; it counts once the frame is taken."""

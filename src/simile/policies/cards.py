@@ -10,6 +10,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray
 from simile.data.logs import Log
+from simile.data.preparation import Preparation
 
 DIGITS = 6  # of the ranges of contexts; all of them where one lies far from 0
 LOGS = "logs"  # among the facts of a training: noise and resolution of each action, estimated once
@@ -28,12 +29,15 @@ class Card:
         Frames per second of the demonstrations, and so of the steps it expects.
     training : mapping
         Facts about the run that made it, as plain JSON values: settings, errors, a digest of the data.
+    preparation : Preparation
+        What was mended in the data, and is to be mended in what comes: codes for missing values, angles that wrap.
     """
 
     context_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     rate: float | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    preparation: Preparation = field(default=Preparation())
 
     def without_band(self) -> Self:
         """Return the same card of a policy that does something else than what its band was measured on."""

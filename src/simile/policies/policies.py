@@ -471,6 +471,12 @@ def recorded_names(policy: Policy) -> tuple[str, ...]:
     return names[: len(names) - len(timing(policy)[1])]
 
 
+def name_recorded(policy: Policy) -> tuple[str, ...]:
+    """Return the recorded column that each context is of, those that are known ahead too."""
+    names = recorded_names(policy)
+    return (*names, *(names[column] for column, _ in timing(policy)[1]))
+
+
 def tell_timing(policy: Policy) -> str:
     """Say which time a policy has: how long it waits or how far it aims ahead, and what it knows ahead."""
     ahead = [escape(name) for name in policy.card.context_names[len(recorded_names(policy)) :]]

@@ -12,12 +12,14 @@ import numpy as np
 from simile._common import checks
 from simile._common.typing import FloatArray, IntArray, Trajectories
 from simile.data.demonstrations import Demonstration, Demonstrations
+from simile.data.names import list_some
 from simile.data.states import Horizon, States, Tape
 from simile.data.timing import look_ahead
 from simile.errors import ArgumentError, DivergedError
 from simile.models import Forest, WeightedModel, parts_of
 from simile.models.neural import Network
 from simile.policies.bands import Banded, Doubts, check_level, draw_band
+from simile.policies.cards import Card
 from simile.policies.fused import FusedPolicy
 from simile.policies.hold import Hold
 from simile.policies.policies import Policy, SmoothPolicy, acting, given_frames, hold, timing, whole
@@ -390,15 +392,24 @@ def _ask_ahead(policy: Policy, tape: Tape, rows: IntArray) -> Callable[[States, 
 def _contexts(demos: Any, policy: Policy) -> tuple[Demonstrations | None, Trajectories]:
     """Tell demonstrations from bare contexts; both as the policy sees them."""
     _, known = timing(policy)
+    card = getattr(policy, "card", None) or Card()
+    preparation = card.preparation
     if isinstance(demos, Demonstration | Demonstrations) or (
         isinstance(demos, Iterable)
         and not isinstance(demos, np.ndarray)
         and all(isinstance(d, Demonstration) for d in demos)
     ):
-        expert = Demonstrations.of(demos).foretell(known)
+        expert = Demonstrations.of(demos)
+        if not preparation.among(expert.action_names).agrees(expert.preparation):
+            raise ArgumentError(
+                f"demos: {list_some(preparation.wraps)} must go on past a period, as at training: give "
+                "demos.prepare(policy.card.preparation), or read them with the same wraps=..."
+            )
+        expert = expert.prepare(preparation).foretell(known)
         return expert, expert.contexts
     many = demos if isinstance(demos, list | tuple) else [demos]
-    tables = [checks.table(x, "contexts", allow_nan=True) for x in many]
+    given = (checks.table(x, "contexts", allow_nan=True) for x in many)
+    tables = [preparation.mend(x, card.context_names[: x.shape[1]]) for x in given]
     # Wide ones bring what is known ahead themselves.
     return None, [x if x.shape[1] == policy.n_contexts else look_ahead(x, known) for x in tables]
 

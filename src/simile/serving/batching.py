@@ -136,6 +136,7 @@ class Batcher:
         return [*(self._step(fine) if fine else []), *self._miss(bad)]
 
     def _step_finite(self, batch: list[Item], X: FloatArray) -> list[Answered]:
+        X = self.switcher.streams.preparer.prepare(np.array([stream.slot for stream, _ in batch]), X)
         done, failed = self._attempt(batch, X)
         for item, error in failed:
             stream, frame = item
@@ -163,6 +164,8 @@ class Batcher:
             return []
         A = np.array([frame.override for _, frame in batch], dtype=np.float64)
         slots = np.array([stream.slot for stream, _ in batch])
+        A = self.switcher.streams.prepare_actions(slots, A)
+        X = None if X is None else self.switcher.streams.preparer.prepare(slots, X)
         self.switcher.acting.override(slots, A, X)
         if self.monitor is not None:
             self.monitor.observe(slots, X, A)
@@ -230,7 +233,7 @@ class Batcher:
         self._note(batch, slots, X, actions, by)
         done = [
             (stream, Answer(frame.n, a, by, None, 0, frame.problem))
-            for (stream, frame), a in zip(batch, actions.tolist(), strict=True)
+            for (stream, frame), a in zip(batch, self.switcher.streams.preparer.restore(actions).tolist(), strict=True)
         ]
         self._put_bands(done, slots, actions)
         self._aim(done)

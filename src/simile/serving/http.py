@@ -161,11 +161,12 @@ def _roll_out(policy: Any, sent: bytes, n_contexts: int) -> bytes:
     if asked.start is not None and len(asked.start) != policy.n_actions:
         raise RequestError(400, f"start must have {policy.n_actions} values; got {len(asked.start)}")
     X = np.array(asked.contexts, dtype=np.float64)
-    start = ColdStart() if asked.start is None else np.array(asked.start)
+    names, preparation = policy.card.action_names, policy.card.preparation
+    start = ColdStart() if asked.start is None else preparation.mend(np.array([asked.start]), names)[0]
     if np.nanmax(np.abs(X), initial=0.0) > LARGEST_NUMBER or max(map(abs, asked.start or [0.0])) > LARGEST_NUMBER:
         raise RequestError(400, f"contexts and start must be within {LARGEST_NUMBER:g} of 0: these are no measurements")
     try:
-        actions = rollout(policy, [X], start=start)[0]
+        actions = preparation.restore(rollout(policy, [X], start=start)[0], names)
     except DivergedError:
         raise RequestError(
             409, "the policy diverges on these contexts: start elsewhere, or train it with bounds"

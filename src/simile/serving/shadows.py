@@ -103,7 +103,7 @@ class Shadow:
 
     def look(self, slot: int) -> list[float] | None:
         """Return what it would have done in the last frame of a stream; None where it did not act."""
-        own = self._past[slot, 0, 0]
+        own = self.streams.preparer.restore(self._past[slot, 0, 0])
         return None if np.isnan(own).any() else own.tolist()
 
     def begin(self, slots: IntArray, start: Any, *, actuators: bool) -> None:

@@ -30,8 +30,8 @@ from simile.serving.switcher import PreparedPolicy
 FORMAT, VERSION = "simile-streams", 2  # the first had no digest
 # A row for each stream; of these, contexts may hold what is no number: missing, or too large for single precision.
 PAST = ("contexts", "actions", "frame", "missed", "begun", "seen", "sent", "moving")
-# Of policies that hold still, that remember the start, and that wait: where each stream is.
-EXTRA = ("position", "offset", "waited")
+# Of policies that hold still, that remember the start, that wait, and whose contexts wrap: where each stream is.
+EXTRA = ("position", "offset", "waited", "turned")
 LARGEST_FILE = 2**30  # bytes
 
 Snapshot = dict[str, Any]  # arrays by name, and `about`, a dict of JSON values
@@ -93,7 +93,8 @@ def restore(acting: PreparedPolicy, snapshot: Snapshot) -> tuple[list[Stream], l
     n = _count_streams(about["streams"])
     if _list_past(snapshot) != (names := _list_past(state)):
         raise _say_damaged(
-            "position must be there just where the policy holds still, offset where it keeps one, waited where it waits"
+            "position must be there just where the policy holds still, offset where it keeps one, waited where it "
+            "waits, turned where contexts wrap"
         )
     for name in names:
         past, wanted = snapshot[name], (n, *state[name].shape[1:])

@@ -100,7 +100,7 @@ class PolicySwitcher:
     def _check(self, policy: Policy) -> None:
         """Refuse a policy that cannot take over: one for other columns, or for other frames."""
         check_columns(self.streams.policy, policy)
-        self.streams.check_lead(policy, "policy")
+        self.streams.check_fits(policy, "policy")
 
     def _build(self, policy: Policy) -> PreparedPolicy:
         m = policy.n_contexts or len(policy.card.context_names)

@@ -6,14 +6,16 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from typing import Any
 
 from simile._common import checks
 from simile._common.urls import File
 from simile.data.groups import names_groups
 from simile.data.names import by_fold, fold, is_index, list_some, tell_untidy, tidy, tidy_all
+from simile.data.preparation import Preparation, Wrap, read_pairs
 from simile.data.reading.tables import NUMERIC, Column, Roles, Table
 from simile.data.reading.values import (
     EMPTY,
@@ -64,8 +66,12 @@ class ReadOptions:
     max_memory: float | None = None
     as_is: bool = False
     repair: bool = False
+    missing: Any = None
+    wraps: Any = None
 
     def __post_init__(self) -> None:
+        for name in ("missing", "wraps"):
+            object.__setattr__(self, name, read_pairs(getattr(self, name), name))
         for name in ("rate", "gap", "resample"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, checks.number(value, name, above=0.0))
@@ -89,6 +95,7 @@ class ColumnRoles:
     texts: tuple[str, ...] = ()  # left out as text, which may turn into numbers further down
     group: str | None = None
     group_guessed: bool = False  # by its name, and its values have yet to bear it out
+    preparation: Preparation = field(default=Preparation())  # of columns as they are shown; their turns are yet unknown
 
     @property
     def types(self) -> dict[str, type]:
@@ -279,7 +286,24 @@ def _choose(columns: Sequence[Column], roles: Roles, how: ReadOptions, group: st
         tuple(c.name for c in left_out if c.kind == TEXT)[:_WATCHED],
         None if single else group,
         guess and group is not None,
+        _find_preparation([header.by_name[n] for n in (*chosen["contexts"], *chosen["actions"])], shown, chosen, how),
     )
+
+
+def _find_preparation(
+    columns: Sequence[Column], shown: Mapping[str, str], chosen: Mapping[str, list[str]], how: ReadOptions
+) -> Preparation:
+    """Return what is to be mended in the contexts and actions in use; patterns of codes pass over actions."""
+    header, missing, wraps = Header(columns), dict[str, tuple[float, ...]](), dict[str, Wrap]()
+    for pattern, code in how.missing:
+        for name in _match(header, "missing", pattern, taken=chosen["actions"]):
+            missing[shown[name]] = (*missing.get(shown[name], ()), code)
+    for pattern, period in how.wraps:
+        for name in _match(header, "wraps", pattern, taken=()):
+            if (other := wraps.get(shown[name], Wrap(period))).period != period:
+                raise ArgumentError(f"wraps: {quote(name)} wraps at {other.period:g} and at {period:g}: give it once")
+            wraps[shown[name]] = Wrap(period)
+    return Preparation(missing, wraps)
 
 
 def select(columns: Sequence[Column], argument: str, patterns: str | Sequence[str]) -> list[str]:

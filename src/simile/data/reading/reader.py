@@ -15,6 +15,7 @@ import numpy as np
 from simile._common.urls import File
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.names import list_some, tell_twins, tidy
+from simile.data.preparation import Preparation, fit_wrap
 from simile.data.reading.arrow import open_frame
 from simile.data.reading.clock import TimeColumn, Timing, find_timing, resample
 from simile.data.reading.columns import (
@@ -53,6 +54,8 @@ def read(
     max_memory: float | None = None,
     as_is: bool = False,
     repair: bool = False,
+    missing: Any = None,
+    wraps: Any = None,
     quiet: bool = False,
 ) -> Demonstrations:
     r"""Read demonstrations from files or data frames; what is not said is guessed, and guesses are printed to stderr.
@@ -95,6 +98,11 @@ def read(
         Mend what loggers, spreadsheets and people do to files: rows that stand twice or late, words for missing values,
         other encodings, lines above the header and units below it, odd rows, missing actions, outages, files that are
         no data. Each kind is told with a count and the first place. A file of text is then held in memory.
+    missing : number, or mapping of str, optional
+        Codes that stand for a missing value: -999 in all contexts, or by column, `{"wind": -999, "*": [9999, 65535]}`.
+    wraps : mapping of str, optional
+        The period of angles and counters that begin anew, `{"pan": 360, "phase": "2pi"}`: in demonstrations they go on
+        past it. The policy remembers both, and does the same to what comes online.
     quiet : bool
         Do not print the summary.
 
@@ -104,7 +112,9 @@ def read(
         Empty fields, NA, null and NaN are missing (NaN) in contexts, and an error in actions.
     """
     how = ReadOptions(
-        actions, contexts, sequence, group, time, time_unit, rate, gap, resample, max_memory, as_is, repair
+        *(actions, contexts, sequence, group, time, time_unit, rate, gap, resample, max_memory, as_is, repair),
+        missing=missing,
+        wraps=wraps,
     )
     demos, summary = read_all(path, how)
     if not quiet:
@@ -221,11 +231,26 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
     told = roles.contexts is not None
     grouping = find_groups(pieces, choice, how, folders, timing, beside=beside, told=told)
     names = choice.name(choice.contexts), choice.name(choice.actions)
+    wraps = dict(choice.preparation.wraps)
+    columns = {n: (side, j) for side, some in enumerate(names) for j, n in enumerate(some) if n in wraps}
+    raw = {
+        n: np.concatenate([table[:, j] for p in pieces for table in (p.contexts, p.actions)[side]])
+        for n, (side, j) in columns.items()
+    }
+    cut: Any = (
+        (group, *one)
+        for i, (p, group) in enumerate(zip(pieces, grouping.labels, strict=True))
+        for one in _cut(p, timing, i, choice.preparation, names)
+    )
+    if columns:
+        cut = list(cut)
+        for n, (side, j) in columns.items():
+            wraps[n] = fit_wrap(wraps[n].period, raw[n], [one[2 + side][:, j] for one in cut])
+    preparation = replace(choice.preparation, wraps=wraps)
+    facts: dict[str, Any] = {"about": roles.about, "as_is": how.as_is, "preparation": preparation}
     demos = Demonstrations(
         tuple(
-            Demonstration(x, a, timing.rate, name, *names, group, grouping.name, about=roles.about, as_is=how.as_is)
-            for i, (p, group) in enumerate(zip(pieces, grouping.labels, strict=True))
-            for name, x, a in _cut(p, timing, i)
+            Demonstration(x, a, timing.rate, name, *names, group, grouping.name, **facts) for group, name, x, a in cut
         )
     )
     apart = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
@@ -249,9 +274,12 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
     return demos, Summary(source + rows, demos, apart, timing.said, left_out, tuple(notes), grouping.said)
 
 
-def _cut(pieces: Pieces, timing: Timing, index: int) -> list[tuple[str, Any, Any]]:
-    """Return the parts that a sequence is cut into: name, contexts and actions."""
-    contexts, actions = join_pieces(pieces.contexts), join_pieces(pieces.actions)
+def _cut(
+    pieces: Pieces, timing: Timing, index: int, preparation: Preparation, names: Sequence[Sequence[str]]
+) -> list[tuple[str, Any, Any]]:
+    """Return the parts that a sequence is cut into: name, contexts and actions, in which nothing wraps."""
+    contexts = preparation.unwrap(join_pieces(pieces.contexts), names[0])
+    actions = preparation.unwrap(join_pieces(pieces.actions), names[1])
     parts, found = timing.parts[index], []
     for i, part in enumerate(parts):
         name = pieces.name if len(parts) == 1 else f"{pieces.name}/{i}"

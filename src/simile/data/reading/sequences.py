@@ -240,7 +240,10 @@ def _add(
     strict: bool,
 ) -> FloatArray:
     """Add the rows of a chunk to their sequences; returns its contexts. Unless `strict`, rows may be out of order."""
-    contexts, actions = chunk.numbers(choice.contexts), chunk.numbers(choice.actions)
+    contexts, actions = (
+        choice.preparation.blank(chunk.numbers(columns), choice.name(columns))
+        for columns in (choice.contexts, choice.actions)
+    )
     numbers = chunk.numbers((FRAME,))[:, 0] if numbered else None
     runs: dict[Any, list[slice]] = {name: [slice(0, chunk.rows)]}
     if choice.sequence is not None:

@@ -135,7 +135,7 @@ class DaskBackend:
         quiet : bool
             Do not print the summary of the first file.
         **how
-            `actions`, `contexts`, `sequence`, `group`, `time`, `time_unit`, `rate`, `gap`, `resample` and
+            `actions`, `contexts`, `sequence`, `group`, `time`, `time_unit`, `rate`, `gap`, `resample`, `missing` and
             `max_memory` (of each file), as for `simile.read`. Groups are not guessed here, where no worker sees all
             sequences: name their column.
 
@@ -148,6 +148,11 @@ class DaskBackend:
             raise ArgumentError(
                 "repair: a cluster reads files as they are: mend them on one machine with simile.read(..., "
                 "repair=True), and simile.write them as Parquet"
+            )
+        if how.get("wraps"):
+            raise ArgumentError(
+                "wraps: on a cluster no worker sees all recordings, which are to lie in one turn: write the data once "
+                "with what goes on past it (numpy.unwrap), or read them on one machine"
             )
         tables = open_tables(path)
         if how.get("group") == FOLDER and not Header(tables[0].columns).find(FOLDER):

@@ -16,6 +16,7 @@ from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstration, Demonstrations, digest_all
 from simile.data.groups import draw_groups, draw_sequences
 from simile.data.logs import Log, read_logs
+from simile.data.preparation import Preparation
 from simile.data.recorded import ActionSpace, Recorded, Units
 from simile.data.sanity import Problem
 from simile.data.timing import Known, name_ahead
@@ -143,6 +144,11 @@ class DistributedDemonstrations(DistributedParts, Recorded):
     def about(self) -> Mapping[str, Any] | None:
         """Facts that all sequences share, as `Demonstrations.about`."""
         return self.facts.about
+
+    @property
+    def preparation(self) -> Preparation:
+        """What was mended when they were read."""
+        return self.facts.preparation
 
     @property
     def group_name(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile.data.demonstrations import Demonstrations
+from simile.data.preparation import Preparation
 from simile.data.recorded import share_about
 from simile.errors import DataError
 
@@ -29,6 +30,7 @@ class Facts:
     labels: tuple[str | None, ...]  # of groups; None for what has none
     group: Any  # (sequences,) int32: which label each has
     about: Mapping[str, Any] | None
+    preparation: Preparation
 
     @classmethod
     def of(cls, demos: Demonstrations) -> Facts:
@@ -36,14 +38,17 @@ class Facts:
         numbers = {label: i for i, label in enumerate(dict.fromkeys(d.group for d in demos))}
         group = np.array([numbers[d.group] for d in demos], np.int32)
         columns = (demos.context_names, demos.action_names, demos.rate, demos.group_name)
-        return cls(demos[0].name, *columns, np.array([len(demos)]), demos.lengths, tuple(numbers), group, demos.about)
+        groups = tuple(numbers), group
+        return cls(
+            demos[0].name, *columns, np.array([len(demos)]), demos.lengths, *groups, demos.about, demos.preparation
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Facts]) -> Facts:
         """Join the facts of parts, in their order; they must have the same columns and rate."""
         first = parts[0]
         for part in parts:
-            for what in ("context_names", "action_names", "rate"):
+            for what in ("context_names", "action_names", "rate", "preparation"):
                 if getattr(part, what) != getattr(first, what):
                     raise DataError(
                         f"all demonstrations must share their {what}; {first.first!r} has "

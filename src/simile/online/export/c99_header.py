@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.files import write_atomically
+from simile.data.preparation import CLOSE
 from simile.data.states import Horizon
 from simile.data.timing import tell_lead
 from simile.errors import ArgumentError
@@ -99,6 +100,21 @@ class _Header:
         return "" if self.policy.units.origin is None else f" - {self.name}_origin[j]"
 
     @property
+    def _value(self) -> str:
+        """What context j is, once a code for a missing value is none."""
+        return f"{self.name}_known(x, j)" if self.subject.codes else "x[j]"
+
+    def _known_values(self) -> str:
+        """Return the function that `_value` calls; nothing where there are no codes."""
+        tests = "".join(
+            f"    if (j == {j} && x[j] >= {text.write_number(c - CLOSE * abs(c))} && "
+            f"x[j] <= {text.write_number(c + CLOSE * abs(c))}) return zero / zero;\n"
+            for j, codes in self.subject.codes
+            for c in codes
+        )
+        return text.fill("known_values", name=self.name, tests=tests) if tests else ""
+
+    @property
     def _smoothness(self) -> str:
         """lambda, that of action j where each has its own."""
         one = self.policy.smoothness
@@ -156,6 +172,8 @@ class _Header:
             look=self._look(),
             begin=self._begin(),
             shift=self._shift,
+            value=self._value,
+            known_values=self._known_values(),
             order=self.policy.h.order,
             smoothness=self._smoothness,
             **self._extras(),
@@ -224,9 +242,8 @@ class _Header:
         features = self.policy.horizon.n_features(m, k)
         guess, shift = self.models[-1][0], self._shift
         within, cold = ("" if self.first is None else text.fill(part, name=self.name) for part in ("within", "chill"))
-        return text.fill(
-            "begin", name=self.name, m=m, k=k, features=features, guess=guess, shift=shift, within=within, cold=cold
-        )
+        parts = {"guess": guess, "value": self._value, "shift": shift, "within": within, "cold": cold}
+        return text.fill("begin", name=self.name, m=m, k=k, features=features, **parts)
 
     def _head(self) -> str:
         """Return what a reader should know before including the file."""

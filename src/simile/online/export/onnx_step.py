@@ -64,6 +64,11 @@ def export_onnx(policy: Any, path: str | os.PathLike[str]) -> Exported:
     """
     out = check_path(path, ".onnx", "export_onnx writes ONNX, and export_c writes C")
     subject = Subject.of(policy)
+    if subject.codes:
+        raise ArgumentError(
+            "policy: codes for missing values are not written to ONNX: give NaN for them, and export it without: "
+            "policy.in_units(policy.units, policy.space, replace(policy.card, preparation=Preparation()))"
+        )
     data = _Step(subject).model().SerializeToString(deterministic=True)
     write_atomically(out, data)
     kept = subject.reach + sum(part(subject.policy) is not None for part in (hold, offset))

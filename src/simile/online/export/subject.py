@@ -11,10 +11,20 @@ import numpy as np
 
 from simile._common import checks, text
 from simile._common.typing import FloatArray
+from simile.data.names import list_some
 from simile.errors import ArgumentError, StorageError
 from simile.models.adapters import FittedRegressor, TreeMean
 from simile.policies.bands import KEY, Band
-from simile.policies.policies import Policy, SmoothPolicy, StochasticMixture, acting, parts, timing, whole
+from simile.policies.policies import (
+    Policy,
+    SmoothPolicy,
+    StochasticMixture,
+    acting,
+    name_recorded,
+    parts,
+    timing,
+    whole,
+)
 from simile.policies.storage.files import from_bytes, to_bytes
 
 BANDS = (0.5, 0.8, 0.9, 0.95, 0.99)  # levels whose constant half-widths go along
@@ -70,6 +80,11 @@ class Subject:
         m = next((p.n_inputs for p in smooth if p.n_inputs), named)
         if m == 0:
             raise ArgumentError("policy does not say how many contexts it reads: build it with n_contexts=...")
+        if wraps := policy.card.preparation.wraps:
+            raise ArgumentError(
+                f"policy: to let {list_some(wraps)} wrap takes a memory that exports do not have: use Predictor or "
+                "`simile serve`, or learn from data that go on (numpy.unwrap), and see to that where it runs, too"
+            )
         begins = all(p.horizon.memory == 0 or p.naive is not None for p in smooth)
         return cls(acting(policy), m, begins, _digest(policy))
 
@@ -77,6 +92,12 @@ class Subject:
     def n_actions(self) -> int:
         """Dimension k of an action."""
         return self.policy.n_actions
+
+    @property
+    def codes(self) -> list[tuple[int, tuple[float, ...]]]:
+        """The contexts that have codes for missing values, by number, what is known ahead too, and the codes."""
+        missing = self.policy.card.preparation.missing
+        return [(j, missing[name]) for j, name in enumerate(name_recorded(self.policy)) if name in missing]
 
     @property
     def reach(self) -> int:

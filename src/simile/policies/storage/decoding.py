@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from simile._common.checks import HIGHEST_RATE, LOWEST_RATE
+from simile.data.preparation import Preparation
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
 from simile.data.timing import LONGEST
@@ -339,6 +340,7 @@ class Decoder:
         action_names, context_names = fields.texts("action_names"), fields.texts("context_names")
         rate = fields.optional("rate", lambda n: fields.number(n, at_least=LOWEST_RATE, at_most=HIGHEST_RATE))
         training = fields.take("training")
+        prepared = fields.take("preparation") if fields.has("preparation") else {"missing": {}, "wraps": {}}
         fields.close()
         if not isinstance(training, dict) or _is_deeper(training, DEEPEST):
             raise wrong(f"{path}.training", f"an object, nested {DEEPEST} deep at most", training)
@@ -347,7 +349,13 @@ class Decoder:
             raise wrong(path, f"with different names, of {LONGEST_NAME} letters at most", names)
         if len(names) > MOST_CONTEXTS:
             raise StorageError(f"{path} must have at most {MOST_CONTEXTS} names; got {len(names)}")
-        return Card(context_names, action_names, rate, training)
+        try:
+            preparation = Preparation.from_dict(prepared)
+        except ArgumentError as error:
+            raise StorageError(f"{path}: {error}") from None
+        if preparation.among(names) != preparation:
+            raise wrong(f"{path}.preparation", "of its columns", prepared)
+        return Card(context_names, action_names, rate, training, preparation)
 
     def _open(self, tree: Any, path: str, *kinds: str) -> Fields:
         return Fields(tree, path, kinds, self._tensors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -104,6 +104,8 @@ class Encoder:
         for name in ("hold", "offset"):
             if parts.get(name, value) is None:  # as the first readers know it
                 del parts[name]
+        if isinstance(value, Card):
+            prepared = {"preparation": _json(asdict(given), path)} if (given := parts.pop("preparation")) else {}
         if isinstance(value, Horizon):
             parts = {name: part for name, part in parts.items() if part or name not in ("lead", "known")}
         if isinstance(value, Units | ActionSpace):  # to be read by people, so no tensors
@@ -114,7 +116,7 @@ class Encoder:
         # In the order in which they will be read: what is stored once is stored where it is met first.
         tree = {name: self.encode(part, f"{path}.{name}") for name, part in sorted(parts.items()) if name != "training"}
         if isinstance(value, Card):
-            tree["training"] = _json(value.training, f"{path}.training")
+            tree |= {"training": _json(value.training, f"{path}.training")} | prepared
         return {"kind": type(value).__name__, **tree}
 
     def _tuple(self, value: tuple[Any, ...], path: str, field: str) -> list[Any]:

@@ -18,7 +18,7 @@ from simile.errors import StorageError
 from simile.policies.storage.encoding import DTYPES, Encoder
 from simile.policies.storage.limits import check_writable
 
-FORMAT, VERSION = "simile-policy", 5
+FORMAT, VERSION = "simile-policy", 6
 LARGEST_HEADER = 16 * 2**20  # bytes; JSON takes many times its room in memory
 
 MOST_AXES = 8  # of an array
@@ -50,11 +50,13 @@ def _choose_version(policy: Any) -> int:
     """Return the version whose readers know all that a policy has.
 
     The first knew no origin of contexts, the second no hold, and one lambda and one weight for all actions, the third
-    no offset, the fourth not that bounds are learned, nor where a cold start begins.
+    no offset, the fourth not that bounds are learned, nor where a cold start begins, the fifth nothing that is mended.
     """
     parts, space = getattr(policy, "parts", ()), policy.space
-    if space.learned or space.first_low is not None:
+    if policy.card.preparation:
         return VERSION
+    if space.learned or space.first_low is not None:
+        return 5
     if any(part.offset is not None for _, part in parts):
         return 4
     new = any(np.ndim(weight) or np.ndim(part.smoothness) or part.hold is not None for weight, part in parts)
