@@ -784,7 +784,7 @@ def test_the_command_films_a_file_to_a_file(place):
         cwd=place,
     )
     assert f"{FRAMES} frames" in again.stdout
-    (recorded,) = simile.read(place / "recorded", quiet=True)
+    (recorded,) = simile.read(place / "recorded", as_is=True, quiet=True)
     logged = [json.loads(line) for line in (place / "again.jsonl").read_text().splitlines()]
     assert recorded.actions[:, 0].tolist() == pytest.approx([line["action"][0] for line in logged], abs=1e-4)
     assert recorded.context_names == simile.load(place / "policy.safetensors").card.context_names

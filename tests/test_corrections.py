@@ -319,7 +319,7 @@ def test_a_scripted_operator_takes_over_and_hands_back(demos, tmp_path):
         for begin in np.flatnonzero(np.diff(one.operated.astype(int)) == 1):
             assert off[begin - 14 : begin + 1].all()  # of half a second at 30 Hz
     record(watched, policy, tmp_path / "recording-000000.parquet", opened=5.0)
-    read = simile.read(tmp_path, quiet=True)
+    read = simile.read(tmp_path, as_is=True, quiet=True)
     assert read.names[0] == "play 2 5"
     assert np.array_equal(read.actions[0], watched[0].actions)
     found = read_corrections(tmp_path)

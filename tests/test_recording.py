@@ -65,7 +65,7 @@ def rows_of(folder: Path) -> list[dict]:
 
 
 def read(folder: Path):
-    return simile.read(folder, quiet=True)
+    return simile.read(folder, as_is=True, quiet=True)  # whoever acted
 
 
 # ----------------------------------------------------------------------------------------------------------- round trip
@@ -912,7 +912,7 @@ def test_a_full_disk_is_told_to_streams_which_are_served_on(policy, contexts, tm
     assert any("record_failed" in (row["event"] or "") for row in rows_of(folder))
 
 
-def test_run_records_and_what_was_recorded_can_be_trained_on(policy, contexts, tmp_path):
+def test_run_records_and_what_the_policy_did_is_trained_on_only_as_it_is(policy, contexts, tmp_path):
     policy.save(tmp_path / "policy.safetensors")
     names = policy.card.context_names
     lines = "\n".join(json.dumps(dict(zip(names, x.tolist(), strict=True))) for x in contexts[:200])
@@ -921,7 +921,11 @@ def test_run_records_and_what_was_recorded_can_be_trained_on(policy, contexts, t
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert np.array_equal(read(tmp_path / "kept")[0].actions, [list(a.values()) for a in answers])
     simile_("run", "policy.safetensors", "--record", "kept", stdin=lines, cwd=tmp_path)
-    simile_("train", "kept", "--out", "again", "--model", "SmoothForest(n_trees=2)", cwd=tmp_path)
+    words = ("train", "kept", "--out", "again", "--model", "SmoothForest(n_trees=2)")
+    refused = simile_(*words, cwd=tmp_path, code=2).stderr
+    assert "400 of 400 rows are no person's ('who' is policy 400)" in refused
+    assert "simile improve" in refused
+    simile_(*words, "--as-is", cwd=tmp_path)
     assert simile.load(tmp_path / "again" / "policy.safetensors").card.context_names == names
 
 

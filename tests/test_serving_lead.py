@@ -405,7 +405,7 @@ def test_a_recording_is_read_as_what_was_done_for_each_frame(policies, contexts,
         predictor.flush()
         pool.flush()
     first, rolled = max(0, lead), roll(policies[lead], contexts)
-    found = simile.read(tmp_path, quiet=True)
+    found = simile.read(tmp_path, as_is=True, quiet=True)
     assert len(found) == 4
     for demo in found:
         np.testing.assert_array_equal(demo.contexts, contexts[first:])
@@ -424,7 +424,7 @@ def test_a_served_recording_is_read_as_the_roll_out(policies, contexts, tmp_path
                 for x in contexts[:30]:
                     ask(ws, {"x": x.tolist()})
             assert server.stop()[0] == 0
-        demos = {demo.name.partition(" ")[0]: demo for demo in simile.read(folder, quiet=True)}
+        demos = {demo.name.partition(" ")[0]: demo for demo in simile.read(folder, as_is=True, quiet=True)}
         for name, T, last in (("whole", len(contexts), len(contexts)), ("broken", 30, 30 + min(0, lead))):
             np.testing.assert_array_equal(demos[name].contexts, contexts[max(0, lead) : last])
             rolled = roll(policies[lead], contexts[:T])
@@ -443,7 +443,7 @@ def test_frames_that_were_lost_move_no_action(policies, contexts, tmp_path, lead
     first, rolled = max(0, lead), roll(policies[lead], contexts)
     kept = [t for t in range(first, len(contexts)) if not ({t, t - lead} & set(range(20, 26)))]
     kept = [t for t in kept if (t < 20) == (t - lead < 20)]
-    before, after = simile.read(tmp_path, quiet=True)  # no lag looks over the hole
+    before, after = simile.read(tmp_path, as_is=True, quiet=True)  # no lag looks over the hole
     assert len(before) == sum(t < 20 for t in kept)
     assert after.name == f"{before.name}/26"
     np.testing.assert_array_equal(np.concatenate([before.contexts, after.contexts]), contexts[kept])
@@ -489,7 +489,7 @@ def test_recordings_that_cannot_be_are_said(policies, contexts, tmp_path):
         with pytest.raises(ArgumentError, match=r"recorder: it records a policy with a lead of -10 frames, .* has 0"):
             Predictor(policies[0], recorder=recorder)
     with pytest.raises(DataError, match=r"no frame has an action: .* lead of -10 frames"):
-        simile.read(tmp_path, quiet=True)
+        simile.read(tmp_path, as_is=True, quiet=True)
     with pytest.raises(ArgumentError, match="holds recordings of a policy with a lead of -10 frames, and this one has"):
         Predictor(policies[0], recorder=Recorder(tmp_path))
     with Recorder(tmp_path / "other") as recorder:
@@ -497,7 +497,7 @@ def test_recordings_that_cannot_be_are_said(policies, contexts, tmp_path):
         for x in contexts:
             predictor.step(x)
     (tmp_path / "other" / "recording-000001.parquet").rename(tmp_path / "recording-000002.parquet")
-    (demo,) = simile.read(tmp_path, quiet=True)  # each file is read by its own lead
+    (demo,) = simile.read(tmp_path, as_is=True, quiet=True)  # each file is read by its own lead
     np.testing.assert_array_equal(demo.contexts, contexts)
     with pytest.raises(DataError, match="its policy had a lead of 0 frames, and others in the folder -10"):
         read_corrections(tmp_path)

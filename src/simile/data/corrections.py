@@ -24,12 +24,11 @@ from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.preparation import Preparation
 from simile.data.reading.formats import open_tables
 from simile.data.reading.sequences import align_rows, check_numbers
-from simile.data.reading.tables import Roles, Table
+from simile.data.reading.tables import OPERATOR, POLICY, Roles, Table
 from simile.data.states import Horizon
 from simile.data.timing import Known
 from simile.errors import ArgumentError, DataError
 
-OPERATOR, POLICY = "operator", "policy"  # in the column `who`
 TOGETHER = 1.0  # seconds that a policy may act between two stretches that are one
 LEAD = 5.0  # seconds before a take-over that are kept, or what `Horizon.auto` looks back to: the longer of both
 SHOWN = 8  # letters of the name of a stretch

@@ -22,7 +22,7 @@ from simile._common import locks
 from simile._common.files import PRIVATE, clear_leftovers, make_folder, replacing
 from simile._common.needs import need
 from simile.data.reading.arrow import measure_unread, read_journal
-from simile.data.reading.tables import METADATA_KEY, Roles
+from simile.data.reading.tables import BOOKKEEPING, METADATA_KEY, Roles
 from simile.errors import ArgumentError, SimileError, StorageError
 
 NAME = re.compile(r"recording-(\d{6,})\.(arrows|parquet)")
@@ -31,7 +31,6 @@ MOST_BYTES, MOST_ROWS = 32 << 20, 200_000  # of a journal
 SHARES = 4  # files that a limit leaves room for, at least
 PIECES = 4  # of a file, at least: what is written at once
 GROUP = 1 << 13  # rows of a row group of Parquet: few, for they are in memory while they are written
-BOOKKEEPING = ("sequence", "n", "t", "who", "limited", "policy", "event")
 
 log = logging.getLogger("simile.recording")
 

@@ -50,12 +50,12 @@ class Recorder:
 
     Files are `recording-NNNNNN.parquet`, of bounded size; the one being written is an Arrow IPC stream,
     `recording-NNNNNN.arrows`, to which all that came in the last half second is added at once. After `kill -9` the rest
-    reads. `simile.read(folder)` takes all of it, at any time. A row is a frame: `sequence` (the stream and the moment
-    at which it began), `n`, `t` (Unix seconds), the contexts, the actions that were sent, `who` acted ("policy",
-    "operator", "gap", or "waiting" where nothing was sent yet), whether a stage `limited` the action, the digest of the
-    `policy`, and the `event`s told since the frame before (JSON, one a line). That is what happened at a moment; of a
-    policy with a lead the action is for another frame, and the files say so: `simile.read` puts each action beside the
-    contexts of the frame that it is for.
+    reads. `simile.read(folder)` takes what a person did, at any time, and all of it with `as_is=True`. A row is a
+    frame: `sequence` (the stream and the moment at which it began), `n`, `t` (Unix seconds), the contexts, the actions
+    that were sent, `who` acted ("policy", "operator", "gap", or "waiting" where nothing was sent yet), whether a stage
+    `limited` the action, the digest of the `policy`, and the `event`s told since the frame before (JSON, one a line).
+    That is what happened at a moment; of a policy with a lead the action is for another frame, and the files say so:
+    `simile.read` puts each action beside the contexts of the frame that it is for.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Recorder:
     ...     with Recorder(folder) as recorder:
     ...         predictor = simile.Predictor(policy, recorder=recorder)
     ...         actions = [predictor.step(x) for x in demos[0].contexts]
-    ...     recorded = simile.read(folder, quiet=True)
+    ...     recorded = simile.read(folder, as_is=True, quiet=True)
     >>> bool(np.array_equal(recorded[0].actions, actions))
     True
     """

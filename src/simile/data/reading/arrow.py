@@ -62,6 +62,7 @@ def open_frame(given: Any, path: Path = Path("frame")) -> Table:
         raise ArgumentError(f"frame must have different column names; got {twice!r} {names.count(twice)} times")
     if isinstance(given, Mapping):
         given = {name: np.asarray(values) for name, values in given.items()}
+        given = {name: values.tolist() if values.dtype == object else values for name, values in given.items()}
     elif hasattr(given, "index") and hasattr(given, "iloc"):
         given = _columns_of_pandas(given)
     try:

@@ -16,7 +16,7 @@ from simile._common.urls import File
 from simile.data.groups import names_groups
 from simile.data.names import by_fold, fold, is_index, list_some, tell_untidy, tidy, tidy_all
 from simile.data.preparation import Preparation, Wrap, read_pairs
-from simile.data.reading.tables import NUMERIC, Column, Roles, Table
+from simile.data.reading.tables import BOOKKEEPING, FRAME, LIMITED, NUMERIC, WHO, Column, Roles, Table
 from simile.data.reading.values import (
     EMPTY,
     NUMBER,
@@ -96,11 +96,13 @@ class ColumnRoles:
     group: str | None = None
     group_guessed: bool = False  # by its name, and its values have yet to bear it out
     preparation: Preparation = field(default=Preparation())  # of columns as they are shown; their turns are yet unknown
+    who: str | None = None  # tells who acted, if its values bear it out
+    recorded: bool = False  # whether it has the columns of a recording of ours
 
     @property
     def types(self) -> dict[str, type]:
         """What to scan, and as what."""
-        labels = (name for name in (self.sequence, self.group) if name is not None)
+        labels = (name for name in (self.sequence, self.group, self.who) if name is not None)
         found: dict[str, type] = {**dict.fromkeys((*self.contexts, *self.actions), float), **dict.fromkeys(labels, str)}
         return found if self.time is None else {**found, self.time: _TIME_TYPES.get(self.time_kind, float)}
 
@@ -202,6 +204,9 @@ def choose(tables: Sequence[Table], how: ReadOptions, group: str | None) -> Colu
 def _choose(columns: Sequence[Column], roles: Roles, how: ReadOptions, group: str | None, files: int) -> ColumnRoles:
     actions, contexts, sequence, time = how.actions, how.contexts, how.sequence, how.time
     header = Header(columns)
+    recorded = {*map(tidy, header.by_name)} >= {FRAME, WHO, LIMITED}  # by us, though the file may not say so any more
+    who = next((c.name for c in columns if fold(c.name) == WHO and c.kind in (TEXT, EMPTY)), None)
+    beside = {c.name for c in columns if c.name == who or (recorded and tidy(c.name) in BOOKKEEPING)}
     told = roles.contexts is not None  # a file that knows its columns leaves nothing to guess
     if not told:
         _check_header(header, actions, contexts)
@@ -259,6 +264,7 @@ def _choose(columns: Sequence[Column], roles: Roles, how: ReadOptions, group: st
         prefixed = [c.name for c in rest if c.is_numeric and _has_prefix(c.name, "x_")]
         if not told and not prefixed:
             why = _no_contexts(rest, time)
+            why |= {c.name: "of the recording" for c in rest if c.is_numeric and c.name in beside}
         chosen["contexts"] = (
             free(roles.contexts or ()) if told else prefixed or _guess_contexts(rest, chosen["actions"], why)
         )
@@ -272,6 +278,7 @@ def _choose(columns: Sequence[Column], roles: Roles, how: ReadOptions, group: st
     if not told:
         _check_twins(header, [n for n in explicit if n not in named])
     left_out = sorted((c for c in columns if c.name not in explicit), key=lambda c: c.name not in why)
+    who = None if how.as_is or who in (*chosen["contexts"], *chosen["actions"]) else who
     shown |= asked
     return ColumnRoles(
         tuple(chosen["contexts"]),
@@ -283,10 +290,12 @@ def _choose(columns: Sequence[Column], roles: Roles, how: ReadOptions, group: st
         shown,
         () if told else tuple(_notes(columns, shown, asked, explicit)),
         tuple(guessed),
-        tuple(c.name for c in left_out if c.kind == TEXT)[:_WATCHED],
+        tuple(c.name for c in left_out if c.kind == TEXT and c.name != who)[:_WATCHED],
         None if single else group,
         guess and group is not None,
         _find_preparation([header.by_name[n] for n in (*chosen["contexts"], *chosen["actions"])], shown, chosen, how),
+        who,
+        recorded,
     )
 
 

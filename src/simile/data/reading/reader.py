@@ -161,7 +161,7 @@ def _look(path: Any, how: ReadOptions) -> tuple[list[Table], ColumnRoles, Gather
     tables = open_tables(path, max_memory=how.max_memory)
     beside = names_other_source(how.group, Header(shared_columns(tables)))
     choice = choose(tables, how, SINGLE if beside else how.group)
-    light = replace(choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False)
+    light = replace(choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False, who=None)
     gathered = _gather(tables, light)
     with naming(tables[0].path):
         choice = replace(choice.without(gathered.counters), guessed=())
@@ -261,6 +261,11 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
     if gathered.lost:
         lost = list_some(gathered.lost, most=4)
         notes.append(f"frames are lost in {lost}: what comes after is a sequence of its own")
+    if gathered.nobody:
+        notes.append(
+            f"{gathered.nobody}: these rows are left out, and recordings are cut there; `simile improve` learns from "
+            "recordings of a policy at work, and as_is=True (--as-is) reads all rows"
+        )
     notes += [
         f"{quote(choice.shown[name])} begins with text but holds numbers further down, and is left out: leave those "
         "fields empty, or drop their rows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from simile._common.checks import LARGEST
-from simile._common.typing import FloatArray, IntArray
+from simile._common.typing import BoolArray, FloatArray, IntArray
 from simile._common.urls import File, pure
 from simile.data.groups import one_group
 from simile.data.names import FEW, counts_rows, tidy, tidy_all
 from simile.data.reading.clock import first_not_later
 from simile.data.reading.columns import ColumnRoles
-from simile.data.reading.tables import FRAME, Chunk, Table
-from simile.data.reading.values import STAMP, DamageError, Place, Times, find_runs
+from simile.data.reading.tables import FRAME, GAP, OPERATOR, POLICY, WAITING, Chunk, Table
+from simile.data.reading.values import STAMP, DamageError, Place, Times, find_runs, quote
 from simile.errors import DataError
+
+NOBODY = frozenset((POLICY, GAP, WAITING))  # of those who act in recordings
 
 
 @dataclass(eq=False)
@@ -37,6 +39,8 @@ class Pieces:
     numbers: list[FloatArray] = field(default_factory=list)  # of the frames, where they have some
     path: File | str = ""
     places: list[IntArray] = field(default_factory=list)  # the numbers of its rows in the file, to mend them
+    human: list[BoolArray] = field(default_factory=list)  # whether a person acted, where a column tells
+    lost: bool = False  # whether frames are lost in it
 
     def __len__(self) -> int:
         return sum(map(len, self.actions))
@@ -57,24 +61,33 @@ class Pieces:
             times=pick(self.times, rows),
             numbers=pick(self.numbers, rows),
             places=pick(self.places, rows),
+            human=pick(self.human, rows),
         )
 
-    def cut(self) -> list[Pieces]:
+    def cut(self, *, human: bool) -> list[Pieces]:
         """Return it as sequences without lost frames, called by their first frame; every action beside its contexts.
 
-        That is, beside those of the frame that it is for: rows without the other go.
+        That is, beside those of the frame that it is for: rows without the other go, and so do, where it is asked for,
+        those in which no person acted.
         """
-        numbers = np.concatenate(self.numbers) if self.numbers else np.empty(0)
+        rows = np.arange(len(self))
+        numbers = np.concatenate(self.numbers) if self.numbers else rows
+        by_person = np.concatenate(self.human) if human else np.ones(len(rows), np.bool_)
         lost = np.flatnonzero(np.diff(numbers) != 1) + 1
         self.numbers.clear()
-        if not self.lead and not len(lost):
+        self.human.clear()
+        self.lost = bool(len(lost))
+        if not self.lead and not len(lost) and by_person.all():
             return [self]
         actions, found = np.concatenate(self.actions), []
-        for run in np.split(np.arange(len(actions)), lost):
+        for run in np.split(rows, lost):
             seen, acted = align_rows(run, self.lead)
-            known = ~np.isnan(actions[acted]).any(axis=1)
-            name = self.name if run[0] == 0 else f"{self.name}/{numbers[run[0]]:.0f}"
-            found.append(self.take(seen[known], acted[known], name))
+            known = ~np.isnan(actions[acted]).any(axis=1) & by_person[acted]
+            seen, acted = seen[known], acted[known]
+            ends = np.flatnonzero(np.diff(seen) != 1) + 1
+            for i, (x, a) in enumerate(zip(np.split(seen, ends), np.split(acted, ends), strict=True)):
+                begin = x[0] if i else run[0]
+                found.append(self.take(x, a, f"{self.name}/{numbers[begin]:.0f}" if begin else self.name))
         return [part for part in found if len(part)]
 
 
@@ -101,6 +114,7 @@ class Gathered:
     counters: frozenset[str]
     turned: frozenset[str]
     lost: tuple[str, ...] = ()  # sequences that are cut, for frames are lost in them
+    nobody: str = ""  # how many rows are no person's, if any
 
 
 def gather(
@@ -127,12 +141,16 @@ def gather(
     guessed = {name: choice.contexts.index(name) for name in choice.guessed}
     steps = dict.fromkeys(guessed, 0)  # from row to row, as long as all are 1
     begun: dict[str, Pieces] = {}  # in the tables before
+    actors = Counter[str | None]()  # rows of each
     for table, name in zip(tables, names, strict=True):
         by_label = dict(begun)
         before: FloatArray | None = None  # the contexts of the row before
         lead, numbered = table.roles.lead or 0, _is_numbered(table, choice)
         for chunk in table.scan(choice.types | ({FRAME: float} if numbered else {}), choice.texts):
-            contexts = _add(chunk, choice, by_label, name, lead, numbered=numbered, strict=mend is None)
+            acted = None if choice.who is None else chunk.actors(choice.who)
+            if acted is not None:
+                actors += Counter(dict(acted.value_counts().rows()))
+            contexts = _add(chunk, choice, by_label, name, lead, acted, numbered=numbered, strict=mend is None)
             turned |= chunk.turned(choice.texts)
             for column in list(steps):
                 values = contexts[:, guessed[column]]
@@ -149,8 +167,13 @@ def gather(
                 p.name = names_of[label]
     if mend is not None:
         gathered = [[part for p in pieces for part in mend(p)] for pieces in gathered]
-    cut = [[p.cut() for p in pieces] for pieces in gathered]
-    lost = tuple(parts[0].name for some in cut for parts in some if len(parts) > 1)
+    # Elsewhere a column of this name has other words in it, such as names.
+    human = choice.who is not None and (
+        choice.recorded or bool(actors.keys() & NOBODY) or actors.keys() - {None} == {OPERATOR}
+    )
+    nobody = _count_nobody(actors, choice, tables[0]) if human else ""
+    cut = [[p.cut(human=human) for p in pieces] for pieces in gathered]
+    lost = tuple(p.name for pieces in gathered for p in pieces if p.lost)
     together = [[p for parts in some for p in parts] for some in cut]
     if any(gathered) and not any(together):
         raise DataError(
@@ -169,7 +192,21 @@ def gather(
         kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
         for p in pieces:
             p.contexts = [table[:, kept] for table in p.contexts]
-    return Gathered(pieces, list(map(len, together)), counters, frozenset(turned), lost)
+    return Gathered(pieces, list(map(len, together)), counters, frozenset(turned), lost, nobody)
+
+
+def _count_nobody(actors: Mapping[str | None, int], choice: ColumnRoles, table: Table) -> str:
+    """Return how many rows are no person's, in words; refuse where all are."""
+    no_person = {who or "missing": n for who, n in actors.items() if who is None or who in NOBODY}
+    who = quote(choice.shown[str(choice.who)])
+    counts = ", ".join(f"{name} {n:,}" for name, n in sorted(no_person.items()))
+    told = f"{sum(no_person.values()):,} of {sum(actors.values()):,} rows are no person's ({who} is {counts})"
+    if len(no_person) == len(actors):
+        raise DataError(
+            f"{table.path}: {told}: what a policy did is no demonstration, or it would learn from itself: let an "
+            "operator take over, and learn by `simile improve`; as_is=True (--as-is) reads them all the same"
+        )
+    return told if no_person else ""
 
 
 def _is_numbered(table: Table, choice: ColumnRoles) -> bool:
@@ -235,23 +272,29 @@ def _add(
     by_label: dict[str, Pieces],
     name: str,
     lead: int,
+    actors: Any,
     *,
     numbered: bool,
     strict: bool,
 ) -> FloatArray:
-    """Add the rows of a chunk to their sequences; returns its contexts. Unless `strict`, rows may be out of order."""
+    """Add the rows of a chunk to their sequences, given who acted in them if a column tells; returns its contexts.
+
+    Unless `strict`, rows may be out of order, and actions missing.
+    """
     contexts, actions = (
         choice.preparation.blank(chunk.numbers(columns), choice.name(columns))
         for columns in (choice.contexts, choice.actions)
     )
     numbers = chunk.numbers((FRAME,))[:, 0] if numbered else None
+    human = None if actors is None else (actors.is_not_null() & ~actors.is_in(list(NOBODY))).to_numpy()
     runs: dict[Any, list[slice]] = {name: [slice(0, chunk.rows)]}
     if choice.sequence is not None:
         runs = find_runs(chunk.labels(choice.sequence))
     times = None if choice.time is None else chunk.times(choice.time, stamps=choice.time_kind == STAMP)
     groups = None if choice.group is None else chunk.labels(choice.group, optional=True)
+    required = strict and lead >= 0
     check_numbers(contexts, choice.contexts, chunk)
-    check_numbers(actions, choice.actions, chunk, needed=strict and lead >= 0)
+    check_numbers(actions, choice.actions, chunk, needed=required if human is None else human & required)
     first, places = chunk.place.first_row - 1, chunk.place.row(np.arange(chunk.rows))
     for label, slices in runs.items():
         begins = label not in by_label
@@ -276,6 +319,8 @@ def _add(
             pieces.numbers.append(numbers[rows])
         if not strict:
             pieces.places.append(places[rows])
+        if human is not None:
+            pieces.human.append(human[rows])
     return contexts
 
 
@@ -294,8 +339,8 @@ def _check_group(pieces: Pieces, labels: Any, first: int, chunk: Chunk, choice: 
             raise chunk.place.error(first + run.start, str(choice.group), problem)
 
 
-def check_numbers(table: FloatArray, names: Sequence[str], chunk: Chunk, *, needed: bool | None = None) -> None:
-    """Refuse what is not finite or too large, and actions that are missing where they are needed."""
+def check_numbers(table: FloatArray, names: Sequence[str], chunk: Chunk, *, needed: bool | BoolArray = False) -> None:
+    """Refuse what is not finite or too large, and actions that are missing in rows where they are needed."""
     if (np.abs(table) < LARGEST).all():
         return
     for values, name in zip(table.T, names, strict=True):
@@ -303,7 +348,7 @@ def check_numbers(table: FloatArray, names: Sequence[str], chunk: Chunk, *, need
             i = int(bad.argmax())
             why = "not finite" if np.isinf(values[i]) else "too large to reckon with"
             raise chunk.place.error(i, name, f"{values[i]} is {why}: leave it empty if it is missing")
-        if needed and (bad := np.isnan(values)).any():
+        if (bad := np.isnan(values) & needed).any():
             raise chunk.place.error(
                 int(bad.argmax()),
                 name,

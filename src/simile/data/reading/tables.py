@@ -25,7 +25,9 @@ LONGEST_LINE = 1 << 26  # bytes
 PER_VALUE = 16  # bytes of memory: what was read, and once more while the pieces of a sequence are joined
 PER_PIECE = 1024  # bytes of memory for what a sequence has in one chunk, beside its values
 METADATA_KEY = b"simile"  # in the metadata of a schema: the roles of the columns, as JSON
-FRAME = "n"  # the column of a recording that numbers its frames
+FRAME, WHO, LIMITED = "n", "who", "limited"  # of a recording: numbers of frames, who acted, whether a stage did
+BOOKKEEPING = ("sequence", FRAME, "t", WHO, LIMITED, "policy", "event")  # beside contexts and actions
+OPERATOR, POLICY, GAP, WAITING = "operator", "policy", "gap", "waiting"  # of whom the first alone is a person
 
 # Which columns to scan, and what they hold: `float`, `int` where all are whole, `str` labels, or `datetime` as written.
 Types = Mapping[str, type]
@@ -108,6 +110,13 @@ class Chunk:
     def labels(self, name: str, *, optional: bool = False) -> Any:
         """Return the labels of a column as a polars series of text; where `optional`, null where they are missing."""
         return convert.as_labels(self.values[name], name, self.place, optional=optional)
+
+    def actors(self, name: str) -> Any:
+        """Return who acted as a polars series of text, null where it is missing."""
+        import polars as pl
+
+        found = self.labels(name, optional=True).cast(pl.String).str.strip_chars()
+        return found.set(found.is_in(list(convert.MISSING)), None)
 
     def times(self, name: str, *, stamps: bool) -> convert.Times:
         """Return a time for each row."""
