@@ -422,8 +422,19 @@ def test_resampling_without_time_goes_by_the_rate(tmp_path):
 
 def test_a_jump_of_time_is_not_filled_with_millions_of_frames(tmp_path):
     with pytest.raises(DataError, match=r"resample=30 would make 5\.1e\+10 frames of the 3 of 'd'.*gap="):
-        timed(tmp_path, [0.0, 0.1, 1.7e9], resample=30.0)
+        timed(tmp_path, [0.0, 0.1, 1.7e9], resample=30.0, gap=2e9)
     assert len(timed(tmp_path, [0.0, 0.1, 1.7e9], resample=30.0, gap=1.0)) == 2
+
+
+def test_a_pause_is_not_filled_with_what_nobody_did(tmp_path):
+    times = [*range(20), *range(60, 80)]
+    words = (
+        "the time of 'd' jumps by 41 s, and resample=2 would fill that with a straight line of 82 frames: gap=3 cuts"
+    )
+    with pytest.raises(DataError, match=words):
+        timed(tmp_path, times, time_unit="s", resample=2.0)
+    assert len(timed(tmp_path, times, time_unit="s", resample=2.0, gap=3.0)) == 2
+    assert len(timed(tmp_path, times, time_unit="s", resample=2.0, gap=41.41)[0]) == 159
 
 
 # The summary

@@ -310,7 +310,7 @@ def test_clocks_since_the_start_of_a_machine_are_no_dates():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"time_unit": "minutes"}, "time_unit must be one of s, ms, us, ns; got 'minutes'"),
+        ({"time_unit": "minutes"}, "time_unit must be one of s, ms, us, ns, min, h, d; got 'minutes'"),
         ({"time_unit": "ms", "time": "when"}, "time_unit: column 'when' holds timestamps, which tell their unit"),
         ({"time_unit": "ms", "time": "frame"}, "time_unit: 'frame' counts frames"),
     ],

@@ -81,7 +81,7 @@ column_options = stack(
 )
 time_unit_option = click.option(
     "--time-unit",
-    type=click.Choice(["s", "ms", "us", "ns"]),
+    type=click.Choice(["s", "ms", "us", "ns", "min", "h", "d"]),
     help="What numbers of time are, if it is not seconds; `simile.read` says which it has taken them for.",
 )
 memory_option = click.option(

@@ -32,7 +32,7 @@ class Reading(Struct, forbid_unknown_fields=True):
     sequence: Text | UnsetType = UNSET
     group: Annotated[str, Meta(max_length=2000, pattern=r"\A[^:\0\ud800-\udfff]*\Z")] | UnsetType = UNSET  # no file
     time: Text | UnsetType = UNSET
-    time_unit: Literal["s", "ms", "us", "ns"] | UnsetType = UNSET
+    time_unit: Literal["s", "ms", "us", "ns", "min", "h", "d"] | UnsetType = UNSET
     rate: Positive | UnsetType = UNSET
     gap: Annotated[float, Meta(gt=0.0, le=1e12)] | UnsetType = UNSET
     resample: Positive | UnsetType = UNSET

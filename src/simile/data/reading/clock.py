@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
-from simile.data.names import FEW, tidy
-from simile.data.reading.columns import ColumnRoles, ReadOptions, unit_of_name
+from simile.data.names import FEW
+from simile.data.reading.columns import ColumnRoles, ReadOptions, counts_frames, unit_of_name
 from simile.data.reading.values import SPAN, STAMP, WHOLE, Times, quote
 from simile.errors import ArgumentError, DataError
 
 _BROADCAST = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # written 23.976, 29.97 and 59.94
 _IRREGULAR = 0.1  # a step this far from the period, relatively, is worth a note
 _OUTAGE, _OUTAGES = 10.0, 0.2  # times the usual step; and the share of the steps that may be so long
+_PAUSE = 30  # times the usual step, from which on one is no jitter
 _GROWTH = 100  # resampling that makes a sequence longer than this many times is a mistake
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of them in a second
+_INFERRED = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of them in a second
+UNITS = {**_INFERRED, "min": 1.0 / 60.0, "h": 1.0 / 3600.0, "d": 1.0 / 86400.0}
 UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+UNIT_NAMES |= {"min": "minutes", "h": "hours", "d": "days"}
+_FAST, _ABSURD = 1e3, 1e5  # Hz, beyond which nobody moves, and nobody records
 _MINUTE, _DAY = 60.0, 86400.0
 _CENTURY = (946_684_800.0, 4_102_444_800.0)  # 2000 to 2100, in seconds since 1970
 
@@ -54,14 +57,14 @@ def infer_unit(times: Sequence[Times], rate: float | None = None) -> str:
     if rate is not None and (fits := [u for u, per in UNITS.items() if abs(step / per * rate - 1.0) < 0.02]):
         return fits[0]
     first, last = (float(extreme(t[i] for t in times)) for extreme, i in ((min, 0), (max, -1)))
-    for unit, per in UNITS.items():
+    for unit, per in _INFERRED.items():
         # A clock that runs since a machine was started may show such numbers too, but at a finer step.
         sane = step / per < (1000.0 if unit == "s" else 10.0) or _is_logged(step / per)
         if sane and _CENTURY[0] <= first / per and last / per <= _CENTURY[1]:
             return unit
     if len(steps) < FEW or (step < 10.0 and not _wavers(times, steps)):
         return "s"
-    return next((u for u, per in UNITS.items() if _is_logged(step / per) or (u != "s" and step <= per)), "s")
+    return next((u for u, per in _INFERRED.items() if _is_logged(step / per) or (u != "s" and step <= per)), "s")
 
 
 def _wavers(times: Sequence[Times], steps: FloatArray) -> bool:
@@ -166,7 +169,13 @@ def note_unit(column: str, unit: str, rate: float | None, *, whole: bool) -> lis
     if unit != "s":
         slow = f"for as seconds it would be {rate / UNITS[unit]:.4g} Hz: time_unit='s' overrules"
         return [f"{quote(column)} is taken for {UNIT_NAMES[unit]}, {slow}"]
-    doubtful = whole and 0.1 < rate < 1.0
+    if rate > _FAST:
+        way_out = "time_unit='min', 'h' or 'd' if it is in minutes, hours or days, and 's' if it is in seconds"
+        if rate > _ABSURD:
+            raise DataError(f"{quote(column)} in seconds would be {rate:,.0f} Hz: {way_out}")
+        return [f"{quote(column)} is taken for seconds ({rate:,.0f} Hz): {way_out}"]
+    uneven = abs(2.0 / rate - round(2.0 / rate)) > 0.1  # as 8.33 ms are, and no seconds of people
+    doubtful = (whole or uneven) and 0.1 < rate < 1.0
     return [f"{quote(column)} is taken for seconds ({rate:g} Hz): time_unit='ms' if it is in milliseconds"] * doubtful
 
 
@@ -309,6 +318,8 @@ def find_timing(
     inferred = known.rate
     notes = [] if told_unit else note_unit(column, unit, inferred, whole=choice.time_kind == WHOLE)
     if how.resample is not None:
+        if gap is None:
+            _check_pauses(named, how.resample)
         source = "from unknown" if (was := inferred or rate) is None else f"from {was:g} Hz"
         said = f" resampled {source} by column {column!r}"
         return Timing(how.resample, said, parts, continues, times, known, notes)
@@ -321,6 +332,17 @@ def find_timing(
     elif rate is None and frames:
         origin = f" ({column!r} counts frames: rate=... says how many a second)"
     return Timing(inferred if rate is None else rate, origin, parts, continues, [], known, notes)
+
+
+def _check_pauses(steps: Steps, rate: float) -> None:
+    """Refuse to fill long pauses with straight lines, unless they are allowed by a gap."""
+    for name, s in steps:
+        if len(s) and s.max() > _PAUSE * (usual := _median(s)):
+            raise DataError(
+                f"the time of {quote(name)} jumps by {s.max():.4g} s, and resample={rate:g} would fill that with a "
+                f"straight line of {s.max() * rate:.0f} frames: gap={3.0 * usual:.2g} cuts there, and "
+                f"gap={1.01 * s.max():.4g} fills it"
+            )
 
 
 def _time_evenly(lengths: Sequence[int], rate: float | None, origin: str, how: ReadOptions) -> Timing:
@@ -342,7 +364,7 @@ def _find_told_unit(choice: ColumnRoles, given: str | None) -> str | None:
     if given is not None and kind in (STAMP, SPAN):
         said = f"column {choice.shown[name]!r} holds {kind}, which tell their unit: leave time_unit out"
         raise ArgumentError(f"time_unit: {said}")
-    if given is not None and _counts_frames(name, kind):
+    if given is not None and counts_frames(name, kind):
         said = f"{choice.shown[name]!r} counts frames: say how many there are in a second with rate=..."
         raise ArgumentError(f"time_unit: {said}")
     return given or unit_of_name(name)[1]
@@ -350,17 +372,8 @@ def _find_told_unit(choice: ColumnRoles, given: str | None) -> str | None:
 
 def _are_frames(choice: ColumnRoles, times: Sequence[Times]) -> bool:
     """Return whether the time column counts frames: by its name, or because it is whole and steps by one."""
-    by_name = _counts_frames(str(choice.time), choice.time_kind)
+    by_name = counts_frames(str(choice.time), choice.time_kind)
     if by_name is False or not all((t == np.floor(t)).all() for t in times):
         return False
     together = np.concatenate([np.diff(t) for t in times])
     return by_name is True or len(together) == 0 or float(np.median(together)) == 1.0
-
-
-def _counts_frames(name: str, kind: str) -> bool | None:
-    """Return whether a time column counts frames: True by its name, None if its steps must tell, else False."""
-    if kind in (STAMP, SPAN):
-        return False
-    if re.fullmatch(r"(video_)?frames?(_?(index|id|number|no|nr))?", tidy(name).lower().replace(" ", "_")):
-        return True
-    return None if kind == WHOLE else False

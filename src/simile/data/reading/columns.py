@@ -42,6 +42,9 @@ _UNIT_NAMES = {
     "ms": ("ms", "msec", "millis", "millisecond", "milliseconds"),
     "us": ("us", "\u00b5s", "\u03bcs", "usec", "micros", "microsecond", "microseconds"),
     "ns": ("ns", "nsec", "nanos", "nanosecond", "nanoseconds"),
+    "min": ("min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+    "d": ("d", "day", "days"),
 }
 _UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in names}
 _TIME_TYPES: dict[str, type] = {STAMP: datetime, WHOLE: int}
@@ -96,6 +99,7 @@ class ColumnRoles:
     group: str | None = None
     group_guessed: bool = False  # by its name, and its values have yet to bear it out
     preparation: Preparation = field(default=Preparation())  # of columns as they are shown; their turns are yet unknown
+    frames: str | None = None  # numbers frames beside the time
     who: str | None = None  # tells who acted, if its values bear it out
     recorded: bool = False  # whether it has the columns of a recording of ours
 
@@ -153,7 +157,7 @@ class Header:
 def shared_columns(tables: Sequence[Table]) -> tuple[Column, ...]:
     """Return the columns that all tables have; tables that differ are refused."""
     first, *others = tables
-    kinds = {c.name: {c.kind} for c in first.columns}
+    kinds = {c.name: [c.kind] for c in first.columns}
     for table in others:
         names = {c.name for c in table.columns}
         for there, absent, lacking in ((first, table, kinds.keys() - names), (table, first, names - kinds.keys())):
@@ -163,15 +167,17 @@ def shared_columns(tables: Sequence[Table]) -> tuple[Column, ...]:
                     "give files of one layout, or read them one by one"
                 )
         for column in table.columns:
-            kinds[column.name].add(column.kind)
+            kinds[column.name].append(column.kind)
     return tuple(Column(c.name, _common_kind(kinds[c.name]), c.parent) for c in first.columns)
 
 
-def _common_kind(kinds: set[str]) -> str:
-    present = kinds - {EMPTY} or kinds
+def _common_kind(kinds: Sequence[str]) -> str:
+    """Return the kind of a column that is of these in several files."""
+    present = {*kinds} - {EMPTY} or {*kinds}
     if len(present) == 1:
         return next(iter(present))
-    return NUMBER if present <= NUMERIC else TEXT
+    # Text in a few files is an error there, with its row; in most it is a text that sometimes looks like numbers.
+    return NUMBER if 2 * sum(kind in NUMERIC for kind in kinds) >= len(kinds) else TEXT
 
 
 def shared_roles(tables: Sequence[Table]) -> Roles:
@@ -294,6 +300,7 @@ def _choose(columns: Sequence[Column], roles: Roles, how: ReadOptions, group: st
         None if single else group,
         guess and group is not None,
         _find_preparation([header.by_name[n] for n in (*chosen["contexts"], *chosen["actions"])], shown, chosen, how),
+        next((n for n in find_known(left_out, TIME_NAMES) if counts_frames(n, header.by_name[n].kind)), None),
         who,
         recorded,
     )
@@ -417,12 +424,29 @@ def unit_of_name(name: str) -> tuple[str, str | None]:
 
     >>> unit_of_name("Time [ms]"), unit_of_name("t_ns"), unit_of_name("nanoseconds"), unit_of_name("time")
     (('time', 'ms'), ('t', 'ns'), ('seconds', 'ns'), ('time', None))
+
+    But a lowest temperature is no time:
+
+    >>> unit_of_name("t [min]"), unit_of_name("time_min"), unit_of_name("t_min")
+    (('t', 'min'), ('time', 'min'), ('t_min', None))
     """
     folded = fold(name)
     if folded.endswith("seconds"):
         return "seconds", _UNITS.get(folded)
     split = re.fullmatch(r"(.+?)[_\[(/]+(\w+)[\])]?", folded)
-    return (split[1], _UNITS[split[2]]) if split and split[2] in _UNITS else (folded, None)
+    unit = _UNITS.get(split[2]) if split else None
+    if split is None or unit is None or (unit in ("min", "h", "d") and folded.isidentifier() and split[1] != "time"):
+        return folded, None
+    return split[1], unit
+
+
+def counts_frames(name: str, kind: str) -> bool | None:
+    """Return whether a time column counts frames: True by its name, None if its steps must tell, else False."""
+    if kind in (STAMP, SPAN):
+        return False
+    if re.fullmatch(r"(video_)?frames?(_?(index|id|number|no|nr))?", tidy(name).lower().replace(" ", "_")):
+        return True
+    return None if kind == WHOLE else False
 
 
 def _has_prefix(name: str, *prefixes: str) -> bool:
@@ -450,7 +474,8 @@ def _guess_contexts(columns: Sequence[Column], actions: Sequence[str], but: Coll
 def _no_contexts(columns: Sequence[Column], time: str | None) -> dict[str, str]:
     """Return the columns of numbers that are called like an index, or like the time where there is one, and why not."""
     numeric = [c for c in columns if c.is_numeric]
-    clocks = [] if time is None else [n for n in find_known(numeric, TIME_NAMES) if tidy(n) != "T"]  # a temperature
+    timed = [c for c in numeric if time is not None or c.kind == EMPTY]
+    clocks = [n for n in find_known(timed, TIME_NAMES) if tidy(n) != "T"]  # a temperature
     return dict.fromkeys(clocks, "a time") | {c.name: "an index" for c in numeric if is_index(c.name)}
 
 
@@ -475,9 +500,11 @@ def _notes(
         ]
     if odd:
         notes.append(f"upper and lower case aside, {list_some(odd)}")
-    texts = [c for c in columns if c.kind == TEXT and c.name not in explicit]
+    no_times = (TEXT,) if "time" in explicit.values() else (TEXT, EMPTY)
+    odd_times = {c.name: c.kind for c in columns if c.kind in no_times and c.name not in explicit}
     called = [
-        f"{shown[n]!r} is called like a time but holds text: {WRITE_TIMES}" for n in find_known(texts, TIME_NAMES)
+        f"{shown[n]!r} is called like a time but holds {odd_times[n]}: {WRITE_TIMES}"
+        for n in find_known([c for c in columns if c.name in odd_times], TIME_NAMES)
     ]
     return notes + called
 

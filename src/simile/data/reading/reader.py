@@ -81,7 +81,7 @@ def read(
     time : str, optional
         Column of time: seconds, frame numbers, or time stamps (ISO 8601, `12:00:01`, `31.05.2024 12:00:01`).
         Guessed: t, time, timestamp, seconds, frame or frame_index. It must increase inside every sequence.
-    time_unit : {"s", "ms", "us", "ns"}, optional
+    time_unit : {"s", "ms", "us", "ns", "min", "h", "d"}, optional
         What numbers in that column are. Guessed: what its name says (`t_ms`), or else seconds, or finer where seconds
         would be an absurd rate.
     rate : float, optional
@@ -161,7 +161,9 @@ def _look(path: Any, how: ReadOptions) -> tuple[list[Table], ColumnRoles, Gather
     tables = open_tables(path, max_memory=how.max_memory)
     beside = names_other_source(how.group, Header(shared_columns(tables)))
     choice = choose(tables, how, SINGLE if beside else how.group)
-    light = replace(choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False, who=None)
+    light = replace(
+        choice, contexts=choice.guessed, actions=(), texts=(), group=None, group_guessed=False, frames=None, who=None
+    )
     gathered = _gather(tables, light)
     with naming(tables[0].path):
         choice = replace(choice.without(gathered.counters), guessed=())
@@ -261,6 +263,12 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
     if gathered.lost:
         lost = list_some(gathered.lost, most=4)
         notes.append(f"frames are lost in {lost}: what comes after is a sequence of its own")
+    if gathered.hidden:
+        frames, time = (choice.shown[str(name)] for name in (choice.frames, choice.time))
+        notes.append(
+            f"{frames!r} jumps where {time!r} goes on evenly, in {list_some(gathered.hidden, most=4)}: frames are lost "
+            f"there, and the time was written anew: time={frames!r} with rate=... and gap=... cuts there"
+        )
     if gathered.nobody:
         notes.append(
             f"{gathered.nobody}: these rows are left out, and recordings are cut there; `simile improve` learns from "

@@ -64,6 +64,14 @@ class Pieces:
             human=pick(self.human, rows),
         )
 
+    def take_hidden_loss(self) -> bool:
+        """Return whether the numbers of frames jump where the time does not, and let go of the numbers."""
+        steps = np.diff(np.concatenate(self.numbers))
+        times = np.diff(np.concatenate(self.times)).astype(np.float64) if self.times else np.empty(0)
+        self.numbers.clear()
+        lost = steps > 1.5 * np.median(steps) if len(times) else np.empty(0, np.bool_)
+        return bool((times[lost] < 1.5 * np.median(times)).any())
+
     def cut(self, *, human: bool) -> list[Pieces]:
         """Return it as sequences without lost frames, called by their first frame; every action beside its contexts.
 
@@ -114,6 +122,7 @@ class Gathered:
     counters: frozenset[str]
     turned: frozenset[str]
     lost: tuple[str, ...] = ()  # sequences that are cut, for frames are lost in them
+    hidden: tuple[str, ...] = ()  # sequences in which the time goes on evenly where frames are lost
     nobody: str = ""  # how many rows are no person's, if any
 
 
@@ -145,12 +154,12 @@ def gather(
     for table, name in zip(tables, names, strict=True):
         by_label = dict(begun)
         before: FloatArray | None = None  # the contexts of the row before
-        lead, numbered = table.roles.lead or 0, _is_numbered(table, choice)
-        for chunk in table.scan(choice.types | ({FRAME: float} if numbered else {}), choice.texts):
+        lead, numbers = table.roles.lead or 0, FRAME if _is_numbered(table, choice) else choice.frames
+        for chunk in table.scan(choice.types | ({numbers: float} if numbers else {}), choice.texts):
             acted = None if choice.who is None else chunk.actors(choice.who)
             if acted is not None:
                 actors += Counter(dict(acted.value_counts().rows()))
-            contexts = _add(chunk, choice, by_label, name, lead, acted, numbered=numbered, strict=mend is None)
+            contexts = _add(chunk, choice, by_label, name, lead, acted, numbers, strict=mend is None)
             turned |= chunk.turned(choice.texts)
             for column in list(steps):
                 values = contexts[:, guessed[column]]
@@ -167,6 +176,7 @@ def gather(
                 p.name = names_of[label]
     if mend is not None:
         gathered = [[part for p in pieces for part in mend(p)] for pieces in gathered]
+    hidden = tuple(p.name for pieces in gathered for p in pieces if choice.frames and p.take_hidden_loss())
     # Elsewhere a column of this name has other words in it, such as names.
     human = choice.who is not None and (
         choice.recorded or bool(actors.keys() & NOBODY) or actors.keys() - {None} == {OPERATOR}
@@ -192,7 +202,7 @@ def gather(
         kept = [i for i, name in enumerate(choice.contexts) if name not in counters]
         for p in pieces:
             p.contexts = [table[:, kept] for table in p.contexts]
-    return Gathered(pieces, list(map(len, together)), counters, frozenset(turned), lost, nobody)
+    return Gathered(pieces, list(map(len, together)), counters, frozenset(turned), lost, hidden, nobody)
 
 
 def _count_nobody(actors: Mapping[str | None, int], choice: ColumnRoles, table: Table) -> str:
@@ -273,8 +283,8 @@ def _add(
     name: str,
     lead: int,
     actors: Any,
+    numbered: str | None,
     *,
-    numbered: bool,
     strict: bool,
 ) -> FloatArray:
     """Add the rows of a chunk to their sequences, given who acted in them if a column tells; returns its contexts.
@@ -285,7 +295,7 @@ def _add(
         choice.preparation.blank(chunk.numbers(columns), choice.name(columns))
         for columns in (choice.contexts, choice.actions)
     )
-    numbers = chunk.numbers((FRAME,))[:, 0] if numbered else None
+    numbers = chunk.numbers((numbered,))[:, 0] if numbered else None
     human = None if actors is None else (actors.is_not_null() & ~actors.is_in(list(NOBODY))).to_numpy()
     runs: dict[Any, list[slice]] = {name: [slice(0, chunk.rows)]}
     if choice.sequence is not None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import IO, Any
 
@@ -293,14 +294,26 @@ def _records(path: File) -> Iterator[dict[str, Any]]:
 
 
 def parse_record(line: str, place: str) -> dict[str, Any]:
-    """Return the object of a line."""
+    """Return the object of a line, in which no key stands twice."""
     try:
         value = json.loads(line)
+        if isinstance(value, dict) and line.count(":") > len(value):  # with as many no key can stand twice
+            value = json.loads(line, object_pairs_hook=partial(_take_each_once, place))
+    except DataError:
+        raise
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: not JSON: {error}: one object per line is wanted") from None
     if not isinstance(value, dict):
         raise DataError(f'{place}: {quote(value)} is not an object: write rows as {{"name": value, ...}}')
     return value
+
+
+def _take_each_once(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+        raise DataError(f"{place}: the key {quote(twice)} stands there twice: which of both is meant? Leave one out")
+    return found
 
 
 def spread_lists(record: Mapping[str, Any]) -> dict[str, Any]:

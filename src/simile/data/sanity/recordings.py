@@ -32,6 +32,10 @@ CLOSE = 0.15  # of a factor, in logarithms, within which it is that
 LEAST, MOST = 4, 40  # recordings that can be compared, and that are
 ENOUGH, NUMBERS = 100, 500_000  # frames that a recording must have, and numbers that are looked at in all
 AGREES = 0.75  # correlation of what one recording's line says of another, from which on they are alike
+ALIKE = 0.5  # of a factor, in logarithms, by which recordings that are alike react more or less
+FEWEST_SHIFTS = 16  # frames either way, by which a clock may be off
+MATTERS = 0.2  # of what a line says, that a context has to say of it for its clock to be looked at
+BEST = 0.7  # of the recordings, whose line is fitted once more
 WORSE = 2.0  # times the usual error, from which on a recording is asked what would mend it
 MENDS = 0.5  # times the error that is left, for what mends it to be told
 
@@ -112,13 +116,11 @@ class _Lines:
         x = demos[number].contexts[np.maximum(rows - lag, 0)]
         return np.nan_to_num((x - self.center) / self.scale)
 
-    def fit(self, numbers: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """Return weights and means of a ridge; the level of each recording is left aside."""
+    def fit(self, numbers: Sequence[int]) -> FloatArray:
+        """Return the weights of a ridge; the level of each recording is left aside."""
         X = np.concatenate([self.inputs[i] - self.inputs[i].mean(axis=0) for i in numbers])
         y = np.concatenate([self.targets[i] - self.targets[i].mean() for i in numbers])
-        weights = solve_ridge(X, y, 1e-2)
-        levels = np.array([self.targets[i].mean() - self.inputs[i].mean(axis=0) @ weights for i in numbers])
-        return weights, levels
+        return solve_ridge(X, y, 1e-2)
 
     def predict(self, number: int, weights: FloatArray, scale: FloatArray | float = 1.0) -> FloatArray:
         """Return what a line says of a recording, whose contexts are multiplied by something first."""
@@ -135,14 +137,18 @@ def compare_recordings(demos: Demonstrations) -> Iterator[Problem]:
     for k, name in enumerate(demos.action_names):
         lines = _Lines.of(demos, numbers, k)
         n = len(numbers)
-        own = [lines.fit([i])[0] for i in range(n)]
+        own = [lines.fit([i]) for i in range(n)]
         agree = np.array([[_correlation(lines.predict(i, w), lines.targets[i]) for i in range(n)] for w in own])
         center = int(np.argmax(np.median(agree, axis=1)))
-        kin = [i for i in range(n) if agree[center, i] > AGREES]
-        if len(kin) < max(LEAST - 1, 0.5 * n):
+        slopes = np.array([_slope(lines.predict(i, own[center]), lines.targets[i]) for i in range(n)])
+        alike = np.abs(np.log(np.maximum(slopes / np.median(slopes), 1e-9))) < ALIKE
+        kin = agreeing = np.flatnonzero(alike & (agree[center] > AGREES)).tolist()
+        if len(agreeing) < max(LEAST - 1, 0.5 * n):
             continue
-        weights, levels = lines.fit(kin)
-        errors = np.array([_error(lines.predict(i, weights), lines.targets[i]) for i in range(n)])
+        for _ in range(2):  # those that are off must not bend the line
+            weights = lines.fit(kin)
+            errors = np.array([_error(lines.predict(i, weights), lines.targets[i]) for i in range(n)])
+            kin = sorted(kin, key=errors.__getitem__)[: max(LEAST - 1, math.ceil(BEST * n))]
         usual = float(np.median(errors[kin]))
         mends: dict[tuple[str, str], list[int]] = {}
         for i in range(n):
@@ -153,6 +159,7 @@ def compare_recordings(demos: Demonstrations) -> Iterator[Problem]:
         for (column, how), where in mends.items():
             if len(where) <= 0.5 * n:
                 yield Problem("differs", (column,), f"{escape(column)} {how} {name_recordings(demos, where)}")
+        levels = np.array([lines.targets[i].mean() - lines.predict(i, weights).mean() for i in agreeing])
         inner = float(np.median([lines.targets[i].std() for i in kin]))
         if not mends and len(levels) >= LEAST and _spread_of(levels) > max(3.0 * usual, chance * inner):
             yield Problem(
@@ -171,6 +178,12 @@ def _correlation(one: FloatArray, other: FloatArray) -> float:
     if np.ptp(one) == 0.0 or np.ptp(other) == 0.0:
         return 0.0
     return float(np.corrcoef(one, other)[0, 1])
+
+
+def _slope(said: FloatArray, target: FloatArray) -> float:
+    """Return by how much a line is to be multiplied to be as large as a recording."""
+    said = said - said.mean()
+    return float(np.dot(said, target - target.mean()) / max(np.dot(said, said), 1e-300))
 
 
 def _error(said: FloatArray, target: FloatArray) -> float:
@@ -193,7 +206,7 @@ def _find_mend(
     said, target = lines.predict(i, weights), lines.targets[i]
     tried: list[tuple[float, str, str]] = []
     name = demos.action_names[action]
-    slope = float(np.dot(said - said.mean(), target - target.mean()) / max(np.sum((said - said.mean()) ** 2), 1e-300))
+    slope = _slope(said, target)
     if slope < 0.0:
         tried.append((_error(-said, target), name, "has the other sign"))
     for text, factor in FACTORS.items():
@@ -203,16 +216,25 @@ def _find_mend(
     step, demo = lines.lags[1], demos[number]
     frames = np.arange(len(demo))
     parts = np.split(weights, len(lines.lags))
-    along = np.sum(
-        [lines.read(demos, number, frames, lag) @ w for lag, w in zip(lines.lags, parts, strict=True)], axis=0
+    each = np.sum(
+        [lines.read(demos, number, frames, lag) * w for lag, w in zip(lines.lags, parts, strict=True)], axis=0
     )
-    for shift in range(-8 * step, 8 * step + 1, max(1, step // 3)):
+    along = each.sum(axis=1)
+    matter = np.flatnonzero(each.std(axis=0) > MATTERS * along.std())
+    without = [_error(along - each[:, j], demo.actions[:, action]) for j in matter]
+    most = max(8 * step, FEWEST_SHIFTS)
+    for shift in range(-most, most + 1, max(1, step // 3)):
         if abs(shift) >= step and 4 * abs(shift) < len(demo):
-            a = along[max(-shift, 0) : len(demo) - max(shift, 0)]
-            b = demo.actions[max(shift, 0) : len(demo) + min(shift, 0), action]
+            early, late = slice(len(demo) - abs(shift)), slice(abs(shift), None)
+            before, after = (early, late) if shift > 0 else (late, early)
             seconds = "" if demos.rate is None else f" ({abs(shift) / demos.rate:.2g} s)"
-            way = "later" if shift > 0 else "earlier"
-            tried.append((_error(a, b), name, f"is about {abs(shift)} frames{seconds} {way} than elsewhere"))
+            text = f"is about {abs(shift)} frames{seconds} {'later' if shift > 0 else 'earlier'}"
+            tried.append((_error(along[before], demo.actions[after, action]), name, f"{text} than elsewhere"))
+            for j, least in zip(matter, without, strict=True):
+                mended = along[before] + each[after, j] - each[before, j]
+                if (error_then := _error(mended, demo.actions[before, action])) < MENDS * least:
+                    how = f"{text} beside {escape(name)} than elsewhere"
+                    tried.append((error_then, demos.context_names[j], how))
     for j, column in enumerate(demos.context_names):
         for text, times in _context_changes():
             scale = np.ones(len(lines.center))

@@ -79,14 +79,15 @@ def find_thousands(demos: Demonstrations) -> Iterator[Problem]:
             or np.abs(thousands - np.round(thousands)).max() > 1e-6
         ):
             continue
-        mended = np.where(pointed, 1000.0 * values, values)
-        before, after = (np.abs(np.diff(one)).mean() / max(float(one.std()), 1e-300) for one in (values, mended))
-        if after < 0.3 * before:
+        mended, turns = np.where(pointed, 1000.0 * values, values), pointed[1:] != pointed[:-1]
+        if turns.sum() >= 3 and np.median(np.abs(np.diff(mended))[turns]) < 0.2 * np.median(
+            np.abs(np.diff(values))[turns]
+        ):
             yield Problem(
                 "thousands",
                 (name,),
                 f"{escape(name)} has whole numbers below 1000 beside numbers with three decimals, such as "
-                f"{values[pointed][0]:.3f}, and moves smoothly if that is {thousands[0]:.0f}: a point stands between "
+                f"{values[pointed][0]:.3f}, and goes on smoothly if that is {thousands[0]:.0f}: a point stands between "
                 "thousands; write the file without",
                 certain=True,
             )
