@@ -318,7 +318,7 @@ def find_timing(
     inferred = known.rate
     notes = [] if told_unit else note_unit(column, unit, inferred, whole=choice.time_kind == WHOLE)
     if how.resample is not None:
-        if gap is None:
+        if how.gap is None:
             _check_pauses(named, how.resample)
         source = "from unknown" if (was := inferred or rate) is None else f"from {was:g} Hz"
         said = f" resampled {source} by column {column!r}"
