@@ -24,15 +24,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "plants"))
 from crane import Crane
 from valve import FRAMES, Valve, wander
 
-# Real sets: where, how they are read, and the contexts that follow from the action; the others are causes.
-REAL: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("car_following/car_following.csv", {"actions": "a_speed", "contexts": ["x_*", "z_gap"]}, "z_"),
-    ("reservoir/reservoir.csv", {"contexts": ["x_*", "z_storage"]}, "z_"),
-    ("head360/head360.csv", {}, "z_"),
-    ("grip_force/grip_force.csv", {}, "z_"),
-    ("soccer_operator/operator.csv", {"actions": "pan", "contexts": "ball_*", "sequence": "shot"}, "z_"),
-    ("teleoperation", {}, "observation."),
-)
+REAL: dict[str, dict[str, Any]] = {  # with the columns that follow from the action
+    "car_following/car_following.csv": {"actions": "a_speed", "contexts": ["x_*", "z_gap"]},
+    "reservoir/reservoir.csv": {"contexts": ["x_*", "z_storage"]},
+    "head360/head360.csv": {},
+    "grip_force/grip_force.csv": {},
+    "soccer_operator/operator.csv": {"actions": "pan", "contexts": "ball_*", "sequence": "shot"},
+    "teleoperation": {},
+}
+FOLLOWS = ("z_", "observation.")  # how those begin
 
 
 class Head:
@@ -137,12 +137,12 @@ def main() -> None:
                     f"{plant.__name__:9}{', '.join(effects[:n]):28}{ratio:>30}{off}  {', '.join(sorted(accused))}",
                     flush=True,
                 )
-    for name, options, follows in REAL if given.data else ():
+    for name, options in REAL.items() if given.data else ():
         demos = simile.read(given.data / name, **options, quiet=True)
-        effects, accused = {one for one in demos.context_names if one.startswith(follows)}, accuse(demos)
-        others = set(demos.context_names) - effects
-        counts[1] += [len(accused & effects), len(effects), len(accused & others), len(others)]
-        print(f"{name}, {len(effects)} effects among {demos.n_contexts} contexts: accused {sorted(accused)}")
+        truly, accused = {one for one in demos.context_names if one.startswith(FOLLOWS)}, accuse(demos)
+        others = set(demos.context_names) - truly
+        counts[1] += [len(accused & truly), len(truly), len(accused & others), len(others)]
+        print(f"{name}, {len(truly)} effects among {demos.n_contexts} contexts: accused {sorted(accused)}", flush=True)
     for where, (found, effects_, wrong, others_) in zip(("plants", "real sets"), counts, strict=True):
         print(f"{where}: accused {found} of {effects_} effects of the action, and {wrong} of {others_} other columns")
 

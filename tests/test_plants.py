@@ -248,6 +248,23 @@ def test_what_is_not_finite_where_the_policy_acts_is_a_plant_that_ran_away(odd):
     assert found.summary.diverged == 1
 
 
+def test_a_plant_that_breaks_while_the_expert_begins_is_told_too():
+    class Worn(Tank):
+        runs = 0
+
+        def reset(self, seed):
+            self.runs += 1
+            return super().reset(seed)
+
+        def step(self, action):
+            x, cost = super().step(action)
+            return x, math.nan if self.runs > 2 else cost
+
+    found = run_plant(affine(0), Worn(names=False), 2)
+    assert found.begin > len(found.policy[0].costs) == 1
+    assert found.summary.diverged == 2
+
+
 def test_an_episode_that_ends_before_the_expert_s_is_told():
     found = evaluate(affine(1), plant=Tank(names=False, ends=lambda level: level < 0.0 or level > 6.0), episodes=6)
     assert found.verdict.at_work.shorter == 6

@@ -58,6 +58,10 @@ class Episode:
     actions: FloatArray
     costs: FloatArray
 
+    def cost(self, begin: int) -> float:
+        """Return the sum of the costs from a frame on; infinite where it diverged before."""
+        return float(self.costs[begin:].sum()) if np.isfinite(self.costs[-1]) else math.inf
+
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
@@ -74,9 +78,7 @@ class Episodes:
     @cached_property
     def summary(self) -> AtWork:
         """What is said of it in a verdict."""
-        ours, theirs = (
-            np.array([one.costs[self.begin :].sum() for one in some]) for some in (self.policy, self.expert)
-        )
+        ours, theirs = (np.array([one.cost(self.begin) for one in some]) for some in (self.policy, self.expert))
         n, diverged, nothing = len(ours), int(np.isinf(ours).sum()), Estimate(math.nan)
         if diverged or not self.expert:
             cost = math.nan if diverged else float(ours.mean())
