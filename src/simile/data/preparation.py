@@ -163,15 +163,18 @@ def fit_wrap(period: float, raw: FloatArray, recordings: Sequence[FloatArray]) -
     wrap = Wrap(period, float(_find_median(known[0])))
     for values in known:
         values[:] = wrap.align(values)
-    middle = 0.5 * float(min(map(np.nanmin, known)) + max(map(np.nanmax, known)))
+    least, most = float(min(map(np.nanmin, known))), float(max(map(np.nanmax, known)))
+    middle = 0.5 * (least + most)
     low, high, slack = np.nanmin(raw), np.nanmax(raw), 1e-3 * period  # 2 pi may be written as 6.2832
     starts = [float(s) for s in (0.0, -0.5 * period, low) if s - slack <= low and high <= s + period + slack]
     if not starts:
         return Wrap(period, middle)
-    turns = period * math.floor((middle - starts[0]) / period)  # so that other data of this log come to the same one
+    # As in the log where no recording passes its end, and else about that: other data of it come to the same turn.
+    first, last = (math.floor((side - starts[0]) / period) for side in (least, most))
+    moved = period * (first if first == last else round((middle - starts[0]) / period))
     for values in known:
-        values -= turns
-    return Wrap(period, middle - turns, starts[0])
+        values -= moved
+    return Wrap(period, middle - moved, starts[0])
 
 
 def _find_median(values: FloatArray) -> Any:

@@ -245,7 +245,7 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
         for one in _cut(p, timing, i, choice.preparation, names)
     )
     if columns:
-        cut = list(cut)
+        cut = [(group, name, x.copy(), a.copy()) for group, name, x, a in cut]  # to be written to
         for n, (side, j) in columns.items():
             wraps[n] = fit_wrap(wraps[n].period, raw[n], [one[2 + side][:, j] for one in cut])
     preparation = replace(choice.preparation, wraps=wraps)

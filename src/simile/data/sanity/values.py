@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,8 @@ def find_codes(demos: Demonstrations) -> Iterator[Problem]:
             codes = " and ".join(f"{code:g}" for code in found)
             share = sum(found.values()) / total
             rest = f"all others lie between {values.min():.4g} and {values.max():.4g}"
-            way = "leave those rows out" if is_action else "make them empty, or NaN"
+            option = " ".join(f"--missing {quote(f'{escape(name)}={code!r}'.removesuffix('.0'))}" for code in found)
+            way = "leave those rows out" if is_action else f"make them empty, or NaN, or read them so: {option}"
             yield Problem(
                 "code",
                 (name,),
@@ -102,7 +104,8 @@ def find_wraps(demos: Demonstrations) -> Iterator[Problem]:
                 continue
             steps = np.concatenate([np.abs(np.diff(parts[i])) for i in where])
             times = int(np.count_nonzero(steps > TURN * period))
-            way = "numpy.unwrap makes it go on" if is_action else "numpy.unwrap, or its sine and cosine, make it go on"
+            way = f"--wraps {quote(f'{escape(name)}={written}'.replace(' pi', 'pi'))} makes it go on"
+            way += "" if is_action else ", or give its sine and cosine"
             yield Problem(
                 "wrap",
                 (name,),
