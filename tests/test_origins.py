@@ -395,7 +395,7 @@ def test_a_policy_that_is_fed_what_it_cannot_tell_apart_says_so_once(model: Any,
     demos = near(missing=0.0)
     policy = simile.clone(demos, **{**QUICK, "model": model}).policy
     rollout(policy, demos)
-    Predictor(policy).step(100.0 * demos.contexts[0][0])
+    Predictor(policy).step(demos.contexts[0][0])
     assert not caplog.records
     far = moved(demos, 1e9, [1])
     rollout(policy, far)

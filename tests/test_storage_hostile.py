@@ -107,7 +107,7 @@ FIRST = "policy.components.0"
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("version", 6, r"written by a newer simile: version 6 of the format, and this one reads 5: upgrade"),
+        ("version", 7, r"written by a newer simile: version 7 of the format, and this one reads 6: upgrade"),
         ("version", 10**300, "written by a newer simile"),
         ("version", True, "something else"),
         ("version", -1, "something else"),
