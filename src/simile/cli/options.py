@@ -435,11 +435,8 @@ def _arguments_for(policy: Policy, options: Mapping[str, Any]) -> dict[str, Any]
         **how,
         "actions": card.action_names,
         "contexts": recorded_names(policy),
-        "missing": [
-            *how.get("missing", ()),
-            *(f"{n}={code!r}" for n, codes in known.missing.items() for code in codes),
-        ],
-        "wraps": [*how.get("wraps", ()), *(f"{n}={wrap.period!r}" for n, wrap in known.wraps.items())],
+        "missing": [*how.get("missing", ()), *known.missing.items()],
+        "wraps": [*how.get("wraps", ()), *known.wraps.items()],
     }
 
 
@@ -448,7 +445,7 @@ def read_for(policy: Policy, data: str | list[str], options: Mapping[str, Any]) 
     from simile.data.reading import read
 
     with bounded(options):
-        demos = read(data, **_arguments_for(policy, options)).prepare(policy.card.preparation)
+        demos = read(data, **_arguments_for(policy, options))
     _tell_about(policy, demos, options)
     return demos
 

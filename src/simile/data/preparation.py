@@ -45,22 +45,28 @@ class Wrap:
         for value in (self.middle, self.low or 0.0):
             checks.number(value, "wraps: a value", at_least=-FARTHEST, at_most=FARTHEST)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing but the period is known yet."""
+        return self == Wrap(self.period)
+
     def move_near(self, values: FloatArray, near: Any) -> FloatArray:
         """Return values moved by whole periods to within half a period of others."""
         return np.asarray(values - self.period * np.rint((values - near) / self.period))
 
-    def unwrap(self, values: FloatArray) -> FloatArray:
-        """Return the values (T,) of a recording without jumps; the first one stays, missing ones are passed over."""
-        known, found = np.flatnonzero(np.isfinite(values)), values.copy()
-        with np.errstate(over="ignore", invalid="ignore"):  # of what is no angle, and refused as infinite
-            found[known[1:]] -= self.period * np.cumsum(np.rint(np.diff(values[known]) / self.period))
-        return found
+    def unwrap(self, values: FloatArray, *, align: bool = False) -> FloatArray:
+        """Return the values (T,) of a recording without jumps, where `align` with their median near the middle.
 
-    def align(self, values: FloatArray) -> FloatArray:
-        """Return the values (T,) of a recording without jumps, with their median near the middle."""
-        found = self.unwrap(values)
-        turns = np.rint((_find_median(found) - self.middle) / self.period)
-        return np.asarray(found - self.period * turns)
+        Else the first one stays. Missing ones are passed over.
+        """
+        known, turns = np.flatnonzero(np.isfinite(values)), np.zeros(len(values))
+        with np.errstate(over="ignore", invalid="ignore"):  # of what is no angle, and refused as infinite
+            turns[known[1:]] = np.cumsum(np.rint(np.diff(values[known]) / self.period))
+            found: FloatArray = values - self.period * turns
+            if align and len(known):  # all turns at once: the bits must be those of whoever reads the log anew
+                turns += np.rint((np.median(found[known]) - self.middle) / self.period)
+                found = values - self.period * turns
+        return found
 
     def agrees(self, other: Wrap | None) -> bool:
         """Tell whether both make the same of a value."""
@@ -130,7 +136,7 @@ class Preparation:
         """Return the table (T, columns) of a recording in which nothing jumps, near the middles where `align`."""
         table = table.copy() if (wraps := self.find_wraps(names)) else table
         for j, wrap in wraps:
-            table[:, j] = (wrap.align if align else wrap.unwrap)(table[:, j])
+            table[:, j] = wrap.unwrap(table[:, j], align=align)
         return table
 
     def mend(self, table: FloatArray, names: Sequence[str]) -> FloatArray:
@@ -147,7 +153,7 @@ class Preparation:
 
 
 def fit_wrap(period: float, raw: FloatArray, recordings: Sequence[FloatArray]) -> Wrap:
-    """Bring recordings, which were unwrapped, to the same turn, in place; return how they wrap.
+    """Find how recordings wrap, and about which middle they lie once they go on.
 
     Parameters
     ----------
@@ -156,40 +162,31 @@ def fit_wrap(period: float, raw: FloatArray, recordings: Sequence[FloatArray]) -
     raw : (frames,) array
         All values of the log.
     recordings : sequence of (T,) arrays
-        Without jumps.
+        As they were logged, or without jumps.
     """
     if not (known := [values for values in recordings if np.isfinite(values).any()]):
         return Wrap(period)
-    wrap = Wrap(period, float(_find_median(known[0])))
-    for values in known:
-        values[:] = wrap.align(values)
-    least, most = float(min(map(np.nanmin, known))), float(max(map(np.nanmax, known)))
+    near = Wrap(period, float(np.nanmedian(Wrap(period).unwrap(known[0]))))
+    together = np.concatenate([near.unwrap(values, align=True) for values in known])
+    least, most = float(np.nanmin(together)), float(np.nanmax(together))
+    low, high, slack = float(np.nanmin(raw)), float(np.nanmax(raw)), 1e-3 * period  # 2 pi may be written as 6.2832
+    starts = [start for start in (0.0, -0.5 * period, low) if start - slack <= low and high <= start + period + slack]
     middle = 0.5 * (least + most)
-    low, high, slack = np.nanmin(raw), np.nanmax(raw), 1e-3 * period  # 2 pi may be written as 6.2832
-    starts = [float(s) for s in (0.0, -0.5 * period, low) if s - slack <= low and high <= s + period + slack]
     if not starts:
         return Wrap(period, middle)
     # As in the log where no recording passes its end, and else about that: other data of it come to the same turn.
     first, last = (math.floor((side - starts[0]) / period) for side in (least, most))
-    moved = period * (first if first == last else round((middle - starts[0]) / period))
-    for values in known:
-        values -= moved
-    return Wrap(period, middle - moved, starts[0])
+    turns = first if first == last else round((middle - starts[0]) / period)
+    return Wrap(period, middle - period * turns, starts[0])
 
 
-def _find_median(values: FloatArray) -> Any:
-    known = values[np.isfinite(values)]
-    return np.median(known) if len(known) else np.float64(0.0)
-
-
-def read_pairs(given: Any, name: str) -> tuple[tuple[str, float], ...]:
-    """Return patterns of columns with a number each; a number alone is for all.
+def read_pairs(given: Any, name: str) -> tuple[tuple[str, Any], ...]:
+    """Return patterns of columns with a number, or a `Wrap`, each; a number alone is for all.
 
     >>> read_pairs(["wind=-999", "9999"], "missing"), read_pairs({"pan": "2pi"}, "wraps")
     ((('wind', -999.0), ('*', 9999.0)), (('pan', 6.283185307179586),))
     """
-    split = [one.rpartition("=")[::2] if isinstance(one, str) else ("", one) for one in _list(given)]
-    pairs = given.items() if isinstance(given, Mapping) else split
+    pairs = given.items() if isinstance(given, Mapping) else map(_split, _list(given))
     try:
         return tuple((str(pattern or "*"), _read_number(n)) for pattern, some in pairs for n in _list(some))
     except ValueError:  # which an ArgumentError is
@@ -197,11 +194,16 @@ def read_pairs(given: Any, name: str) -> tuple[tuple[str, float], ...]:
         raise ArgumentError(f"{name} must be finite numbers by column, such as {example}; got {given!r}") from None
 
 
+def _split(given: Any) -> Any:
+    """Return a pattern and what is for it."""
+    return given.rpartition("=")[::2] if isinstance(given, str) else given if isinstance(given, tuple) else ("", given)
+
+
 def _list(given: Any) -> list[Any]:
     return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _read_number(given: Any) -> float:
+def _read_number(given: Any) -> float | Wrap:
     if isinstance(given, str):
         given = float(given.removesuffix("pi")) * (math.pi if given.endswith("pi") else 1.0)
-    return checks.number(given, "it")
+    return given if isinstance(given, Wrap) else checks.number(given, "it")

@@ -122,8 +122,8 @@ def hold_out(
     share = _share(test)
     if share is None:
         columns = {"actions": demos.action_names, "contexts": demos.context_names}
-        test_set = read(test, **{**reading_arguments(options), **columns}, quiet=quiet)
-        return demos, test_set.prepare(demos.preparation)
+        alike = {**columns, "wraps": list(demos.preparation.wraps.items())}
+        return demos, read(test, **{**reading_arguments(options), **alike}, quiet=quiet)
     if not 0.0 < share < 1.0:
         raise ArgumentError(f"--test must be a share between 0 and 1, or a data file; got {test}")
     train, held = demos.hold_out(share, seed=options["seed"])

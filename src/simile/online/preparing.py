@@ -64,7 +64,7 @@ class Preparer:
 
     def restore(self, A: FloatArray) -> FloatArray:
         """Return actions (..., k) in the range of the log."""
-        return self.preparation.restore(A, self._action_names)
+        return self.preparation.restore(A, self._action_names) if self._actions else A
 
     def restore_contexts(self, X: FloatArray | None) -> FloatArray | None:
         """Return contexts (n, m) in the range of the log."""

@@ -314,11 +314,12 @@ def _find_preparation(
     for pattern, code in how.missing:
         for name in _match(header, "missing", pattern, taken=chosen["actions"]):
             missing[shown[name]] = (*missing.get(shown[name], ()), code)
-    for pattern, period in how.wraps:
+    for pattern, given in how.wraps:
+        wrap = given if isinstance(given, Wrap) else Wrap(given)
         for name in _match(header, "wraps", pattern, taken=()):
-            if (other := wraps.get(shown[name], Wrap(period))).period != period:
-                raise ArgumentError(f"wraps: {quote(name)} wraps at {other.period:g} and at {period:g}: give it once")
-            wraps[shown[name]] = Wrap(period)
+            if (other := wraps.get(shown[name], wrap).period) != wrap.period:
+                raise ArgumentError(f"wraps: {quote(name)} wraps at {other:g} and at {wrap.period:g}: give it once")
+            wraps[shown[name]] = wrap
     return Preparation(missing, wraps)
 
 

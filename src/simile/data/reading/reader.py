@@ -36,6 +36,7 @@ from simile.data.reading.sequences import Gathered, NoGroupError, Pieces, file_n
 from simile.data.reading.summary import Summary
 from simile.data.reading.tables import Table
 from simile.data.reading.values import DamageError, quote
+from simile.data.sanity.problem import list_columns
 from simile.errors import DataError
 
 
@@ -226,35 +227,31 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
         choice = choice.without(gathered.counters)
     pieces = gathered.pieces
     timing = _time(tables, gathered, choice, how, None if part is None else part.time)
+    names = choice.name(choice.contexts), choice.name(choice.actions)
+    new = {n: wrap.period for n, wrap in choice.preparation.wraps.items() if wrap.is_new}
+    logged = {
+        n: np.concatenate([table[:, j] for p in pieces for table in (p.contexts, p.actions)[side]])
+        for side, some in enumerate(names)
+        for j, n in enumerate(some)
+        if n in new
+    }
     if repairs is not None:
+        for p in pieces:  # a line between two actions must not cross a turn
+            p.actions = [choice.preparation.unwrap(join_pieces(p.actions), names[1])]
         timing = mend_actions(pieces, timing, repairs, cut=how.gap is None)
     folders = [folder for folder, n in zip(folders_of(paths), gathered.counts, strict=True) for _ in range(n)]
     roles = shared_roles(tables)
     told = roles.contexts is not None
     grouping = find_groups(pieces, choice, how, folders, timing, beside=beside, told=told)
-    names = choice.name(choice.contexts), choice.name(choice.actions)
-    wraps = dict(choice.preparation.wraps)
-    columns = {n: (side, j) for side, some in enumerate(names) for j, n in enumerate(some) if n in wraps}
-    raw = {
-        n: np.concatenate([table[:, j] for p in pieces for table in (p.contexts, p.actions)[side]])
-        for n, (side, j) in columns.items()
-    }
-    cut: Any = (
-        (group, *one)
-        for i, (p, group) in enumerate(zip(pieces, grouping.labels, strict=True))
-        for one in _cut(p, timing, i, choice.preparation, names)
-    )
-    if columns:
-        cut = [(group, name, x.copy(), a.copy()) for group, name, x, a in cut]  # to be written to
-        for n, (side, j) in columns.items():
-            wraps[n] = fit_wrap(wraps[n].period, raw[n], [one[2 + side][:, j] for one in cut])
-    preparation = replace(choice.preparation, wraps=wraps)
-    facts: dict[str, Any] = {"about": roles.about, "as_is": how.as_is, "preparation": preparation}
     demos = Demonstrations(
         tuple(
-            Demonstration(x, a, timing.rate, name, *names, group, grouping.name, **facts) for group, name, x, a in cut
+            Demonstration(x, a, timing.rate, name, *names, group, grouping.name, about=roles.about, as_is=how.as_is)
+            for i, (p, group) in enumerate(zip(pieces, grouping.labels, strict=True))
+            for name, x, a in _cut(p, timing, i, choice.preparation, names)
         )
     )
+    fitted = {n: fit_wrap(new[n], logged[n], parts) for n, _, parts in list_columns(demos) if n in new}
+    demos = demos.prepare(replace(choice.preparation, wraps={**choice.preparation.wraps, **fitted}))
     apart = " of one file each" if choice.sequence is None and len(tables) > 1 else ""
     if choice.sequence is not None:
         apart = f" by column {choice.shown[choice.sequence]!r}"
@@ -290,15 +287,15 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
 def _cut(
     pieces: Pieces, timing: Timing, index: int, preparation: Preparation, names: Sequence[Sequence[str]]
 ) -> list[tuple[str, Any, Any]]:
-    """Return the parts that a sequence is cut into: name, contexts and actions, in which nothing wraps."""
-    contexts = preparation.unwrap(join_pieces(pieces.contexts), names[0])
-    actions = preparation.unwrap(join_pieces(pieces.actions), names[1])
+    """Return the parts that a sequence is cut into: name, contexts and actions."""
+    contexts, actions = join_pieces(pieces.contexts), join_pieces(pieces.actions)
     parts, found = timing.parts[index], []
     for i, part in enumerate(parts):
         name = pieces.name if len(parts) == 1 else f"{pieces.name}/{i}"
         whole = part == slice(0, len(actions))
         x, a = (contexts, actions) if whole else (contexts[part], actions[part])
         if timing.times and timing.rate is not None:
-            x, a = resample(timing.times[index][part], (x, a), timing.rate, name)
+            steady = preparation.unwrap(x, names[0]), preparation.unwrap(a, names[1])
+            x, a = resample(timing.times[index][part], steady, timing.rate, name)
         found.append((name, x, a))
     return found
