@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -565,6 +566,70 @@ def test_what_is_no_file_of_data_or_policy_gets_a_sentence_at_once(name: str, tr
 
 def test_a_pipe_as_data_ends_a_real_command_at_once(odd: Path):
     assert NO_DATA["pipe.csv"] in simile_("train", "pipe.csv", cwd=odd, code=2, process=True).stderr
+
+
+# Options that name a file, and what a command says of one that cannot be read.
+READ = {
+    "config": (["train", "{games}", "--config", "{odd}"], "--config: {odd} is no TOML file"),
+    "resume": (["train", "{games}", "--resume", "{odd}"], "--resume: {odd} holds no config.toml"),
+    "config of a run": (["train", "{games}", "--resume", "{folder}"], "--config: {folder}/config.toml is no TOML file"),
+    "report": (["report", "{folder}"], "{folder}/config.toml is no TOML file"),
+    "initial": (["train", "{games}", "--actions", "pan", "--initial", "{odd}"], "{odd}: it "),
+    "plan": (["run", "{policy}", "--plan", "{odd}"], "'?--plan'?: .*{odd}"),
+    "ledger": (["versions", "{folder}/policy"], "ledger.jsonl cannot be read as a ledger"),
+    "roll-back": (["roll-back", "{folder}/policy"], "ledger.jsonl cannot be read as a ledger"),
+    "token": (["serve", "{policy}", "--token-file", "{odd}"], "'?--token-file'?: .*{odd}"),
+    "certificate": (["serve", "{policy}", "--certfile", "{odd}"], "'?--certfile'?: .*{odd}"),
+    "key": (
+        ["serve", "{policy}", "--certfile", "{games}", "--keyfile", "{odd}"],
+        "'?--keyfile'?: .*{odd}|cannot be used",
+    ),
+    "shadow": (["serve", "{policy}", "--shadow", "{odd}"], "'?--shadow'?: .*{odd}|{odd}: it "),
+    "corrections": (["improve", "{policy}", "--demos", "{games}", "--corrections", "{odd}"], "{odd}"),
+    "storage": (["tune", "{games}", "--actions", "pan", "--storage", "{odd}", "--out", "tuned"], "storage: {odd}"),
+    "snapshots": (["serve", "{policy}", "--port", "0", "--snapshots", "{odd}"], "--snapshots'?: .*{odd}"),
+}
+IN_TURN = """
+import contextlib, io, json, sys
+from simile.cli import main
+said = []
+for words in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(words)
+    said.append([code, err.getvalue()])
+json.dump(said, sys.stdout)
+"""
+
+
+def test_no_file_that_an_option_names_is_waited_for(trained: Path, games: Path, odd: Path):
+    """In a process of its own, which is ended if it waits; one for all, for it takes a second to start."""
+    (odd / "noise.csv").write_bytes(bytes(range(1, 256)) * 9)
+    with (odd / "huge.csv").open("wb") as file:
+        file.truncate(10 * 2**30)
+    cases = []
+    for name in ("pipe", "zero", "folder", "noise", "huge"):
+        folder = odd / f"of {name}"
+        (folder / "policy.versions").mkdir(parents=True)
+        (folder / "policy").write_bytes(trained.read_bytes())
+        for link in ("config.toml", "policy.versions/ledger.jsonl"):
+            (folder / link).symlink_to(odd / f"{name}.csv")
+        known = {"odd": f"{name}.csv", "folder": f"of {name}", "games": games, "policy": trained}
+        for option, (words, message) in READ.items():
+            if option != "snapshots" or name not in ("noise", "huge"):  # which are kept aside, and served
+                cases.append(([word.format(**known) for word in words], message.format(**known)))
+    done = subprocess.run(
+        [sys.executable, "-c", IN_TURN],
+        cwd=odd,
+        input=json.dumps([words for words, _ in cases]),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    for (words, message), (code, text) in zip(cases, json.loads(done.stdout), strict=True):
+        assert code == 2, (words, text)
+        assert re.search(message, text), (words, text)
+    assert (odd / "pipe.csv").is_fifo()
 
 
 def test_a_small_file_that_holds_a_great_deal_is_refused_by_commands(trained: Path, tmp_path: Path):

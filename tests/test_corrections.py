@@ -208,6 +208,23 @@ def test_mistakes_get_a_sentence(tmp_path):
     write(tmp_path, table("cam", "o" * 20), table("cam", "o" * 20).drop_columns(["who"]))
     with pytest.raises(DataError, match="is no recording: it does not say who acted"):
         read_corrections(tmp_path)
+    for column, bad, message in (
+        ("x", 1e300, r"row 4, column 'x': 1e\+300 is too large to reckon with: leave it empty if it is missing"),
+        ("pan", 1e155, r"row 4, column 'pan': 1e\+155 is too large to reckon with"),
+        ("x", np.inf, "row 4, column 'x': inf is not finite"),
+        ("who", None, "row 4, column 'who': it does not say who acted: write operator or policy, or leave the row out"),
+        (
+            "t",
+            -60.0,
+            r"frame 3 of 'cam': its time is -60\.000 s, and that of the frame before 0\.200 s: are they of two",
+        ),
+    ):
+        one = table("cam", "o" * 20)
+        values = [*one[column].to_pylist()[:3], bad, *one[column].to_pylist()[4:]]
+        write(tmp_path, one.set_column(one.column_names.index(column), column, pa.array(values)))
+        (tmp_path / "recording-000001.parquet").unlink(missing_ok=True)
+        with pytest.raises(DataError, match=message):
+            read_corrections(tmp_path)
     write(tmp_path, table("cam", "o" * 20), table("cam", "o" * 20, actions=("x",), contexts=("pan",)))
     with pytest.raises(DataError, match=r"it records \('pan',\) and \('x',\), and others in the folder"):
         read_corrections(tmp_path)

@@ -10,10 +10,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import simile
 from simile.data.demonstrations import Demonstration, Demonstrations
 from simile.data.reading import read, write
 from simile.data.recorded import ActionSpace, Units
@@ -601,3 +602,22 @@ def test_what_parts_elsewhere_are_about_is_on_the_card():
     spread = DistributedDemonstrations.of(demos, LocalBackend(parts=2))
     assert spread.about == card_of(spread, {}).training["about"] == demos.about
     assert "about" not in card_of(about(None), {}).training
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["contexts", "actions"]))
+@example(1e100, "actions")
+@example(np.nextafter(1e100, 0.0), "contexts")
+def test_values_that_are_too_large_are_refused_by_every_door(value: float, where: str):
+    columns = {"contexts": [1.0, 2.0, value], "actions": [0.0, value, 1.0]}
+    columns = {name: column if name == where else [1.0, 2.0, 3.0] for name, column in columns.items()}
+    for build in (
+        lambda: Demonstration(**columns),
+        lambda: Demonstrations.from_arrays([columns["contexts"]], [columns["actions"]]),
+        lambda: Demonstrations.from_frame(columns, actions="actions", quiet=True),
+        lambda: simile.read(columns, actions="actions", quiet=True),
+    ):
+        if abs(value) >= 1e100:
+            with pytest.raises(DataError, match="below 1e\\+100|too large to reckon with"):
+                build()
+        else:
+            assert len(build()) > 0

@@ -151,7 +151,7 @@ def test_long_columns_are_sampled_where_they_lie_to_the_same_edges(monkeypatch):
 def test_contexts_beyond_single_precision_are_spread_like_others():
     demos = demos_of(30, 20)
     contexts = [x.copy() for x in demos.contexts]
-    contexts[1][3] = 1e300, -1e300
+    contexts[1][3] = 1e99, -1e99
     data = Data(Demonstrations.from_arrays(contexts, demos.actions))
     with np.errstate(over="ignore"):  # without numba, in bin_column
         assert_equal_bits(data.spread(SMALL, [1]), data.here(SMALL))

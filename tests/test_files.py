@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from simile._common.files import append, clear_leftovers, find_readers, make_folder, replacing, write_atomically
+from simile._common.files import (
+    append,
+    clear_leftovers,
+    find_readers,
+    make_folder,
+    open_regular,
+    read_text,
+    replacing,
+    write_atomically,
+)
 from simile.errors import StorageError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="of files as POSIX has them")
@@ -126,3 +135,29 @@ def test_a_secret_that_everybody_can_read_is_told(tmp_path: Path):
     for bits, found in ((0o600, None), (0o640, None), (0o644, said), (0o602, said)):
         secret.chmod(bits)
         assert find_readers(secret) == found
+
+
+def test_only_files_that_come_to_an_end_are_opened(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "text").write_text("abc")
+    assert read_text(tmp_path / "text") == "abc"
+    with open_regular(tmp_path / "text") as file:
+        assert file.read() == b"abc"
+    for path, message in (
+        (tmp_path, "it is a folder: name a file"),
+        (tmp_path / "pipe", "it is no regular file: copy it to one first"),
+        ("/dev/zero", "it is no regular file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            open_regular(path)
+    with pytest.raises(ValueError, match="it has 3 bytes, and at most 2 are read"):
+        read_text(tmp_path / "text", longest=2)
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "nothing")
+
+
+def test_a_pipe_or_device_is_not_replaced_by_a_file(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="pipe is a pipe or a device, which a file would replace: name another"):
+        write_atomically(tmp_path / "pipe", b"1")
+    assert (tmp_path / "pipe").is_fifo()

@@ -64,7 +64,7 @@ def test_huge_values_have_edges_of_their_own(column):
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # without numba, in bin_column
 def test_contexts_beyond_single_precision_fit_predict_and_roll():
     x = RNG(0).normal(size=(40, 2))
-    x[3, 0] = 1e300
+    x[3, 0] = 1e99
     demos = Demonstrations.from_arrays([x], [x[:, 1]])
     policy = policy_of(demos, Horizon(0, 0))
     policy.f.predict(x)

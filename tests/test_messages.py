@@ -43,6 +43,16 @@ MESSAGES = {
         DataError,
         ["contexts of 'game 1'", "finite or NaN (missing)", "inf at row 1, column 1", "drop or repair", "cut"],
     ),
+    "huge action": (
+        lambda: Demonstration([0, 1], [0, -1e155], name="game 1"),
+        DataError,
+        ["actions of 'game 1'", "must be finite and below 1e+100", "-1e+155 at row 1, column 0", "drop or repair"],
+    ),
+    "huge context of a frame": (
+        lambda: Demonstrations.from_frame({"x": [1.0, 1e300, 3.0], "a": [4.0, 5.0, 6.0]}, actions="a"),
+        DataError,
+        ["row 2, column 'x'", "1e+300 is too large to reckon with", "leave it empty if it is missing"],
+    ),
     "other lengths": (
         lambda: Demonstration([0, 1, 2], [0, 1], name="game 1"),
         DataError,

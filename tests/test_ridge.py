@@ -343,7 +343,7 @@ def test_the_units_of_the_contexts_do_not_matter(scale: float):
         np.testing.assert_allclose(told, said, atol=1e-3 * said.std())
 
 
-@pytest.mark.parametrize("scale", [1e38, 1e300])
+@pytest.mark.parametrize("scale", [1e38, 1e98])
 def test_contexts_beyond_single_precision_are_missing(scale: float):
     demos = demos_of(60, 60)
     x = [np.column_stack([a[:, 0], a[:, 1] * scale]) for a in demos.contexts]

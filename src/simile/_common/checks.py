@@ -11,7 +11,7 @@ import numpy as np
 from simile._common.typing import FloatArray
 from simile.errors import ArgumentError, DataError
 
-LARGEST = 1e150  # of recorded values: squares of larger ones, and sums of such squares, are no numbers
+LARGEST = 1e100  # of recorded values: policies hold no larger ones, and sums of squares are numbers
 LOWEST_RATE, HIGHEST_RATE = 1e-9, 1e6  # frames a second: one in thirty years, and a million
 
 

@@ -292,7 +292,11 @@ def _read(folder: str | Path, rate: float | None) -> tuple[Roles, dict[str, Any]
         for chunk in one.scan(types):
             moments = chunk.numbers(("n", "t"))
             parts["sequence"].append(np.array([*chunk.labels(sequence), None], dtype=object)[:-1])
-            parts["who"].append(np.array([*chunk.labels("who"), None], dtype=object)[:-1])
+            who = chunk.labels("who", optional=True)
+            if who.null_count():
+                told = "it does not say who acted: write operator or policy, or leave the row out"
+                raise chunk.place.error(int(who.is_null().arg_max()), "who", told)
+            parts["who"].append(np.array([*who, None], dtype=object)[:-1])
             parts["n"].append(moments[:, 0].astype(np.int64))
             parts["t"].append(moments[:, 1])
             for part, names in (("contexts", contexts), ("actions", actions)):
@@ -346,12 +350,12 @@ def _cut_runs(columns: dict[str, Any], roles: Roles) -> Iterator[tuple[IntArray,
         raise DataError(
             f"frame {columns['n'][row]} of {labels[row]!r} is there twice: is a recording in the folder as a copy, too?"
         )
-    falls = ~other & (np.diff(columns["t"][order]) < 0.0)
+    falls = ~other & (step == 1) & (np.diff(columns["t"][order]) < 0.0)
     if len(fell := np.flatnonzero(falls)):
         row, later = order[fell[0]], order[fell[0] + 1]
         raise DataError(
-            f"frame {columns['n'][later]} of {labels[row]!r}: its time is {columns['t'][later]!r} s, and that of the "
-            f"frame before {columns['t'][row]!r} s: are they of two recordings? Leave one of them out"
+            f"frame {columns['n'][later]} of {labels[row]!r}: its time is {columns['t'][later]:.3f} s, and that of "
+            f"the frame before {columns['t'][row]:.3f} s: are they of two recordings? Leave one of them out"
         )
     cut = other | (step != 1)
     for run in np.split(order, np.flatnonzero(cut) + 1):

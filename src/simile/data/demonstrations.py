@@ -40,7 +40,7 @@ class Demonstration:
     contexts : (T, m) or (T,) array_like
         Exogenous context; NaN marks a missing value.
     actions : (T, k) or (T,) array_like
-        What the expert did; finite. Values of 1e150 and more are refused.
+        What the expert did; finite. Values of 1e100 and more are refused.
     rate : float, optional
         Frames per second (Hz); metrics per second need it.
     name : str

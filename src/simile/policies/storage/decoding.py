@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.checks import HIGHEST_RATE, LOWEST_RATE
+from simile._common.checks import HIGHEST_RATE, LARGEST, LOWEST_RATE
 from simile.data.preparation import Preparation
 from simile.data.recorded import ActionSpace, Units
 from simile.data.states import Horizon
@@ -39,7 +39,6 @@ from simile.policies.storage.limits import (
 )
 
 STATES = (0.0, 1.0, 10.0, 1000.0)  # how large the states of a rehearsal are
-LARGEST = 1e100  # of units: what lies beyond it overflows when it is scaled
 
 Revive = Callable[[bytes, str], Any]
 
