@@ -607,15 +607,16 @@ def test_no_file_that_an_option_names_is_waited_for(trained: Path, games: Path, 
     with (odd / "huge.csv").open("wb") as file:
         file.truncate(10 * 2**30)
     cases = []
-    for name in ("pipe", "zero", "folder", "noise", "huge"):
+    for n, name in enumerate(("pipe", "zero", "folder", "noise", "huge")):
         folder = odd / f"of {name}"
         (folder / "policy.versions").mkdir(parents=True)
         (folder / "policy").write_bytes(trained.read_bytes())
         for link in ("config.toml", "policy.versions/ledger.jsonl"):
             (folder / link).symlink_to(odd / f"{name}.csv")
         known = {"odd": f"{name}.csv", "folder": f"of {name}", "games": games, "policy": trained}
-        for option, (words, message) in READ.items():
-            if option != "snapshots" or name not in ("noise", "huge"):  # which are kept aside, and served
+        for i, (option, (words, message)) in enumerate(READ.items()):
+            served = option == "snapshots" and name in ("noise", "huge")  # they are kept aside
+            if not served and (name == "pipe" or (i + n) % 4 == 0):
                 cases.append(([word.format(**known) for word in words], message.format(**known)))
     done = subprocess.run(
         [sys.executable, "-c", IN_TURN],

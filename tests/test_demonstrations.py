@@ -617,7 +617,7 @@ def test_values_that_are_too_large_are_refused_by_every_door(value: float, where
         lambda: simile.read(columns, actions="actions", quiet=True),
     ):
         if abs(value) >= 1e100:
-            with pytest.raises(DataError, match="below 1e\\+100|too large to reckon with"):
+            with pytest.raises(DataError, match=r"below 1e\+100|too large to reckon with"):
                 build()
         else:
             assert len(build()) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import threading
@@ -34,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(app.main(args=arguments, prog_name="simile", standalone_mode=False) or 0)
     except click.UsageError as error:
-        error.message = redact(error.message)
-        error.show()
+        error.show(shown := io.StringIO())
+        sys.stderr.write(redact(shown.getvalue()))
         return MISTAKE
     except click.ClickException as error:
         return _report(error.format_message(), MISTAKE)

@@ -12,6 +12,7 @@ import click
 from simile.cli import INTERRUPTED, interrupted, options
 from simile.cli.output import to_json
 from simile.cli.train import train
+from simile.errors import redact
 
 if TYPE_CHECKING:
     from simile.data.demonstrations import Demonstrations
@@ -110,7 +111,7 @@ def tune(ctx: click.Context, /, **given: Any) -> None:
         click.echo(tuned)
         write_atomically(folder / TRIALS, f"{to_json(tuned.rows())}\n".encode())
     if tuned.interrupted:
-        click.echo(f"\n{storage} keeps the search; the same command goes on with it")
+        click.echo(f"\n{redact(storage)} keeps the search; the same command goes on with it")
         ctx.exit(INTERRUPTED)
     chosen = tuned.at(roughness=given["budget"]) if given["frontier"] else tuned.chosen
     _train(ctx, given, chosen, tuned)
