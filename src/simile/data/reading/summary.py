@@ -44,7 +44,10 @@ class Summary:
     def doubts(self) -> list[str]:
         """The lines on what was left out, was understood otherwise than it is written, or is likely wrong."""
         left_out = [f"  left out  {list_some(self.left_out)}"] if self.left_out else []
-        notes = (*self.notes, *map(str, self.demos.problems))
+        low, high = self.demos.extremes()
+        still = [name for name, a, b in zip(self.demos.context_names, low, high, strict=True) if a == b]
+        same = [f"{list_some(still, most=4)}: the same in every row, which says nothing"] if still else []
+        notes = (*self.notes, *same, *map(str, self.demos.problems))
         return [*left_out, *(f"  note      {note}" for note in notes)]
 
 

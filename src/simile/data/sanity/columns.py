@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simile._common.text import escape
+from simile._common.text import count, escape
 from simile._common.typing import FloatArray, IntArray
 from simile.data.names import list_some
 from simile.data.sanity.problem import Problem, list_columns, solve_ridge
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS, MOST_NUMBERS = 10_000, 250_000  # that regressions look at, in recordings or stretches of them
 LABEL_RUN, JUMP = 30, 8.0  # frames that a label lasts at least, and times the usual step that others move where it ends
+LEAST_JUMPING, MOST_JUMP, FEW = 3, 0.8, 4  # columns that move; share that jumps where recordings join; frames
 LEAST_STEPS = 200  # of which a ramp is no chance
 EVEN = 0.2  # of the mean step, at most, that the steps of a clock differ
 SAME, NEARLY = 0.99998, 0.985  # correlations of an exact copy of the action, and of a noisy one
@@ -52,11 +53,44 @@ def find_labels(demos: Demonstrations) -> Iterator[Problem]:
             return
 
 
-def _scale_steps(parts: Sequence[FloatArray]) -> FloatArray | None:
-    """Return the sizes of a column's steps over their median, one for each frame; None where it hardly moves."""
+def find_joints(demos: Demonstrations) -> Iterator[Problem]:
+    """Find rows at which nearly all columns jump, and stay there: other recordings begin, which nothing tells apart.
+
+    Contexts may jump for a reason, but an action follows them; it does not jump with them.
+    """
+    found = [(is_action, _scale_steps(parts, lasting=True)) for _, is_action, parts in list_columns(demos)]
+    scaled = [(is_action, steps > JUMP) for is_action, steps in found if steps is not None]
+    actions = [jumps for is_action, jumps in scaled if is_action]
+    if not actions or len(scaled) < LEAST_JUMPING:
+        return
+    starts = np.cumsum([0, *map(len, demos.actions)])
+    jumping = np.all(actions, axis=0) & (np.mean([jumps for _, jumps in scaled], axis=0) > MOST_JUMP)
+    for start in starts:  # what begins a recording, or ends it, is a glitch
+        jumping[max(0, start - LABEL_RUN) : start + LABEL_RUN] = False
+    rows = np.flatnonzero(jumping)
+    if 0 < len(rows) <= len(jumping) / (2 * LABEL_RUN):
+        i = int(np.searchsorted(starts, rows[0], side="right")) - 1
+        where = f"{escape(demos[i].name)}, row {rows[0] - starts[i] + 2}"
+        yield Problem(
+            "joint",
+            demos.action_names,
+            f"nearly all columns jump at {count(len(rows), 'row')}, the first in {where}: another sequence begins "
+            "there (is a label used again, or rounded by a spreadsheet?), or frames are lost; give each a label of its own",
+        )
+
+
+def _scale_steps(parts: Sequence[FloatArray], *, lasting: bool = False) -> FloatArray | None:
+    """Return the sizes of a column's steps over their median, one for each frame; None where it hardly moves.
+
+    Where they are to be lasting, what is undone within a few frames, as an outlier is, counts as less.
+    """
     steps = [np.append(np.abs(np.diff(part)), 0.0) for part in parts]
     joined = np.nan_to_num(np.concatenate(steps))
     usual = float(np.median(joined[joined > 0.0])) if (joined > 0.0).mean() > 0.5 else 0.0
+    if lasting:
+        later = [part[np.minimum(np.arange(len(part)) + FEW, len(part) - 1)] for part in parts]
+        moved = [np.abs(then - part) for then, part in zip(later, parts, strict=True)]
+        joined = np.minimum(joined, np.nan_to_num(np.concatenate(moved)))
     return joined / usual if usual > 0.0 else None
 
 

@@ -23,6 +23,7 @@ HUGE = 1e15  # no quantity of a plant is larger
 APART = 0.5  # times the range of all other values that a code lies outside of it
 PERIODS = {360.0: "360", 2.0 * np.pi: "2 pi", 65536.0: "65536", 4096.0: "4096"}
 TURN, STEADY = 0.75, 0.1  # of the period: the least jump of a wrap, and the most that all other steps move
+SEVERAL = 3  # jumps of a period in a recording
 LONG_ENOUGH = 50  # frames in which a sensor that changes in most frames does not stand still by chance
 STILL = 0.25  # of a recording, at the least, that a sensor stands still where it otherwise never does
 
@@ -126,7 +127,8 @@ def _wraps(values: FloatArray, period: float) -> bool:
     if not jumps.any() or jumps.mean() > 0.05:
         return False
     usual = float(np.max(steps[~jumps], initial=0.0))
-    return 0.0 < usual < STEADY * period and bool((np.abs(steps[jumps] - period) <= max(3.0 * usual, 1e-9)).all())
+    steady = STEADY if np.count_nonzero(jumps) < SEVERAL else 2.0 * STEADY  # so many are no chance
+    return 0.0 < usual < steady * period and bool((np.abs(steps[jumps] - period) <= max(3.0 * usual, 1e-9)).all())
 
 
 def find_frozen(demos: Demonstrations) -> Iterator[Problem]:
