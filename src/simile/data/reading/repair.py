@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from simile._common.typing import BoolArray, FloatArray, IntArray
+from simile._common.typing import FloatArray, IntArray
 from simile._common.urls import File
 from simile.data.reading import text
 from simile.data.reading import values as convert
@@ -331,7 +331,7 @@ def mend_actions(pieces: Sequence[Pieces], timing: Timing, repairs: Repairs, *, 
     parts = []
     for piece, whole in zip(pieces, timing.parts, strict=True):
         actions, own = np.concatenate(piece.actions), whole
-        missing: BoolArray = np.isnan(actions).any(axis=1)
+        missing = np.asarray(np.isnan(actions).any(axis=1))
         if cut:
             repairs.add_rows(OUTAGE, piece, np.array([part.start for part in whole[1:]], int))
         if missing.any():
